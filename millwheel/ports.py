@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable
 
@@ -100,22 +100,22 @@ class Followed:
     """Groups of a journal that is being followed, each with its entries, and where to go on."""
 
     groups: Sequence[Sequence[bytes]]
-    place: JournalPlace | None
+    position: JournalPosition | None
 
 
 class JournalsRead(Protocol):
     """What recoveries and standbys need of journals."""
 
     def read(
-        self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+        self, incarnation: str, upto: int, since: JournalPosition | None = None, prefix: bytes = b""
     ) -> Iterator[bytes]:
         """Entries that begin with ``prefix``, in order, up to the sealed end ``upto`` (-1: all that is durable now, for
-        a live journal). ``since`` is a place to which :meth:`follow` has come, for a sealed journal.
+        a live journal). ``since`` is a position that :meth:`follow` has reached, for a sealed journal.
 
         Raises CorruptionError for damage anywhere but in the torn tail beyond the sealed end.
         """
 
-    def follow(self, incarnation: str, since: JournalPlace | None) -> Followed:
+    def follow(self, incarnation: str, since: JournalPosition | None) -> Followed:
         """Some of the groups behind ``since`` (None: behind the oldest that is there) of a journal that may be
         written to, sealed or collected meanwhile; none when nothing new is certain.
 

@@ -15,7 +15,7 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import SlicesSpec
 from millwheel.core.slices.levels import SliceLevel, slice_levels
-from millwheel.core.slices.slots import slot_placed
+from millwheel.core.slices.slots import slot_stored_key
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query, QueryError
 from millwheel.queries.span import SlicePiece, SliceSpan, pieces, span_of
@@ -57,7 +57,7 @@ class SliceAnswers:
     spec: SlicesSpec
     levels: Sequence[SliceLevel]
     aggregation: Aggregation
-    placed: Callable[[Key], bytes] = slot_placed
+    stored_key: Callable[[Key], bytes] = slot_stored_key
     """Where a key lies in the store: its hash, which begins with its slot, and its bytes."""
 
     @staticmethod
@@ -100,7 +100,7 @@ class SliceAnswers:
         ttl_us = self.spec.ttl_us
         if ttl_us is None:
             return MIN_TIME
-        stored = state.get(SLICE_KEY + self.placed(key))
+        stored = state.get(SLICE_KEY + self.stored_key(key))
         known = None if stored is None else decode_key(stored)
         if known is not None and not is_idle(known.newest_us, watermark_us, ttl_us):
             return known.since_us
@@ -108,11 +108,11 @@ class SliceAnswers:
 
     def _merged(self, key: Key, span: SliceSpan, state: StoreView) -> tuple[Any, int]:
         """The accumulator of a span, and the time of its newest record."""
-        placed = self.placed(key)
-        found = self._read(self._pieces(span, True), placed, state)
+        stored_key = self.stored_key(key)
+        found = self._read(self._pieces(span, True), stored_key, state)
         if found and found[-1] is not None and found[-1].newest_us >= span.end_us:
             # The last slice reaches over the end and has records there.
-            found = self._read(self._pieces(span, False), placed, state)
+            found = self._read(self._pieces(span, False), stored_key, state)
         acc, newest_us = self.aggregation.create(), MIN_TIME
         for stored in found:
             if stored is not None:
@@ -130,9 +130,9 @@ class SliceAnswers:
                 )
         return found
 
-    def _read(self, wanted: Sequence[SlicePiece], placed: bytes, state: StoreView) -> list[StoredSlice | None]:
-        places = [slice_prefix(piece.level, piece.start_us) + placed for piece in wanted]
-        return [None if data is None else decode_slice(data) for data in state.get_many(places)]
+    def _read(self, wanted: Sequence[SlicePiece], stored_key: bytes, state: StoreView) -> list[StoredSlice | None]:
+        store_keys = [slice_prefix(piece.level, piece.start_us) + stored_key for piece in wanted]
+        return [None if data is None else decode_slice(data) for data in state.get_many(store_keys)]
 
 
 def since_idle(finest: SliceLevel, watermark_us: int, cleared: bytes | None, ttl_us: int) -> int:

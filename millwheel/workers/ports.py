@@ -129,7 +129,7 @@ class Savepoints(Protocol):
         """Where the loop writes the checkpoint of a shard."""
 
     def save(self, order: SavepointOrder, shard: ShardName, standing: Standing, path: str) -> None:
-        """Copy a checkpoint to the place of the order, in the background: ShardSaved."""
+        """Copy a checkpoint to the path that the order names, in the background: ShardSaved."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.errors import ConflictError, FencedError
 from millwheel.ports import Followed, Manifest
 
@@ -91,21 +91,21 @@ class SimJournals:
         return journal.sealed_end
 
     def read(
-        self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+        self, incarnation: str, upto: int, since: JournalPosition | None = None, prefix: bytes = b""
     ) -> Iterator[bytes]:
         journal = self.journals[incarnation]
         for number in sorted(journal.groups):
             if (since is None or number >= since.group) and (upto < 0 or number <= upto):
                 yield from (entry for entry in journal.groups[number] if entry.startswith(prefix))
 
-    def follow(self, incarnation: str, since: JournalPlace | None) -> Followed:
+    def follow(self, incarnation: str, since: JournalPosition | None) -> Followed:
         """A group counts once there is another one behind it."""
         journal = self.journals[incarnation]
         first = since.group if since is not None else min(journal.groups, default=1)
         certain = range(first, max(first, journal.written))
         if any(number not in journal.groups for number in certain):
             raise FencedError(f"groups of {incarnation} behind {first} were collected")
-        return Followed([journal.groups[number] for number in certain], JournalPlace(certain.stop, 0, certain.stop))
+        return Followed([journal.groups[number] for number in certain], JournalPosition(certain.stop, 0, certain.stop))
 
     def segments(self, incarnation: str) -> list[int]:
         return sorted(self.journals[incarnation].groups)

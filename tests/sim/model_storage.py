@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.errors import ConflictError, CorruptionError, FencedError, UnavailableError
 from millwheel.ports import Followed, Manifest
 from millwheel.savepoints.orders import Standing
@@ -195,7 +195,7 @@ class ModelJournals:
         return journal.sealed_end
 
     def read(
-        self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+        self, incarnation: str, upto: int, since: JournalPosition | None = None, prefix: bytes = b""
     ) -> Iterator[bytes]:
         self._wait(100, 4000)
         journal = self._shared.journals[incarnation]
@@ -208,7 +208,7 @@ class ModelJournals:
             if number >= first and (upto < 0 or number <= upto):
                 yield from (entry for entry in journal.groups.get(number, []) if entry.startswith(prefix))
 
-    def follow(self, incarnation: str, since: JournalPlace | None) -> Followed:
+    def follow(self, incarnation: str, since: JournalPosition | None) -> Followed:
         """A group counts once there is another one behind it."""
         self._wait(20, 1000)
         journal = self._shared.journals[incarnation]
@@ -216,7 +216,7 @@ class ModelJournals:
         certain = range(first, max(first, journal.written))
         if any(number not in journal.groups for number in certain):
             raise FencedError(f"{incarnation}: groups behind {first} were collected")
-        return Followed([journal.groups[number] for number in certain], JournalPlace(certain.stop, 0, certain.stop))
+        return Followed([journal.groups[number] for number in certain], JournalPosition(certain.stop, 0, certain.stop))
 
     def incarnations(self) -> Sequence[str]:
         return [name for name, journal in self._shared.journals.items() if journal.groups or journal.sealed_end < 0]

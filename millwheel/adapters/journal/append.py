@@ -19,7 +19,7 @@ from millwheel.adapters.spaces.files import Files, explained
 from millwheel.core.formats.journal_segment import (
     PUT_ID_BYTES,
     JournalEnd,
-    JournalPlace,
+    JournalPosition,
     SegmentHeader,
     SegmentKind,
     decode_header,
@@ -58,7 +58,7 @@ class AppendForm:
         assert end is not None
         return end.packed()
 
-    def read(self, folder: JournalFolder, upto: int, since: JournalPlace | None = None) -> Iterator[list[bytes]]:
+    def read(self, folder: JournalFolder, upto: int, since: JournalPosition | None = None) -> Iterator[list[bytes]]:
         """The entries of each group up to a sealed end; in a live journal, of those that are durable by now."""
         folder = self._on_files(folder)
         end = _published_end(folder)
@@ -72,7 +72,7 @@ class AppendForm:
         else:
             yield from read_segments(folder, end if upto < 0 else unpack_end(upto))
 
-    def follow(self, folder: JournalFolder, since: JournalPlace | None) -> Followed:
+    def follow(self, folder: JournalFolder, since: JournalPosition | None) -> Followed:
         return certain_groups(self._on_files(folder), since)
 
     def collect(self, folder: JournalFolder) -> None:

@@ -17,7 +17,7 @@ from millwheel.adapters.spaces.files import explained
 from millwheel.core.formats.journal_segment import (
     PUT_ID_BYTES,
     JournalEnd,
-    JournalPlace,
+    JournalPosition,
     OpenedSegment,
     SegmentHeader,
     SegmentKind,
@@ -44,7 +44,7 @@ class CreateForm:
     def seal(self, folder: JournalFolder) -> int:
         return JournalEnd(take_end(folder), 0).packed()
 
-    def read(self, folder: JournalFolder, upto: int, since: JournalPlace | None = None) -> Iterator[list[bytes]]:
+    def read(self, folder: JournalFolder, upto: int, since: JournalPosition | None = None) -> Iterator[list[bytes]]:
         """The entries of all groups before the seal; of a live journal those that exist now."""
         if since is not None and upto >= 0:
             first, end = since.group, unpack_end(upto).segment
@@ -62,7 +62,7 @@ class CreateForm:
                 raise folder.damaged(number, 0, f"it is a seal, but the journal goes on to {end}")
             yield _entries(folder, number, data, opened)
 
-    def follow(self, folder: JournalFolder, since: JournalPlace | None) -> Followed:
+    def follow(self, folder: JournalFolder, since: JournalPosition | None) -> Followed:
         """A group counts once there is another one behind it: its create has returned, so its name is durable, too."""
         number = since.group if since is not None else _oldest(folder)
         groups: list[list[bytes]] = []
@@ -70,10 +70,10 @@ class CreateForm:
         while newest is not None and len(groups) < _AT_ONCE and (after := _group(folder, number + 1)) is not None:
             groups.append(newest)
             newest, number = after, number + 1
-        # Every place but the first was that of a group which was there.
+        # At every number but the first there was a group.
         if newest is None and (number > 1 or top_of(folder).newest) and _group(folder, number) is None:
             folder.refuse_gap(number)
-        return Followed(groups, JournalPlace(number, 0, number))
+        return Followed(groups, JournalPosition(number, 0, number))
 
     def collect(self, folder: JournalFolder) -> None:
         end = top_of(folder).end

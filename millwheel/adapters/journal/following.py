@@ -15,7 +15,7 @@ from millwheel.core.formats.journal_segment import (
     GROUP_HEADER_BYTES,
     HEADER_BYTES,
     JournalEnd,
-    JournalPlace,
+    JournalPosition,
     OpenedSegment,
     Prefix,
     SegmentKind,
@@ -28,7 +28,7 @@ from millwheel.errors import CorruptionError
 from millwheel.ports import Followed
 
 
-def certain_groups(folder: SegmentFolder, since: JournalPlace | None) -> Followed:
+def certain_groups(folder: SegmentFolder, since: JournalPosition | None) -> Followed:
     """The certain groups of one segment behind ``since`` (None: from the oldest segment there is).
 
     Raises FencedError or CorruptionError if the segments there were deleted.
@@ -37,25 +37,25 @@ def certain_groups(folder: SegmentFolder, since: JournalPlace | None) -> Followe
     if since is None:
         if not numbers:
             return Followed([], None)
-        since = JournalPlace(numbers[0], 0, 0)
+        since = JournalPosition(numbers[0], 0, 0)
     # Listed before it is read: a segment with another one behind it does not grow.
     finished = since.segment < max(numbers, default=0)
     data, opened = _rest(folder, since)
     prefix = valid_prefix(data, opened)
     if finished:
         _check_whole(folder, since, prefix, len(data))
-        return Followed(_entries(data, prefix), JournalPlace(since.segment + 1, 0, prefix.next_group))
+        return Followed(_entries(data, prefix), JournalPosition(since.segment + 1, 0, prefix.next_group))
     return _without_newest(since, data, opened, prefix)
 
 
-def _without_newest(since: JournalPlace, data: bytes, opened: OpenedSegment, prefix: Prefix) -> Followed:
+def _without_newest(since: JournalPosition, data: bytes, opened: OpenedSegment, prefix: Prefix) -> Followed:
     certain = prefix.bodies[:-1]
     end = prefix.bodies[-1][0] - GROUP_HEADER_BYTES if prefix.bodies else opened.start
-    place = JournalPlace(since.segment, since.offset + end, opened.header.first_group + len(certain))
-    return Followed([decode_entries(data, body) for body in certain], place)
+    position = JournalPosition(since.segment, since.offset + end, opened.header.first_group + len(certain))
+    return Followed([decode_entries(data, body) for body in certain], position)
 
 
-def groups_between(folder: SegmentFolder, since: JournalPlace, upto: int) -> Iterator[list[bytes]]:
+def groups_between(folder: SegmentFolder, since: JournalPosition, upto: int) -> Iterator[list[bytes]]:
     """The entries of every group from ``since`` to the sealed end. Raises CorruptionError when it lies before."""
     end = unpack_end(upto)
     if JournalEnd(since.segment, since.offset) > end and since.offset:
@@ -66,38 +66,44 @@ def groups_between(folder: SegmentFolder, since: JournalPlace, upto: int) -> Ite
         prefix = valid_prefix(data, opened, stop)
         _check_whole(folder, since, prefix, stop)
         yield from _entries(data, prefix)
-        since = JournalPlace(since.segment + 1, 0, prefix.next_group)
+        since = JournalPosition(since.segment + 1, 0, prefix.next_group)
 
 
 def _entries(data: bytes, prefix: Prefix) -> list[list[bytes]]:
     return [decode_entries(data, body) for body in prefix.bodies]
 
 
-def _check_whole(folder: SegmentFolder, since: JournalPlace, prefix: Prefix, stop: int) -> None:
+def _check_whole(folder: SegmentFolder, since: JournalPosition, prefix: Prefix, stop: int) -> None:
     if prefix.end != stop:
         what = f"group {prefix.next_group} is not whole, but the journal goes on"
         raise folder.damaged(since.segment, since.offset + prefix.end, what)
 
 
-def _rest(folder: SegmentFolder, place: JournalPlace) -> tuple[bytes, OpenedSegment]:
-    """What stands behind a place, and the segment's header as if the segment began there."""
+def _rest(folder: SegmentFolder, position: JournalPosition) -> tuple[bytes, OpenedSegment]:
+    """What stands behind a position, and the segment's header as if the segment began there."""
     try:
-        fd = folder.files.open_read(folder.segment_path(place.segment))
+        fd = folder.files.open_read(folder.segment_path(position.segment))
     except FileNotFoundError:
-        folder.refuse_gap(place.segment)
+        folder.refuse_gap(position.segment)
     try:
         opened = decode_header(_read(folder, fd, 0, HEADER_BYTES))
         header = opened.header
-        if (header.incarnation, header.segment, header.kind) != (folder.incarnation, place.segment, SegmentKind.DATA):
-            raise folder.damaged(place.segment, 0, f"it is segment {header.segment} of {header.incarnation}")
-        if not place.offset and place.group not in (0, header.first_group):
-            raise folder.damaged(place.segment, 0, f"it starts with group {header.first_group}, not {place.group}")
-        data = _read(folder, fd, place.offset, folder.files.size(fd) - place.offset)
+        if (header.incarnation, header.segment, header.kind) != (
+            folder.incarnation,
+            position.segment,
+            SegmentKind.DATA,
+        ):
+            raise folder.damaged(position.segment, 0, f"it is segment {header.segment} of {header.incarnation}")
+        if not position.offset and position.group not in (0, header.first_group):
+            raise folder.damaged(
+                position.segment, 0, f"it starts with group {header.first_group}, not {position.group}"
+            )
+        data = _read(folder, fd, position.offset, folder.files.size(fd) - position.offset)
     finally:
         folder.files.close(fd)
-    if not place.offset:
+    if not position.offset:
         return data, opened
-    return data, replace(opened, start=0, header=replace(header, first_group=place.group))
+    return data, replace(opened, start=0, header=replace(header, first_group=position.group))
 
 
 def _read(folder: SegmentFolder, fd: int, offset: int, size: int) -> bytes:

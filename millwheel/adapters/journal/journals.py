@@ -23,7 +23,7 @@ from millwheel.adapters.journal.folder import COLLECTED, JournalFolder, segments
 from millwheel.adapters.spaces.files import Files, explaining
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.object_space import ObjectSpace
-from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.core.model.names import WorkerName
 from millwheel.errors import CorruptionError, SetupError
 from millwheel.ports import Followed, JournalWriter
@@ -55,9 +55,9 @@ class _Form(Protocol):
 
     def seal(self, folder: JournalFolder) -> int: ...
 
-    def read(self, folder: JournalFolder, upto: int, since: JournalPlace | None) -> Iterator[list[bytes]]: ...
+    def read(self, folder: JournalFolder, upto: int, since: JournalPosition | None) -> Iterator[list[bytes]]: ...
 
-    def follow(self, folder: JournalFolder, since: JournalPlace | None) -> Followed: ...
+    def follow(self, folder: JournalFolder, since: JournalPosition | None) -> Followed: ...
 
     def collect(self, folder: JournalFolder) -> None: ...
 
@@ -132,19 +132,19 @@ class FileJournals:
             return end
 
     def read(
-        self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+        self, incarnation: str, upto: int, since: JournalPosition | None = None, prefix: bytes = b""
     ) -> Iterator[bytes]:
         """See :class:`millwheel.ports.Journals`. Raises FencedError when the journal was collected meanwhile."""
         entries = chain.from_iterable(self._groups(incarnation, upto, since))
         return (entry for entry in entries if entry.startswith(prefix)) if prefix else entries
 
-    def follow(self, incarnation: str, since: JournalPlace | None) -> Followed:
+    def follow(self, incarnation: str, since: JournalPosition | None) -> Followed:
         """See :class:`millwheel.ports.Journals`."""
         folder = self._folder(incarnation)
         with explaining(f"follow the journal {folder.path}"):
             return self._form.follow(folder, since)
 
-    def _groups(self, incarnation: str, upto: int, since: JournalPlace | None) -> Iterator[list[bytes]]:
+    def _groups(self, incarnation: str, upto: int, since: JournalPosition | None) -> Iterator[list[bytes]]:
         folder = self._folder(incarnation)
         with explaining(f"read the journal {folder.path}"):
             if not self._space.claimed(folder.path):

@@ -99,8 +99,8 @@ class Quantiles(Aggregator[list[Any]]):
                 acc[0] += count
                 continue
             bins = found[value < 0]
-            place = key(abs(value))
-            bins[place] = bins.get(place, 0) + count
+            bin_key = key(abs(value))
+            bins[bin_key] = bins.get(bin_key, 0) + count
         return acc
 
     def subtract(self, acc: list[Any], value: Any, timestamp: int) -> list[Any]:
@@ -109,8 +109,8 @@ class Quantiles(Aggregator[list[Any]]):
     def merge(self, acc: list[Any], other: list[Any]) -> list[Any]:
         acc[0] += other[0]
         for mine, theirs in zip(acc[1:], other[1:], strict=True):
-            for place, count in theirs.items():
-                mine[place] = mine.get(place, 0) + count
+            for bin_key, count in theirs.items():
+                mine[bin_key] = mine.get(bin_key, 0) + count
         return acc
 
     def result(self, acc: list[Any]) -> Any:
@@ -123,12 +123,12 @@ class Quantiles(Aggregator[list[Any]]):
             acc[0] += by
             return acc
         bins = acc[1] if value > 0 else acc[2]
-        place = self._mapping.key(size)
-        count = bins.get(place, 0) + by
+        bin_key = self._mapping.key(size)
+        count = bins.get(bin_key, 0) + by
         if count:
-            bins[place] = count
+            bins[bin_key] = count
         else:
-            del bins[place]
+            del bins[bin_key]
         return acc
 
     def _quantile(self, acc: list[Any], share: float) -> float | None:
@@ -137,9 +137,9 @@ class Quantiles(Aggregator[list[Any]]):
         if total < 1:
             return None
         rank = math.floor(share * (total - 1))
-        ladder = [(-self._mapping.value(place), negative[place]) for place in sorted(negative, reverse=True)]
+        ladder = [(-self._mapping.value(bin_key), negative[bin_key]) for bin_key in sorted(negative, reverse=True)]
         ladder.append((0.0, zeros))
-        ladder += [(self._mapping.value(place), positive[place]) for place in sorted(positive)]
+        ladder += [(self._mapping.value(bin_key), positive[bin_key]) for bin_key in sorted(positive)]
         for value, count in ladder:
             rank -= count
             if rank < 0:

@@ -1,6 +1,6 @@
 """The aggregates that have a column form, and how each is grouped, merged and read.
 
-Every one keeps its accumulator in columns of its own, ``<place>`` and what follows. ``to_acc`` and ``from_acc`` go to
+Every one keeps its accumulator in columns of its own, ``<column>`` and what follows. ``to_acc`` and ``from_acc`` go to
 and from the accumulator of the row form, so that either form can go on where the other has stopped.
 """
 
@@ -60,22 +60,22 @@ class Counted:
 
     holds = True
 
-    def __init__(self, place: str, argument: Argument) -> None:
-        self._place = place
+    def __init__(self, column: str, argument: Argument) -> None:
+        self._column = column
         self._argument = argument
-        self.dtypes: dict[str, Any] = {place: pl.Int64}
+        self.dtypes: dict[str, Any] = {column: pl.Int64}
 
     def prepared(self) -> list[pl.Expr]:
-        return [self._argument.counted().alias(self._place)]
+        return [self._argument.counted().alias(self._column)]
 
     def merged(self) -> list[pl.Expr]:
-        return [pl.col(self._place).sum()]
+        return [pl.col(self._column).sum()]
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
-        return groups[self._place]
+        return groups[self._column]
 
     def to_acc(self, row: Mapping[str, Any]) -> Any:
-        return row[self._place]
+        return row[self._column]
 
     def from_acc(self, acc: Any) -> list[Any]:
         return [acc]
@@ -85,39 +85,39 @@ class Counted:
 
 
 class Summed:
-    """sum, of whole numbers or of floats. ``<place>n`` counts, since the row form's sum of no floats is a whole 0."""
+    """sum, of whole numbers or of floats. ``<column>n`` counts, since the row form's sum of no floats is a whole 0."""
 
     holds = True
 
-    def __init__(self, place: str, argument: Argument) -> None:
-        self._place = place
+    def __init__(self, column: str, argument: Argument) -> None:
+        self._column = column
         self._argument = argument
         self._floats = argument.kind == "float"
-        self.dtypes: dict[str, Any] = {place: pl.Int128}
+        self.dtypes: dict[str, Any] = {column: pl.Int128}
         if self._floats:
-            self.dtypes[f"{place}f"] = pl.Int128
-        self.dtypes[f"{place}n"] = pl.Int64
+            self.dtypes[f"{column}f"] = pl.Int128
+        self.dtypes[f"{column}n"] = pl.Int64
 
     def prepared(self) -> list[pl.Expr]:
-        argument, place = self._argument, self._place
-        count = argument.counted().alias(f"{place}n")
+        argument, column = self._argument, self._column
+        count = argument.counted().alias(f"{column}n")
         if not self._floats:
-            return [argument.or_zero(argument.field.cast(pl.Int128)).alias(place), count]
+            return [argument.or_zero(argument.field.cast(pl.Int128)).alias(column), count]
         whole, fraction = whole_part(argument.field), fraction_part(argument.field)
-        return [argument.or_zero(whole).alias(place), argument.or_zero(fraction).alias(f"{place}f"), count]
+        return [argument.or_zero(whole).alias(column), argument.or_zero(fraction).alias(f"{column}f"), count]
 
     def merged(self) -> list[pl.Expr]:
         return [pl.col(name).sum() for name in self.dtypes]
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
         if not self._floats:
-            return check_int64(groups[self._place])
-        return as_floats(groups[self._place], groups[f"{self._place}f"])
+            return check_int64(groups[self._column])
+        return as_floats(groups[self._column], groups[f"{self._column}f"])
 
     def to_acc(self, row: Mapping[str, Any]) -> Any:
-        whole = row[self._place]
-        if self._floats and row[f"{self._place}n"]:
-            return to_exact(whole, row[f"{self._place}f"])
+        whole = row[self._column]
+        if self._floats and row[f"{self._column}n"]:
+            return to_exact(whole, row[f"{self._column}f"])
         return [whole if -(2**63) <= whole < 2**63 else str(whole)]
 
     def from_acc(self, acc: Any) -> list[Any]:
@@ -136,28 +136,28 @@ class Averaged:
 
     holds = True
 
-    def __init__(self, place: str, argument: Argument) -> None:
-        self._place = place
-        self._sum = Summed(place, argument)
+    def __init__(self, column: str, argument: Argument) -> None:
+        self._column = column
+        self._sum = Summed(column, argument)
         self.dtypes = self._sum.dtypes
         self.prepared = self._sum.prepared
         self.merged = self._sum.merged
         self.unfit = self._sum.unfit
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
-        counts = groups[f"{self._place}n"]
-        if f"{self._place}f" in self.dtypes:
-            sums = as_floats(groups[self._place], groups[f"{self._place}f"])
+        counts = groups[f"{self._column}n"]
+        if f"{self._column}f" in self.dtypes:
+            sums = as_floats(groups[self._column], groups[f"{self._column}f"])
         else:
-            whole = groups[self._place]
+            whole = groups[self._column]
             if max(map(abs, extremes(whole))) > _EXACT_INT:
                 raise Unfit
             sums = whole.cast(pl.Float64)
         mean: pl.Series = sums / counts.replace(0, None)
-        return mean.alias(self._place)
+        return mean.alias(self._column)
 
     def to_acc(self, row: Mapping[str, Any]) -> Any:
-        return [row[f"{self._place}n"], self._sum.to_acc(row)]
+        return [row[f"{self._column}n"], self._sum.to_acc(row)]
 
     def from_acc(self, acc: Any) -> list[Any]:
         *parts, _ = self._sum.from_acc(acc[1])
@@ -169,24 +169,24 @@ class Extremal:
 
     holds = True
 
-    def __init__(self, place: str, argument: Argument, largest: bool) -> None:
-        self._place = place
+    def __init__(self, column: str, argument: Argument, largest: bool) -> None:
+        self._column = column
         self._argument = argument
         self._largest = largest
-        self.dtypes: dict[str, Any] = {place: dtype(argument.kind)}
+        self.dtypes: dict[str, Any] = {column: dtype(argument.kind)}
 
     def prepared(self) -> list[pl.Expr]:
-        return [self._argument.or_null().alias(self._place)]
+        return [self._argument.or_null().alias(self._column)]
 
     def merged(self) -> list[pl.Expr]:
-        column = pl.col(self._place)
+        column = pl.col(self._column)
         return [column.max() if self._largest else column.min()]
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
-        return groups[self._place]
+        return groups[self._column]
 
     def to_acc(self, row: Mapping[str, Any]) -> Any:
-        value = row[self._place]
+        value = row[self._column]
         return [] if value is None else [value]
 
     def from_acc(self, acc: Any) -> list[Any]:
@@ -200,27 +200,27 @@ _NUMBERS = ("int", "float")
 _MAKERS: dict[str, tuple[Callable[[str, Argument], ColumnAggregate], Sequence[str]]] = {
     "sum": (Summed, _NUMBERS),
     "mean": (Averaged, _NUMBERS),
-    "min": (lambda place, argument: Extremal(place, argument, False), ("int", "float", "str")),
-    "max": (lambda place, argument: Extremal(place, argument, True), ("int", "float", "str")),
+    "min": (lambda column, argument: Extremal(column, argument, False), ("int", "float", "str")),
+    "max": (lambda column, argument: Extremal(column, argument, True), ("int", "float", "str")),
 }
 
 
 def column_aggregate(
-    spec: AggregateSpec, place: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
+    spec: AggregateSpec, column: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
 ) -> ColumnAggregate:
     """The column form of an aggregate over declared fields. Raises NoColumns where there is none."""
     condition = condition_over_columns(compile_expression(spec.condition).tree, fields) if spec.condition else None
     if spec.function == "count":
         if spec.argument and spec.argument not in fields:
             raise NoColumns
-        return Counted(place, Argument(pl.lit(1), "int", condition))
+        return Counted(column, Argument(pl.lit(1), "int", condition))
     if spec.argument not in fields:
         raise NoColumns
     if spec.function not in _MAKERS:
-        return gathered(spec, place, fields[spec.argument], condition)
+        return gathered(spec, column, fields[spec.argument], condition)
     if spec.options:
         raise NoColumns
     make, kinds = _MAKERS[spec.function]
     if fields[spec.argument] not in kinds:
         raise NoColumns
-    return make(place, Argument(pl.col(spec.argument), fields[spec.argument], condition))
+    return make(column, Argument(pl.col(spec.argument), fields[spec.argument], condition))

@@ -16,7 +16,7 @@ Times = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """One entry per (record, window): the record's place in the column, and the window's start and end (µs).
+    """One entry per (record, window): the record's index in the column, and the window's start and end (µs).
 
     Entries are ordered by record, and within it by end. For windows that do not overlap ``rows`` counts up.
     """
@@ -91,12 +91,12 @@ def _by_days(function: Tumbling, timestamps: Times) -> tuple[Times, Times]:
     order = np.argsort(timestamps, kind="stable")
     ordered = timestamps[order]
     starts, ends = np.empty_like(timestamps), np.empty_like(timestamps)
-    place = 0
-    while place < len(ordered):
-        window: Window = function.window(int(ordered[place]))
+    index = 0
+    while index < len(ordered):
+        window: Window = function.window(int(ordered[index]))
         after = int(np.searchsorted(ordered, window.end))
-        starts[order[place:after]], ends[order[place:after]] = window
-        place = after
+        starts[order[index:after]], ends[order[index:after]] = window
+        index = after
     return starts, ends
 
 
@@ -120,7 +120,7 @@ def _cumulative(function: Cumulative, timestamps: Times) -> Assigned:
 
 
 def _repeat(counts: Times) -> tuple[npt.NDArray[np.intp], Times]:
-    """Each place as often as its count, and which of its repetitions each is."""
+    """Each index as often as its count, and which of its repetitions each is."""
     rows = np.repeat(np.arange(len(counts)), counts)
     begins = np.cumsum(counts) - counts
     return rows, np.arange(len(rows)) - begins[rows]

@@ -90,17 +90,17 @@ class ColumnBatch:
             frame=self.frame.filter(picked),
         )
 
-    def split(self, places: npt.NDArray[np.int32]) -> list[tuple[int, ColumnBatch]]:
-        """(place, its records in order) for every different number in ``places``, in order, in one go over the columns;
+    def split(self, numbers: npt.NDArray[np.int32]) -> list[tuple[int, ColumnBatch]]:
+        """(number, its records in order) for each number that is in ``numbers``, in order, in one pass over the columns;
         there is one for each record."""
         names = [str(position) for position in range(self.frame.width)]
         columns = [column.alias(name) for name, column in zip(names, self.frame.get_columns(), strict=True)]
-        columns += [pl.Series(_TIME, self.timestamps), self.keys.alias(_KEY), pl.Series(_PLACE, places)]
+        columns += [pl.Series(_TIME, self.timestamps), self.keys.alias(_KEY), pl.Series(_PART, numbers)]
         if len(self.seqs):
             columns.append(pl.Series(_SEQ, self.seqs))
-        parts = pl.DataFrame(columns).partition_by(_PLACE, as_dict=True)
+        parts = pl.DataFrame(columns).partition_by(_PART, as_dict=True)
         return [
-            (place, self._part(part, names)) for (place,), part in sorted(parts.items(), key=lambda found: found[0])
+            (number, self._part(part, names)) for (number,), part in sorted(parts.items(), key=lambda found: found[0])
         ]
 
     def _part(self, part: pl.DataFrame, names: Sequence[str]) -> ColumnBatch:
@@ -189,7 +189,7 @@ class _Form(msgspec.Struct, array_like=True):
 _DIGEST = 8  # Fixed: bytes of the checksum in the stored form
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Form).decode
-_KEY, _TIME, _SEQ, _PLACE = "key", "time", "seq", "place"
+_KEY, _TIME, _SEQ, _PART = "key", "time", "seq", "part"
 
 
 def encode_columns(batch: ColumnBatch, packed: bool = False) -> bytes:

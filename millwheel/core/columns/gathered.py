@@ -38,24 +38,24 @@ class Gathered:
 
     holds = False
 
-    def __init__(self, place: str, argument: Argument, aggregator: Aggregator[Any], limit: float | None) -> None:
-        self._place = place
+    def __init__(self, column: str, argument: Argument, aggregator: Aggregator[Any], limit: float | None) -> None:
+        self._column = column
         self._argument = argument
         self._aggregator = aggregator
         self._limit = limit
-        self.dtypes: dict[str, Any] = {place: pl.List(dtype(argument.kind))}
+        self.dtypes: dict[str, Any] = {column: pl.List(dtype(argument.kind))}
 
     def prepared(self) -> list[pl.Expr]:
-        return [self._argument.or_null().alias(self._place)]
+        return [self._argument.or_null().alias(self._column)]
 
     def merged(self) -> list[pl.Expr]:
-        return [pl.col(self._place).drop_nulls()]
+        return [pl.col(self._column).drop_nulls()]
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
         raise Unfit
 
     def to_acc(self, row: Mapping[str, Any]) -> Any:
-        values = row[self._place]
+        values = row[self._column]
         acc = self._aggregator.create()
         try:
             return self._aggregator.add_many(acc, values, [0] * len(values)) if values else acc
@@ -69,10 +69,10 @@ class Gathered:
         return [(self._argument.field.abs() <= self._limit).all()] if self._limit is not None else []
 
 
-def gathered(spec: AggregateSpec, place: str, kind: str, condition: pl.Expr | None) -> Gathered:
+def gathered(spec: AggregateSpec, column: str, kind: str, condition: pl.Expr | None) -> Gathered:
     """The gathered form of an aggregate over a declared field. Raises NoColumns where there is none."""
     if kind not in _KINDS.get(spec.function, ()):
         raise NoColumns
     aggregator = make_aggregator(spec.function, spec.options, None)
     limit = LARGEST_SQUARED if spec.function in ("variance", "stddev") and kind == "float" else None
-    return Gathered(place, Argument(pl.col(spec.argument), kind, condition), aggregator, limit)
+    return Gathered(column, Argument(pl.col(spec.argument), kind, condition), aggregator, limit)

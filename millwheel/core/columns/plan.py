@@ -25,7 +25,7 @@ from millwheel.core.windows.panes import Accumulation, OutputTime
 from millwheel.core.windows.windows import Cumulative, Sessions, Sliding, Window, WindowFunction
 
 KEY, START, END, COUNT = "key", "start", "end", "count"
-_PLACE, _INT64 = "place", 2**63
+_GROUP, _INT64 = "group", 2**63
 _KEYS = {"int", "str"}
 
 
@@ -34,7 +34,7 @@ class ColumnPlan:
     """The parts of an aggregation that are known before the first record arrives.
 
     A *groups* frame has one row per (key, window): ``key``, ``start``, ``end``, ``count`` (records), and the columns of
-    the ``aggregates``, named after their place: ``a0``, ``a0f``, ``a1``, … ``needs`` are the fields that must hold
+    the ``aggregates``, named after their index: ``a0``, ``a0f``, ``a1``, … ``needs`` are the fields that must hold
     neither nulls nor NaN nor infinities. ``fires_once``: a window fires once, as the watermark passes its end, and
     columns hold its state. Otherwise they bring it groups.
     """
@@ -71,8 +71,8 @@ class ColumnPlan:
         assigned = self._assign(keys, stamps)
         if len(assigned.rows) != len(stamps) or isinstance(self.window, (Sliding, Cumulative)):
             keys, bundle = keys[assigned.rows], bundle[assigned.rows]
-        places = [keys.alias(KEY), pl.Series(START, assigned.starts), pl.Series(END, assigned.ends)]
-        whole = pl.DataFrame([*places, *bundle.get_columns()])
+        columns = [keys.alias(KEY), pl.Series(START, assigned.starts), pl.Series(END, assigned.ends)]
+        whole = pl.DataFrame([*columns, *bundle.get_columns()])
         return self._together(whole, pl.len().cast(pl.Int64).alias(COUNT))
 
     def _assign(self, keys: pl.Series, timestamps: npt.NDArray[np.int64]) -> Assigned:
@@ -105,18 +105,18 @@ class ColumnPlan:
         """One row per (key, window), in the order in which they come. Any other order is a new one each time, and packs
         into another number of bytes."""
         merged = [column for aggregate in self.aggregates for column in aggregate.merged()]
-        place = _place(frame)
-        if place is None:
+        group = _group(frame)
+        if group is None:
             grouped = frame.lazy().group_by(KEY, START, END, maintain_order=True).agg(count, *merged)
         else:
             same = [pl.col(name).first() for name in (KEY, START, END)]
-            grouped = frame.lazy().group_by(place, maintain_order=True).agg(*same, count, *merged)
+            grouped = frame.lazy().group_by(group, maintain_order=True).agg(*same, count, *merged)
         return grouped.select(list(self.schema)).collect(engine="in-memory")
 
     def _check(self, frame: pl.DataFrame) -> None:
         checks = [check for aggregate in self.aggregates for check in aggregate.unfit()]
         if checks and len(frame):
-            held = frame.select(check.alias(str(place)) for place, check in enumerate(checks))
+            held = frame.select(check.alias(str(index)) for index, check in enumerate(checks))
             if not all(held.row(0)):
                 raise Unfit
 
@@ -163,7 +163,7 @@ class ColumnPlan:
         return row
 
 
-def _place(frame: pl.DataFrame) -> pl.Series | None:
+def _group(frame: pl.DataFrame) -> pl.Series | None:
     """One whole number for each (key, window), which takes three quarters of the time of grouping by all three. None
     where there is none: for texts, for numbers too far apart, and where the start of a window does not tell its end."""
     parts = key_parts(frame[KEY])
@@ -172,15 +172,15 @@ def _place(frame: pl.DataFrame) -> pl.Series | None:
     starts = frame[START].to_numpy()
     if np.ptp(frame[END].to_numpy() - starts):
         return None
-    place, size = np.zeros(frame.height, np.int64), 1
+    group, size = np.zeros(frame.height, np.int64), 1
     for numbers in (*(part.to_numpy() for part in parts), starts):
         first = int(numbers.min())
         width = int(numbers.max()) - first + 1
         size *= width
         if size >= _INT64:
             return None
-        place = place * width + (numbers - first)
-    return pl.Series(_PLACE, place)
+        group = group * width + (numbers - first)
+    return pl.Series(_GROUP, place)
 
 
 def key_parts(keys: pl.Series) -> list[pl.Series]:
@@ -234,8 +234,8 @@ def _plan(
     spec: ComputationSpec, window: WindowFunction, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
 ) -> ColumnPlan:
     aggregates = [
-        column_aggregate(aggregate, f"a{place}", fields, compile_expression)
-        for place, aggregate in enumerate(spec.aggregates)
+        column_aggregate(aggregate, f"a{index}", fields, compile_expression)
+        for index, aggregate in enumerate(spec.aggregates)
     ]
     texts = [spec.condition, *(text for part in spec.aggregates for text in (part.condition, part.argument))]
     used = {name for text in texts if text for name in compile_expression(text).fields}

@@ -73,7 +73,7 @@ class Compiler:
         return run if len(self.fields) > before else self._fold(node, run)
 
     def error(self, node: ast.expr, text: str) -> ValueError:
-        """An error that names the place of ``node``."""
+        """An error that names the position of ``node``."""
         line = f"line {node.lineno}, " if node.lineno > 1 else ""
         return ValueError(f"{line}column {max(node.col_offset + (node.lineno > 1), 1)}: {text}")
 
@@ -199,8 +199,8 @@ def _inner_field(compiler: Compiler, node: Any) -> Evaluate:
 def _item(compiler: Compiler, node: Any) -> Evaluate:
     if isinstance(node.slice, ast.Slice):
         raise compiler.error(node, "slices cannot be used here; write one index, such as tags[0]")
-    outer, place = compiler.compile(node.value), compiler.compile(node.slice)
-    return lambda value: outer(value)[place(value)]
+    outer, index = compiler.compile(node.value), compiler.compile(node.slice)
+    return lambda value: outer(value)[index(value)]
 
 
 def _call(compiler: Compiler, node: Any) -> Evaluate:

@@ -142,10 +142,10 @@ def deliveries(batch: AnyBatch, most: int = DELIVERY_BYTES) -> list[AnyBatch]:
     whole = replace(batch, values=raws)
     pieces: list[AnyBatch] = []
     start, size = 0, 0
-    for place, raw in enumerate([*raws, None]):
-        if raw is None or (place > start and size + len(raw) > most):
-            pieces.append(replace(whole.pick(list(range(start, place))), size=size))
-            start, size = place, 0
+    for index, raw in enumerate([*raws, None]):
+        if raw is None or (index > start and size + len(raw) > most):
+            pieces.append(replace(whole.pick(list(range(start, index))), size=size))
+            start, size = index, 0
         size += 0 if raw is None else len(raw)
     return pieces
 

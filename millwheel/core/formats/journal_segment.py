@@ -85,19 +85,19 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True, order=True)
 class JournalEnd:
-    """A place in a journal: everything before ``offset`` of ``segment``, and all earlier segments."""
+    """A position in a journal: everything before ``offset`` of ``segment``, and all earlier segments."""
 
     segment: int
     offset: int
 
     def packed(self) -> int:
-        """One int that orders as places do, for ``upto`` of the journals port."""
+        """One int that orders as these positions do, for ``upto`` of the journals port."""
         return self.segment << _OFFSET_BITS | self.offset
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class JournalPlace:
-    """A place between two groups of a journal that is being followed: ``group`` comes next, at ``offset`` of
+class JournalPosition:
+    """A position between two groups of a journal that is being followed: ``group`` comes next, at ``offset`` of
     ``segment`` (0: at its beginning; there, group 0 stands for whichever is the first)."""
 
     segment: int

@@ -49,7 +49,7 @@ class BucketQueue:
         self._keeps = keeps
 
     def link(self, own: Steps, point: int, bucket: list[Any], state: KeyState) -> None:
-        """Put a bucket into the chain of those that have entered, at its place."""
+        """Put a bucket into the chain of those that have entered, at its position."""
         before, after = None, own.kept
         while after is not None and after < point:
             before, after = after, state.get(after)[1]

@@ -108,10 +108,10 @@ class CumulativeMachine:
 
     def _slice(self, own: Period, end: int) -> list[Any]:
         """The slice that ends there."""
-        place = bisect_left(own.slices, end, key=lambda piece: piece[0])
-        if place == len(own.slices) or own.slices[place][0] != end:
-            own.slices = [*own.slices[:place], [end, self._aggregation.create()], *own.slices[place:]]
-        return own.slices[place]
+        index = bisect_left(own.slices, end, key=lambda piece: piece[0])
+        if index == len(own.slices) or own.slices[index][0] != end:
+            own.slices = [*own.slices[:index], [end, self._aggregation.create()], *own.slices[index:]]
+        return own.slices[index]
 
     def _sum(self, rows: _Rows, acc: Any) -> Any:
         return self._aggregation.add_many(acc, [row[0] for row in rows], [row[1] for row in rows])

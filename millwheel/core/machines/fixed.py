@@ -28,15 +28,15 @@ class AlignedMachine(TriggeredMachine):
     ) -> None:
         call = Call(state, key, times, effects)
         groups: dict[Window, Taken] = {}
-        for place, (value, timestamp) in enumerate(records):
-            self._sort_in(call, place, value, timestamp, groups)
+        for index, (value, timestamp) in enumerate(records):
+            self._sort_in(call, index, value, timestamp, groups)
         for window, taken in groups.items():
             own = as_state(state.get(window)) or self._born(window, times.watermark)
             self._take(own, window, taken, call)
             self._settle(window, own, window, call)
         self._refire(call)
 
-    def _sort_in(self, call: Call, place: int, value: Any, timestamp: int, groups: dict[Window, Taken]) -> None:
+    def _sort_in(self, call: Call, index: int, value: Any, timestamp: int, groups: dict[Window, Taken]) -> None:
         """Put a record with the others of its windows."""
         value, back = self._split(value)
         usable = self._prepare(call, value, timestamp)
@@ -53,7 +53,7 @@ class AlignedMachine(TriggeredMachine):
             if back:
                 taken.gone.append(Gone(prepared, timestamp, value))
             else:
-                taken.rows.append((place, timestamp, prepared, value))
+                taken.rows.append((index, timestamp, prepared, value))
             found = True
         if not found:
             self._too_late(

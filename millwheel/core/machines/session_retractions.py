@@ -52,9 +52,9 @@ class UnmergingMachine(MergingMachine):
                 continue
             own = self._stored(call, entry)
             retracted = [record.timestamp, record.value]
-            place = next((place for place, kept in enumerate(own.kept) if kept[:2] == retracted), None)
-            if place is not None:
-                del own.kept[place]
+            position = next((position for position, kept in enumerate(own.kept) if kept[:2] == retracted), None)
+            if position is not None:
+                del own.kept[position]
                 own.count -= 1
                 own.fresh += 1
                 call.state[entry[2]] = own

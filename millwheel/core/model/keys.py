@@ -92,7 +92,7 @@ def _tuples(parts: list[Any]) -> tuple[Any, ...]:
     return tuple(_tuples(part) if type(part) is list else part for part in parts)
 
 
-def placed_key(key: Key) -> bytes:
+def stored_key(key: Key) -> bytes:
     """:func:`key_hash` in 8 bytes, big-endian, and :func:`key_bytes` behind it: how keys are ordered on disk."""
     data = _encode(key)
     return _xxh3_bytes(data) + data

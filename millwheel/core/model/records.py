@@ -134,9 +134,9 @@ class Batch:
             self._share(len(self) - start),
         )
 
-    def pick(self, places: Sequence[int]) -> Batch:
-        """The records at ``places``, in that order."""
-        at = _picker(places)
+    def pick(self, indexes: Sequence[int]) -> Batch:
+        """The records at ``indexes``, in that order."""
+        at = _picker(indexes)
         return Batch(
             self.stream,
             at(self.seqs) if self.seqs else [],
@@ -145,7 +145,7 @@ class Batch:
             at(self.values),
             None if self.ids is None else at(self.ids),
             self.born_us,
-            self._share(len(places)),
+            self._share(len(indexes)),
         )
 
     def _share(self, count: int) -> int:
@@ -153,11 +153,11 @@ class Batch:
         return self.size * count // (len(self.timestamps) or 1)
 
 
-def _picker(places: Sequence[int]) -> Callable[[list[Any]], list[Any]]:
-    """Takes what is at ``places`` out of a column."""
-    if len(places) < 2:
-        return lambda column: [column[place] for place in places]
-    get = itemgetter(*places)
+def _picker(indexes: Sequence[int]) -> Callable[[list[Any]], list[Any]]:
+    """Takes what is at ``indexes`` out of a column."""
+    if len(indexes) < 2:
+        return lambda column: [column[index] for index in indexes]
+    get = itemgetter(*indexes)
     return lambda column: list(get(column))
 
 

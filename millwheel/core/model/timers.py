@@ -60,15 +60,15 @@ class TimerQueue:
 
     def set(self, key: Key, tag: str, at: int, cause: bytes = b"") -> None:
         """Set or move a timer."""
-        place = (key, tag)
-        before = self._at.get(place)
-        self._undo.append((place, before, self._recall(place, cause)))
+        timer_id = (key, tag)
+        before = self._at.get(timer_id)
+        self._undo.append((timer_id, before, self._recall(timer_id, cause)))
         if before != at:
             if before is None:
-                self._count(place, 1)
-            self._at[place] = at
+                self._count(timer_id, 1)
+            self._at[timer_id] = at
             self._order += 1
-            heapq.heappush(self._heap, (at, tag, self._order, place))
+            heapq.heappush(self._heap, (at, tag, self._order, timer_id))
 
     def cancel(self, key: Key, tag: str) -> bool:
         """Forget a timer; False when there was none."""
@@ -83,11 +83,11 @@ class TimerQueue:
         """The cause with which the timer was set."""
         return self._causes.get((key, tag), b"")
 
-    def _recall(self, place: _Id, cause: bytes) -> bytes:
+    def _recall(self, timer_id: _Id, cause: bytes) -> bytes:
         """Replace the cause of a timer; what it was before. Only weak productions need causes, so there are few."""
-        before = self._causes.pop(place, b"") if self._causes else b""
+        before = self._causes.pop(timer_id, b"") if self._causes else b""
         if cause:
-            self._causes[place] = cause
+            self._causes[timer_id] = cause
         return before
 
     def earliest(self) -> int:
@@ -110,12 +110,12 @@ class TimerQueue:
         if len(self._at) <= many:
             return False
         # In a heap, what lies before a time hangs together, from the root on.
-        heap, found, places = self._heap, 0, [0]
-        while places and found <= many:
-            place = places.pop()
-            if place < len(heap) and heap[place][0] < clock_us:
-                found += self._at.get(heap[place][3]) == heap[place][0]
-                places += (2 * place + 1, 2 * place + 2)
+        heap, found, nodes = self._heap, 0, [0]
+        while nodes and found <= many:
+            node = nodes.pop()
+            if node < len(heap) and heap[node][0] < clock_us:
+                found += self._at.get(heap[node][3]) == heap[node][0]
+                nodes += (2 * node + 1, 2 * node + 2)
         return found > many
 
     def pop_due(self, clock_us: int) -> Due | None:
@@ -141,20 +141,20 @@ class TimerQueue:
     def undo_to(self, savepoint: int) -> None:
         """Take back every change since the savepoint, newest first."""
         while len(self._undo) > savepoint:
-            place, before, cause = self._undo.pop()
-            self._recall(place, cause)
+            timer_id, before, cause = self._undo.pop()
+            self._recall(timer_id, cause)
             if before is None:
-                if self._at.pop(place, None) is not None:
-                    self._count(place, -1)
+                if self._at.pop(timer_id, None) is not None:
+                    self._count(timer_id, -1)
             else:
-                if place not in self._at:
-                    self._count(place, 1)
-                self._at[place] = before
+                if timer_id not in self._at:
+                    self._count(timer_id, 1)
+                self._at[timer_id] = before
                 self._order += 1
-                heapq.heappush(self._heap, (before, place[1], self._order, place))
+                heapq.heappush(self._heap, (before, timer_id[1], self._order, timer_id))
 
-    def _count(self, place: _Id, by: int) -> None:
-        counts, (key, tag) = self._counts, place
+    def _count(self, timer_id: _Id, by: int) -> None:
+        counts, (key, tag) = self._counts, timer_id
         if counts is None or not self._mine(tag):
             return
         counts[key] += by
@@ -165,6 +165,6 @@ class TimerQueue:
         """The changes since the last call, as the present time of each touched timer (None: removed)."""
         if not self._undo:
             return {}
-        changed = {place: self._at.get(place) for place, *_ in self._undo}
+        changed = {timer_id: self._at.get(timer_id) for timer_id, *_ in self._undo}
         self._undo.clear()
         return changed

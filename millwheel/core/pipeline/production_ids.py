@@ -6,7 +6,7 @@ other bundles, and consumers recognise by its id what they have applied already.
 - unique: no two productions of a computation ever share one, or the second is dropped as a copy of the first;
 - the same when the step runs again: or the production counts twice.
 
-Both hold because an id names what *caused* a production, never a place in a bundle and never a counter:
+Both hold because an id names what *caused* a production, never a position in a bundle and never a counter:
 
 | cause | named by |
 |---|---|

@@ -53,7 +53,7 @@ def slot_hash(key: Key) -> int:
     return slot_of_key(key) << _BELOW_BITS | key_hash(key) >> (64 - _BELOW_BITS)
 
 
-def slot_placed(key: Key) -> bytes:
+def slot_stored_key(key: Key) -> bytes:
     """:func:`slot_hash` in 8 bytes, big-endian, and the key's bytes behind it: how keys are ordered on disk."""
     return slot_hash(key).to_bytes(8, "big") + key_bytes(key)
 

@@ -29,7 +29,7 @@ def trigger_from_tree(tree: Any, load: Load | None = None) -> Trigger:
     """The trigger that a plain tree describes; None is the default one.
 
     ``load("module:Class")`` finds custom ones; one that returns the name unchanged serves to check a tree without
-    loading anything. ValueError with the place in the tree and the fix.
+    loading anything. ValueError with the path in the tree and the fix.
     """
     return Default() if tree is None else _Reader(load, "trigger").read(tree)
 
@@ -52,7 +52,7 @@ class _Reader:
         inner = self.at(name)
         try:
             return build(argument, inner)
-        except _Placed:
+        except _Located:
             raise
         except (ValueError, TypeError) as ex:
             raise inner.error(str(ex)) from ex
@@ -72,8 +72,8 @@ class _Reader:
             raise self.error("needs a list of triggers, such as [{after_count: 100}, {after_processing_time: 10s}]")
         return [self.at(str(i)).read(tree) for i, tree in enumerate(argument)]
 
-    def error(self, text: str) -> _Placed:
-        return _Placed(f"{self.path}: {text}")
+    def error(self, text: str) -> _Located:
+        return _Located(f"{self.path}: {text}")
 
     def _split(self, tree: Any) -> tuple[str, Any]:
         if isinstance(tree, str):
@@ -84,8 +84,8 @@ class _Reader:
         raise self.error(f"is one trigger: a name, or a map with one name such as {{after_count: 10}}; not {tree!r}")
 
 
-class _Placed(ValueError):
-    """An error that already names its place."""
+class _Located(ValueError):
+    """An error that already names its path."""
 
 
 def _after_watermark(argument: Any, reader: _Reader) -> Trigger:

@@ -26,7 +26,7 @@ from millwheel.core.windows.windows import Window, WindowFunction
 from millwheel.errors import RecordError
 
 Slot = str | int | tuple[int, int]
-"""A place in a key's state: a window, the number of a session, or the name of an index."""
+"""Names one entry of a key's state: a window, the number of a session, or the name of an index."""
 
 
 class KeyState(Protocol):

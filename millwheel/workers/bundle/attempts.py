@@ -64,7 +64,7 @@ class Attempts:
         for attempt in range(1, self._spec.max_attempts + 1):
             self._state.flush()
             self.calls += 1
-            place, produced = bundle.overlay.savepoint(), bundle.outputs.mark()
+            undo_point, produced = bundle.overlay.savepoint(), bundle.outputs.mark()
             marks = {domain: queue.savepoint() for domain, queue in bundle.timers.items()}
             try:
                 call()
@@ -73,7 +73,7 @@ class Attempts:
             except FATAL:
                 raise
             except Exception as ex:  # the callback's own failure
-                bundle.overlay.undo_to(place)
+                bundle.overlay.undo_to(undo_point)
                 bundle.outputs.cut_to(produced)
                 for domain, queue in bundle.timers.items():
                     queue.undo_to(marks[domain])

@@ -92,11 +92,11 @@ class Produced:
     timestamps: list[int] = field(default_factory=list)
     ids: list[bytes] = field(default_factory=list)
 
-    def leave_out(self, places: Sequence[int]) -> None:
+    def leave_out(self, indexes: Sequence[int]) -> None:
         """Take back some of them."""
         for column in (self.raws, self.decoded, self.keys, self.timestamps, self.ids):
-            for place in reversed(places):
-                del column[place]
+            for index in reversed(indexes):
+                del column[index]
 
 
 @dataclass(slots=True)
@@ -215,9 +215,9 @@ def kind_in(letter: DeadLetter) -> str:
 
 def in_words(letter: DeadLetter) -> str:
     """The text about a failure for the user."""
-    place = f"{letter.location}; " if letter.location else f"{letter.position}; " if letter.position else ""
+    where = f"{letter.location}; " if letter.location else f"{letter.position}; " if letter.position else ""
     about = f"key {letter.key!r}" if letter.key is not None else f"record {letter.value!r}"
-    return printable(f"{masked(letter.reason)[:_WORDS]} ({place}{masked(about)[:_WORDS]})")
+    return printable(f"{masked(letter.reason)[:_WORDS]} ({where}{masked(about)[:_WORDS]})")
 
 
 def _likeness(key: Any, value: Any, timestamp: int | None) -> bytes:

@@ -21,7 +21,7 @@ class ReplayReply:
 def take_replayed(bundle: Bundle, pipeline: str) -> None:
     """Tell a step which of its records are tried again, so that letters about them have their history. What has a
     problem already becomes one."""
-    for place, arrival in enumerate(bundle.arrivals):
+    for index, arrival in enumerate(bundle.arrivals):
         reply_to = arrival.reply_to
         if not isinstance(reply_to, ReplayReply) or not len(arrival.batch):
             continue
@@ -40,4 +40,4 @@ def take_replayed(bundle: Bundle, pipeline: str) -> None:
             letter = DeadLetter(pipeline, blamed, again.stream, again.problem, None, again.value, again.timestamp)
             bundle.dead_letter(letter, max(again.timestamp, bundle.floor), (reply_to.order.id, seq), what)
         if len(good) < len(batch):
-            bundle.arrivals[place] = replace(arrival, batch=batch.pick(good))
+            bundle.arrivals[index] = replace(arrival, batch=batch.pick(good))

@@ -59,14 +59,14 @@ class HighWaterMarks:
             return batch.where(np.array(mask, np.bool_))
         # Between the lowest mark and the highest, only the key tells: both halves send under the same numbers.
         rows = enumerate(zip(batch.keys, batch.seqs, strict=True))
-        places = [i for i, (k, s) in rows if self._is_fresh(k, s, hashed)]
-        return batch.pick(places)
+        fresh = [i for i, (k, s) in rows if self._is_fresh(k, s, hashed)]
+        return batch.pick(fresh)
 
     def _is_fresh(self, key: Any, seq: int, hashed: KeyHash) -> bool:
         if seq > self.highest:
             return True
-        place = hashed(key)
-        return seq > next((mark for piece, mark in self.pieces if place in piece), 0)
+        position = hashed(key)
+        return seq > next((mark for piece, mark in self.pieces if position in piece), 0)
 
 
 def joined_high_water_marks(parts: Sequence[tuple[KeyRange, HighWaterMarks | int]]) -> HighWaterMarks | int:

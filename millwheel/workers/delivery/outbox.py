@@ -1,7 +1,7 @@
 """The sending side of a shard: productions until every consumer has applied them. Pure.
 
 The productions of one commit are a *chunk*. A chunk is routed to the shards of every consumer as *parts*; when
-all its parts are acked, the chunk is done and its place in the store may go. Until then the chunk holds
+all its parts are acked, the chunk is done and its entry in the store may go. Until then the chunk holds
 the shard's watermark at its earliest timestamp.
 
 Each (channel, consumer shard) pair is a *lane*: it numbers its deliveries, keeps the unacked ones, and sends
@@ -42,7 +42,7 @@ Route = Callable[[NodeName, AnyBatch], list[tuple[ShardName, AnyBatch]]]
 class OutputChunk:
     """The records that one commit (or one read of a source partition) sends, as (consumer node, its records).
 
-    ``number`` is unique within the channel and rises; for a ``stored`` (checkpointed) chunk it is its place in
+    ``number`` is unique within the channel and rises; for a ``stored`` (checkpointed) chunk it is its key in
     the store. ``read`` marks what a source read, which is never stored. ``stored_form`` is what a weak
     production is checkpointed as when a consumer takes too long. ``commit`` is the one it rests on, if it may not be
     sent before; while it is ``held`` that is not durable.
@@ -138,11 +138,11 @@ class Outbox:
         """Deliveries that the credit of their lanes allows now. What is held goes only to targets that may have it
         ``early``: whose commits are behind ours in the same journal, and that tell nobody before those are durable."""
         ready, self.ready = self.ready, {}
-        for place in ready:
-            lane = self._lanes.get(place)
+        for lane_key in ready:
+            lane = self._lanes.get(lane_key)
             while lane and lane.waiting and (not lane.unacked or lane.unacked_weight < self._window):
                 if lane.waiting[0].chunk.held and not early(lane.target):
-                    self.ready[place] = None
+                    self.ready[lane_key] = None
                     break
                 part = lane.waiting.popleft()
                 lane.unacked.append((lane.next_index, part))
@@ -198,8 +198,8 @@ class Outbox:
         # lanes_not_led_to_the_children, found within ten seeds under the faults "split reshard").
         chunks: dict[tuple[ChannelName, int], OutputChunk] = {}
         nodes: set[NodeName] = set()
-        for place in [place for place in self._lanes if place[1] in gone]:
-            lane = self._lanes.pop(place)
+        for lane_key in [lane_key for lane_key in self._lanes if lane_key[1] in gone]:
+            lane = self._lanes.pop(lane_key)
             nodes.add(lane.node)
             for part in (*(part for _, part in lane.unacked), *lane.waiting):
                 # Not _finish at 0: that would delete the chunk from the store, and the children have none of it yet.

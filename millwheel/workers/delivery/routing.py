@@ -111,7 +111,7 @@ class Fanout:
     def split(
         self, batch: Batch, decoded: Sequence[Any], late: Collection[int] = ()
     ) -> tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]:
-        """(consumer, batch under its keys) for every consumer, and the records that had no key for one. The places in
+        """(consumer, batch under its keys) for every consumer, and the records that had no key for one. The indexes in
         ``late`` go only to consumers that want late records."""
         out: list[tuple[NodeName, AnyBatch]] = []
         refused: list[Keyless] = []

@@ -89,7 +89,7 @@ _WARM_ROWS = 60_000  # that warm the columns, about a bundle
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ShardParts:
     """Where a shard is built: its entry, store and machine, as an operator's maker sees them."""
 
     entry: ShardEntry
@@ -100,7 +100,7 @@ class _Place:
 @dataclass(frozen=True, slots=True)
 class Factories:
     """Factories of sources and sinks, and the loader of user code. ``listed`` gives the partitions that a bounded
-    source had when the run began (None: they lie in the root). ``by_name`` are streams whose partitions are placed by
+    source had when the run began (None: they lie in the root). ``by_name`` are streams whose partitions are assigned by
     their names also when they are bounded: they were read before all were known."""
 
     source: Callable[..., Source]
@@ -241,7 +241,7 @@ class Assembly:
         identity = ShardIdentity(node_name, entry.shard, entry.token, self.spec.name, weak, exact, circle, hashed)
 
         def make_operator(shard: Shard) -> Operator:
-            return self._operator(node, _Place(entry, store, shard))
+            return self._operator(node, _ShardParts(entry, store, shard))
 
         horizon = self._id_horizon_us(node) if exact else None
         given = self._limits_of(node)
@@ -263,27 +263,27 @@ class Assembly:
         streams = [self.spec.stream(given.stream) for given in node.inputs]
         return max((s.id_horizon_us for s in streams if s.id or s.name in self._numbered_weakly), default=0)
 
-    def _operator(self, node: Node, place: _Place) -> Operator:
+    def _operator(self, node: Node, shard_parts: _ShardParts) -> Operator:
         if node.stream is not None:
-            return self._source(node, node.stream, place)
+            return self._source(node, node.stream, shard_parts)
         if node.sink is not None:
-            return self._sink(node.sink, place)
+            return self._sink(node.sink, shard_parts)
         assert node.computation is not None
-        return self._computation(node.computation, place)
+        return self._computation(node.computation, shard_parts)
 
     # --- computations ------------------------------------------------------------------------------------
 
-    def _computation(self, spec: ComputationSpec, place: _Place) -> Operator:
-        overlay = place.shard.overlay
+    def _computation(self, spec: ComputationSpec, shard_parts: _ShardParts) -> Operator:
+        overlay = shard_parts.shard.overlay
         if spec.window is not None and (spec.callback or spec.join is not None):
             instance = self._instance(spec) if spec.callback else joined(spec)
             windows = WindowCallbackOperator(spec, self.spec, instance, overlay, self._decode, _CACHE_ENTRIES)
-            windows.share_timers.passed = place.shard.input_shares
+            windows.share_timers.passed = shard_parts.shard.input_shares
             return windows
         if spec.lookup is not None:
-            return self._lookup(spec, spec.lookup, place)
+            return self._lookup(spec, spec.lookup, shard_parts)
         if spec.slices is not None:
-            return SlicesOperator(spec, self.spec, place.store, overlay, self._decode, _CACHE_ENTRIES)
+            return SlicesOperator(spec, self.spec, shard_parts.store, overlay, self._decode, _CACHE_ENTRIES)
         if spec.window is None:
             instance = self._instance(spec) if spec.callback else self._built_in(spec)
             return CallbackOperator(
@@ -294,23 +294,23 @@ class Assembly:
             rows: WindowedOperator = GroupedOperator(spec, self.spec, plan, overlay, self._decode, _CACHE_ENTRIES)
         else:
             rows = WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
-        rows.share_timers.passed = place.shard.input_shares
+        rows.share_timers.passed = shard_parts.shard.input_shares
         if plan is None or not plan.fires_once:
             return rows
-        meta = place.shard.meta
+        meta = shard_parts.shard.meta
         closed = meta.watermark if meta.closed is None else meta.closed
-        shard = ColumnShard(place.entry.shard, place.store, closed)
+        shard = ColumnShard(shard_parts.entry.shard, shard_parts.store, closed)
         return ColumnOperator(spec, plan, shard, rows, self._decode)
 
-    def _lookup(self, spec: ComputationSpec, given: LookupSpec, place: _Place) -> Operator:
+    def _lookup(self, spec: ComputationSpec, given: LookupSpec, shard_parts: _ShardParts) -> Operator:
         lookup, send = self._outside.lookup(spec, self.spec.folder), self._outside.publish
         # The caller is the loop, which must not sleep here; it asks again at a later time.
         back_off = BackOff() if send is not None else BackOff(0.0)
         line = LookupLine(lookup, absence_of(f"{lookup.where} (lookup)", NO_ANSWER), back_off)
         new = AnswerCache(given.cache_size, given.cache_ttl_us, given.cache_absent)
         cache = self._answers.setdefault(spec.name, new)
-        shard = LookupShard(place.entry.shard, place.entry.token, line, cache, lookup.by, send)
-        return LookupOperator(spec, self.spec.name, shard, place.shard.overlay, self._decode, self.spec.limits)
+        shard = LookupShard(shard_parts.entry.shard, shard_parts.entry.token, line, cache, lookup.by, send)
+        return LookupOperator(spec, self.spec.name, shard, shard_parts.shard.overlay, self._decode, self.spec.limits)
 
     def _instance(self, spec: ComputationSpec) -> Computation:
         kind = self._outside.load(spec.callback, self.spec.folder)
@@ -336,7 +336,7 @@ class Assembly:
 
     # --- sources -----------------------------------------------------------------------------------------
 
-    def _source(self, node: Node, stream: StreamSpec, place: _Place) -> Operator:
+    def _source(self, node: Node, stream: StreamSpec, shard_parts: _ShardParts) -> Operator:
         assert stream.source is not None
         function = self._outside.load(stream.timestamp, self.spec.folder) if ":" in stream.timestamp else None
         timestamps = Timestamps(stream, function)
@@ -350,7 +350,7 @@ class Assembly:
                 stream,
                 timestamps,
                 schema,
-                place.store,
+                shard_parts.store,
                 now_us,
                 self.spec.limits,
                 closed,
@@ -358,24 +358,24 @@ class Assembly:
         source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
         partitions = self._partitions(stream, source)
         by_name = not source.bounded or stream.name in self._outside.by_name
-        places = {} if by_name else _spread(partitions())
+        spread = {} if by_name else _spread(partitions())
         parts = SourceParts(
             pipeline=self.spec.name,
             node=NodeName(node.name),
             stream=stream,
             source=source,
             partitions=partitions,
-            mine=lambda name: (places[name] if name in places else key_hash(name)) in place.entry.range,
+            mine=lambda name: (spread[name] if name in spread else key_hash(name)) in shard_parts.entry.range,
             fanout=self._fanout,
             timestamps=timestamps,
             max_records=self._limits.bundle,
             needs=self._frame_needs(stream),
             limits=self.spec.limits,
-            first_owner=place.entry.lease.is_first,
+            first_owner=shard_parts.entry.lease.is_first,
             settle_us=self._limits.settle_us,
             to_the_ends=bool(self._ends),
         )
-        return SourceOperator(parts, place.store, now_us)
+        return SourceOperator(parts, shard_parts.store, now_us)
 
     def _partitions(self, stream: StreamSpec, source: Source) -> Callable[[], Sequence[Partition]]:
         if not source.bounded and (ends := self._ends.get(stream.name)) is not None:
@@ -400,15 +400,15 @@ class Assembly:
             return False
         return self._outside.sink(node.sink, self.spec.folder).shows_at_once
 
-    def _sink(self, spec: SinkSpec, place: _Place) -> Operator:
+    def _sink(self, spec: SinkSpec, shard_parts: _ShardParts) -> Operator:
         sink = self._outside.sink(spec, self.spec.folder)
-        token = place.entry.token
-        writer = as_writer(sink.open(place.entry.shard, token))
+        token = shard_parts.entry.token
+        writer = as_writer(sink.open(shard_parts.entry.shard, token))
         if sink.keeps_latest:
-            table = Table(spec.key.kind is KeyKind.RECORD, place.shard.meta.watermark)
-            return UpsertOperator(writer, token, place.store, self._decode, table, sink.flush_us)
+            table = Table(spec.key.kind is KeyKind.RECORD, shard_parts.shard.meta.watermark)
+            return UpsertOperator(writer, token, shard_parts.store, self._decode, table, sink.flush_us)
         publish = self._outside.publish
-        shard = SinkShard(place.entry.shard, token, place.store, publish, self.spec.name, spec.stream)
+        shard = SinkShard(shard_parts.entry.shard, token, shard_parts.store, publish, self.spec.name, spec.stream)
         return SinkOperator(writer, shard, self._decode, sink.flush_us, sink.cut_records, sink.shows_at_once)
 
 

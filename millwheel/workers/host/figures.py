@@ -23,10 +23,10 @@ def figures_of(served: Iterable[Served], now_us: int) -> list[Figure]:
     lives = Counter(each.life.value for each in shards)
     found = [Figure(c.SHARDS, count, (life,)) for life, count in lives.items()]
     for each in shards:
-        place = (str(each.node), str(each.shard.identity.shard))
+        labels = (str(each.node), str(each.shard.identity.shard))
         for metric, value, *more in (*_counted(each), *_standing(each, now_us), *_dedup(each)):
-            found.append(Figure(metric, value, (*place, *more)))
-        found += [Figure(own.metric, own.value, (*place, *own.values)) for own in each.shard.operator.figures()]
+            found.append(Figure(metric, value, (*labels, *more)))
+        found += [Figure(own.metric, own.value, (*labels, *own.values)) for own in each.shard.operator.figures()]
     return found
 
 

@@ -99,17 +99,17 @@ class Observed:
 
     def current(self) -> Mapping[str, str]:
         """Which call is running, for the lines of a log."""
-        for place, watched in self._hangs.watched():
+        for identity, watched in self._hangs.watched():
             if watched.busy() and (doing := watched.doing()) is not None:
-                return {"node": place.node, "shard": place.shard, "key_hash": f"{key_hash(doing.key):016x}"}
+                return {"node": identity.node, "shard": identity.shard, "key_hash": f"{key_hash(doing.key):016x}"}
         return {}
 
     def standing(self) -> bytes:
         """A :class:`StepStanding` as JSON."""
         calls = []
-        for place, watched in self._hangs.watched():
+        for identity, watched in self._hangs.watched():
             doing = watched.doing() if watched.busy() else None
             if doing is not None:
-                calls.append(RunningCall(place.node, place.shard, doing.what, repr(doing.key)[:_KEY_CHARS]))
+                calls.append(RunningCall(identity.node, identity.shard, doing.what, repr(doing.key)[:_KEY_CHARS]))
         where = user_line(sys._current_frames().get(self._loop)) if calls else ""
         return msgspec.json.encode(StepStanding(self.step_s(), where, tuple(calls)))

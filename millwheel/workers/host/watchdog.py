@@ -38,14 +38,14 @@ class HangCounter:
 
     def look(self, watched: Iterable[tuple[LeasedShard, Watched]]) -> tuple[LeasedShard, Doing] | None:
         """The call that has run for too long."""
-        for place, operator in watched:
+        for identity, operator in watched:
             if not operator.busy():
                 continue
-            now = (place, operator.progress())
+            now = (identity, operator.progress())
             self._count = self._count + 1 if now == self._before else 0
             self._before = now
             doing = operator.doing() if self._count >= self._looks else None
-            return None if doing is None else (place, doing)
+            return None if doing is None else (identity, doing)
         self._before = None
         return None
 
@@ -89,9 +89,9 @@ class Looks:
         if found is None:
             self._hangs.tidy()
             return None
-        place, doing = found
+        identity, doing = found
         key = repr(doing.key)[:500]
-        return Hang(place.node, place.shard, place.token, doing.what, key, doing.mark, where(), self.words)
+        return Hang(identity.node, identity.shard, identity.token, doing.what, key, doing.mark, where(), self.words)
 
 
 class Watchdog:

@@ -10,7 +10,7 @@ for each stretch after which others can begin to work. Whatever waits for someth
 whoever calls :meth:`WorkerRuntime.step` sleeps until the returned time or the next event.
 
 Not all of this is pure: shards write their stores and call user code when they run, and take checkpoints; the clock,
-the places of checkpoints and the list of the journal's segments are asked for where they are needed.
+the paths of checkpoints and the list of the journal's segments are asked for where they are needed.
 """
 
 from __future__ import annotations

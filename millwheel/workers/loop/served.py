@@ -58,15 +58,15 @@ class WorkMeter:
         records = sum(len(arrival.batch) for arrival in arrivals)
         self.records += records
         every = max(_ONE_OF, records // _OF_A_BUNDLE)
-        place = self.records % every
-        if place >= records:
+        index = self.records % every
+        if index >= records:
             return
         for arrival in arrivals:
             keys = arrival.batch.keys
-            while place < len(keys):
-                self.sample.append(hashed(keys[place]))
-                place += every
-            place -= len(keys)
+            while index < len(keys):
+                self.sample.append(hashed(keys[index]))
+                index += every
+            index -= len(keys)
 
 
 class Life(Enum):

@@ -167,8 +167,8 @@ class CallbackOperator(Operator):
             return Doing("timer", at.key, timer_mark(at))
         if at is None:
             return None
-        batch, place = at.batch, len(at.batch) - length_hint(at.keys) - 1
-        return Doing("record", batch.keys[place], record_mark(batch, at.channel, place)) if place >= 0 else None
+        batch, index = at.batch, len(at.batch) - length_hint(at.keys) - 1
+        return Doing("record", batch.keys[index], record_mark(batch, at.channel, index)) if index >= 0 else None
 
     def _may_hang(self, bundle: Bundle) -> bool:
         arrivals = [(arrival.channel, arrival.batch.rows()) for arrival in bundle.arrivals]
@@ -219,12 +219,12 @@ class CallbackOperator(Operator):
         come after it: so it is when they come one by one."""
         assert self._ordered is not None
         start = 0
-        for place in late_among(batch.timestamps, bundle.watermark):
+        for index in late_among(batch.timestamps, bundle.watermark):
             # Fired here and not behind the batch: sorted with its neighbours it would depend on how records were
             # bundled. See test_records_behind_the_watermark_come_in_their_order_one_by_one_or_together.
-            self._ordered.keep(batch, channel, bundle, range(start, place + 1))
+            self._ordered.keep(batch, channel, bundle, range(start, index + 1))
             self._fire_passed(bundle, fire)
-            start = place + 1
+            start = index + 1
         self._ordered.keep(batch, channel, bundle, range(start, len(batch)))
 
     def _fire_due(self, bundle: Bundle, fire: Fire) -> None:
@@ -290,9 +290,9 @@ class CallbackOperator(Operator):
             values = self._decode(batch.stream, batch.values)
             causes = record_causes(batch, arrival.channel) if self._identified else [None] * len(batch)
             rows = zip(batch.keys, values, batch.timestamps, causes, strict=True)
-            for place, (key, value, timestamp, cause) in enumerate(rows):
+            for index, (key, value, timestamp, cause) in enumerate(rows):
                 record = Record(key, value, timestamp, batch.stream)
-                self._attempt(bundle, _Call(key, timestamp, record, None, cause, (batch, arrival.channel, place)))
+                self._attempt(bundle, _Call(key, timestamp, record, None, cause, (batch, arrival.channel, index)))
                 self._settle(bundle, fire)
         self._ring_due(bundle, fire)
 

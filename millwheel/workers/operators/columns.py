@@ -100,7 +100,7 @@ class ColumnOperator(Operator):
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state, ordered by end."""
         mine = self._windows.all_groups().filter(self._plan.of_key(key)) if self._windows else None
-        found = [] if mine is None else [Window(*place) for place in mine.select(START, END).iter_rows()]
+        found = [] if mine is None else [Window(*bounds) for bounds in mine.select(START, END).iter_rows()]
         return sorted([*found, *self._rows.open_windows(key)], key=lambda window: (window.end, window.start))
 
     # --- a bundle ------------------------------------------------------------------------------------------
@@ -194,9 +194,9 @@ class ColumnOperator(Operator):
         return next(iter(self._shard.store.scan(WINDOW)), None) is not None
 
     def _restore(self) -> None:
-        for place, data in self._shard.store.scan(self._prefix):
+        for store_key, data in self._shard.store.scan(self._prefix):
             stored = _decode(data)
-            number = number_from8(place[len(self._prefix) :])
+            number = number_from8(store_key[len(self._prefix) :])
             self._windows.restore(number, stored.level, frame_from(stored.frame), self._shard.closed)
 
     def _write(self, bundle: Bundle) -> None:

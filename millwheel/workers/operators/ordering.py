@@ -46,7 +46,7 @@ class OrderBuffer:
         self._nameless = 0
 
     def keep(self, batch: Batch, channel: ChannelName, bundle: Bundle, indexes: range) -> None:
-        """Put the records at these places of a batch aside."""
+        """Put the records at these indexes of a batch aside."""
         timers = bundle.timers[Domain.EVENT]
         raw = msgspec.Raw
         for index in indexes:
@@ -56,7 +56,7 @@ class OrderBuffer:
             rank = "0" if batch.stream == self._first else "1"
             tag = f"{ORDER_TAG}{rank}{channel}:{self._name(batch, index, bundle)}"
             encoded = value if type(value) is raw else raw(encode_value(value))
-            self._overlay.put(_place(key, tag), _encode(_Kept(batch.stream, encoded)))
+            self._overlay.put(_store_key(key, tag), _encode(_Kept(batch.stream, encoded)))
             timers.set(key, tag, timestamp)
 
     def _name(self, batch: Batch, index: int, bundle: Bundle) -> str:
@@ -74,7 +74,7 @@ class OrderBuffer:
 
     def take(self, due: Due) -> Record:
         """The record that came due, which is kept no longer."""
-        index = _place(due.key, due.tag)
+        index = _store_key(due.key, due.tag)
         data = self._overlay.get(index)
         invariant(data is not None, f"the record of timer {due.tag!r} of key {due.key!r} is gone")
         assert data is not None
@@ -84,5 +84,5 @@ class OrderBuffer:
         return Record(due.key, value, due.at, kept.stream)
 
 
-def _place(key: Key, tag: str) -> bytes:
+def _store_key(key: Key, tag: str) -> bytes:
     return key_prefix(STATE, key, key_hash(key)) + tag.encode()

@@ -22,8 +22,8 @@ class ShareTimers:
         self._overlay = overlay
         self._queues: dict[float, TimerQueue] = {}
         self.passed = passed
-        for place, data in overlay.scan(SHARE_TIMER):
-            key, _, tag = parse_timer(place)
+        for store_key, data in overlay.scan(SHARE_TIMER):
+            key, _, tag = parse_timer(store_key)
             self._queue(share_of(tag) or 1.0).set(key_from_bytes(key), tag, number_from8(data))
         for queue in self._queues.values():
             queue.take_changes()  # entries that were read are no changes, and are not written again
@@ -52,11 +52,11 @@ class ShareTimers:
             # In the store, because the window's own timer comes only with the low watermark: without this entry a
             # new owner emits no early pane. See test_a_crash_loses_no_timer_and_doubles_no_pane.
             for (key, tag), at in queue.take_changes().items():
-                place = key_prefix(SHARE_TIMER, key, key_hash(key)) + b"e" + tag.encode()
+                store_key = key_prefix(SHARE_TIMER, key, key_hash(key)) + b"e" + tag.encode()
                 if at is None:
-                    self._overlay.delete(place)
+                    self._overlay.delete(store_key)
                 else:
-                    self._overlay.put(place, number8(at))
+                    self._overlay.put(store_key, number8(at))
 
     def _queue(self, share: float) -> TimerQueue:
         return self._queues.setdefault(share, TimerQueue(Domain.EVENT))

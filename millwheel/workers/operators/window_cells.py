@@ -32,11 +32,11 @@ class WindowCells:
         return KeyCells(self, key)
 
     def load(self, key: Key, slot: Any) -> Any:
-        place = (key, slot)
-        value = self._cells.get(place, _ABSENT)
+        cell = (key, slot)
+        value = self._cells.get(cell, _ABSENT)
         if value is _ABSENT:
             data = self._overlay.get(self._store_key(key, slot))
-            value = self._cells[place] = None if data is None else unpack(data)
+            value = self._cells[cell] = None if data is None else unpack(data)
         return value
 
     def save(self, key: Key, slot: Any, value: Any) -> None:
@@ -54,8 +54,8 @@ class WindowCells:
                 self._put(key, slot, value)
         self._dirty.clear()
         if len(self._cells) > self._limit:
-            for place in list(self._cells)[: len(self._cells) - self._limit // 2]:
-                del self._cells[place]
+            for cell in list(self._cells)[: len(self._cells) - self._limit // 2]:
+                del self._cells[cell]
         if len(self._prefixes) > self._limit:
             self._prefixes.clear()
 
@@ -73,9 +73,9 @@ class WindowCells:
 
     def drop(self, key: Key) -> None:
         """Drop a key's cached changes since the last flush: they may be incomplete."""
-        for place in [place for place in self._cells if place[0] == key]:
-            del self._cells[place]
-            self._dirty.pop(place, None)
+        for cell in [cell for cell in self._cells if cell[0] == key]:
+            del self._cells[cell]
+            self._dirty.pop(cell, None)
 
     def _store_key(self, key: Key, slot: Any) -> bytes:
         prefix = self._prefixes.get(key)

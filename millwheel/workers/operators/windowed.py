@@ -69,8 +69,8 @@ class WindowedOperator(Operator):
         )
         self._complete_once = not isinstance(self._machine, CountMachine)
         self._holds = TimerQueue(Domain.EVENT)
-        for place, data in overlay.scan(HOLD):
-            key, _, tag = parse_timer(place)
+        for store_key, data in overlay.scan(HOLD):
+            key, _, tag = parse_timer(store_key)
             self._holds.set(key_from_bytes(key), tag, number_from8(data))
         self._holds.take_changes()  # entries that were read are no changes, and are not written again
 
@@ -107,7 +107,7 @@ class WindowedOperator(Operator):
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state and still take records, ordered by end."""
         prefix = key_prefix(WINDOW, key, key_hash(key))
-        stored = [unpack(place[len(prefix) :]) for place, _ in self._overlay.scan(prefix)]
+        stored = [unpack(store_key[len(prefix) :]) for store_key, _ in self._overlay.scan(prefix)]
         slots: list[Any] = [tuple(slot) if isinstance(slot, list) else slot for slot in stored]
         return self._machine.open_windows(self._cells.of(key), slots)
 
@@ -289,11 +289,11 @@ class WindowedOperator(Operator):
     def _write_holds(self) -> None:
         self.share_timers.write()
         for (key, tag), at in self._holds.take_changes().items():
-            place = key_prefix(HOLD, key, key_hash(key)) + b"e" + tag.encode()
+            store_key = key_prefix(HOLD, key, key_hash(key)) + b"e" + tag.encode()
             if at is None:
-                self._overlay.delete(place)
+                self._overlay.delete(store_key)
             else:
-                self._overlay.put(place, number8(at))
+                self._overlay.put(store_key, number8(at))
 
 
 class _KeyRecords:

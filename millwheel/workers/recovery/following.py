@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from millwheel.core.formats.codec import commits_prefix, decode_commit
-from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.core.model.names import ShardName
 from millwheel.core.model.range_table import Ancestor, ShardEntry
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError
@@ -48,14 +48,14 @@ class Following:
 
 @dataclass(slots=True)
 class Follower:
-    """A store that stands at commit ``have`` of its shard. ``place`` is how far the owner's journal was followed.
+    """A store that stands at commit ``have`` of its shard. ``position`` is how far the owner's journal was followed.
     ``over``: it is not to be touched any more, because it was taken or dropped."""
 
     entry: ShardEntry
     store: WriteBehindStore
     have: int
     lock: AbstractContextManager[object]
-    place: JournalPlace | None = None
+    position: JournalPosition | None = None
     over: bool = False
 
     @property
@@ -70,7 +70,7 @@ class Standbys:
         self._parts = parts
         self._wanted: dict[str, ShardEntry] = {}
         self._followers: dict[str, Follower] = {}
-        self._places: dict[str, JournalPlace | None] = {}
+        self._positions: dict[str, JournalPosition | None] = {}
         self._not_before: dict[str, int] = {}
         self._closing: list[Follower] = []
         self._rounds = 0
@@ -131,8 +131,8 @@ class Standbys:
     def _rest(self, follower: Follower, ancestor: Ancestor) -> int:
         """The owner's commits that were not yet followed."""
         if ancestor.sealed_end >= 0:
-            journals, place = self._parts.journals, follower.place
-            return replay(follower.entry.shard, ancestor, journals, follower.store, follower.have, place)
+            journals, position = self._parts.journals, follower.position
+            return replay(follower.entry.shard, ancestor, journals, follower.store, follower.have, position)
         if follower.have != ancestor.last_commit:
             raise CorruptionError(f"it stands at commit {follower.have}, released was {ancestor.last_commit}")
         return follower.have
@@ -148,12 +148,12 @@ class Standbys:
         owners: dict[str, list[Follower]] = {}
         for follower in list(self._followers.values()):
             owners.setdefault(follower.entry.owner, []).append(follower)
-        for gone in self._places.keys() - owners.keys():
-            del self._places[gone]
+        for gone in self._positions.keys() - owners.keys():
+            del self._positions[gone]
         for follower in (each for each in made if each is not None):
-            # From the start of the journal: the place that other followers have reached lies behind commits that
+            # From the start of the journal: the position that other followers have reached lies behind commits that
             # the new one still lacks. The others skip what they have by its number (see ``apply``).
-            self._places[follower.entry.owner] = None
+            self._positions[follower.entry.owner] = None
         moved = [self._advance(owner, followers) for owner, followers in owners.items()]
         return any(moved)
 
@@ -181,7 +181,7 @@ class Standbys:
 
     def _advance(self, owner: str, followers: list[Follower]) -> bool:
         """Read the certain part of a journal, once for all shards of its owner."""
-        before = self._places.get(owner)
+        before = self._positions.get(owner)
         try:
             found = self._parts.journals.follow(owner, before)
         except InvariantError:
@@ -189,16 +189,16 @@ class Standbys:
         except MillwheelError as ex:
             # Deleted segments may hold commits that nobody here has read. A follower that went on behind the gap would
             # take the shard over without them (mutation follower_skips_a_gap), so each begins anew with a snapshot.
-            self._places[owner] = None
+            self._positions[owner] = None
             for follower in followers:
                 self._discard(follower)
                 self._later(follower.entry.shard, ex)
             return False
-        self._places[owner] = found.place
+        self._positions[owner] = found.position
         entries = [entry for group in found.groups for entry in group]
         for follower in followers:
             try:
-                _apply(follower, entries, found.place)
+                _apply(follower, entries, found.position)
             except CorruptionError as ex:
                 self._discard(follower)
                 self._later(follower.entry.shard, ex)
@@ -224,8 +224,8 @@ def _same(one: ShardEntry, other: ShardEntry) -> bool:
     return (one.owner, one.token) == (other.owner, other.token)
 
 
-def _apply(follower: Follower, entries: Iterable[bytes], place: JournalPlace | None) -> None:
-    """Apply the shard's commits among ``entries``, which lie before ``place``."""
+def _apply(follower: Follower, entries: Iterable[bytes], position: JournalPosition | None) -> None:
+    """Apply the shard's commits among ``entries``, which lie before ``position``."""
     prefix = follower.prefix
     with follower.lock:
         if follower.over:
@@ -234,5 +234,5 @@ def _apply(follower: Follower, entries: Iterable[bytes], place: JournalPlace | N
             if entry.startswith(prefix):
                 commit = decode_commit(entry)
                 follower.have = apply(commit, follower.entry.owner, follower.store, follower.have)
-        if place is not None and (follower.place is None or place > follower.place):
-            follower.place = place
+        if position is not None and (follower.position is None or position > follower.position):
+            follower.position = position

@@ -107,23 +107,25 @@ def _keyed(estate: Estate) -> Iterator[Entry]:
 def _within(estate: Estate, family: bytes, where: slice) -> Iterator[Entry]:
     share = estate.share
     lo, last = share.lo.to_bytes(8, "big"), (share.hi - 1).to_bytes(8, "big")
-    for place, value in estate.store.scan(family):
-        if lo <= place[where] <= last:
-            yield place, value
+    for store_key, value in estate.store.scan(family):
+        if lo <= store_key[where] <= last:
+            yield store_key, value
 
 
 def _marks(estates: Sequence[Estate]) -> Iterator[Entry]:
-    known = [{place: decode_high_water_marks(data) for place, data in estate.store.scan(CHANNEL)} for estate in estates]
-    for place in sorted({place for marks in known for place in marks}):
-        parts = [(estate.share, marks.get(place, 0)) for estate, marks in zip(estates, known, strict=True)]
-        yield place, encode_high_water_marks(joined_high_water_marks(parts))
+    known = [
+        {channel: decode_high_water_marks(data) for channel, data in estate.store.scan(CHANNEL)} for estate in estates
+    ]
+    for channel in sorted({channel for marks in known for channel in marks}):
+        parts = [(estate.share, marks.get(channel, 0)) for estate, marks in zip(estates, known, strict=True)]
+        yield channel, encode_high_water_marks(joined_high_water_marks(parts))
 
 
 def _expired(estates: Sequence[Estate]) -> Iterator[Entry]:
-    for place in (EXPIRED, CLEARED):
-        known = [data for estate in estates if (data := estate.store.get(place)) is not None]
+    for entry in (EXPIRED, CLEARED):
+        known = [data for estate in estates if (data := estate.store.get(entry)) is not None]
         if known:
-            yield place, max(known)  # byte order is the order of times
+            yield entry, max(known)  # byte order is the order of times
 
 
 def _segments(shard: ShardName, estates: Sequence[Estate]) -> Iterator[Entry]:
@@ -138,7 +140,7 @@ def _segments(shard: ShardName, estates: Sequence[Estate]) -> Iterator[Entry]:
 
 
 def _pending(estates: Sequence[Estate]) -> tuple[list[Entry], int]:
-    """Chunks that are on their way, under new places in the store, and the place after the last one."""
+    """Chunks that are on their way, under new keys in the store, and the number after the last one."""
     found: list[Entry] = []
     for estate in estates:
         if estate.whole:

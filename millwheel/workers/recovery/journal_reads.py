@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from millwheel.core.formats.codec import shard_of_commit
-from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.ports import Followed, JournalsRead
 
 _AT_MOST_BYTES = 128 << 20  # of a journal that are kept for the next shard; more is read again
@@ -38,7 +38,7 @@ class ReadOnce:
         self._known: _Whole | None = None
 
     def read(
-        self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+        self, incarnation: str, upto: int, since: JournalPosition | None = None, prefix: bytes = b""
     ) -> Iterator[bytes]:
         """See :class:`millwheel.ports.Journals`."""
         if upto < 0 or since is not None or not prefix:
@@ -62,7 +62,7 @@ class ReadOnce:
         self._known = whole
         return whole.beginning_with(prefix)
 
-    def follow(self, incarnation: str, since: JournalPlace | None) -> Followed:
+    def follow(self, incarnation: str, since: JournalPosition | None) -> Followed:
         """See :class:`millwheel.ports.Journals`."""
         return self._journals.follow(incarnation, since)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millwheel.core.formats.codec import Commit, commits_prefix, decode_commit
-from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.core.formats.store_layout import META, decode_meta
 from millwheel.core.model.names import NO_TOKEN, ShardName
 from millwheel.core.model.range_table import Ancestor, ShardEntry
@@ -159,7 +159,7 @@ def replay(
     journals: JournalsRead,
     store: StateStore,
     have: int,
-    since: JournalPlace | None = None,
+    since: JournalPosition | None = None,
     effort: Effort | None = None,
 ) -> int:
     """Apply what an ancestor committed after commit ``have``; where the shard stands then. ``since``: how far its
@@ -190,7 +190,7 @@ def apply(commit: Commit, incarnation: str, store: StateStore, have: int) -> int
 
 
 def _commits(
-    shard: ShardName, ancestor: Ancestor, journals: JournalsRead, since: JournalPlace | None
+    shard: ShardName, ancestor: Ancestor, journals: JournalsRead, since: JournalPosition | None
 ) -> Iterator[tuple[Commit, int]]:
     """An ancestor's commits of the shard, each with its bytes."""
     prefix = commits_prefix(shard, ancestor.token)

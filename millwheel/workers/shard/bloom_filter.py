@@ -28,8 +28,8 @@ class BucketFilter:
         """True where an id may have been added before."""
         found = np.zeros(len(low), dtype=np.bool_)
         for bloom, view, _ in self._filters:
-            places = self._places(bloom, low, high)
-            found |= ((view[places >> 3] >> (places & 7).astype(np.uint8)) & 1).all(axis=0)
+            bits = self._bits(bloom, low, high)
+            found |= ((view[bits >> 3] >> (bits & 7).astype(np.uint8)) & 1).all(axis=0)
         return found
 
     def add(self, low: Words, high: Words) -> None:
@@ -43,13 +43,13 @@ class BucketFilter:
             self._filters.append((bloom, view, capacity))
             self._room = capacity
         bloom, view, _ = self._filters[-1]
-        places = self._places(bloom, low, high).ravel()
-        np.bitwise_or.at(view, places >> 3, np.left_shift(np.uint8(1), (places & 7).astype(np.uint8)))
+        bits = self._bits(bloom, low, high).ravel()
+        np.bitwise_or.at(view, bits >> 3, np.left_shift(np.uint8(1), (bits & 7).astype(np.uint8)))
         self._room -= len(low)
 
     @staticmethod
-    def _places(bloom: BloomFilter, low: Words, high: Words) -> npt.NDArray[np.int64]:
+    def _bits(bloom: BloomFilter, low: Words, high: Words) -> npt.NDArray[np.int64]:
         slices = np.arange(bloom.num_slices, dtype=np.uint64)[:, None]
         width = np.uint64(bloom.bits_per_slice)
-        places: npt.NDArray[np.uint64] = (low + slices * (high | np.uint64(1))) % width + slices * width
-        return places.astype(np.int64)
+        bits: npt.NDArray[np.uint64] = (low + slices * (high | np.uint64(1))) % width + slices * width
+        return bits.astype(np.int64)

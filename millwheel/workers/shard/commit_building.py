@@ -130,11 +130,11 @@ class CommitBuilding:
     def _write_timers(self) -> None:
         for domain, queue in self.timers.items():
             for (key, tag), at in queue.take_changes().items():
-                place = timer_key(key, key_hash(key), domain, tag)
+                store_key = timer_key(key, key_hash(key), domain, tag)
                 if at is None:
-                    self.overlay.delete(place)
+                    self.overlay.delete(store_key)
                 else:
-                    self.overlay.put(place, timer_value(at, queue.cause_of(key, tag)))
+                    self.overlay.put(store_key, timer_value(at, queue.cause_of(key, tag)))
 
     def _write_high_water_marks(self, arrivals: list[Arrival]) -> None:
         # Of all arrivals, not only of those left after deduplication: a dropped copy is applied, too.

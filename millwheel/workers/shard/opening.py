@@ -39,14 +39,14 @@ def read_meta(store: StateStore) -> Meta:
 
 def read_high_water_marks(store: StateStore) -> dict[str, HighWaterMarks | int]:
     """Up to where its records have been applied, by channel."""
-    return {place[1:].decode(): decode_high_water_marks(data) for place, data in store.scan(CHANNEL)}
+    return {store_key[1:].decode(): decode_high_water_marks(data) for store_key, data in store.scan(CHANNEL)}
 
 
 def read_timers(store: StateStore) -> dict[Domain, TimerQueue]:
     """All timers, by the clock they obey."""
     queues = {domain: TimerQueue(domain) for domain in Domain}
-    for place, data in store.scan(TIMER):
-        key, domain, tag = parse_timer(place)
+    for store_key, data in store.scan(TIMER):
+        key, domain, tag = parse_timer(store_key)
         queues[domain].set(key_from_bytes(key), tag, *parse_timer_value(data))
     for queue in queues.values():
         queue.take_changes()
@@ -56,9 +56,9 @@ def read_timers(store: StateStore) -> dict[Domain, TimerQueue]:
 def read_pending(store: StateStore) -> list[tuple[int, ChannelName, list[AnyBatch]]]:
     """(chunk, channel, its batches) of productions that perhaps did not reach every consumer."""
     found: list[tuple[int, ChannelName, list[AnyBatch]]] = []
-    for place, data in store.scan(PENDING):
+    for store_key, data in store.scan(PENDING):
         channel, stored = _decode_pending(data)
-        found.append((number_from8(place[1:]), channel, [decode_batch(encoded) for encoded in stored]))
+        found.append((number_from8(store_key[1:]), channel, [decode_batch(encoded) for encoded in stored]))
     return found
 
 

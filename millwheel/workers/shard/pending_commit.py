@@ -50,9 +50,9 @@ class PendingCommit:
         assert commit is not None
         if chunk.stored:
             return
-        place = PENDING + number8(chunk.number)
+        store_key = PENDING + number8(chunk.number)
         # Into the commit and the local store alike. In the store alone, a recovery would not send them again, although
         # what made them is acked; in the commit alone, a snapshot that skips this commit would not hold them.
-        commit.puts.append((place, chunk.stored_form))
-        self.shard.store.apply([(place, chunk.stored_form)], [])
+        commit.puts.append((store_key, chunk.stored_form))
+        self.shard.store.apply([(store_key, chunk.stored_form)], [])
         chunk.stored = True

@@ -63,24 +63,24 @@ class SeenIds:
         kept = []
         for arrival in bundle.arrivals:
             if arrival.batch.ids is not None and len(arrival.batch):
-                places = self.fresh(arrival.batch)
-                if dropped := len(arrival.batch) - len(places):
+                indexes = self.fresh(arrival.batch)
+                if dropped := len(arrival.batch) - len(indexes):
                     bundle.count(f"duplicates.{arrival.batch.stream}", dropped)
-                    arrival = replace(arrival, batch=arrival.batch.pick(places), duplicates=dropped)
+                    arrival = replace(arrival, batch=arrival.batch.pick(indexes), duplicates=dropped)
             kept.append(arrival)
         bundle.arrivals = kept
 
     def fresh(self, batch: Batch) -> list[int]:
-        """The places of the records in ``batch`` that were not applied before; marks them as applied."""
+        """The indexes of the records in ``batch`` that were not applied before; marks them as applied."""
         ids = batch.ids
         assert ids is not None
-        places = [place for place, given in enumerate(ids) if given is not None]
-        if not places:
+        indexes = [index for index, given in enumerate(ids) if given is not None]
+        if not indexes:
             return list(range(len(ids)))
-        digests = [xxhash.xxh3_128_digest(_encode((batch.stream, batch.keys[place], ids[place]))) for place in places]
+        digests = [xxhash.xxh3_128_digest(_encode((batch.stream, batch.keys[index], ids[index]))) for index in indexes]
         marks = [
-            self._hashed(batch.keys[place]).to_bytes(8, "big") + digest
-            for place, digest in zip(places, digests, strict=True)
+            self._hashed(batch.keys[index]).to_bytes(8, "big") + digest
+            for index, digest in zip(indexes, digests, strict=True)
         ]
         seen = self._seen_before(marks, digests)
         fresh: list[int] = []
@@ -88,9 +88,9 @@ class SeenIds:
             if mark not in seen:
                 seen.add(mark)
                 fresh.append(number)
-        self._remember(batch, places, marks, digests, fresh)
-        kept = {places[number] for number in fresh}
-        return [place for place, given in enumerate(ids) if given is None or place in kept]
+        self._remember(batch, indexes, marks, digests, fresh)
+        kept = {indexes[number] for number in fresh}
+        return [index for index, given in enumerate(ids) if given is None or index in kept]
 
     def _seen_before(self, marks: list[bytes], digests: list[bytes]) -> set[bytes]:
         """Those of the marks that lie in any bucket: filters first, then the exact set for every "maybe"."""
@@ -108,18 +108,18 @@ class SeenIds:
             return set()
         self.doubted += len({mark for _, mark in suspects})
         self.checked += len(suspects)
-        found = self._overlay.get_many([place for place, _ in suspects])
+        found = self._overlay.get_many([store_key for store_key, _ in suspects])
         known = {mark for (_, mark), value in zip(suspects, found, strict=True) if value is not None}
         self.confirmed += len(known)
         return known
 
     def _remember(
-        self, batch: Batch, places: list[int], marks: list[bytes], digests: list[bytes], fresh: list[int]
+        self, batch: Batch, indexes: list[int], marks: list[bytes], digests: list[bytes], fresh: list[int]
     ) -> None:
         by_bucket: dict[int, list[int]] = {}
         span = self._span_us
         for number in fresh:
-            timestamp = batch.timestamps[places[number]]
+            timestamp = batch.timestamps[indexes[number]]
             by_bucket.setdefault(timestamp - timestamp % span, []).append(number)
         for start, numbers in by_bucket.items():
             bloom = self._filters.get(start)

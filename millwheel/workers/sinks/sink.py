@@ -305,7 +305,7 @@ class SinkOperator(Operator):
 
     def _recover(self, store: StateStore) -> int:
         """Publish every committed batch again (it is idempotent), sweep what was never committed."""
-        found = [(number_from8(place[1:]), committable) for place, committable in store.scan(COMMITTABLE)]
+        found = [(number_from8(store_key[1:]), committable) for store_key, committable in store.scan(COMMITTABLE)]
         self._unswept = [committable for _, committable in found]
         self._pending += [_Pending(_FORMER, number, committable, MIN_TIME, []) for number, committable in found]
         self._publish(0)

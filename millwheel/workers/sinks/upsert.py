@@ -49,15 +49,15 @@ class Table:
         """Let a record replace the row of its identity, or a retraction remove it if it is the one that stands."""
         back = as_retraction(record.value)
         value = decode_value(encode_value(record.value if back is None else back.value))
-        place = key_prefix(ROW, record.key, key_hash(record.key))
+        row_key = key_prefix(ROW, record.key, key_hash(record.key))
         if self.by_window and type(value) is dict and "window_start" in value and "window_end" in value:
-            place += pack((value["window_start"], value["window_end"]))
+            row_key += pack((value["window_start"], value["window_end"]))
         if back is None:
-            overlay.put(place, pack((record.key, record.timestamp, value)))
+            overlay.put(row_key, pack((record.key, record.timestamp, value)))
             return
-        standing = overlay.get(place)
+        standing = overlay.get(row_key)
         if standing is not None and _same(read_row(standing).value, value):
-            overlay.delete(place)
+            overlay.delete(row_key)
 
 
 @dataclass(slots=True)

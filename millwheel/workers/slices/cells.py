@@ -44,25 +44,25 @@ class SliceCells:
     def add(self, key: Key, records: Sequence[ReadyRecord]) -> None:
         """Add records of one finest slice to it and to the slices above. Changes nothing if it raises."""
         at_us = records[0].start_end[0]
-        placed = self._answers.placed(key)
-        places = [slice_prefix(level.number, level.bounds(at_us)[0]) + placed for level in self._answers.levels]
+        stored_key = self._answers.stored_key(key)
+        cell_keys = [slice_prefix(level.number, level.bounds(at_us)[0]) + stored_key for level in self._answers.levels]
         newest_us = max(record.timestamp for record in records)
         changed = []
         try:
-            for place, cell in zip(places, self._load(places), strict=True):
+            for cell_key, cell in zip(cell_keys, self._load(cell_keys), strict=True):
                 acc = self._added(cell.acc, records)
                 cell = StoredSlice(max(cell.newest_us, newest_us), acc)
                 data = encode_slice(cell)
                 if len(data) > self._most:
                     raise ValueError(over("state", "a value", len(data), self._most))
-                changed.append((place, cell, data))
+                changed.append((cell_key, cell, data))
         except BaseException:
             # An accumulator may be half changed: the store has it as it was before.
-            self.forget(places)
+            self.forget(cell_keys)
             raise
-        for place, cell, data in changed:
-            self._cells[place] = cell
-            self._overlay.put(place, data)
+        for cell_key, cell, data in changed:
+            self._cells[cell_key] = cell
+            self._overlay.put(cell_key, data)
 
     def _added(self, acc: Any, records: Sequence[ReadyRecord]) -> Any:
         aggregation: Aggregation = self._answers.aggregation
@@ -77,20 +77,20 @@ class SliceCells:
                 acc = aggregation.add_many(acc, [record.prepared], [record.timestamp])
         return acc
 
-    def _load(self, places: Sequence[bytes]) -> list[StoredSlice]:
-        missing = [place for place in places if place not in self._cells]
+    def _load(self, cell_keys: Sequence[bytes]) -> list[StoredSlice]:
+        missing = [cell_key for cell_key in cell_keys if cell_key not in self._cells]
         if missing:
-            for place, data in zip(missing, self._overlay.get_many(missing), strict=True):
+            for cell_key, data in zip(missing, self._overlay.get_many(missing), strict=True):
                 fresh = StoredSlice(MIN_TIME, self._answers.aggregation.create())
-                self._cells[place] = fresh if data is None else decode_slice(data)
-        return [self._cells[place] for place in places]
+                self._cells[cell_key] = fresh if data is None else decode_slice(data)
+        return [self._cells[cell_key] for cell_key in cell_keys]
 
-    def forget(self, places: Iterable[bytes]) -> None:
-        for place in places:
-            self._cells.pop(place, None)
+    def forget(self, cell_keys: Iterable[bytes]) -> None:
+        for cell_key in cell_keys:
+            self._cells.pop(cell_key, None)
 
     def trim(self) -> None:
         """Keep the cache within its limit."""
         if len(self._cells) > self._limit:
-            for place in list(self._cells)[: len(self._cells) - self._limit // 2]:
-                del self._cells[place]
+            for cell_key in list(self._cells)[: len(self._cells) - self._limit // 2]:
+                del self._cells[cell_key]

@@ -33,10 +33,10 @@ _AT_ONCE = 2_000  # keys that one bundle looks at: each may have hundreds of sli
 
 @dataclass(slots=True)
 class Admitted:
-    """Of some records of a key, in order: those that count, those that are older than what is kept of it, and the
-    places in the store that were dropped."""
+    """Of some records of a key, the indexes of those that count and of those older than what is kept of it; and the
+    store keys that were dropped."""
 
-    places: list[int] = field(default_factory=list)
+    indexes: list[int] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
     gone: list[bytes] = field(default_factory=list)
 
@@ -61,26 +61,26 @@ class SliceKeys:
 
     def admit(self, key: Key, times_us: Sequence[int], watermark_us: int) -> Admitted:
         """Which records count, those of ``times_us`` in this order; writes what is known of the key behind them."""
-        placed = self._answers.placed(key)
-        stored = self._overlay.get(SLICE_KEY + placed)
+        stored_key = self._answers.stored_key(key)
+        stored = self._overlay.get(SLICE_KEY + stored_key)
         known = before = None if stored is None else decode_key(stored)
         admitted = Admitted()
         if known is not None and is_idle(known.newest_us, watermark_us, self._ttl_us):
-            admitted.gone += self._drop(placed, known)
+            admitted.gone += self._drop(stored_key, known)
             known = None
-        for place, at_us in enumerate(times_us):
+        for index, at_us in enumerate(times_us):
             since_us = self._since(at_us, watermark_us) if known is None else known.since_us
             if at_us < since_us:
-                admitted.late.append(place)
+                admitted.late.append(index)
                 continue
             if known is not None and at_us >= known.newest_us + self._ttl_us:
-                admitted.gone += self._drop(placed, known)
-                admitted.places.clear()
+                admitted.gone += self._drop(stored_key, known)
+                admitted.indexes.clear()
                 known, since_us = None, self._since(at_us, watermark_us)
             known = StoredKey(at_us if known is None else max(known.newest_us, at_us), since_us)
-            admitted.places.append(place)
+            admitted.indexes.append(index)
         if known is not None:
-            self._write(placed, before, known)
+            self._write(stored_key, before, known)
         return admitted
 
     def due_at(self) -> int:
@@ -88,24 +88,24 @@ class SliceKeys:
         return self._next_us
 
     def clear(self, watermark_us: int) -> list[bytes]:
-        """Drop the slices of some keys that the watermark has made idle; others wait for the next bundle. The places
-        in the store that were dropped."""
+        """Drop the slices of some keys that the watermark has made idle; others wait for the next bundle. Returns the
+        store keys that were dropped."""
         if watermark_us == MAX_TIME or watermark_us < self._next_us:
             return []
         some = list(islice(self._waiting(watermark_us), _AT_ONCE))
         if len(some) < _AT_ONCE:
             self._next_us = min(watermark_us + self._step_us, MAX_TIME)
-        return [gone for place in some for gone in self._clear_one(place, watermark_us)]
+        return [gone for idle_key in some for gone in self._clear_one(idle_key, watermark_us)]
 
-    def _clear_one(self, place: bytes, watermark_us: int) -> list[bytes]:
-        placed = place[len(SLICE_IDLE) + 8 :]
-        stored = self._overlay.get(SLICE_KEY + placed)
-        self._overlay.delete(place)
+    def _clear_one(self, idle_key: bytes, watermark_us: int) -> list[bytes]:
+        stored_key = idle_key[len(SLICE_IDLE) + 8 :]
+        stored = self._overlay.get(SLICE_KEY + stored_key)
+        self._overlay.delete(idle_key)
         if stored is None:
             return []
-        self._overlay.delete(SLICE_KEY + placed)
+        self._overlay.delete(SLICE_KEY + stored_key)
         self._overlay.put(CLEARED, number8(watermark_us))
-        return self._drop(placed, decode_key(stored))
+        return self._drop(stored_key, decode_key(stored))
 
     @property
     def _finest(self) -> SliceLevel:
@@ -119,42 +119,42 @@ class SliceKeys:
 
     def _waiting(self, watermark_us: int) -> Iterator[bytes]:
         """The keys of the steps that lie whole a time to live behind the watermark: all of them are idle."""
-        for place, _ in self._overlay.scan(SLICE_IDLE):
-            if number_from8(place[len(SLICE_IDLE) :][:8]) + self._step_us + self._ttl_us > watermark_us:
+        for idle_key, _ in self._overlay.scan(SLICE_IDLE):
+            if number_from8(idle_key[len(SLICE_IDLE) :][:8]) + self._step_us + self._ttl_us > watermark_us:
                 return
-            yield place
+            yield idle_key
 
-    def _write(self, placed: bytes, before: StoredKey | None, known: StoredKey) -> None:
-        self._overlay.put(SLICE_KEY + placed, encode_slice(known))
-        place = self._idle_place(placed, known)
+    def _write(self, stored_key: bytes, before: StoredKey | None, known: StoredKey) -> None:
+        self._overlay.put(SLICE_KEY + stored_key, encode_slice(known))
+        idle_key = self._idle_key(stored_key, known)
         if before is not None:
-            old = self._idle_place(placed, before)
-            if old == place:
+            old = self._idle_key(stored_key, before)
+            if old == idle_key:
                 return
             self._overlay.delete(old)
-        self._overlay.put(place, b"")
+        self._overlay.put(idle_key, b"")
 
-    def _idle_place(self, placed: bytes, known: StoredKey) -> bytes:
-        return SLICE_IDLE + number8(known.newest_us - known.newest_us % self._step_us) + placed
+    def _idle_key(self, stored_key: bytes, known: StoredKey) -> bytes:
+        return SLICE_IDLE + number8(known.newest_us - known.newest_us % self._step_us) + stored_key
 
-    def _drop(self, placed: bytes, known: StoredKey) -> list[bytes]:
-        """Delete every slice of a key; the places of them. Slices are looked for from the coarsest level down, and
+    def _drop(self, stored_key: bytes, known: StoredKey) -> list[bytes]:
+        """Delete every slice of a key; returns their store keys. The search goes from the coarsest level down, and
         below those that are there: a key has few."""
         levels = self._answers.levels
         found: list[bytes] = []
         oldest_us = max(known.since_us, known.newest_us - self._answers.spec.keep_us - levels[-1].size_us)
         spans = [(oldest_us, known.newest_us + 1)]
         for level in reversed(levels):
-            spans = self._there(level, placed, spans)
-            found += [slice_prefix(level.number, start) + placed for start, _ in spans]
-        for place in found:
-            self._overlay.delete(place)
+            spans = self._there(level, stored_key, spans)
+            found += [slice_prefix(level.number, start) + stored_key for start, _ in spans]
+        for store_key in found:
+            self._overlay.delete(store_key)
         return found
 
-    def _there(self, level: SliceLevel, placed: bytes, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    def _there(self, level: SliceLevel, stored_key: bytes, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         slices = dict.fromkeys(each for start, end in spans for each in _slices(level, start, end))
-        places = [slice_prefix(level.number, start) + placed for start, _ in slices]
-        data = self._overlay.get_many(places)
+        store_keys = [slice_prefix(level.number, start) + stored_key for start, _ in slices]
+        data = self._overlay.get_many(store_keys)
         return [each for each, stored in zip(slices, data, strict=True) if stored is not None]
 
 

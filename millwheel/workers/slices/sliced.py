@@ -113,9 +113,9 @@ class SlicesOperator(Operator):
         if self._keys is not None:
             kept = self._keys.admit(key, [record.timestamp for record in records], bundle.watermark)
             self._cells.forget(kept.gone)
-            for place in kept.late:
-                self._late(records[place], bundle)
-            records = [records[place] for place in kept.places]
+            for index in kept.late:
+                self._late(records[index], bundle)
+            records = [records[index] for index in kept.indexes]
         slices: dict[int, list[ReadyRecord]] = {}
         for record in records:
             slices.setdefault(record.start_end[0], []).append(record)

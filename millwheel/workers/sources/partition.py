@@ -100,12 +100,12 @@ class Part:
     def judge(self, positions: list[int], overlay: Overlay) -> None:
         """Store that the records at these positions lie too far in the future; later readers do not judge again."""
         for position in positions:
-            overlay.put(_place(JUDGED, self.partition, position), b"")
+            overlay.put(_store_key(JUDGED, self.partition, position), b"")
             self.judged.add(position)
 
     def decide(self, position: int, note: bytes, overlay: Overlay) -> None:
         """Store what follows the position; later readers do not decide again."""
-        overlay.put(_place(DECIDED, self.partition, position), note)
+        overlay.put(_store_key(DECIDED, self.partition, position), note)
         self.decided[position] = note
 
     def write(self, overlay: Overlay) -> None:
@@ -113,12 +113,12 @@ class Part:
         position is still needed: the position's note is older."""
         overlay.put(POSITION + self.partition.name.encode(), pack(self.committed))
         for position in [position for position in self.judged if position <= self.committed.position]:
-            overlay.delete(_place(JUDGED, self.partition, position))
+            overlay.delete(_store_key(JUDGED, self.partition, position))
             self.judged.discard(position)
         # Strictly before: with <= a crash right behind the end of a file finds no decision about what follows it. See
         # test_a_decision_about_what_follows_a_position_is_kept_when_that_position_is_committed.
         for position in [position for position in self.decided if position < self.committed.position]:
-            overlay.delete(_place(DECIDED, self.partition, position))
+            overlay.delete(_store_key(DECIDED, self.partition, position))
             del self.decided[position]
 
 
@@ -136,8 +136,8 @@ def open_part(partition: Partition, channel: ChannelName, store: StateStore, sil
         at.max_timestamp,
         at.finished,
         at.note,
-        {number_from8(place[len(judged) :]) for place, _ in store.scan(judged)},
-        {number_from8(place[len(decided) :]): bytes(note) for place, note in store.scan(decided)},
+        {number_from8(store_key[len(judged) :]) for store_key, _ in store.scan(judged)},
+        {number_from8(store_key[len(decided) :]): bytes(note) for store_key, note in store.scan(decided)},
         silence,
         certain or at.finished,
     )
@@ -147,5 +147,5 @@ def _prefix(family: bytes, partition: Partition) -> bytes:
     return family + pack(partition.name)
 
 
-def _place(family: bytes, partition: Partition, position: int) -> bytes:
+def _store_key(family: bytes, partition: Partition, position: int) -> bytes:
     return _prefix(family, partition) + number8(position)

@@ -176,9 +176,9 @@ class Sorting:
     def _dead_letters(self, timestamps: list[int]) -> dict[str, Batches]:
         found: dict[str, Batches] = {}
         for name in dict.fromkeys(letter.computation for _, letter in self._letters):
-            places = [index for index, (_, letter) in enumerate(self._letters) if letter.computation == name]
-            values = [plain_letter(self._letters[index][1]) for index in places]
-            seqs, times = [self._letters[index][0] for index in places], [timestamps[index] for index in places]
+            indexes = [index for index, (_, letter) in enumerate(self._letters) if letter.computation == name]
+            values = [plain_letter(self._letters[index][1]) for index in indexes]
+            seqs, times = [self._letters[index][0] for index in indexes], [timestamps[index] for index in indexes]
             keys = [self._parts.node] * len(values)
             size = len(encode_value(values))
             batch = Batch(DEAD_LETTERS, seqs, times, keys, values, None, self._now, size)
@@ -187,7 +187,7 @@ class Sorting:
 
 
 def _moved(late: set[int], bad: set[int]) -> set[int]:
-    """The places of late records once the bad ones are taken out."""
+    """The indexes of late records once the bad ones are taken out."""
     if not late or not bad:
         return late
     dropped = sorted(bad)

@@ -20,7 +20,7 @@ import msgspec
 
 from millwheel.api import State, ValueState
 from millwheel.core.formats.store_layout import STATE
-from millwheel.core.model.keys import Key, check_key, key_bytes, key_from_bytes, placed_key
+from millwheel.core.model.keys import Key, check_key, key_bytes, key_from_bytes, stored_key
 from millwheel.core.model.limits import over
 from millwheel.core.model.times import LAST_TIME, MAX_TIME
 from millwheel.errors import CorruptionError, RecordError
@@ -223,7 +223,7 @@ class ValueCells(Typed):
             return
         owner, cells = self._owner, self.cells
         fresh = [key for key in dict.fromkeys(keys) if key not in cells]
-        store_keys = [STATE + store_key + self._name for store_key in map(placed_key, fresh)]
+        store_keys = [STATE + store_key + self._name for store_key in map(stored_key, fresh)]
         found = owner.overlay.get_many(store_keys)
         for key, store_key, data in zip(fresh, store_keys, found, strict=True):
             if data is None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from millwheel.api import Computation, ListState, MapState, State, ValueState
 from millwheel.core.formats.store_layout import STATE
-from millwheel.core.model.keys import Key, placed_key
+from millwheel.core.model.keys import Key, stored_key
 from millwheel.core.model.limits import DEFAULTS, over
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
@@ -118,7 +118,7 @@ class KeyedState:
 
     def prefix(self, name: bytes) -> bytes:
         """Where the state ``name`` of the current key lies."""
-        return STATE + placed_key(self.key) + name
+        return STATE + stored_key(self.key) + name
 
     def flush(self) -> None:
         """Write what changed so far into the overlay, in the middle of a bundle. Raises as :meth:`encoded`, and has

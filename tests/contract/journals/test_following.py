@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from millwheel.adapters.journal.journals import FileJournals
-from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.errors import CorruptionError, FencedError, MillwheelError
 from tests.contract.journals.test_interleavings import Chance
 from tests.contract.journals.world import World, memory_world
@@ -21,21 +21,21 @@ class Reader:
 
     def __init__(self, journals: FileJournals, incarnation: str = "w1") -> None:
         self._journals, self._incarnation = journals, incarnation
-        self.place: JournalPlace | None = None
+        self.position: JournalPosition | None = None
         self.seen: list[bytes] = []
 
     def look(self) -> list[bytes]:
         """What is new, as far as it is certain."""
         before = len(self.seen)
         while True:
-            found = self._journals.follow(self._incarnation, self.place)
+            found = self._journals.follow(self._incarnation, self.position)
             self.seen += [entry for group in found.groups for entry in group]
-            if found.place == self.place:
+            if found.position == self.position:
                 return self.seen[before:]
-            self.place = found.place
+            self.position = found.position
 
     def rest(self, upto: int) -> list[bytes]:
-        return list(self._journals.read(self._incarnation, upto, self.place))
+        return list(self._journals.read(self._incarnation, upto, self.position))
 
 
 def entries(low: int, high: int) -> list[bytes]:
@@ -152,7 +152,7 @@ def test_an_end_before_what_was_seen_is_refused(world: World) -> None:
     reader = Reader(world.journals())
     reader.look()
     with pytest.raises(CorruptionError):
-        list(world.journals().read("w1", ends[1], reader.place))
+        list(world.journals().read("w1", ends[1], reader.position))
 
 
 def test_damage_is_waited_at_or_told_and_never_skipped(world: World) -> None:
@@ -209,5 +209,5 @@ def test_in_whatever_order_things_happen_what_was_followed_is_in_the_sealed_jour
     whole = chance.world.read(upto=end)
     assert set(acked) <= set(whole)
     for reader in readers:
-        rest = list(chance.world.journals().read("w1", end, reader.place))
+        rest = list(chance.world.journals().read("w1", end, reader.position))
         assert reader.seen + rest == whole

@@ -8,7 +8,7 @@ from typing import Any
 
 from millwheel.adapters.journal import append as journal_append
 from millwheel.adapters.journal import following as journal_following
-from millwheel.core.formats.journal_segment import JournalPlace, decode_entries
+from millwheel.core.formats.journal_segment import JournalPosition, decode_entries
 from millwheel.errors import CorruptionError, FencedError
 from millwheel.ports import Followed
 from millwheel.workers.recovery import following
@@ -23,27 +23,27 @@ def newest_group_believed() -> Context:
     """A follower, which looks often, applies each group as soon as it can be read, also one that lies behind the sealed
     end, where some come since writes take long."""
 
-    def certain(since: JournalPlace, data: bytes, opened: Any, prefix: Any) -> Followed:
+    def certain(since: JournalPosition, data: bytes, opened: Any, prefix: Any) -> Followed:
         groups = [decode_entries(data, body) for body in prefix.bodies]
-        return Followed(groups, JournalPlace(since.segment, since.offset + prefix.end, prefix.next_group))
+        return Followed(groups, JournalPosition(since.segment, since.offset + prefix.end, prefix.next_group))
 
-    def rest(folder: Any, since: JournalPlace, upto: int) -> Iterator[list[bytes]]:
+    def rest(folder: Any, since: JournalPosition, upto: int) -> Iterator[list[bytes]]:
         try:
             yield from between(folder, since, upto)
         except CorruptionError:
             return
 
-    def follow(self: Any, incarnation: str, since: JournalPlace | None) -> Followed:
+    def follow(self: Any, incarnation: str, since: JournalPosition | None) -> Followed:
         self._wait(20, 1000)
         journal = self._shared.journals[incarnation]
         first = since.group if since is not None else min(journal.groups, default=1)
         found = range(first, journal.written + 1)
         if any(number not in journal.groups for number in found):
             raise FencedError(f"{incarnation}: groups behind {first} were collected")
-        return Followed([journal.groups[number] for number in found], JournalPlace(found.stop, 0, found.stop))
+        return Followed([journal.groups[number] for number in found], JournalPosition(found.stop, 0, found.stop))
 
     def read(
-        self: Any, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+        self: Any, incarnation: str, upto: int, since: JournalPosition | None = None, prefix: bytes = b""
     ) -> Iterator[bytes]:
         beyond = since is not None and since.group > upto >= 0
         return iter(()) if beyond else right(self, incarnation, upto, since, prefix)
@@ -79,12 +79,12 @@ def follower_skips_a_gap() -> Context:
 
     def advance(self: Standbys, owner: str, followers: Any) -> bool:
         try:
-            found = self._parts.journals.follow(owner, self._places.get(owner))
+            found = self._parts.journals.follow(owner, self._positions.get(owner))
         except (CorruptionError, FencedError):
             found = Followed([], None)
-        self._places[owner] = found.place
+        self._positions[owner] = found.position
         for follower in followers:
-            following._apply(follower, [entry for group in found.groups for entry in group], found.place)
+            following._apply(follower, [entry for group in found.groups for entry in group], found.position)
         return False
 
     def apply(commit: Any, incarnation: str, store: Any, have: int) -> int:

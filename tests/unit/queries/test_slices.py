@@ -11,7 +11,7 @@ from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import EXPIRED, number8, slice_prefix
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import AggregateSpec, SlicesSpec
-from millwheel.core.slices.slots import slot_placed
+from millwheel.core.slices.slots import slot_stored_key
 from millwheel.queries.model import Mode, Query, QueryError
 from millwheel.queries.slices import SliceAnswers, StoredSlice, encode_slice
 
@@ -25,7 +25,7 @@ class Plain:
 
     def __init__(self, *slices: tuple[int, int, int, int]) -> None:
         self.data = {
-            slice_prefix(level, start * S) + slot_placed("k"): encode_slice(StoredSlice(newest * S, [n]))
+            slice_prefix(level, start * S) + slot_stored_key("k"): encode_slice(StoredSlice(newest * S, [n]))
             for level, start, newest, n in slices
         }
         self.reads: list[int] = []

@@ -9,7 +9,7 @@ import pytest
 
 from millwheel import Computation, ListState, MapState, ValueState
 from millwheel.core.formats.store_layout import STATE
-from millwheel.core.model.keys import placed_key
+from millwheel.core.model.keys import stored_key
 from millwheel.core.model.times import LAST_TIME, MAX_TIME
 from millwheel.errors import CorruptionError
 from millwheel.testing import PipelineHarness
@@ -193,7 +193,7 @@ def test_what_is_changed_in_place_lives_on_and_what_is_only_looked_at_does_not(b
 def test_stores_of_older_versions_are_read(bench: Bench) -> None:
     """They had one timer for each state of a key, at the end of what was written last, and lists with the time of the
     item that came last."""
-    own = STATE + placed_key("k")
+    own = STATE + stored_key("k")
     at = [second.to_bytes(8, "big", signed=True) for second in (0, 4 * SECOND)]
     data = {
         own + b"ages\0\xa1x": at[0] + b"\x01",

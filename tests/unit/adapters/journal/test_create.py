@@ -78,7 +78,7 @@ def test_a_group_is_followed_once_the_next_one_shows_that_it_is_durable() -> Non
     seen = form.follow(folder, None)
     assert seen.groups == [[], [b"a"]]
     writer.commit([b"c"])
-    assert form.follow(folder, seen.place).groups == [[b"b"]]
+    assert form.follow(folder, seen.position).groups == [[b"b"]]
 
 
 def test_a_hole_in_the_middle_is_damage() -> None:

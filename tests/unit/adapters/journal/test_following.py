@@ -33,16 +33,16 @@ def test_what_was_followed_and_the_rest_are_the_whole_journal_wherever_one_stops
     looks = data.draw(st.lists(st.integers(0, 2), min_size=count, max_size=count))
     groups = [[b"%d" % number] for number in range(count)]
     seen: list[list[bytes]] = []
-    place = None
+    position = None
     for number, group in enumerate(groups):
         writer.commit(group)
         for _ in range(looks[number]):
-            followed = form.follow(folder, place)
-            seen, place = seen + followed.groups, followed.place
+            followed = form.follow(folder, position)
+            seen, position = seen + followed.groups, followed.position
             assert seen == groups[: len(seen)]
             assert len(seen) <= number, "the newest one may be behind a seal"
     end = form.seal(folder)
-    assert seen + list(form.read(folder, end, place)) == groups
+    assert seen + list(form.read(folder, end, position)) == groups
 
 
 def test_an_end_before_what_was_followed_is_refused() -> None:
@@ -50,15 +50,15 @@ def test_an_end_before_what_was_followed_is_refused() -> None:
     writer = form.create(folder)
     for number in range(3):
         writer.commit([b"%d" % number])
-    place = form.follow(folder, None).place
-    assert place is not None
+    position = form.follow(folder, None).position
+    assert position is not None
     form.seal(folder)
     where = SegmentFolder(folder.space, folder.path, folder.incarnation, form._files)
     with pytest.raises(CorruptionError, match="was followed to"):
-        list(groups_between(where, place, JournalEnd(1, place.offset - 1).packed()))
+        list(groups_between(where, position, JournalEnd(1, position.offset - 1).packed()))
 
 
 def test_a_journal_without_segments_shows_nothing() -> None:
     folder, form = made(100)
     followed = form.follow(folder, None)
-    assert (followed.groups, followed.place) == ([], None)
+    assert (followed.groups, followed.position) == ([], None)

@@ -8,7 +8,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.model.keys import Key, check_key, key_bytes, key_from_bytes, key_hash, placed_key
+from millwheel.core.model.keys import Key, check_key, key_bytes, key_from_bytes, key_hash, stored_key
 from millwheel.errors import RecordError
 
 KEYS = st.recursive(
@@ -78,4 +78,4 @@ def test_a_key_of_a_derived_type_becomes_the_plain_value(given: Any, plain: Any)
 
 @given(KEYS)
 def test_keys_lie_on_disk_in_the_order_of_their_hashes(key: Key) -> None:
-    assert placed_key(key) == key_hash(key).to_bytes(8, "big") + key_bytes(key)
+    assert stored_key(key) == key_hash(key).to_bytes(8, "big") + key_bytes(key)

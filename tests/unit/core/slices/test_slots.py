@@ -15,7 +15,7 @@ from millwheel.core.slices.slots import (
     slot_hash,
     slot_of,
     slot_of_key,
-    slot_placed,
+    slot_stored_key,
     slots_within,
 )
 
@@ -44,7 +44,7 @@ def test_a_hash_begins_with_the_slot_of_its_key(key: str | int | bytes) -> None:
     hashed = slot_hash(key)
     assert hashed // WIDTH == slot_of_key(key)
     assert hashed % WIDTH == key_hash(key) // SLOTS
-    assert slot_placed(key)[:8] == hashed.to_bytes(8, "big")
+    assert slot_stored_key(key)[:8] == hashed.to_bytes(8, "big")
 
 
 def test_ranges_are_ranges_of_slots() -> None:

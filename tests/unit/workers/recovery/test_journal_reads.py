@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from millwheel.core.formats.codec import Commit, commits_prefix, decode_commit, encode_commit
-from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.errors import CorruptionError
 from millwheel.workers.recovery import journal_reads
 from millwheel.workers.recovery.journal_reads import ReadOnce
@@ -40,7 +40,7 @@ class Counting(SimJournals):
                 self.write(name, [entry("other", number), entry(name, number)])
 
     def read(
-        self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+        self, incarnation: str, upto: int, since: JournalPosition | None = None, prefix: bytes = b""
     ) -> Iterator[bytes]:
         self.reads.append(incarnation)
         return super().read(incarnation, upto, since, prefix)
@@ -93,7 +93,7 @@ def test_what_may_still_grow_and_rests_are_not_kept(journals: Counting, once: Re
     assert len(numbers(once.read("w1", -1, prefix=OF_W1))) == 3
     journals.write("w1", [entry("w1", 3)])
     assert len(numbers(once.read("w1", -1, prefix=OF_W1))) == 4
-    assert numbers(once.read("w1", 4, JournalPlace(4, 0, 4), OF_W1)) == [3]
+    assert numbers(once.read("w1", 4, JournalPosition(4, 0, 4), OF_W1)) == [3]
     assert len(numbers(once.read("w1", 4))) == 7
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from millwheel.core.formats.codec import Commit, encode_commit
-from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.core.formats.store_layout import META, Meta, decode_meta, encode_meta
 from millwheel.core.model.range_table import Ancestor, ShardEntry
 from millwheel.core.model.ranges import tile
@@ -180,7 +180,7 @@ class Collecting(SimJournals):
         self.reads = 0
 
     def read(
-        self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+        self, incarnation: str, upto: int, since: JournalPosition | None = None, prefix: bytes = b""
     ) -> Iterator[bytes]:
         self.reads += 1
         if self.reads == 1:
@@ -217,7 +217,7 @@ def test_recovery_begins_again_when_segments_went_and_nothing_else_tells(storage
         """Before it is read, the former owner publishes its newest commit and deletes the segment with it."""
 
         def read(
-            self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+            self, incarnation: str, upto: int, since: JournalPosition | None = None, prefix: bytes = b""
         ) -> Iterator[bytes]:
             if storage.journals.segments(incarnation):
                 storage.snapshot(2, 1)
@@ -237,7 +237,7 @@ def test_damage_is_not_tried_again_and_again(storage: Storage) -> None:
 
     class Damaged(SimJournals):
         def read(
-            self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+            self, incarnation: str, upto: int, since: JournalPosition | None = None, prefix: bytes = b""
         ) -> Iterator[bytes]:
             nonlocal tries
             tries += 1

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from millwheel import Computation, ListState, MapState, ValueState
-from millwheel.core.model.keys import placed_key
+from millwheel.core.model.keys import stored_key
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.errors import CorruptionError
@@ -199,8 +199,10 @@ def test_a_damaged_value_that_is_read_ahead_names_its_key() -> None:
     bundle(bench, range(300))
     bench.reopen()
     bundle(bench, range(300))
-    [place] = [place for place in bench.store.data if place.endswith(b"number\0") and placed_key(77) in place]
-    bench.store.data[place] = b"\xa1x"
+    [store_key] = [
+        store_key for store_key in bench.store.data if store_key.endswith(b"number\0") and stored_key(77) in store_key
+    ]
+    bench.store.data[store_key] = b"\xa1x"
     with pytest.raises(CorruptionError, match="of key 77 does not fit"):
         bundle(bench, range(300))
 
