@@ -15,7 +15,7 @@ import msgspec
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-_PLACE = re.compile(r" - at `(?:key in )?\$\.?([A-Za-z0-9_]*).*`$")
+_PATH = re.compile(r" - at `(?:key in )?\$\.?([A-Za-z0-9_]*).*`$")
 
 
 def read_options(kind: str, given: Mapping[str, Any], form: type[T], examples: Mapping[str, str]) -> T:
@@ -58,10 +58,10 @@ def one_of(name: str, given: str, known: Sequence[str]) -> None:
 
 
 def _in_words(kind: str, problem: str, examples: Mapping[str, str]) -> str:
-    place = _PLACE.search(problem)
-    text = _PLACE.sub("", problem).replace("`", "")
-    if place is None or not place.group(1):
+    path = _PATH.search(problem)
+    text = _PATH.sub("", problem).replace("`", "")
+    if path is None or not path.group(1):
         return f"{kind}: {text}"
-    name = place.group(1)
+    name = path.group(1)
     example = f"; write for example {examples[name]}" if name in examples else ""
     return f"{kind}: option {name!r}: {text[:1].lower()}{text[1:]}{example}"

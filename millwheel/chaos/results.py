@@ -43,7 +43,7 @@ class Difference:
 
 def compared(calm: PipelineSpec, disturbed: PipelineSpec) -> list[Difference]:
     """The file sinks of the same pipeline after two runs. SetupError when there is nothing that could be compared, or
-    both runs write to the same place."""
+    both runs write to the same folder."""
     pairs = [(mine, other) for mine, other in zip(calm.sinks, disturbed.sinks, strict=True) if _in_folder(mine)]
     if not pairs:
         raise SetupError(f"{calm.name} has no sink of kind `files`, so there are no results to compare; add one")

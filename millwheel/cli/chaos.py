@@ -124,7 +124,7 @@ def _disturbed_run(settings: ChaosSettings, results: Sequence[Path], console: Co
     with ExitStack() as stack:
         namespaces = _namespaces(settings, stack, console) if plan.partitions else None
         injector = _fault_injector(settings, CHAOS, console, namespaces)
-        begun = lambda: any(any(place.glob("part-*")) for place in results)  # noqa: E731
+        begun = lambda: any(any(folder.glob("part-*")) for folder in results)  # noqa: E731
         return injector.run(replace(plan, partitions=namespaces is not None), begun, settings.most, settings.limit_s)
 
 

@@ -47,10 +47,10 @@ def _table(changes: list[Change]) -> Table:
     return table
 
 
-def _blueprint(place: str, params: Mapping[str, str]) -> Blueprint:
-    folder = Path(place)
+def _blueprint(path: str, params: Mapping[str, str]) -> Blueprint:
+    folder = Path(path)
     if not folder.is_dir():
-        return _of_file(place, params)
+        return _of_file(path, params)
     if (folder / RECORD_FILE).exists():
         return read_record(folder).blueprint
     found = kept_blueprint(folder)

@@ -16,10 +16,10 @@ from millwheel.errors import SetupError
 from millwheel.roots.attaching import attach, connected, find_root
 
 
-def inject(place: str, stream: str, file: str, field: str, name: str, console: Console) -> None:
-    """Send every line of ``file`` ("-": standard input) to ``stream`` of the run on the root at ``place``. Lines have
+def inject(address: str, stream: str, file: str, field: str, name: str, console: Console) -> None:
+    """Send every line of ``file`` ("-": standard input) to ``stream`` of the run on the root at ``address``. Lines have
     ids by ``field``, else by ``name`` and number."""
-    root = find_root(place)
+    root = find_root(address)
     run = attach(root)
     field = field or id_field(str(root), stream)
     with ExitStack() as stack:

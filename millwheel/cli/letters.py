@@ -32,11 +32,11 @@ _WHAT = {
 }
 
 
-def letters(place: str, computation: str, reason: str, as_json: bool, console: Console) -> None:
+def letters(address: str, computation: str, reason: str, as_json: bool, console: Console) -> None:
     """Print the dead letters of a root by computation and reason."""
-    root = find_root(place)
+    root = find_root(address)
     found = _chosen(root, computation, reason)
-    groups = grouped(found, asked_for(_orders(place, root)))
+    groups = grouped(found, asked_for(_orders(address, root)))
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode([_plain(group) for group in groups]) + b"\n")
         return
@@ -47,11 +47,11 @@ def letters(place: str, computation: str, reason: str, as_json: bool, console: C
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def replay(place: str, computation: str, reason: str, limit: int | None, console: Console) -> None:
+def replay(address: str, computation: str, reason: str, limit: int | None, console: Console) -> None:
     """Ask for another try of dead letters, and print when it will happen."""
-    root = find_root(place)
+    root = find_root(address)
     found = _chosen(root, computation, reason)
-    orders = _orders(place, root)
+    orders = _orders(address, root)
     before = asked_for(orders)
     count = ask(root, orders, found, limit)
     when = "now" if is_driven(root) else "when the pipeline is run on this root again"
@@ -81,8 +81,8 @@ def _chosen(root: Path, computation: str, reason: str) -> list[Letter]:
     return [letter for letter in read_letters(folder) if letter.matches(computation, reason)]
 
 
-def _orders(place: str, root: Path) -> ReplayOrders:
-    return ReplayOrders(open_space(place if is_s3(place) else str(root)))
+def _orders(address: str, root: Path) -> ReplayOrders:
+    return ReplayOrders(open_space(address if is_s3(address) else str(root)))
 
 
 def _lines(group: LetterGroup) -> list[str]:

@@ -22,9 +22,9 @@ MASTER_ROLE = "masters-leader"
 
 
 @contextmanager
-def _master(place: str) -> Iterator[MasterClient]:
-    """The master that leads the run on the root at ``place``."""
-    run = attach(find_root(place))
+def _master(address: str) -> Iterator[MasterClient]:
+    """The master that leads the run on the root at ``address``."""
+    run = attach(find_root(address))
     with connected(run) as coordination:
         found = addresses(LiveMembers(coordination, MASTER_ROLE).some())
         if not found:
@@ -32,9 +32,9 @@ def _master(place: str) -> Iterator[MasterClient]:
         yield MasterClient(next(iter(found.values())), load_security(run.security, "client"))
 
 
-def show(place: str, node: str, console: Console) -> None:
+def show(address: str, node: str, console: Console) -> None:
     """Print the shards of all nodes, or of one, with their ranges, owners and work."""
-    with _master(place) as master:
+    with _master(address) as master:
         found = master.describe()
     tables = {table.computation: table for table in (RangeTable.decode(data, -1) for data in found.tables)}
     if node and node not in tables:
@@ -61,31 +61,31 @@ def shards_table(tables: Mapping[str, RangeTable], work: Mapping[str, Work]) -> 
     return table
 
 
-def split(place: str, shard: str, at: str, key: str, console: Console) -> None:
+def split(address: str, shard: str, at: str, key: str, console: Console) -> None:
     """Cut a shard in two: in the middle of its range, at a hash, or so that the upper half begins with a text key."""
     if at and key:
         raise SetupError("Give --at or --key, not both")
     at = at or (f"{key_hash(key):016x}" if key else "")
-    _ask(place, lambda master: master.split(node_of(shard), shard, at))
+    _ask(address, lambda master: master.split(node_of(shard), shard, at))
     console.print(f"{shard} is being split.", highlight=False)
 
 
-def merge(place: str, lower: str, upper: str, console: Console) -> None:
+def merge(address: str, lower: str, upper: str, console: Console) -> None:
     """Make one shard of two neighbours."""
     if node_of(lower) != node_of(upper):
         raise SetupError(f"{lower} and {upper} belong to different nodes; only neighbours in one can be merged")
-    _ask(place, lambda master: master.merge(node_of(lower), lower, upper))
+    _ask(address, lambda master: master.merge(node_of(lower), lower, upper))
     console.print(f"{lower} and {upper} are being merged.", highlight=False)
 
 
-def move(place: str, shard: str, worker: str, console: Console) -> None:
+def move(address: str, shard: str, worker: str, console: Console) -> None:
     """Let another worker serve a shard."""
-    _ask(place, lambda master: master.move(node_of(shard), shard, worker))
+    _ask(address, lambda master: master.move(node_of(shard), shard, worker))
     console.print(f"{shard} is on its way to {worker}.", highlight=False)
 
 
-def _ask(place: str, question: Callable[[MasterClient], None]) -> None:
-    with _master(place) as master:
+def _ask(address: str, question: Callable[[MasterClient], None]) -> None:
+    with _master(address) as master:
         question(master)
 
 

@@ -13,12 +13,12 @@ from millwheel.roots.attaching import attach, find_root, is_driven
 _POLL_S = 0.1  # between looks whether the driver has obeyed
 
 
-def scale(place: str, workers: int, limit_s: float, console: Console) -> None:
+def scale(address: str, workers: int, limit_s: float, console: Console) -> None:
     """Ask the driver for another number of workers, and wait until the change has been made or refused.
 
     Raises SetupError, with the driver's words, when it cannot be, and UnavailableError when it takes too long.
     """
-    root = find_root(place)
+    root = find_root(address)
     attach(root)
     ask(root, workers)
     deadline_s = time.monotonic() + limit_s

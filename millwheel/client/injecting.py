@@ -135,9 +135,9 @@ class Injecting:
         return list(parts.values())
 
     def _owner(self, record_id: str) -> ShardEntry | None:
-        place = key_hash(record_id)
+        position = key_hash(record_id)
         shards = self._table.shards if self._table else ()
-        return next((entry for entry in shards if place in entry.range), None)
+        return next((entry for entry in shards if position in entry.range), None)
 
     def _send_part(
         self, part: tuple[ShardEntry | None, list[OutsideRecord]]

@@ -43,9 +43,9 @@ class Injector:
     """
 
     def __init__(self, root: str, stream: str, *, security: str = "", patience_s: float = 60.0) -> None:
-        place = find_root(root)
-        run = attach(place)
-        self._field = id_field(str(place), stream)
+        folder = find_root(root)
+        run = attach(folder)
+        self._field = id_field(str(folder), stream)
         self._ids = numbered()
         self._lock = threading.Lock()
         with ExitStack() as stack:

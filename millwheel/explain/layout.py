@@ -17,7 +17,7 @@ from itertools import pairwise
 _STARTS = 16  # orders from which the layout begins; the best result counts
 _SWEEPS = 12  # passes over the layers, which then hardly improve
 _SETTLING = 200
-"""Sweeps until the cells have found their places."""
+"""Sweeps until the cells have found their positions."""
 _STRAIGHT = 4.0
 """How hard an arrow resists bending."""
 
@@ -72,7 +72,7 @@ def lay_out(
         ways.append(way[::-1] if upward[number] else way)
     rows = _rows([*cells.values(), *(cell for way in ways for cell in way if cell.edge is not None)])
     _order(rows)
-    width = _place(rows, gap.width, margin)
+    width = _set_positions(rows, gap.width, margin)
     height = _stack(rows, gap.height, margin)
     return Laid(cells, ways, label_cells, upward, Size(width, height))
 
@@ -183,13 +183,13 @@ def _improve(rows: list[list[LayoutCell]]) -> None:
 def _sort(row: list[LayoutCell], rows: list[list[LayoutCell]], downwards: bool) -> None:
     if not row:
         return
-    place = {id(cell): number for each in rows for number, cell in enumerate(each)}
+    rank = {id(cell): number for each in rows for number, cell in enumerate(each)}
 
     def middle(cell: LayoutCell) -> float:
         neighbours = cell.above if downwards else cell.below
         if not neighbours:
-            return float(place[id(cell)])
-        return sum(place[id(other)] for other in neighbours) / len(neighbours)
+            return float(rank[id(cell)])
+        return sum(rank[id(other)] for other in neighbours) / len(neighbours)
 
     row.sort(key=middle)
 
@@ -212,8 +212,8 @@ def _exchange(rows: list[list[LayoutCell]]) -> None:
 def _crossings(rows: list[list[LayoutCell]]) -> int:
     found = 0
     for row, lower in pairwise(rows):
-        place = {id(cell): number for number, cell in enumerate(lower)}
-        ends = [place[id(below)] for cell in row for below in sorted(cell.below, key=lambda c: place[id(c)])]
+        rank = {id(cell): number for number, cell in enumerate(lower)}
+        ends = [rank[id(below)] for cell in row for below in sorted(cell.below, key=lambda c: rank[id(c)])]
         found += sum(a > b for number, a in enumerate(ends) for b in ends[number + 1 :])
     return found
 
@@ -221,7 +221,7 @@ def _crossings(rows: list[list[LayoutCell]]) -> int:
 # --- coordinates -----------------------------------------------------------------------------------------
 
 
-def _place(rows: list[list[LayoutCell]], gap: float, margin: float) -> float:
+def _set_positions(rows: list[list[LayoutCell]], gap: float, margin: float) -> float:
     """x of every cell; the width of all. Layer by layer the springs between neighbours come to rest, again and again,
     which only ever loosens them."""
     for row in rows:

@@ -38,7 +38,7 @@ class BoxKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node. ``lines`` say what it does, ``note`` is the small print, ``where`` its place in the user's file."""
+    """A node. ``lines`` say what it does, ``note`` is the small print, ``where`` its line in the user's file."""
 
     name: str
     kind: BoxKind
@@ -143,9 +143,9 @@ def _end(kind: str, options: Mapping[str, Any], folder: str) -> str:
     return f"{head}: {rest}" if rest else head
 
 
-def _where(place: str) -> str:
+def _where(location: str) -> str:
     """File and line, wherever the file lies."""
-    return place.rpartition("/")[2]
+    return location.rpartition("/")[2]
 
 
 def _shortened(path: str, folder: str) -> str:

@@ -107,7 +107,7 @@ class _Card:
         return cls(box, tuple(lines), Size(max(widths) + 2 * _PAD + _STRIPE, height))
 
     def drawn(self, cell: LayoutCell) -> str:
-        """The card at its place."""
+        """The card at its position."""
         colour, box = _COLOURS[self.box.kind], self.box
         x, y = cell.x - self.size.width / 2, _top(cell)
         left, right = x + _STRIPE + _PAD, x + self.size.width - _PAD
@@ -150,7 +150,7 @@ class _Label:
         return cls(arrow.stream, key, Size(longest * _SMALL * _ADVANCE + 14, 36 if key else 20))
 
     def drawn(self, cell: LayoutCell) -> str:
-        """The label at its place, over the line."""
+        """The label at its position, over the line."""
         x, y = cell.x - self.size.width / 2, cell.y - self.size.height / 2
         rect = f'x="{_n(x)}" y="{_n(y)}" width="{_n(self.size.width)}" height="{_n(self.size.height)}" rx="5"'
         middle = f'x="{_n(cell.x)}" text-anchor="middle" font-size="{_n(_SMALL)}"'

@@ -10,7 +10,7 @@ import re
 import sys
 from typing import Any
 
-from millwheel.fluent.places import Code
+from millwheel.fluent.code_lines import Code
 
 
 class CodeShelf:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
 from millwheel.fluent.code import CodeShelf, own_name
+from millwheel.fluent.code_lines import At, Code, CodeLine, NodeWriter, here
 from millwheel.fluent.fusing import fused
-from millwheel.fluent.places import At, Code, CodeLine, NodeWriter, here
 from millwheel.spec.python_files import Document
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import Problems
@@ -28,7 +28,7 @@ class Input:
     that the producer gave."""
 
     stream: str
-    place: CodeLine
+    line: CodeLine
     key: Any = None
 
 
@@ -77,7 +77,7 @@ class Draft:
     """A pipeline in the making."""
 
     name: str
-    place: CodeLine
+    line: CodeLine
     streams: dict[str, At] = field(default_factory=dict)
     computations: dict[str, At] = field(default_factory=dict)
     sinks: dict[str, At] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Draft:
                 text = f"one flatten names the stream {each.stream!r} twice; name it once"
                 self.note(f"computations.{name}.input.{each.stream}", text)
             key = self.keep(each.key, name, "key") if callable(each.key) else each.key
-            given[each.stream] = At(each.place, {} if key is None else {"key": key})
+            given[each.stream] = At(each.line, {} if key is None else {"key": key})
         path = f"computations.{name}"
         self._add(self.computations, path, name, {"input": given, **fields}, "give this one another name=…")
 
@@ -135,12 +135,12 @@ class Draft:
         """Keep some code of the user's, and return its name in the document."""
         return self.code.put(thing, *words)
 
-    def _add(self, place: dict[str, At], path: str, name: str, fields: Mapping[str, Any], fix: str) -> None:
-        if name in place:
-            first = place[name].place
+    def _add(self, known: dict[str, At], path: str, name: str, fields: Mapping[str, Any], fix: str) -> None:
+        if name in known:
+            first = known[name].code_line
             self.note(path, f"this name is already in line {first.line}; {fix}")
         else:
-            place[name] = At(here(), fields)
+            known[name] = At(here(), fields)
 
     # --- the document ----------------------------------------------------------------------------
 
@@ -148,15 +148,15 @@ class Draft:
         """The document, as seen from the pipeline's own file. Code without a name of its own is found by
         ``prefix.slug``. Without ``plain_names`` all code is."""
         problems = Problems(file)
-        for place, path, text in self.problems:
-            problems.add(place.seen_from(file), path, text)
+        for line, path, text in self.problems:
+            problems.add(line.seen_from(file), path, text)
 
         def name_of(code: Code) -> str:
             return (own_name(code.thing) if plain_names else "") or f"{prefix}.{code.slug}"
 
-        for place in self.idle_windows:
+        for line in self.idle_windows:
             text = "this window does nothing; write .aggregate({'hits': agg.count()}) or .process(Class) after it"
-            problems.add(place.seen_from(file), "", text)
+            problems.add(line.seen_from(file), "", text)
         writer = NodeWriter(file, name_of, problems.add)
         parts: dict[str, Any] = {"pipeline": self.name}
         if self.limits:
@@ -167,9 +167,9 @@ class Draft:
             parts["streams"] = self.streams
         else:
             text = "the pipeline reads nothing; write for example read('hits', FileSource('hits.jsonl', 'jsonl'), …)"
-            problems.add(self.place.seen_from(file), "streams", text)
+            problems.add(self.line.seen_from(file), "streams", text)
         if self.queries:
             parts["queries"] = self.queries
         computations = fused(self.computations, self.unnamed, {*self.sinks, *self.streams})
-        top: YamlNode = writer.node({**parts, "computations": computations, "sinks": self.sinks}, self.place)
+        top: YamlNode = writer.node({**parts, "computations": computations, "sinks": self.sinks}, self.line)
         return Document(top, problems, self.origin)

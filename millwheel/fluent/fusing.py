@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from millwheel.fluent.places import At
+from millwheel.fluent.code_lines import At
 from millwheel.spec.parts.steps import KINDS
 
 _OWN = ("input", "output", "steps", *KINDS)
@@ -30,7 +30,7 @@ def fused(computations: Mapping[str, At], unnamed: Collection[str], used: Collec
             first = found[before]
             if _is_steps(at.value) and _is_steps(first.value) and _dials(at.value) == _dials(first.value):
                 del found[before]
-                at = At(at.place, _joined(first, at))
+                at = At(at.code_line, _joined(first, at))
         found[name] = at
     return found
 
@@ -68,4 +68,4 @@ def _steps(at: At) -> list[At]:
     """The steps of a computation, each with the line in which it was written."""
     if "steps" in at.value:
         return list(at.value["steps"])
-    return [At(at.place, {name: at.value[name]}) for name in at.value if name in KINDS]
+    return [At(at.code_line, {name: at.value[name]}) for name in at.value if name in KINDS]

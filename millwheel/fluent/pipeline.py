@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
 from millwheel.fluent import live
 from millwheel.fluent.code import CodeShelf
+from millwheel.fluent.code_lines import here
 from millwheel.fluent.draft import Draft, Input, OnError
 from millwheel.fluent.ends import DeclaredSource, Duration, kind_of
-from millwheel.fluent.places import here
 from millwheel.fluent.streams import Flow, KeyedStream, Row, Stream, T, U, Unkeyed, merged
 from millwheel.spec.pipelines import check_document
 from millwheel.spec.python_files import Document
@@ -251,7 +251,7 @@ class Pipeline:
 
     def _file(self) -> str:
         """The file that defines it. A cell of a notebook has none: then a name in the current folder."""
-        file = self._draft.place.file
+        file = self._draft.line.file
         return file if os.path.isfile(file) else os.path.join(os.getcwd(), "notebook.py")
 
     def _stream(self, name: str) -> Stream:

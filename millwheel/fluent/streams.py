@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 from millwheel.api import Computation
 from millwheel.core.windows.windows import WindowFunction
 from millwheel.fluent.agg import Aggregate
+from millwheel.fluent.code_lines import here
 from millwheel.fluent.draft import DialOptions, Draft, Input, given_dials
 from millwheel.fluent.ends import DeclaredSink, Duration, kind_of
-from millwheel.fluent.places import here
 from millwheel.fluent.windowed import Accumulation, Late, Opened, WindowedStream, aggregates_tree
 from millwheel.fluent.windowing import window_tree
 
@@ -294,9 +294,9 @@ class Flow(Generic[T]):
             "accumulation": accumulation,
         }
         fields = {name: value for name, value in given.items() if value is not None}
-        place = here()
-        self._draft.idle_windows.add(place)
-        return WindowedStream(Opened(self._draft, self._inputs, window, place, self._stream, fields))
+        line = here()
+        self._draft.idle_windows.add(line)
+        return WindowedStream(Opened(self._draft, self._inputs, window, line, self._stream, fields))
 
     def slices(
         self,
@@ -352,9 +352,9 @@ class Unkeyed(Flow[T]):
 
         A key is text, an integer, bytes, or a tuple of them. This adds no computation: the next one uses the key.
         """
-        place = here()
+        line = here()
         found = [key, *more] if more else key
-        return KeyedStream(self._draft, [Input(each.stream, place, found) for each in self._inputs])
+        return KeyedStream(self._draft, [Input(each.stream, line, found) for each in self._inputs])
 
     def flatten(self, *others: Unkeyed[U]) -> Unkeyed[T | U]:
         """This stream and others as one input of the next computation."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 from millwheel.api import Computation
 from millwheel.core.triggers.triggers import Trigger
 from millwheel.fluent.agg import Aggregate
+from millwheel.fluent.code_lines import At, CodeKey, CodeLine, here
 from millwheel.fluent.draft import DialOptions, Draft, Input, given_dials
-from millwheel.fluent.places import At, CodeKey, CodeLine, here
 from millwheel.fluent.windowing import trigger_tree, window_tree
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ class Opened:
     draft: Draft
     inputs: tuple[Input, ...]
     window: Any
-    place: CodeLine
+    line: CodeLine
     stream: Callable[[str], Stream]
     fields: Mapping[str, Any]
     trigger: Any = None
-    trigger_place: CodeLine | None = field(default=None)
+    trigger_line: CodeLine | None = field(default=None)
 
 
 class WindowedStream(Generic[T]):
@@ -55,7 +55,7 @@ class WindowedStream(Generic[T]):
         fields = dict(self._parts.fields)
         if accumulation is not None:
             fields["accumulation"] = accumulation
-        return WindowedStream(replace(self._parts, trigger=trigger, trigger_place=here(), fields=fields))
+        return WindowedStream(replace(self._parts, trigger=trigger, trigger_line=here(), fields=fields))
 
     def aggregate(
         self,
@@ -137,26 +137,26 @@ class WindowedStream(Generic[T]):
 
     def _windowing(self, name: str) -> dict[str, Any]:
         parts = self._parts
-        parts.draft.idle_windows.discard(parts.place)
-        fields = {"window": At(parts.place, self._window(name)), **parts.fields}
+        parts.draft.idle_windows.discard(parts.line)
+        fields = {"window": At(parts.line, self._window(name)), **parts.fields}
         if parts.trigger is not None:
-            fields["trigger"] = At(parts.trigger_place or parts.place, self._trigger(name))
+            fields["trigger"] = At(parts.trigger_line or parts.line, self._trigger(name))
         return fields
 
     def _window(self, name: str) -> Any:
         window = self._parts.window
         if isinstance(window, (str, dict)) or not callable(getattr(window, "assign", None)):
             text = f"must be a window such as Tumbling('1m') or Sessions('30m'), not {window!r:.60}"
-            self._parts.draft.problems.append((self._parts.place, f"computations.{name}.window", text))
+            self._parts.draft.problems.append((self._parts.line, f"computations.{name}.window", text))
             return "global"
         return window_tree(window, lambda thing, what: self._parts.draft.keep(thing, name, what))
 
     def _trigger(self, name: str) -> Any:
         trigger = self._parts.trigger
         if not isinstance(trigger, Trigger):
-            place = self._parts.trigger_place or self._parts.place
+            line = self._parts.trigger_line or self._parts.line
             text = f"must be a trigger such as AfterWatermark() or Repeat(AfterCount(100)), not {trigger!r:.60}"
-            self._parts.draft.problems.append((place, f"computations.{name}.trigger", text))
+            self._parts.draft.problems.append((line, f"computations.{name}.trigger", text))
             return "default"
         return trigger_tree(trigger, lambda thing, what: self._parts.draft.keep(thing, name, what))
 

@@ -18,7 +18,7 @@ from millwheel.core.triggers.triggers import (
     Trigger,
 )
 from millwheel.core.windows.windows import Count, Cumulative, Global, Sessions, Sliding, Tumbling
-from millwheel.fluent.places import Code
+from millwheel.fluent.code_lines import Code
 
 Keep = Callable[[Any, str], Code]
 """(an object of the user's, a word for it) -> the code under which the pipeline keeps it."""

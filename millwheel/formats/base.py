@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Decoding(NamedTuple):
-    """``places[i]`` is the number of the message that ``records[i]`` was; ``wrong`` says by number why others are no
+    """``indexes[i]`` is the number of the message that ``records[i]`` was; ``wrong`` says by number why others are no
     records. A message in neither is passed over."""
 
-    places: list[int]
+    indexes: list[int]
     records: list[Any]
     wrong: dict[int, str]
 
@@ -68,13 +68,13 @@ def decode_one_by_one(
     """Each message for itself; what raises ``damage`` or a RecordError is wrong."""
     found = Decoding([], [], {})
     broken: tuple[type[Exception], ...] = (RecordError, *damage)
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         try:
             record = one(message)
         except broken as ex:
-            found.wrong[place] = str(ex) or f"it is malformed ({type(ex).__name__})"
+            found.wrong[index] = str(ex) or f"it is malformed ({type(ex).__name__})"
             continue
-        found.places.append(place)
+        found.indexes.append(index)
         found.records.append(record)
     return found
 
@@ -84,6 +84,6 @@ def checked(found: Decoding, types: FieldTypes) -> Decoding:
     problems = types.check(found.records) if types and found.records else {}
     if not problems:
         return found
-    wrong = found.wrong | {found.places[at]: reason for at, reason in problems.items()}
+    wrong = found.wrong | {found.indexes[at]: reason for at, reason in problems.items()}
     good = [at for at in range(len(found.records)) if at not in problems]
-    return Decoding([found.places[at] for at in good], [found.records[at] for at in good], wrong)
+    return Decoding([found.indexes[at] for at in good], [found.records[at] for at in good], wrong)

@@ -35,14 +35,14 @@ class DebeziumMessages(MessageDecoder):
     def decode(self, messages: Sequence[bytes]) -> Decoding:
         decoded = self._envelopes.decode(messages)
         found = Decoding([], [], dict(decoded.wrong))
-        for place, event in zip(decoded.places, decoded.records, strict=True):
+        for index, event in zip(decoded.indexes, decoded.records, strict=True):
             try:
                 changes = self._changes(event)
             except RecordError as ex:
-                found.wrong[place] = str(ex)
+                found.wrong[index] = str(ex)
                 continue
             if changes:
-                found.places.append(place)
+                found.indexes.append(index)
                 found.records.append(changes)
         return found
 

@@ -32,9 +32,9 @@ class JsonMessages(MessageDecoder):
         decoded = self._lines.decode(Block(b"\n".join(messages) + b"\n", ends, 0))
         if decoded.positions is None:
             return Decoding(list(range(len(messages))), decoded.values, {})
-        places = {end: place for place, end in enumerate(ends.tolist())}
-        wrong = {places[reject.position]: reject.reason for reject in decoded.rejects}
-        good = [places[position] for position in decoded.positions]
+        indexes = {end: index for index, end in enumerate(ends.tolist())}
+        wrong = {indexes[reject.position]: reject.reason for reject in decoded.rejects}
+        good = [indexes[position] for position in decoded.positions]
         blank = set(range(len(messages))) - wrong.keys() - set(good)
         return Decoding(good, decoded.values, wrong | dict.fromkeys(blank, "the value is empty"))
 

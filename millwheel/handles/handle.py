@@ -53,7 +53,7 @@ class RunHandle:
         self, settings: RunSettings, name: str, streams: Mapping[str, StreamFiles | str], folder: Path, shows: bool
     ) -> None:
         self.name = name
-        self.root = root_path(settings.place(name))
+        self.root = root_path(settings.root_address(name))
         """The folder with everything that the pipeline remembers; the next run continues there."""
         self._streams = streams
         self._folder = folder

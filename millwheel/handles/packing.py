@@ -90,7 +90,7 @@ def _is_users(name: str, module: Any) -> bool:
         return False
     if getattr(module, "__name__", "") != name or not file.endswith(".py"):
         return False
-    return not any(Path(file).is_relative_to(place) for place in _installed())
+    return not any(Path(file).is_relative_to(folder) for folder in _installed())
 
 
 def _installed() -> set[str]:

@@ -45,17 +45,17 @@ def started(
     given = {name: str(value) for name, value in (params or {}).items()}
     wanted = _settings(given, workers, settings)
     spec = pipeline.spec(given)
-    place = str(root_path(os.fspath(root) or wanted.place(spec.name)))
-    kept = _kept(spec, keep, place)
+    address = str(root_path(os.fspath(root) or wanted.root_address(spec.name)))
+    kept = _kept(spec, keep, address)
     folder = tempfile.mkdtemp(prefix="millwheel-run-")
     try:
         file = pack(pipeline, spec, kept, Path(folder))
         chosen = {each.name: getattr(wanted, each.name) for each in fields(wanted)}
-        chosen |= {"pipeline": file, "root": os.fspath(root) or place}
+        chosen |= {"pipeline": file, "root": os.fspath(root) or address}
         streams: dict[str, StreamFiles | str] = files_of(spec, spec.folder)
         streams |= {stream: StreamFiles(Path(options["path"]), "jsonl") for stream, options in kept.items()}
         if DEAD_LETTERS not in streams:
-            streams[DEAD_LETTERS] = StreamFiles(Path(place) / DEAD_LETTERS, "jsonl")
+            streams[DEAD_LETTERS] = StreamFiles(Path(address) / DEAD_LETTERS, "jsonl")
         return RunHandle(RunSettings(**chosen), spec.name, streams, Path(folder), shows)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

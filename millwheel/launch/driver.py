@@ -79,7 +79,7 @@ class Driver:
             if stream.source is not None and stream.source.kind == "injection" and "port" in stream.source.options:
                 options = stream.source.options
                 check_listen(f"{options['host']}:{options['port']}", load_security(self._settings.security))
-        address = self._settings.place(spec.name)
+        address = self._settings.root_address(spec.name)
         root = S3Root.at(address, spec.name, self._say) if is_s3(address) else Root.open(address, spec.name)
         try:
             self._run_on(root, with_defaults(spec, str(root.path)))

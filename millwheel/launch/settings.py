@@ -73,7 +73,7 @@ class RunSettings:
         """Whether workers may run on other machines."""
         return self.launcher is LauncherKind.SPARK and not self.own_spark
 
-    def place(self, pipeline: str) -> str:
+    def root_address(self, pipeline: str) -> str:
         """The root as given, or a pipeline's default one."""
         return self.root or f"{DEFAULT_FOLDER}/{pipeline}"
 

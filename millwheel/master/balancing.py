@@ -110,11 +110,11 @@ def _evened(cluster: ClusterLoad, config: BalanceConfig) -> Step | None:
 def best_edge(keys: KeyRange, sample: Sequence[int]) -> int | None:
     """The lower edge of the upper half that cuts the work most evenly, None when none leaves a tenth on either side. Of
     equals the one beside the key that has more of the work."""
-    mine = sorted(place for place in sample if place in keys)
+    mine = sorted(point for point in sample if point in keys)
     if len(mine) < _MIN_SAMPLE:
         return None
     often = Counter(mine)
-    edges = {edge for place in often for edge in (place, place + 1) if keys.lo < edge < keys.hi}
+    edges = {edge for point in often for edge in (point, point + 1) if keys.lo < edge < keys.hi}
     ranked = ((_evenness(edge, mine), often[edge] + often[edge - 1], edge) for edge in edges)
     best, _, at = max(ranked, default=(0, 0, 0))
     return at if best >= _SIDE * len(mine) else None

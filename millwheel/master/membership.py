@@ -58,7 +58,7 @@ class Membership:
         """The workers that may be given shards."""
         return {name for name, member in self.live().items() if not member.leaving}
 
-    def places(self) -> dict[WorkerName, str]:
+    def hosts_of_takers(self) -> dict[WorkerName, str]:
         """The workers that may be given shards, each with its host."""
         return {name: member.host for name, member in self.live().items() if not member.leaving}
 

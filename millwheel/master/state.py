@@ -201,7 +201,7 @@ class MasterState:
             return self._membership.takers()
         burdens = Census((), self._holdings.expected().values()).burdens()
         following = followers((entry for _, entry in self._holdings.entries()), self._membership.dead)
-        return seated(self._membership.places(), burdens, self._seats, self._membership.struck(), following)
+        return seated(self._membership.hosts_of_takers(), burdens, self._seats, self._membership.struck(), following)
 
     def _forget_old_news(self) -> None:
         """Drop requests that stored tables have made obsolete, and note since when a worker could take shards."""
@@ -275,7 +275,7 @@ class MasterState:
         settled = self._now_us - self._members_since_us >= self._config.standby_settle_us and self._at_rest()
         if settled and self._followed:
             tables = [self._holdings.stored[node] for node in sorted(self._followed)]
-            self._standbys = chosen(tables, self._membership.places(), self._serving())
+            self._standbys = chosen(tables, self._membership.hosts_of_takers(), self._serving())
 
     def _plan_by_load(self) -> None:
         """Each worker has its share of shards: balance by measured load."""

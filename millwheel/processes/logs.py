@@ -57,8 +57,8 @@ class TextLogLines(_Lines):
         """The first line."""
         about = self.about(record)
         key = f" key {about['key_hash']}" if "key_hash" in about else ""
-        place = f" [{about['shard']}{key}]" if "shard" in about and about["shard"] not in record.message else ""
-        return super().formatMessage(record) + place
+        about_key = f" [{about['shard']}{key}]" if "shard" in about and about["shard"] not in record.message else ""
+        return super().formatMessage(record) + about_key
 
 
 class JsonLogLines(_Lines):

@@ -68,9 +68,9 @@ class ClusterMap:
     def nodes_reply(self) -> bytes:
         """CLUSTER NODES."""
         lines = []
-        for place, node in enumerate(self.nodes()):
+        for index, node in enumerate(self.nodes()):
             slots = "".join(f" {first}-{last}" if first < last else f" {first}" for first, last in node.slots)
-            flags = "myself,master" if place == 0 and self.me in self.addresses else "master"
+            flags = "myself,master" if index == 0 and self.me in self.addresses else "master"
             lines.append(f"{node.id} {node.host}:{node.port}@{node.port} {flags} - 0 0 1 connected{slots}\n")
         return bulk("".join(lines).encode())
 

@@ -218,7 +218,7 @@ class Session:
         """Choose the version of the protocol, perhaps with AUTH."""
         if len(words) > 1 and words[1] not in (b"2", b"3"):
             return resp.error("unsupported protocol version", "NOPROTO")
-        rest = [word.upper() if place % 3 == 0 else word for place, word in enumerate(words[2:])]
+        rest = [word.upper() if index % 3 == 0 else word for index, word in enumerate(words[2:])]
         if rest[:1] == [b"AUTH"] and len(rest) >= 3 and not self._admit(rest[2]):
             return _WRONG
         if not self._admitted:
@@ -329,7 +329,7 @@ def _options(words: Sequence[bytes]) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """``least`` words, its own name counted; the places of its names."""
+    """``least`` words, its own name counted; the positions of its names."""
 
     run: Callable[[Session, Sequence[bytes]], Reply]
     least: int = 1
@@ -339,9 +339,9 @@ class _Command:
 def _about(name: bytes, command: _Command) -> bytes:
     first, last, step = command.keys
     flags = resp.array([resp.simple("readonly"), resp.simple("fast")])
-    places = [resp.number(each) for each in (first, last, step)]
+    positions = [resp.number(each) for each in (first, last, step)]
     exact = command.least if name in (b"GET", b"HGETALL", b"TYPE") else -command.least
-    return resp.array([resp.bulk(name.lower()), resp.number(exact), flags, *places])
+    return resp.array([resp.bulk(name.lower()), resp.number(exact), flags, *positions])
 
 
 _ONE, _ALL = (1, 1, 1), (1, -1, 1)

@@ -42,7 +42,7 @@ _FENCED = QueryError("unavailable", "this worker was replaced: another one has i
 
 
 class _Slot:
-    """The place of a reply in the order of a connection's commands."""
+    """The position of a reply in the order of a connection's commands."""
 
     __slots__ = ("data", "pending")
 
@@ -259,11 +259,11 @@ class QueryServer:
         waves, self._waves = self._waves, []
         told: dict[_Connection, None] = {}
         for jobs, found in waves:
-            place = 0
+            start = 0
             for connection, slot, size in jobs:
-                connection.answered(slot, found[place : place + size])
+                connection.answered(slot, found[start : start + size])
                 told[connection] = None
-                place += size
+                start += size
         for connection in told:
             connection.flush()
 

@@ -4,7 +4,7 @@
     inside     [T - H, T) narrowed to them
     exact      [T - H, T) itself, which must end on them
 
-The span is taken apart into as few slices as there are: at each place the coarsest one that begins there. Of the last
+The span is taken apart into as few slices as there are: at each point the coarsest one that begins there. Of the last
 one, which may still grow, the accumulator is taken even where it reaches beyond the span, as long as none of its
 records does: 30 days of slices of 5 minutes, 1 hour and 1 day are at most 11 + 23 + 31 accumulators.
 """

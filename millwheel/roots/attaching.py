@@ -18,16 +18,16 @@ _ANSWER_S = 10.0  # for ZooKeeper to say who leads
 _LEADER_S = 5.0  # for somebody to lead
 
 
-def find_root(place: str) -> Path:
-    """The root that is meant: ``place``, or the only one below ``.millwheel`` when ``place`` is "".
+def find_root(address: str) -> Path:
+    """The root that is meant: ``address``, or the only one below ``.millwheel`` when ``address`` is "".
 
     Raises SetupError when there is none, or more than one to choose from.
     """
-    if place:
-        root = root_path(place)
-        if is_s3(place) and not root.exists():
+    if address:
+        root = root_path(address)
+        if is_s3(address) and not root.exists():
             raise SetupError(
-                f"{place} has no driver here: use the machine of its driver, in the folder "
+                f"{address} has no driver here: use the machine of its driver, in the folder "
                 "where `millwheel run` was started"
             )
         return root

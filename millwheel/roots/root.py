@@ -72,13 +72,13 @@ class Root:
         self._lock = lock
 
     @classmethod
-    def open(cls, place: str, pipeline: str) -> Root:
+    def open(cls, address: str, pipeline: str) -> Root:
         """Take a root, creating it when there is none.
 
         Raises SetupError when another driver holds it, when it belongs to another pipeline or to something else,
         or when it cannot be written.
         """
-        path = root_path(place)
+        path = root_path(address)
         try:
             path.mkdir(parents=True, exist_ok=True)
             _refuse_foreign(path)
@@ -160,20 +160,20 @@ class Root:
         return folder
 
 
-def root_path(place: str) -> Path:
-    """The folder of a root on this machine, absolute. ``place`` is a path, a ``file://`` URI or ``s3://bucket/prefix``.
+def root_path(address: str) -> Path:
+    """The folder of a root on this machine, absolute. ``address`` is a path, a ``file://`` URI or ``s3://bucket/prefix``.
 
     Raises SetupError for other schemes.
     """
-    if is_s3(place):
-        root = parse_s3(place).root
+    if is_s3(address):
+        root = parse_s3(address).root
         return Path(DEFAULT_FOLDER).absolute() / f"{root.rpartition('/')[2]}-{xxh3_64_hexdigest(root.encode())}"
-    scheme, separator, rest = place.partition("://")
+    scheme, separator, rest = address.partition("://")
     if not separator:
-        return Path(place).expanduser().absolute()
+        return Path(address).expanduser().absolute()
     if scheme != "file" or not rest.startswith("/"):
         raise SetupError(
-            f"The root {place} is not valid: give a path or file:///path that all workers share, or s3://bucket/prefix"
+            f"The root {address} is not valid: give a path or file:///path that all workers share, or s3://bucket/prefix"
         )
     return Path(rest)
 

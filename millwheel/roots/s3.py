@@ -28,17 +28,17 @@ class S3Root(Root):
     """Held from :meth:`open` to :meth:`close`, on this machine by a file lock, everywhere by a lease."""
 
     def __init__(
-        self, place: str, identity: Identity, lock: IO[str], space: ReplacingSpace, lease: DriverLease
+        self, address: str, identity: Identity, lock: IO[str], space: ReplacingSpace, lease: DriverLease
     ) -> None:
-        super().__init__(root_path(place), identity, lock)
-        self.address = place
+        super().__init__(root_path(address), identity, lock)
+        self.address = address
         self._space, self._lease = space, lease
 
     @classmethod
-    def at(cls, place: str, pipeline: str, say: Callable[[str], None], pace: LeasePace | None = None) -> S3Root:
+    def at(cls, address: str, pipeline: str, say: Callable[[str], None], pace: LeasePace | None = None) -> S3Root:
         """Take a root as :meth:`Root.open` does; ``say`` gets a sentence when that takes a while. Raises SetupError."""
-        place = str(parse_s3(place))
-        space, path = cast(ReplacingSpace, open_space(place)), root_path(place)
+        address = str(parse_s3(address))
+        space, path = cast(ReplacingSpace, open_space(address)), root_path(address)
         path.mkdir(parents=True, exist_ok=True)
         lock = take_lock(path)
         try:
@@ -53,7 +53,7 @@ class S3Root(Root):
         except BaseException:
             lock.close()
             raise
-        return cls(place, identity, lock, space, lease)
+        return cls(address, identity, lock, space, lease)
 
     def close(self) -> None:
         self._lease.release()

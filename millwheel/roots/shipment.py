@@ -25,7 +25,7 @@ _TRIES = 3  # attempts while others ship to the same root
 
 
 def share(space: ReplacingSpace, folder: Path) -> None:
-    """Put what ``folder`` has for other processes into the root, in the place of what was there.
+    """Put what ``folder`` has for other processes into the root, and replace what was there.
 
     Raises UnavailableError when others keep replacing it.
     """

@@ -23,10 +23,10 @@ def load_shipped(root: str) -> PipelineSpec:
         entry = folder / ENTRY_FILE
         name = entry.read_text(encoding="utf-8") if entry.exists() else PIPELINE_FILE
         home = folder / HOME_FILE
-        place = home.read_text(encoding="utf-8") if home.exists() else root
+        address = home.read_text(encoding="utf-8") if home.exists() else root
     except (OSError, *DAMAGE) as error:
         raise SetupError(f"{folder} holds no pipeline that `millwheel run` shipped: {error}") from error
-    return with_defaults(load_pipeline(str(folder / name), params, origin=origin), place)
+    return with_defaults(load_pipeline(str(folder / name), params, origin=origin), address)
 
 
 def with_defaults(spec: PipelineSpec, root: str) -> PipelineSpec:

@@ -32,7 +32,7 @@ class FieldTypes:
         return bool(self._fields)
 
     def check(self, values: list[dict[str, Any]]) -> dict[int, str]:
-        """{place: what is wrong}. Whole numbers in a float field become floats, in place."""
+        """{index: what is wrong}. Whole numbers in a float field become floats, in place."""
         problems: dict[int, str] = {}
         for name, kind in self._fields.items():
             column = column_of(name, values)
@@ -45,21 +45,21 @@ class FieldTypes:
 
     @staticmethod
     def _find(name: str, kind: str, column: list[Any], problems: dict[int, str]) -> None:
-        for place, found in enumerate(column):
+        for index, found in enumerate(column):
             if type(found) not in _ALLOWED[kind]:
                 shown = f"{type(found).__name__} {found!r}"[:80]
-                problems.setdefault(place, f"field {name!r} is {shown}, but is declared as {kind}")
+                problems.setdefault(index, f"field {name!r} is {shown}, but is declared as {kind}")
             elif kind == "int" and found is not None and not -_INT64 <= found < _INT64:
-                problems.setdefault(place, f"field {name!r} is {str(found)[:80]}, which does not fit into 64 bits")
+                problems.setdefault(index, f"field {name!r} is {str(found)[:80]}, which does not fit into 64 bits")
 
     @staticmethod
     def _to_floats(name: str, column: list[Any], values: list[dict[str, Any]], problems: dict[int, str]) -> None:
-        for place, (found, value) in enumerate(zip(column, values, strict=True)):
+        for index, (found, value) in enumerate(zip(column, values, strict=True)):
             if type(found) is int:
                 try:
                     value[name] = float(found)
                 except OverflowError:
-                    problems.setdefault(place, f"field {name!r} is a number beyond the range of floats")
+                    problems.setdefault(index, f"field {name!r} is a number beyond the range of floats")
 
 
 def column_of(name: str, values: list[dict[str, Any]]) -> list[Any]:

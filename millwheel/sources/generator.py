@@ -143,13 +143,13 @@ class DefaultRecords:
         return [self._value(index) for index in range(first, first + count)]
 
     def _value(self, index: int) -> dict[str, Any]:
-        block, place = divmod(index, _BLOCK)
+        block, offset = divmod(index, _BLOCK)
         if block != self._block:
             self._draw(block)
         return {
             "id": f"{self._partition}-{index}",
-            "key": self._numbers[place],
-            "value": self._floats[place],
+            "key": self._numbers[offset],
+            "value": self._floats[offset],
             "ts": self._start_us + int(index * self._period_us),
         }
 

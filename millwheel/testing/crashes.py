@@ -37,12 +37,12 @@ def assert_survives_crashes(
     spec = spec_of(pipeline, params)
     tell = story if callable(story) else lambda harness: push_all(harness, story)
     wanted, units = _outcome(spec, tell, options)
-    places = range(1, units + 1, every)
-    for place in places:
-        got, _ = _outcome(spec, tell, {**options, "crash_at": place})
+    units_tried = range(1, units + 1, every)
+    for unit in units_tried:
+        got, _ = _outcome(spec, tell, {**options, "crash_at": unit})
         for what in wanted:
-            _compare(f"after a crash at unit {place} of {units}, {what} differs", got[what], wanted[what])
-    return len(places)
+            _compare(f"after a crash at unit {unit} of {units}, {what} differs", got[what], wanted[what])
+    return len(units_tried)
 
 
 def push_all(harness: PipelineHarness, records: Mapping[str, Sequence[Any]]) -> None:
@@ -60,7 +60,9 @@ def _outcome(spec: PipelineSpec, tell: Story, options: Mapping[str, Any]) -> tup
         for stream in (sink.stream for sink in harness.spec.sinks):
             found[f"stream {stream}"] = Counter(_text(record) for record in harness.records(stream))
         for computation, entries in harness.remembered().items():
-            found[f"the state of {computation}"] = Counter(f"{place!r}: {data!r}" for place, data in entries.items())
+            found[f"the state of {computation}"] = Counter(
+                f"{store_key!r}: {data!r}" for store_key, data in entries.items()
+            )
         return found, harness.units
 
 

@@ -20,7 +20,7 @@ from millwheel.workers.state.handles import TTL_TAG
 def window_state(store: StateStore, key: Key) -> dict[Any, Any]:
     """What an aggregation remembers of a key, by slot; empty once all windows of the key are collected."""
     prefix = key_prefix(WINDOW, key, key_hash(key))
-    slots = {_slot(place[len(prefix) :]): unpack(data) for place, data in store.scan(prefix)}
+    slots = {_slot(store_key[len(prefix) :]): unpack(data) for store_key, data in store.scan(prefix)}
     for groups in segments_of(store):
         for row in groups.rows(named=True):
             if row[KEY] == key:
@@ -28,8 +28,8 @@ def window_state(store: StateStore, key: Key) -> dict[Any, Any]:
     return slots
 
 
-def _slot(place: bytes) -> Any:
-    slot = unpack(place)
+def _slot(store_key: bytes) -> Any:
+    slot = unpack(store_key)
     return tuple(slot) if isinstance(slot, list) else slot
 
 
@@ -47,4 +47,9 @@ def timers_of(store: StateStore, key: Key) -> list[tuple[Domain, str, int]]:
 
 def remembered(stores: Iterable[StateStore]) -> dict[bytes, bytes]:
     """Everything that the shards of a node remember of their keys, as it is stored."""
-    return {place: data for store in stores for family in (STATE, WINDOW, TIMER) for place, data in store.scan(family)}
+    return {
+        store_key: data
+        for store in stores
+        for family in (STATE, WINDOW, TIMER)
+        for store_key, data in store.scan(family)
+    }

@@ -1,6 +1,6 @@
 """Records that a test pushes to a stream: a source that can be read again, so that a crash loses none of them.
 
-Each push and each word about the watermark has a place in a log, one log for each partition. So what is late follows
+Each push and each word about the watermark has a position in a log, one log for each partition. So what is late follows
 from the log alone, however often it is read.
 """
 
@@ -118,14 +118,14 @@ class PushedReader(Reader):
         after = position + len(rows)
         watermark = rows[-1].watermark if rows else self._before(position)
         chunk = Chunk([], [], after, finished=self._stream.bounded and after >= len(self._log), watermark=watermark)
-        for place, row in enumerate(rows, position + 1):
+        for at, row in enumerate(rows, position + 1):
             if not row.push:
                 continue
             value, problem = self._stream.typed_value(row.value)
             if problem:
-                chunk.rejects.append(Reject(place, msgspec.to_builtins(row.value, enc_hook=repr), problem))
+                chunk.rejects.append(Reject(at, msgspec.to_builtins(row.value, enc_hook=repr), problem))
             else:
-                chunk.positions.append(place)
+                chunk.positions.append(at)
                 chunk.values.append(value)
         return chunk
 

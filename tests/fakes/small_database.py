@@ -104,7 +104,7 @@ class SmallTarget(ExternalTarget):
             try:
                 self.connection.insert(change.row)
             except ViolationError as ex:
-                reasons[change.place] = str(ex)
+                reasons[change.index] = str(ex)
         if reasons:
             raise RowsRefusedError(reasons)
 

@@ -98,9 +98,9 @@ NAMES = ["json", "csv", "text", "avro", "avro in C", "avro by id", "protobuf", "
 def each_alone(decoder: MessageDecoder, messages: list[bytes]) -> None:
     """Each message is what it is alone, whatever stands beside it."""
     together = decoder.decode(messages)
-    assert not set(together.places) & together.wrong.keys()
-    assert together.places == sorted(set(together.places))
-    records = dict(zip(together.places, together.records, strict=True))
+    assert not set(together.indexes) & together.wrong.keys()
+    assert together.indexes == sorted(set(together.indexes))
+    records = dict(zip(together.indexes, together.records, strict=True))
     for place, message in enumerate(messages):
         alone = decoder.decode([message])
         assert repr(alone.records) == repr([records[place]] if place in records else [])
@@ -131,7 +131,7 @@ def test_hostile_messages_are_refused(decoders: dict[str, tuple[MessageDecoder, 
     hostile.append(b"\0\0\0\0\x02\xfe")
     for decoder, whole in decoders.values():
         found = decoder.decode([*hostile, whole])
-        assert set(found.places) | found.wrong.keys() <= set(range(len(hostile) + 1))
+        assert set(found.indexes) | found.wrong.keys() <= set(range(len(hostile) + 1))
 
 
 @fuzz

@@ -15,7 +15,7 @@ from millwheel.cli.app import app
 from millwheel.spec import load_pipeline
 from tests import rooms
 from tests.sim.faults import ALL_FAULTS
-from tests.unit.fluent.twins import without_places
+from tests.unit.fluent.twins import without_lines
 
 REPO = Path(__file__).parents[2]
 PAGES = sorted(
@@ -63,7 +63,7 @@ def test_the_pipeline_of_the_readme_is_the_same_in_python(tmp_path: Path) -> Non
     files = files_of_the_readme(tmp_path)
     params = {"input": str(files["visits.jsonl"]), "output": str(tmp_path / "out")}
     yaml, python = (load_pipeline(files[f"visits.{form}"], params) for form in ("yaml", "py"))
-    assert without_places(python) == without_places(yaml)
+    assert without_lines(python) == without_lines(yaml)
 
 
 @pytest.mark.slow

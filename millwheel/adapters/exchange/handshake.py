@@ -70,7 +70,7 @@ class Handshakes:
     def _accept(self) -> None:
         while True:
             try:
-                caller, place = self._socket.accept()
+                caller, host = self._socket.accept()
             except OSError:
                 if self._socket.fileno() < 0:
                     return
@@ -79,9 +79,9 @@ class Handshakes:
             if not self._hellos.acquire(blocking=False):
                 caller.close()
                 continue
-            threading.Thread(target=self._hello, args=(caller, place[0]), name="exchange-hello", daemon=True).start()
+            threading.Thread(target=self._hello, args=(caller, host[0]), name="exchange-hello", daemon=True).start()
 
-    def _hello(self, caller: socket.socket, place: str) -> None:
+    def _hello(self, caller: socket.socket, host: str) -> None:
         try:
             _prepare(caller)
             caller.getpeername()  # fails if the caller has hung up: a TLS wrapper would then be lost half made
@@ -89,14 +89,14 @@ class Handshakes:
                 caller = self._tls.wrap_socket(caller, server_side=True, do_handshake_on_connect=False)
             problem = self._problem(caller)
             if problem:
-                log.warning("Refused a worker's connection from %s: %s.", place, problem)
+                log.warning("Refused a worker's connection from %s: %s.", host, problem)
                 caller.sendall(_REFUSED)
                 caller.close()
             else:
                 caller.sendall(_WELCOME)
                 self._on_open(caller)
         except OSError as ex:
-            log.warning("A connection from %s ended before it was a worker's: %s.", place, ex)
+            log.warning("A connection from %s ended before it was a worker's: %s.", host, ex)
             caller.close()
         finally:
             self._hellos.release()

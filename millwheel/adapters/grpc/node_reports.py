@@ -153,9 +153,9 @@ class NodeReports:
             holders=[report.holder for report in reports],
             idle_us=[report.idle_us for report in reports],
         )
-        for place, shard in enumerate(shards):
+        for index, shard in enumerate(shards):
             if totals := shard.take_totals():
-                part.totals.add(place=place, counters=totals)
+                part.totals.add(place=index, counters=totals)
             if shard.samples:
                 part.latencies_ms.extend(shard.take_samples())
         for share, column in share_columns([report.shares for report in reports]).items():

@@ -57,16 +57,16 @@ def load_security(folder: str, role: str = "process") -> Security | None:
     """
     if not folder:
         return None
-    place = Path(folder)
-    token = _private(place / TOKEN_FILE).decode("ascii", "replace").strip()
+    path = Path(folder)
+    token = _private(path / TOKEN_FILE).decode("ascii", "replace").strip()
     if len(token) < _MIN_TOKEN_CHARS or not token.isprintable() or not token.isascii():
-        raise SetupError(f"{place / TOKEN_FILE} must hold at least {_MIN_TOKEN_CHARS} printable ASCII characters")
-    own = role if (place / f"{role}.pem").exists() else "process"
+        raise SetupError(f"{path / TOKEN_FILE} must hold at least {_MIN_TOKEN_CHARS} printable ASCII characters")
+    own = role if (path / f"{role}.pem").exists() else "process"
     names = (CA_FILE, f"{own}.pem", f"{own}.key")
-    parts = (_read(place / names[0]), _read(place / names[1]), _private(place / names[2]))
+    parts = (_read(path / names[0]), _read(path / names[1]), _private(path / names[2]))
     for name, content in zip(names, parts, strict=True):
         if not content.lstrip().startswith(b"-----BEGIN "):
-            raise SetupError(f"{place / name} is not in PEM form; `millwheel certs FOLDER` makes a development set")
+            raise SetupError(f"{path / name} is not in PEM form; `millwheel certs FOLDER` makes a development set")
     return Security(*parts, token)
 
 

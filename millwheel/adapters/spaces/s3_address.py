@@ -39,29 +39,29 @@ class S3Address:
         return f"{self.root}?{urlencode(options, safe=':/')}" if options else self.root
 
 
-def is_s3(place: str) -> bool:
+def is_s3(address: str) -> bool:
     """Whether a root lies in an object store."""
-    return place.startswith(f"{SCHEME}://")
+    return address.startswith(f"{SCHEME}://")
 
 
-def parse_s3(place: str) -> S3Address:
+def parse_s3(address: str) -> S3Address:
     """The parsed address. Raises SetupError, with a sentence, if it is malformed."""
-    found = urlsplit(place)
+    found = urlsplit(address)
     prefix = found.path.strip("/")
     options = dict(parse_qsl(found.query, keep_blank_values=True))
     if "@" in found.netloc:
         raise SetupError("A root's address holds no credentials: put them into AWS_ACCESS_KEY_ID and its like")
     if found.scheme != SCHEME or not _BUCKET.fullmatch(found.netloc):
-        raise SetupError(f"The root {place} names no bucket: write s3://bucket/prefix")
+        raise SetupError(f"The root {address} names no bucket: write s3://bucket/prefix")
     if not prefix or not all(_PART.fullmatch(part) for part in prefix.split("/")):
         raise SetupError(
-            f"The root {place} needs a prefix of letters, digits, '_', '-', '.' and '=' in the bucket, so that it "
-            "has a place of its own: write s3://bucket/prefix"
+            f"The root {address} needs a prefix of letters, digits, '_', '-', '.' and '=' in the bucket, so that it "
+            "has a prefix of its own: write s3://bucket/prefix"
         )
     if found.fragment or (strange := sorted(set(options) - set(_OPTIONS))):
         what = f"#{found.fragment}" if found.fragment else strange[0]
-        raise SetupError(f"The root {place} has {what!r}, which is none of its options ({', '.join(_OPTIONS)})")
+        raise SetupError(f"The root {address} has {what!r}, which is none of its options ({', '.join(_OPTIONS)})")
     endpoint = options.get("endpoint", "")
     if endpoint and urlsplit(endpoint).scheme not in ("http", "https"):
-        raise SetupError(f"The root {place} has the endpoint {endpoint!r}: write http://host:port or https://host")
+        raise SetupError(f"The root {address} has the endpoint {endpoint!r}: write http://host:port or https://host")
     return S3Address(found.netloc, prefix, endpoint, options.get("region", ""))

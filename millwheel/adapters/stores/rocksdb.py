@@ -42,7 +42,7 @@ WRITE_BYTES = 64 << 20
 """Of which unflushed writes."""
 _SHARD_WRITE_BYTES = 16 << 20  # write buffer of one shard; all together have WRITE_BYTES
 _BLOCK_BYTES = 2 << 10
-"""Most reads are of one small value at a random place."""
+"""Most reads are of one small value under a random key."""
 _IDENTITY = b"\x00"
 _FORMAT = b"millwheel state 1"
 _SIZES = ("rocksdb.estimate-live-data-size", "rocksdb.size-all-mem-tables")

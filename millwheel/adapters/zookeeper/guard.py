@@ -54,11 +54,11 @@ def load_guard(folder: str) -> ZooKeeperGuard:
     """
     if not folder:
         return OPEN
-    place = Path(folder)
-    user, password = _user(place / AUTH_FILE)
-    ca, certificate, key = (_present(place / name) for name in (CA_FILE, CERTIFICATE_FILE, KEY_FILE))
+    path = Path(folder)
+    user, password = _user(path / AUTH_FILE)
+    ca, certificate, key = (_present(path / name) for name in (CA_FILE, CERTIFICATE_FILE, KEY_FILE))
     if bool(certificate) != bool(key) or (certificate and not ca):
-        raise SetupError(f"{place}: {CERTIFICATE_FILE} and {KEY_FILE} go together, and need {CA_FILE}")
+        raise SetupError(f"{path}: {CERTIFICATE_FILE} and {KEY_FILE} go together, and need {CA_FILE}")
     return ZooKeeperGuard(user, password, ca, certificate, key)
 
 

@@ -233,15 +233,15 @@ class _PortTaken(Exception):
 
 def _classpath() -> str:
     """The jars of ZooKeeper inside pyspark (or SPARK_HOME); pyspark itself is not imported."""
-    places: list[Path] = []
+    folders: list[Path] = []
     package = importlib.util.find_spec("pyspark")
     if package is not None and package.origin is not None:
-        places.append(Path(package.origin).parent / "jars")
+        folders.append(Path(package.origin).parent / "jars")
     if os.environ.get("SPARK_HOME"):
-        places.append(Path(os.environ["SPARK_HOME"]) / "jars")
-    for place in places:
-        if any(place.glob("zookeeper-*.jar")):
-            return os.pathsep.join(str(jar) for pattern in _JARS for jar in sorted(place.glob(f"{pattern}.jar")))
+        folders.append(Path(os.environ["SPARK_HOME"]) / "jars")
+    for folder in folders:
+        if any(folder.glob("zookeeper-*.jar")):
+            return os.pathsep.join(str(jar) for pattern in _JARS for jar in sorted(folder.glob(f"{pattern}.jar")))
     raise SetupError(
         "No ZooKeeper jars were found in the pyspark package or under SPARK_HOME. Install them with "
         "pip install 'millwheel-spark[spark]', or name a ZooKeeper of your own: --zookeeper host:port/chroot"

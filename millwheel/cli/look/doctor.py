@@ -177,25 +177,25 @@ def _remove_empty(path: Path, made: Path | None) -> None:
 
 def disk(folder: str) -> Diagnosis:
     """How long a sync takes where the journals will be."""
-    place = next(each for each in (Path(folder).absolute(), *Path(folder).absolute().parents) if each.is_dir())
+    existing = next(each for each in (Path(folder).absolute(), *Path(folder).absolute().parents) if each.is_dir())
     try:
-        took_s = sorted(_sync_times(place))
+        took_s = sorted(_sync_times(existing))
     except OSError as error:
-        return Diagnosis("disk", BAD, f"{place}: {error.strerror or error}")
-    free = os.statvfs(place)
+        return Diagnosis("disk", BAD, f"{existing}: {error.strerror or error}")
+    free = os.statvfs(existing)
     median_s, worst_s = took_s[len(took_s) // 2], took_s[-1]
     words = (
         f"a sync takes {median_s * 1000:.1f} ms, at worst {worst_s * 1000:.1f}; "
-        f"{free.f_bavail * free.f_frsize >> 30:,} GB free at {place}"
+        f"{free.f_bavail * free.f_frsize >> 30:,} GB free at {existing}"
     )
     if median_s > _SLOW_SYNC_S:
         return Diagnosis("disk", NOTE, f"{words}. Every commit waits for one: choose a faster disk for low latency")
     return Diagnosis("disk", GOOD, words)
 
 
-def _sync_times(place: Path) -> Iterator[float]:
+def _sync_times(folder: Path) -> Iterator[float]:
     data = os.urandom(_SYNC_BYTES)
-    with tempfile.TemporaryFile(dir=place) as file:
+    with tempfile.TemporaryFile(dir=folder) as file:
         for _ in range(_SYNCS):
             began_s = time.monotonic()
             os.write(file.fileno(), data)

@@ -46,9 +46,9 @@ class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
         return re.search(rf"(?<![\w.-]){word}(-\d+)?(?![\w-])", self.message) is not None
 
 
-def logs(place: str, computation: str, level: str, as_json: bool) -> None:
+def logs(address: str, computation: str, level: str, as_json: bool) -> None:
     """Print the entries of all logs of a root on standard output."""
-    folder = find_root(place) / "logs"
+    folder = find_root(address) / "logs"
     if level.upper() not in LEVELS:
         raise SetupError(f"There is no level {level}; there are {', '.join(each.lower() for each in LEVELS)}")
     paths = sorted(folder.glob("*.log"))
@@ -111,7 +111,7 @@ def _iso(moment: datetime) -> str:
 
 
 def _line(entry: LogEntry) -> str:
-    place = f" [{entry.shard}{f' key {entry.key_hash}' if entry.key_hash else ''}]" if entry.shard else ""
+    about = f" [{entry.shard}{f' key {entry.key_hash}' if entry.key_hash else ''}]" if entry.shard else ""
     exception = f"\n{entry.exception}" if entry.exception else ""
     moment = f"{entry.time[:10]} {entry.time[11:23]}Z"
-    return f"{moment} {entry.level:<7} {entry.process:<9} {entry.message}{place}{exception}"
+    return f"{moment} {entry.level:<7} {entry.process:<9} {entry.message}{about}{exception}"

@@ -11,9 +11,9 @@ from millwheel.launch.metrics import DRIVER, driver_address
 from millwheel.roots.attaching import attach, find_root
 
 
-def metrics(place: str) -> None:
+def metrics(root_address: str) -> None:
     """Print the metrics of all processes, in Prometheus' format, on standard output."""
-    root = find_root(place)
+    root = find_root(root_address)
     run = attach(root)
     address = driver_address(root)
     if not address:

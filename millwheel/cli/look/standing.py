@@ -147,8 +147,8 @@ def troubles_of(nodes: Sequence[NodeStanding], workers: Sequence[WorkerStanding]
         if held is None or not (late or node.state == "starting") or (held.node, held.shard) in told:
             continue
         told.add((held.node, held.shard))
-        place = "has no watermark yet" if node.state == "starting" else f"is {_rounded(int(behind_us))} behind"
-        yield f"{node.node} {place}, held by {held.shard}: {held.words}"
+        progress = "has no watermark yet" if node.state == "starting" else f"is {_rounded(int(behind_us))} behind"
+        yield f"{node.node} {progress}, held by {held.shard}: {held.words}"
 
 
 def failing(view: ClusterView) -> Iterator[str]:

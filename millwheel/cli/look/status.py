@@ -46,9 +46,9 @@ class CompleteStanding(msgspec.Struct, frozen=True):
     complete: bool = True
 
 
-def status(place: str, console: Console, as_json: bool = False, watch: bool = False) -> None:
+def status(address: str, console: Console, as_json: bool = False, watch: bool = False) -> None:
     """Print how a run stands; with ``watch`` again and again, until it is complete or has ended, or Ctrl-C."""
-    root = find_root(place)
+    root = find_root(address)
     done = read_completed(root)
     if done is not None:
         return _print_complete(root, msgspec.convert(done, Summary), console, as_json)

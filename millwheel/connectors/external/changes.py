@@ -13,9 +13,9 @@ from millwheel.sinks.base import SinkRecord
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """A row that is emitted, or taken back. ``place`` is its number in the batch."""
+    """A row that is emitted, or taken back. ``index`` is its number in the batch."""
 
-    place: int
+    index: int
     row: Any
     back: bool
     record: SinkRecord
@@ -25,8 +25,8 @@ def changes_of(records: Sequence[SinkRecord]) -> list[RowChange]:
     """One for each record, in their order."""
     backs = [as_retraction(record.value) for record in records]
     return [
-        RowChange(place, record.value if back is None else back.value, back is not None, record)
-        for place, (record, back) in enumerate(zip(records, backs, strict=True))
+        RowChange(index, record.value if back is None else back.value, back is not None, record)
+        for index, (record, back) in enumerate(zip(records, backs, strict=True))
     ]
 
 

@@ -152,7 +152,7 @@ class Transactions:
         """Raises RowsRefusedError, with a transaction that is never committed: nothing of it may be visible beside
         letters."""
         errors = _reports(self._producer, self._options, messages)
-        refused = {place: error for place, error in errors.items() if error.name() in _REFUSED - _TOGETHER}
+        refused = {index: error for index, error in errors.items() if error.name() in _REFUSED - _TOGETHER}
         if not refused and errors:
             other = [error for error in errors.values() if error.name() not in _TOGETHER]
             if other:
@@ -167,13 +167,13 @@ class Transactions:
         """One by one, in a transaction of its own; those that are refused, and why."""
         refused: dict[int, Any] = {}
         self._begin_again()
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             error = _reports(self._producer, self._options, [message]).get(0)
             if error is None:
                 continue
             if error.name() not in _REFUSED:
                 raise self._kafka.KafkaException(error)
-            refused[place] = error
+            refused[index] = error
             self._begin_again()
         return refused
 
@@ -244,14 +244,14 @@ class AtLeastOnce:
     def _refuse(self, committable: Committable, failed: Mapping[int, Any]) -> None:
         """A message that was refused, perhaps together with others of its request, is sent alone."""
         refused: dict[int, Any] = {}
-        for place, first in sorted(failed.items()):
+        for index, first in sorted(failed.items()):
             error: Any = first
             if first.name() in _REFUSED | _BESIDE:
-                error = _reports(self._producer, self._options, [committable.messages[place]]).get(0)
+                error = _reports(self._producer, self._options, [committable.messages[index]]).get(0)
             if error is not None and error.name() not in _REFUSED:
                 raise self._kafka.KafkaException(error)
             if error is not None:
-                refused[place] = error
+                refused[index] = error
         if refused:
             self._but_refused = committable.number
             raise RowsRefusedError(_words(self._options, committable.messages, refused))
@@ -265,19 +265,19 @@ class AtLeastOnce:
 
 
 def _reports(producer: Any, options: KafkaSinkOptions, messages: Sequence[Message]) -> dict[int, Any]:
-    """Send messages and wait; the errors of those that the brokers do not have, by their places."""
+    """Send messages and wait; the errors of those that the brokers do not have, by their indexes."""
     kafka = library()
     failed: dict[int, Any] = {}
 
-    def told(place: int, error: Any, _: Any) -> None:
+    def told(index: int, error: Any, _: Any) -> None:
         if error is not None:
-            failed[place] = error
+            failed[index] = error
 
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         try:
-            _produce(producer, options.topic_of(message.topic), message, partial(told, place))
+            _produce(producer, options.topic_of(message.topic), message, partial(told, index))
         except kafka.KafkaException as ex:
-            failed[place] = ex.args[0]
+            failed[index] = ex.args[0]
     if producer.flush(_FLUSH_S):
         raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT, f"no answer within {_FLUSH_S:.0f} s"))
     return failed
@@ -286,11 +286,11 @@ def _reports(producer: Any, options: KafkaSinkOptions, messages: Sequence[Messag
 def _words(options: KafkaSinkOptions, messages: Sequence[Message], refused: Mapping[int, Any]) -> dict[int, str]:
     """The brokers' words about messages that they refuse."""
     found = {}
-    for place, error in refused.items():
-        message = messages[place]
+    for index, error in refused.items():
+        message = messages[index]
         words = error.str().removeprefix("Unable to produce message: ")
         partition = f"partition {message.partition} of " if message.partition >= 0 else ""
-        found[place] = f"Kafka refuses it for {partition}topic {options.topic_of(message.topic)!r}: {words}"
+        found[index] = f"Kafka refuses it for {partition}topic {options.topic_of(message.topic)!r}: {words}"
     return found
 
 

@@ -118,14 +118,14 @@ class KafkaReader(Reader):
             return None
         taken = self._take(position, min(max(int(max_bytes / self._bytes), _LEAST), _MOST))
         whole, values, empty = _apart(taken.messages, self._forms.rows.takes_empty)
-        places, frame, wrong = _frame(form, values, self._forms.fields)
+        indexes, frame, wrong = _frame(form, values, self._forms.fields)
         offsets = _offsets(whole) + 1
         rejects = self._take_lost() + self._empty_ones(empty)
-        rejects += [self._reject(whole[place], reason) for place, reason in wrong.items()]
+        rejects += [self._reject(whole[index], reason) for index, reason in wrong.items()]
         rejects.sort(key=lambda reject: reject.position)
         if values:
             self._bytes = max(sum(map(len, values)) / len(values), 1.0)
-        positions = offsets if places is None else offsets[places]
+        positions = offsets if indexes is None else offsets[indexes]
         return FrameChunk(positions, frame, taken.next_offset, rejects, self._ended(taken))
 
     def close(self) -> None:
@@ -178,10 +178,10 @@ class KafkaReader(Reader):
         chunk.rejects += self._take_lost() + self._empty_ones(empty)
         if not whole:
             return
-        places, values, wrong = self._forms.rows.decode(encoded)
-        chunk.rejects += [self._reject(whole[place], reason) for place, reason in wrong.items()]
-        for place, value in zip(places, values, strict=True):
-            self._keep(whole[place], value, chunk)
+        indexes, values, wrong = self._forms.rows.decode(encoded)
+        chunk.rejects += [self._reject(whole[index], reason) for index, reason in wrong.items()]
+        for index, value in zip(indexes, values, strict=True):
+            self._keep(whole[index], value, chunk)
         chunk.rejects.sort(key=lambda reject: reject.position)
 
     def _keep(self, message: Any, value: Any, chunk: Chunk) -> None:
@@ -228,8 +228,8 @@ def _frame(
     frame = form.frame(values) if values else None
     if frame is not None:
         return None, frame, {}
-    places, rows, wrong = form.decode(values) if values else ([], [], {})
-    return places if wrong or len(places) < len(values) else None, frame_of(rows, fields), wrong
+    indexes, rows, wrong = form.decode(values) if values else ([], [], {})
+    return indexes if wrong or len(indexes) < len(values) else None, frame_of(rows, fields), wrong
 
 
 def _offsets(messages: list[Any]) -> npt.NDArray[np.int64]:

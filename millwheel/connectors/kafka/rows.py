@@ -172,10 +172,10 @@ class Rows:
                 "'config', and max.message.bytes of the topic"
             )
         headers = [(name, as_bytes(of(value)) or b"") for name, of in self._headers if of is not None]
-        number, moment, place = self._number(value), self._moment(record), self._place(value)
-        return Message(key, line, headers, number, moment, place, record.key, record.timestamp)
+        number, moment, topic = self._number(value), self._moment(record), self._topic_of(value)
+        return Message(key, line, headers, number, moment, topic, record.key, record.timestamp)
 
-    def _place(self, value: Any) -> str:
+    def _topic_of(self, value: Any) -> str:
         if self._topic is None:
             return ""
         topic = self._topic(value)

@@ -172,6 +172,6 @@ class KafkaWriter(Writer):
 
 
 def _without(told: Committable, reasons: dict[int, str]) -> BatchRefusedError:
-    kept = [message for place, message in enumerate(told.messages) if place not in reasons]
-    refused = [Refused(as_record(told.messages[place]), reason) for place, reason in sorted(reasons.items())]
+    kept = [message for index, message in enumerate(told.messages) if index not in reasons]
+    refused = [Refused(as_record(told.messages[index]), reason) for index, reason in sorted(reasons.items())]
     return BatchRefusedError(refused, encode(Committable(told.number, kept)))

@@ -36,7 +36,7 @@ def library() -> Any:
     return psycopg
 
 
-def place_of(dsn: str) -> str:
+def address_of(dsn: str) -> str:
     """The server and the database in words. Raises ValueError, with a sentence, for what is no connection string."""
     psycopg = library()
     if _SECRET in dsn:  # only checked: the value is not known here

@@ -32,7 +32,7 @@ class PostgresLookupOptions(msgspec.Struct, frozen=True):
     columns: list[str] = []
 
     def __post_init__(self) -> None:
-        client.place_of(self.dsn)
+        client.address_of(self.dsn)
         if bool(self.table) == bool(self.query):
             raise ValueError("the lookup 'postgres' needs either the option 'table' or the option 'query'")
         if not self.by:
@@ -52,7 +52,7 @@ class PostgresLookup(Lookup):
         self._options = options
         self._connection: Any = None
         self._statement: Any = None
-        self.where = client.place_of(options.dsn)
+        self.where = client.address_of(options.dsn)
         self.by = (options.by,) if isinstance(options.by, str) else tuple(options.by)
 
     def check(self) -> None:
@@ -69,7 +69,7 @@ class PostgresLookup(Lookup):
             connection.close()
 
     def look_up(self, keys: Sequence[LookupKey]) -> Sequence[Any]:
-        columns = [[_text(key[place]) for key in keys] for place in range(len(self.by))]
+        columns = [[_text(key[index]) for key in keys] for index in range(len(self.by))]
         try:
             if self._connection is None:
                 self._connection = client.connect(self._options.dsn)
@@ -109,7 +109,7 @@ class PostgresLookup(Lookup):
         types = [_type_name(connection, column.type_code) for column in looked.description]
         chosen = sql.SQL(", ").join(sql.Identifier("r", name) for name in options.columns)
         answer = sql.SQL("(SELECT x FROM (SELECT {}) AS x)").format(chosen) if options.columns else sql.SQL("r")
-        keys = [sql.Identifier(f"key{place}") for place in range(len(self.by))]
+        keys = [sql.Identifier(f"key{index}") for index in range(len(self.by))]
         return sql.SQL(
             "SELECT k.n, to_json({answer}) FROM unnest({arrays}) WITH ORDINALITY AS k({keys}, n) "
             "JOIN {rows} AS r ON ({by}) = ({ours})"

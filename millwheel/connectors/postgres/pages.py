@@ -27,7 +27,7 @@ class Pages:
 
     def __init__(self, options: PostgresSourceOptions) -> None:
         self._options = options
-        self.where = client.place_of(options.dsn)
+        self.where = client.address_of(options.dsn)
         self._psycopg = client.library()
         self._connection: Any = None
         query = (options.query or "").rstrip("; \n")

@@ -150,11 +150,11 @@ class PostgresReader(Reader):
         self._fetching = Fetching(self._pages(), self._low + position - 1, self._high)
 
     def _add(self, chunk: Chunk, key: int, text: bytes) -> None:
-        place = key - self._low + 1
+        position = key - self._low + 1
         value, wrong = self._decoder.one(text)
         if wrong:
-            chunk.rejects.append(Reject(place, text.decode(errors="replace"), wrong))
+            chunk.rejects.append(Reject(position, text.decode(errors="replace"), wrong))
         else:
-            chunk.positions.append(place)
+            chunk.positions.append(position)
             chunk.values.append(value)
-        chunk.next_position = place
+        chunk.next_position = position

@@ -26,7 +26,7 @@ class TextRow:
     """A row as texts of its columns. ``names`` are the columns that it has, in order: a column that it lacks gets
     its default. ``back``: it is taken back."""
 
-    place: int
+    index: int
     names: tuple[str, ...]
     values: tuple[str | None, ...]
     back: bool
@@ -46,14 +46,14 @@ class RowMaker:
         }
 
     def rows(self, records: Sequence[SinkRecord]) -> tuple[list[TextRow], dict[int, str]]:
-        """In the order of the records, and what is wrong with those that cannot be rows, by their places."""
+        """In the order of the records, and what is wrong with those that cannot be rows, by their indexes."""
         rows: list[TextRow] = []
         wrong: dict[int, str] = {}
         for change in changes_of(records):
             try:
                 rows.append(self._row(change))
             except RecordError as ex:
-                wrong[change.place] = str(ex)
+                wrong[change.index] = str(ex)
         return rows, wrong
 
     def _row(self, change: RowChange) -> TextRow:
@@ -64,7 +64,7 @@ class RowMaker:
             raise RecordError(f"the row has no {missing[0]!r}, which is part of what identifies it (by)")
         identity = tuple(texts[name] for name in self._by)
         back = change.back and self._mode is Mode.UPSERT
-        return TextRow(change.place, tuple(texts), tuple(texts.values()), back, identity)
+        return TextRow(change.index, tuple(texts), tuple(texts.values()), back, identity)
 
     def _fields(self, change: RowChange) -> dict[str, Any]:
         options = self._options

@@ -29,7 +29,7 @@ class PostgresSink(ExternalSink):
 
     def __init__(self, options: PostgresSinkOptions) -> None:
         self._options = options
-        self.where = client.place_of(options.dsn)
+        self.where = client.address_of(options.dsn)
         self.flush_us = flush_us(options.flush)
         self.cut_records = options.cut_records
         self.takes_retractions = Mode(options.mode) is not Mode.APPEND

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from millwheel.connectors.postgres.client import place_of
+from millwheel.connectors.postgres.client import address_of
 
 EXAMPLES = {
     "dsn": "dsn: postgresql://user:${secret:PG_PASSWORD}@db:5432/results",
@@ -28,7 +28,7 @@ class PostgresSourceOptions(msgspec.Struct, frozen=True):
     page_rows: int = 5_000
 
     def __post_init__(self) -> None:
-        place_of(self.dsn)
+        address_of(self.dsn)
         if (self.table is None) == (self.query is None):
             raise ValueError("the source 'postgres' needs one of the options 'table' and 'query'")
         if self.query is not None and ";" in self.query.rstrip().rstrip(";"):

@@ -131,7 +131,7 @@ class PostgresTarget(ExternalTarget):
             except self._psycopg.Error as ex:
                 if not client.refuses_row(ex):
                     raise
-                wrong[row.place] = client.says(ex)
+                wrong[row.index] = client.says(ex)
         return wrong
 
     def _tools(self, connection: Any) -> tuple[RowMaker, TableWriter]:

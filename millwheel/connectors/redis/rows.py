@@ -21,12 +21,12 @@ _START, _END = "window_start", "window_end"
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing for the script to do with ``key``: ``words`` begin with its name there. ``places`` are the records of
+    """One thing for the script to do with ``key``: ``words`` begin with its name there. ``indexes`` are the records of
     the batch that it comes from."""
 
     key: str
     words: tuple[str, ...]
-    places: tuple[int, ...]
+    indexes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,14 @@ class RedisRows:
         self._expire_ms = 0 if options.expire in (None, WINDOW) else max(1, flush_us(options.expire or 0) // 1_000)
 
     def operations(self, records: Sequence[SinkRecord]) -> tuple[list[Operation], dict[int, str]]:
-        """What the records come to, and why some come to nothing, by their place."""
+        """What the records come to, and why some come to nothing, by their index."""
         sound: list[_Change] = []
         refused: dict[int, str] = {}
         for change in changes_of(records):
             try:
                 sound.append(self._sound(change))
             except RecordError as ex:
-                refused[change.place] = str(ex)
+                refused[change.index] = str(ex)
         if self._kind is RedisKind.PUBSUB:
             return [self._message(each) for each in sound], refused
         return self._of_rows(sound), refused
@@ -73,15 +73,15 @@ class RedisRows:
         return made
 
     def _of_rows(self, sound: Sequence[_Change]) -> list[Operation]:
-        by_place = {each.change.place: (each.key, each.member) for each in sound}
-        places: dict[Any, tuple[int, ...]] = {}
-        for place, identity in by_place.items():
-            places[identity] = (*places.get(identity, ()), place)
-        found = outcomes([each.change for each in sound], lambda change: by_place[change.place])
+        by_index = {each.change.index: (each.key, each.member) for each in sound}
+        indexes: dict[Any, tuple[int, ...]] = {}
+        for index, identity in by_index.items():
+            indexes[identity] = (*indexes.get(identity, ()), index)
+        found = outcomes([each.change for each in sound], lambda change: by_index[change.index])
         made: list[Operation] = []
         for named, outcome in found.items():
             identity = key, member = cast("tuple[str, str]", named)
-            made += [Operation(key, words, places[identity]) for words in self._of_outcome(outcome, member)]
+            made += [Operation(key, words, indexes[identity]) for words in self._of_outcome(outcome, member)]
         return made
 
     def _of_outcome(self, outcome: RowOutcome, member: str) -> list[tuple[str, ...]]:
@@ -94,7 +94,7 @@ class RedisRows:
         return [(f"{name}_back", *words) for name, *words in (self._words(back.row) for back in outcome.backs)]
 
     def _message(self, each: _Change) -> Operation:
-        return Operation(each.key, ("say", self._text(each.change.row)), (each.change.place,))
+        return Operation(each.key, ("say", self._text(each.change.row)), (each.change.index,))
 
     def _words(self, row: Any) -> tuple[str, ...]:
         """How a row is written. Raises RecordError for one that cannot be."""

@@ -130,7 +130,7 @@ class RedisTarget(ExternalTarget):
             case "refused":
                 pairs = zip(answer[1::2], answer[2::2], strict=True)
                 raise RowsRefusedError(
-                    {place: str(words) for at, words in pairs for place in operations[int(at)].places}
+                    {index: str(words) for at, words in pairs for index in operations[int(at)].indexes}
                 )
 
     def _look_for_loss(self, number: int) -> None:

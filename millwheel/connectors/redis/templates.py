@@ -29,7 +29,7 @@ class Template:
         return self.filled([read(value) for read in self._reads])
 
     def filled(self, parts: list[Any] | tuple[Any, ...]) -> str:
-        """The text with these values in the places of its expressions."""
+        """The text with these values instead of its expressions."""
         texts = [key_text(part, name) for part, name in zip(parts, self.expressions, strict=True)]
         return "".join(piece for pair in zip(self._literals, [*texts, ""], strict=True) for piece in pair)
 

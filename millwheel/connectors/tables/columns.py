@@ -38,12 +38,12 @@ class Columns:
         self._plain = {field.name: plain_type(field.type) for field in self.schema}
 
     def table(self, rows: Sequence[Mapping[str, Any]]) -> tuple[pa.Table, dict[int, str]]:
-        """The rows as columns, and by place why those cannot be columns that do not fit: then the table is of no
+        """The rows as columns, and by index why those cannot be columns that do not fit: then the table is of no
         use."""
         reasons: dict[int, str] = {}
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             if strange := [name for name in row if name not in self._plain]:
-                reasons.setdefault(place, f"the table has no column {str(strange[0])[:80]!r}")
+                reasons.setdefault(index, f"the table has no column {str(strange[0])[:80]!r}")
         columns = [self._column(field, [row.get(field.name) for row in rows], reasons) for field in self.schema]
         if reasons:
             return self.schema.empty_table(), reasons
@@ -51,19 +51,19 @@ class Columns:
 
     def _column(self, field: pa.Field, values: list[Any], reasons: dict[int, str]) -> pa.Array:
         found, wrong = self._fitting(field, values)
-        for place in wrong:
-            reasons.setdefault(place, _reason(field, values[place]))
+        for index in wrong:
+            reasons.setdefault(index, _reason(field, values[index]))
         return found
 
     def _fitting(self, field: pa.Field, values: list[Any]) -> tuple[pa.Array, list[int]]:
         column = as_column(values, self._plain[field.name])
-        wrong = [place for place, value in enumerate(values) if value is not None and not column[place].is_valid]
+        wrong = [index for index, value in enumerate(values) if value is not None and not column[index].is_valid]
         if not field.nullable:
-            wrong += [place for place, value in enumerate(values) if value is None]
+            wrong += [index for index, value in enumerate(values) if value is None]
         try:
             return _cast(column, field.type), wrong
         except pa.ArrowException:
-            wrong += [place for place in range(len(values)) if not _casts(column.slice(place, 1), field.type)]
+            wrong += [index for index in range(len(values)) if not _casts(column.slice(index, 1), field.type)]
             return pa.nulls(len(values), field.type), wrong
 
 

@@ -111,8 +111,8 @@ class DeltaVersion(TableVersion):
         found: list[dict[str, Any]] = []
         for batch in self._table.to_pyarrow_dataset().to_batches():
             identities = [tuple(row.values()) for row in batch.select(list(by)).to_pylist()]
-            places = [place for place, identity in enumerate(identities) if identity in wanted]
-            found += batch.take(pa.array(places, pa.int64())).to_pylist() if places else []
+            indexes = [index for index, identity in enumerate(identities) if identity in wanted]
+            found += batch.take(pa.array(indexes, pa.int64())).to_pylist() if indexes else []
         return found
 
 

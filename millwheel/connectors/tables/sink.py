@@ -175,12 +175,12 @@ class TableTarget(ExternalTarget):
         rows = rows_of(plain, self._options.with_key, self._options.with_timestamp)
         table = _fitting(version, rows, by)
         keys = [tuple(row.values()) for row in table.select(list(by)).to_pylist()]
-        found = outcomes(changes, lambda change: keys[change.place])
-        add = [outcome.row.place for outcome in found.values() if outcome.row is not None]
+        found = outcomes(changes, lambda change: keys[change.index])
+        add = [outcome.row.index for outcome in found.values() if outcome.row is not None]
         gone = [keys.index(key) for key, outcome in found.items() if outcome.row is None and outcome.gone]  # type: ignore[arg-type]
         asked = [change for outcome in found.values() if outcome.row is None for change in outcome.backs]
         gone += self._taken_back(version, table, asked)
-        gone = list({keys[place]: place for place in gone}.values())  # two retractions of one row remove it once
+        gone = list({keys[index]: index for index in gone}.values())  # two retractions of one row remove it once
         return PreparedRows(_taken(table, add), by, _taken(table, gone).select(list(by)))
 
     def _taken_back(self, version: TableVersion, table: pa.Table, asked: Sequence[RowChange]) -> list[int]:
@@ -188,10 +188,10 @@ class TableTarget(ExternalTarget):
         if not asked:
             return []
         by = list(self._options.identity())
-        places = [change.place for change in asked]
-        old = _taken(table, places)
+        indexes = [change.index for change in asked]
+        old = _taken(table, indexes)
         standing = [_comparable(row) for row in version.standing(by, old.select(by))]
-        return [place for place, row in zip(places, old.to_pylist(), strict=True) if _comparable(row) in standing]
+        return [index for index, row in zip(indexes, old.to_pylist(), strict=True) if _comparable(row) in standing]
 
 
 def _comparable(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,17 +199,17 @@ def _comparable(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: "NaN" if value != value else value for name, value in row.items()}
 
 
-def _taken(table: pa.Table, places: Sequence[int]) -> pa.Table:
-    return table.take(pa.array(places, pa.int64()))
+def _taken(table: pa.Table, indexes: Sequence[int]) -> pa.Table:
+    return table.take(pa.array(indexes, pa.int64()))
 
 
 def _fitting(version: TableVersion, rows: Sequence[Mapping[str, Any]], by: Sequence[str] = ()) -> pa.Table:
     """Raises RowsRefusedError for rows that the table does not take."""
     table, reasons = Columns(version.schema).table(rows)
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         for name in by:
             if row.get(name) is None:
-                reasons.setdefault(place, f"the row has no {name!r}, which identifies it")
+                reasons.setdefault(index, f"the row has no {name!r}, which identifies it")
     if reasons:
         raise RowsRefusedError(reasons)
     return table

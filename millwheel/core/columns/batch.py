@@ -91,8 +91,8 @@ class ColumnBatch:
         )
 
     def split(self, numbers: npt.NDArray[np.int32]) -> list[tuple[int, ColumnBatch]]:
-        """(number, its records in order) for each number that is in ``numbers``, in order, in one pass over the columns;
-        there is one for each record."""
+        """(number, its records in order) for each different number of ``numbers``, in order, in one pass over the
+        columns; there is one for each record."""
         names = [str(position) for position in range(self.frame.width)]
         columns = [column.alias(name) for name, column in zip(names, self.frame.get_columns(), strict=True)]
         columns += [pl.Series(_TIME, self.timestamps), self.keys.alias(_KEY), pl.Series(_PART, numbers)]

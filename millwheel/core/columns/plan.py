@@ -180,7 +180,7 @@ def _group(frame: pl.DataFrame) -> pl.Series | None:
         if size >= _INT64:
             return None
         group = group * width + (numbers - first)
-    return pl.Series(_GROUP, place)
+    return pl.Series(_GROUP, group)
 
 
 def key_parts(keys: pl.Series) -> list[pl.Series]:

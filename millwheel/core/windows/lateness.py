@@ -8,7 +8,7 @@ All times are µs. A watermark says that no record before it is expected; a reco
   goes, and a record that has only such windows is dropped, or takes the way that ``late:`` names.
 
 Sources judge a record by the records before it in its partition, never by the clock or by the watermark of that moment
-(:func:`late_places`): a second reading, in other bundles, drops the same ones.
+(:func:`late_mask`): a second reading, in other bundles, drops the same ones.
 
 The column path judges whole columns. Its functions stand beside those for single values, because the two ways through
 an operator must agree on every record: which of them a bundle takes must not show in results.
@@ -52,7 +52,7 @@ def none_late(lowest_us: int, highest_us: int, max_delay_us: int) -> bool:
     return lowest_us >= highest_us - max_delay_us
 
 
-def late_places(times_us: _Longs, highest_us: int, max_delay_us: int, stated: bool = False) -> NDArray[np.bool_]:
+def late_mask(times_us: _Longs, highest_us: int, max_delay_us: int, stated: bool = False) -> NDArray[np.bool_]:
     """Which records of a read come more than ``max_delay_us`` behind the highest timestamp before them.
 
     ``highest_us`` is the highest before the read, MIN_TIME when there was none. ``stated``: the source states its

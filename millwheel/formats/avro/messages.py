@@ -64,23 +64,23 @@ class AvroMessages(MessageDecoder):
     def _by_id(self, messages: Sequence[bytes]) -> Decoding:
         groups: dict[int, list[int]] = defaultdict(list)
         wrong: dict[int, str] = {}
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             try:
-                groups[split(message)].append(place)
+                groups[split(message)].append(index)
             except RecordError as ex:
-                wrong[place] = str(ex)
+                wrong[index] = str(ex)
         found: dict[int, Any] = {}
-        for number, places in groups.items():
+        for number, indexes in groups.items():
             try:
                 written = self._written(number)
             except (RecordError, ValueError) as ex:
-                wrong |= dict.fromkeys(places, str(ex))
+                wrong |= dict.fromkeys(indexes, str(ex))
                 continue
-            part = written.decode([messages[place] for place in places], HEADER_BYTES)
-            found |= zip([places[at] for at in part.places], part.records, strict=True)
-            wrong |= {places[at]: reason for at, reason in part.wrong.items()}
+            part = written.decode([messages[index] for index in indexes], HEADER_BYTES)
+            found |= zip([indexes[at] for at in part.indexes], part.records, strict=True)
+            wrong |= {indexes[at]: reason for at, reason in part.wrong.items()}
         good = sorted(found)
-        return Decoding(good, [found[place] for place in good], wrong)
+        return Decoding(good, [found[index] for index in good], wrong)
 
     def _written(self, number: int) -> _Written:
         known = self._known.get(number)
@@ -121,7 +121,7 @@ class _Written:
         """The first ``skip`` bytes of each are passed over."""
         found = Decoding([], [], {})
         read, writer, reader, convert = self._read, self._writer, self._reader, self._convert
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             data = io.BytesIO(message)
             if skip:
                 data.seek(skip)
@@ -131,9 +131,9 @@ class _Written:
                     raise RecordError(f"{len(message) - data.tell()} bytes are left over")
                 found.records.append(value if convert is None else convert(value))
             except Exception as ex:  # fastavro raises many kinds for bytes that are no value
-                found.wrong[place] = f"it is not what its Avro schema says: {_reason(ex)}"
+                found.wrong[index] = f"it is not what its Avro schema says: {_reason(ex)}"
                 continue
-            found.places.append(place)
+            found.indexes.append(index)
         return found
 
 

@@ -88,7 +88,7 @@ def inner_types(schema: Mapping[str, Any]) -> list[Schema]:
 
 
 def whole(schemas: list[Schema]) -> Schema:
-    """The last of some schemas, with what it needs of the others in the places where it is used first. ValueError when
+    """The last of some schemas, with what it needs of the others at their first use. ValueError when
     they do not go together."""
     if len(schemas) == 1:
         return schemas[0]

@@ -84,7 +84,7 @@ class AvroWriting:
         def write(value: Any, path: str) -> Any:
             if not isinstance(value, (list, tuple)):
                 raise _wrong(value, path, "an array")
-            return [of(each, f"{path}[{place}]") for place, each in enumerate(value)]
+            return [of(each, f"{path}[{index}]") for index, each in enumerate(value)]
 
         return write
 

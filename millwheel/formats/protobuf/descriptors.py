@@ -64,7 +64,7 @@ def _of_module(name: str, folder: str) -> Any:
 
 
 def indexes(descriptor: Any) -> list[int]:
-    """Where a message type stands in its file: its place, that of the type within, and so on."""
+    """Where a message type stands in its file: its index, that of the type within, and so on."""
     path: list[int] = []
     while descriptor is not None:
         above = descriptor.containing_type

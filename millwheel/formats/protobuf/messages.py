@@ -1,4 +1,4 @@
-"""Messages in Protobuf, with the id of their schema and their place in its file in front where there is a registry."""
+"""Messages in Protobuf, with a header where there is a registry: the id of the schema and the indexes in its file."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ProtobufEncoder(MessageEncoder):
     def __init__(self, made: Any, strict: bool = True, registration: Registration | None = None) -> None:
         self._writing = MessageWriting(made, strict)
         self._registration = registration
-        self._place = write_indexes(indexes(made.DESCRIPTOR))
+        self._index_bytes = write_indexes(indexes(made.DESCRIPTOR))
 
     def encode(self, row: Mapping[str, Any]) -> bytes:
         try:
@@ -68,7 +68,7 @@ class ProtobufEncoder(MessageEncoder):
             raise RecordError(f"it is no whole message: {ex}") from ex
 
     def header(self) -> bytes:
-        return b"" if self._registration is None else header(self._registration.number()) + self._place
+        return b"" if self._registration is None else header(self._registration.number()) + self._index_bytes
 
     def check(self) -> None:
         if self._registration is not None:
@@ -116,4 +116,4 @@ def _number(message: bytes, start: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), start
-    raise RecordError("it ends within the place of its message type")
+    raise RecordError("it ends within the indexes of its message type")

@@ -127,9 +127,9 @@ class MessageWriting:
     def _set_all(self, target: Any, field: Any, value: Any, path: str) -> None:
         if not isinstance(value, (list, tuple)):
             raise TypeError
-        for place, each in enumerate(value):
+        for index, each in enumerate(value):
             if field.cpp_type == Fd.CPPTYPE_MESSAGE:
-                self._fill(target.add(), each, f"{path}[{place}]")
+                self._fill(target.add(), each, f"{path}[{index}]")
             else:
                 target.append(_scalar(field, each))
 

@@ -34,7 +34,7 @@ _FIX = (
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A java executable to try, and the place that named it."""
+    """A java executable to try, and the setting that named it."""
 
     path: Path
     origin: str
@@ -133,4 +133,6 @@ def _write_executable(target: Path, text: str) -> None:
         Path(name).chmod(0o755)
         Path(name).replace(target)
     except OSError as error:
-        raise SetupError(f"Cannot write the Java wrapper {target}: {error}. Free or unlock that place.") from error
+        raise SetupError(
+            f"Cannot write the Java wrapper {target}: {error}. Free space there, or make it writable."
+        ) from error

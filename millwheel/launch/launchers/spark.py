@@ -91,7 +91,7 @@ class SparkLauncher:
 
     def __init__(self, template: WorkerTemplate, settings: SparkSettings, orders: str) -> None:
         self._template = template
-        self._place = orders
+        self._orders_path = orders
         self._orders = orders_at(orders)
         self._orders.forget()
         self._ended: queue.SimpleQueue[WorkerExit] = queue.SimpleQueue()
@@ -132,7 +132,7 @@ class SparkLauncher:
         self._ended.put(WorkerExit(slot, code, time.monotonic() - started_s, words))
 
     def _submit(self, slot: int) -> tuple[int, str]:
-        task = SlotTask(slot, self._template, self._place)
+        task = SlotTask(slot, self._template, self._orders_path)
         name = f"{self._template.pipeline}: worker {slot}"
         self._context.setLocalProperty("spark.job.description", name)
         rows: list[tuple[int, str]] = self._context.parallelize([slot], 1).mapPartitions(task).collect()

@@ -34,15 +34,15 @@ def check_installed() -> None:
 def check_master(url: str, patience_s: float = PATIENCE_S, connect: Connect | None = None) -> None:
     """Raises SetupError, in time for somebody who waits at a terminal, when no master of ``url`` can be reached. What
     names no address (``local``, ``yarn``) is left to Spark."""
-    places = [_place(url, text) for text in _addresses(url)]
-    if not places:
+    addresses = [_address(url, text) for text in _addresses(url)]
+    if not addresses:
         return
     answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-    for host, port in places:  # side by side: a name that is never resolved must not keep the others
+    for host, port in addresses:  # side by side: a name that is never resolved must not keep the others
         work = (answers, connect or _connect, host, port, patience_s)
         threading.Thread(target=_try, args=work, daemon=True, name=f"spark-master {host}").start()
     until_s, problems = time.monotonic() + patience_s, []
-    for _ in places:
+    for _ in addresses:
         try:
             problem = answers.get(timeout=max(0.0, until_s - time.monotonic()))
         except queue.Empty:
@@ -87,7 +87,7 @@ def _addresses(url: str) -> list[str]:
     return [found[1]] if (found := _KUBERNETES.fullmatch(url)) else []
 
 
-def _place(url: str, text: str) -> tuple[str, int]:
+def _address(url: str, text: str) -> tuple[str, int]:
     host, colon, port = text.strip().rpartition(":")
     if not (colon and host and port.isdigit() and 0 < int(port) < 1 << 16):
         raise SetupError(f"--spark-master {url}: write it as spark://HOST:PORT, several as spark://HOST:PORT,HOST:PORT")

@@ -27,7 +27,7 @@ def summary_lines(summary: Summary) -> list[str]:
     if summary.restarts:
         lines.append("restarts: " + ", ".join(f"{name} {count}" for name, count in summary.restarts.items()))
     width = max((len(stream) for stream in summary.outputs), default=0)
-    lines += [f"  {stream:<{width}}  {place}" for stream, place in summary.outputs.items()]
+    lines += [f"  {stream:<{width}}  {address}" for stream, address in summary.outputs.items()]
     return lines + dead_lines(summary)
 
 

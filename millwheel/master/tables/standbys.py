@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterable, Mapping
 from millwheel.core.model.names import NOBODY, NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 
-Place = tuple[NodeName, ShardName]
+NodeShard = tuple[NodeName, ShardName]
 """(node, shard)."""
 
 
 def chosen(
     tables: Iterable[RangeTable], hosts: Mapping[WorkerName, str], serving: Collection[WorkerName]
-) -> dict[Place, WorkerName]:
+) -> dict[NodeShard, WorkerName]:
     """The standby of each shard of ``tables`` ("" when no worker is left). ``hosts`` maps the workers that may follow,
     with a seat (``serving``) or without, to their hosts."""
     served = {(table.computation, entry.shard): entry for table in tables for entry in table.shards if entry.owner}
@@ -35,13 +35,13 @@ def followers(entries: Iterable[ShardEntry], gone: Collection[WorkerName]) -> Co
 
 
 def _by_owner(
-    served: Mapping[Place, ShardEntry], spares: Mapping[WorkerName, str], hosts: Mapping[WorkerName, str]
-) -> dict[Place, WorkerName]:
+    served: Mapping[NodeShard, ShardEntry], spares: Mapping[WorkerName, str], hosts: Mapping[WorkerName, str]
+) -> dict[NodeShard, WorkerName]:
     """Assign all shards of an owner to one spare."""
-    found: dict[Place, WorkerName] = {}
+    found: dict[NodeShard, WorkerName] = {}
     owners: Counter[WorkerName] = Counter()
     for owner in sorted({entry.owner for entry in served.values()}):
-        mine = {place: entry for place, entry in served.items() if entry.owner == owner}
+        mine = {shard: entry for shard, entry in served.items() if entry.owner == owner}
         known = Counter(entry.standby for entry in mine.values())
         best = min(spares, key=lambda name: (_near(hosts, owner, spares[name]), -known[name], owners[name], name))
         owners[best] += 1
@@ -49,19 +49,19 @@ def _by_owner(
     return found
 
 
-def _one_by_one(served: Mapping[Place, ShardEntry], hosts: Mapping[WorkerName, str]) -> dict[Place, WorkerName]:
+def _one_by_one(served: Mapping[NodeShard, ShardEntry], hosts: Mapping[WorkerName, str]) -> dict[NodeShard, WorkerName]:
     """Assign shards to workers that serve others."""
-    found: dict[Place, WorkerName] = {}
+    found: dict[NodeShard, WorkerName] = {}
     load: Counter[WorkerName] = Counter(entry.standby for entry in served.values())
-    for place, entry in sorted(served.items()):
+    for shard, entry in sorted(served.items()):
         others = sorted(hosts.keys() - {entry.owner})
         far = [name for name in others if not _near(hosts, entry.owner, hosts[name])] or others
         if entry.standby not in far and far:
             load[entry.standby] -= 1
-            found[place] = min(far, key=lambda name: (load[name], name))
-            load[found[place]] += 1
+            found[shard] = min(far, key=lambda name: (load[name], name))
+            load[found[shard]] += 1
         else:
-            found[place] = entry.standby if far else NOBODY
+            found[shard] = entry.standby if far else NOBODY
     return found
 
 

@@ -1,4 +1,4 @@
-"""A prefix in an object store as the place of a sink's files: objects that are replaced only by newer ones.
+"""A prefix in an object store as the destination of a sink's files: objects that are replaced only by newer ones.
 
 Each object says which batch it holds. A piece is written only if the object that is there holds an older batch, and
 only if it is still the same object (its tag): so publishing a piece again, also by a zombie, changes nothing.
@@ -19,7 +19,7 @@ from millwheel.sinks.files.pieces import Piece
 _TRIES = 5  # others that write the same object: zombies, one step behind each
 
 
-class BucketPlace:
+class BucketDestination:
     """``prefix`` has the visible objects, ``.millwheel/`` in it the hidden ones."""
 
     small_bytes = 64 * 1024
@@ -67,7 +67,7 @@ class BucketPlace:
             self._kept[temp] = data
 
     def publish(self, piece: Piece, number: int) -> None:
-        """Put a piece in its place, unless it or a newer one is there."""
+        """Make a piece visible, unless it or a newer one is there."""
         key = f"{self._prefix}{piece.final}"
         gone = False
         for _ in range(_TRIES):

@@ -1,4 +1,4 @@
-"""A folder as the place of a sink's files: hidden files that become visible by a rename.
+"""A folder as the destination of a sink's files: hidden files that become visible by a rename.
 
 The hidden file of a piece holds the whole content of the visible one, and the rename uses it up. That keeps zombies
 out: a new owner publishes all committed pieces in their order before its own, so no hidden file of an older one is left
@@ -22,7 +22,7 @@ from millwheel.sinks.files.marker import HIDDEN, adopt, claim
 from millwheel.sinks.files.pieces import Piece
 
 
-class FolderPlace:
+class FolderDestination:
     """``folder`` has the visible files, ``.millwheel`` in it the hidden ones."""
 
     small_bytes = -1
@@ -59,7 +59,7 @@ class FolderPlace:
             raise in_words(ex, f"write results to {self.name}") from ex
 
     def publish(self, piece: Piece, number: int) -> None:
-        """Put a piece in its place, unless that has happened."""
+        """Make a piece visible, unless that has happened."""
         path = f"{self.name}/{piece.final}"
         folder = path.rpartition("/")[0]
         try:

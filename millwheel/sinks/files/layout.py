@@ -24,8 +24,11 @@ Fitting = Callable[[Sequence[SinkRecord]], tuple[list[SinkRecord], list[Refused]
 """The records that the format can hold, and the others."""
 
 
-class Place(Protocol):
-    """Where files lie. ``hide`` and ``publish`` may run at the same time on two threads."""
+class Destination(Protocol):
+    """The folder or bucket that takes a sink's files.
+
+    ``hide`` and ``publish`` may run at the same time on two threads.
+    """
 
     name: str
     small_bytes: int
@@ -66,7 +69,7 @@ class LayoutWriter(Writer):
         self,
         encode: Callable[[SinkBatch], bytes],
         layout: Layout,
-        place: Place,
+        destination: Destination,
         shard: str,
         token: int,
         now_us: Callable[[], int] = _wall_us,
@@ -75,31 +78,31 @@ class LayoutWriter(Writer):
         self._encode = encode
         self._fitting = fitting
         self._layout = layout
-        self._place = place
+        self._destination = destination
         self._shard = shard
         self._token = token
         self._now_us = now_us
         self._files = OpenFiles(layout.form, layout.roll)
         self._refused: list[Refused] = []
-        self.lane = f"files {place.name} {shard}"
+        self.lane = f"files {destination.name} {shard}"
 
     def prepare(self, batch: SinkBatch) -> bytes:
         pieces, hidden = [], []
         if self._fitting is not None and not batch.columns:
             records, self._refused = self._fitting(batch.records)
             batch = SinkBatch(batch.number, batch.attempt, records)
-        for place, (folder, part) in enumerate(self._divided(batch)):
+        for number, (folder, part) in enumerate(self._divided(batch)):
             rows = len(part.records) + sum(map(len, part.columns))
             file = self._file(folder, part, rows)
-            temp = hidden_name(self._shard, batch.number, f"{batch.attempt}-{place}")
-            small = len(file.content) <= self._place.small_bytes
+            temp = hidden_name(self._shard, batch.number, f"{batch.attempt}-{number}")
+            small = len(file.content) <= self._destination.small_bytes
             checksum = xxhash.xxh3_64_intdigest(file.content)
             data = file.content if small else b""
             pieces.append(Piece(file.final, temp, file.rows, len(file.content), checksum, data))
             if not small:
                 hidden.append((temp, file.content))
         if hidden:
-            self._place.hide(hidden)
+            self._destination.hide(hidden)
         return pack(Pieces(batch.number, pieces))
 
     def take_refused(self) -> list[Refused]:
@@ -110,7 +113,7 @@ class LayoutWriter(Writer):
         told = unpack(committable)
         for piece in told.pieces:
             try:
-                self._place.publish(piece, told.number)
+                self._destination.publish(piece, told.number)
             except LostError as ex:
                 if self._layout.latest:
                     raise
@@ -120,7 +123,7 @@ class LayoutWriter(Writer):
 
     def sweep(self, committables: list[bytes]) -> None:
         committed = {piece.temp for committable in committables for piece in unpack(committable).pieces}
-        self._place.sweep(self._shard, self._token, committed)
+        self._destination.sweep(self._shard, self._token, committed)
 
     def _file(self, folder: str, part: SinkBatch, rows: int) -> OpenFile:
         data = self._encode(part)

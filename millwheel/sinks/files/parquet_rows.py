@@ -65,7 +65,7 @@ def _with_text_names(rows: Sequence[Mapping[Any, Any]]) -> Sequence[Mapping[str,
 def _unwritable(kind: Any) -> bool:
     if pa.types.is_struct(kind) and not kind.num_fields:
         return True
-    return any(_unwritable(kind.field(place).type) for place in range(kind.num_fields))
+    return any(_unwritable(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _text(value: Any) -> str:

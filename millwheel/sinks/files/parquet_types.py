@@ -125,7 +125,7 @@ def _decimal(kind: pa.DataType) -> Convert:
 
 
 def _map(kind: pa.DataType) -> Convert:
-    parts = [(kind.field(place).name, _of(kind.field(place).type)) for place in range(kind.num_fields)]
+    parts = [(kind.field(index).name, _of(kind.field(index).type)) for index in range(kind.num_fields)]
 
     def convert(value: Any) -> dict[str, Any] | None:
         return {name: part(value.get(name)) for name, part in parts} if isinstance(value, dict) else None

@@ -37,12 +37,12 @@ from millwheel.options import read_options
 from millwheel.sinks.base import Refused, Sink, SinkBatch, Writer
 from millwheel.sinks.changes import Mode, mode_of
 from millwheel.sinks.error_messages import in_words
-from millwheel.sinks.files.bucket import BucketPlace
+from millwheel.sinks.files.bucket import BucketDestination
 from millwheel.sinks.files.content import Content, Shape
-from millwheel.sinks.files.folder import FolderPlace
+from millwheel.sinks.files.folder import FolderDestination
 from millwheel.sinks.files.hidden import hidden_name, left_behind
 from millwheel.sinks.files.latest import LatestWriter, must_be_plain
-from millwheel.sinks.files.layout import Layout, LayoutWriter, Place
+from millwheel.sinks.files.layout import Destination, Layout, LayoutWriter
 from millwheel.sinks.files.marker import HIDDEN, adopt, claim
 from millwheel.sinks.files.open_files import Roll
 from millwheel.sinks.files.parquet_types import column_type
@@ -200,10 +200,10 @@ def build_files(options: Mapping[str, Any], folder: str, files: Files | None = N
     address = address_of(checked.path)
     avro = avro_rows(checked.form(), folder)
     if address is not None:
-        return LayoutSink(checked, BucketPlace(ObjectStore(address, checked.config), address.key), avro)
+        return LayoutSink(checked, BucketDestination(ObjectStore(address, checked.config), address.key), avro)
     path = os.path.abspath(os.path.join(folder, local_path(checked.path)))
     if checked.partition_by or checked.roll:
-        return LayoutSink(checked, FolderPlace(files or PosixFiles(), path), avro)
+        return LayoutSink(checked, FolderDestination(files or PosixFiles(), path), avro)
     return FilesSink(checked, path, files or PosixFiles(), avro)
 
 
@@ -239,9 +239,9 @@ class FilesSink(Sink):
 class LayoutSink(Sink):
     """Files in partitioned folders, rolled files, or objects."""
 
-    def __init__(self, options: FilesSinkOptions, place: Place, avro: ContainerRows | None = None) -> None:
+    def __init__(self, options: FilesSinkOptions, destination: Destination, avro: ContainerRows | None = None) -> None:
         self._options = options
-        self._place = place
+        self._destination = destination
         self._avro = avro
         self.flush_us = flush_us(options.flush)
         self.cut_records = options.cut_records
@@ -257,15 +257,15 @@ class LayoutSink(Sink):
 
     def check(self, identity: str) -> None:
         """See :class:`millwheel.sinks.base.Sink`. Marks the folder or prefix as this root's."""
-        self._place.check(identity)
+        self._destination.check(identity)
 
     def adopt(self, former: str, identity: str) -> None:
         """See :class:`millwheel.sinks.base.Sink`."""
-        self._place.adopt(former, identity)
+        self._destination.adopt(former, identity)
 
     def open(self, shard: str, token: int) -> LayoutWriter:
         content = Content(shape(self._options), self._avro)
-        writer = LayoutWriter(content.of, self._layout, self._place, shard, token, fitting=content.fitting)
+        writer = LayoutWriter(content.of, self._layout, self._destination, shard, token, fitting=content.fitting)
         writer.takes_columns = takes_columns(self._options)
         return writer
 

@@ -119,13 +119,13 @@ class CsvLines:
     def _typed(self, rows: Sequence[_Row]) -> Sequence[Sequence[Any]]:
         """The rows with declared fields converted, a column at a time."""
         typed = {
-            place: self._fields[name]
-            for place, name in enumerate(self._columns)
+            index: self._fields[name]
+            for index, name in enumerate(self._columns)
             if self._fields.get(name, "str") != "str"
         }
         if not typed or not rows:
             return rows
         columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
-        for place, kind in typed.items():
-            columns[place] = from_texts(self._columns[place], kind, columns[place])
+        for index, kind in typed.items():
+            columns[index] = from_texts(self._columns[index], kind, columns[index])
         return list(zip(*columns, strict=True))

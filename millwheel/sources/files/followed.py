@@ -147,7 +147,7 @@ class FollowedInput:
         if self._next:
             return InputPosition(skip_to=self._next[0].base)
         if not position:
-            return self._place_of(self._decided(0))
+            return self._input_position(self._decided(0))
         if (fd := self._open(self._path)) is None:
             return NOTHING
         base, offset = position - position % GENERATION, position % GENERATION
@@ -157,7 +157,7 @@ class FollowedInput:
             return self.locate(position)
         os.close(fd)
         self._warn_of_loss(offset)
-        return self._place_of(self._decided(base + GENERATION))
+        return self._input_position(self._decided(base + GENERATION))
 
     def _without_it(self, position: int) -> InputPosition:
         """The file that was read is not to be found: go on with the next, or with what has its name now."""
@@ -173,7 +173,7 @@ class FollowedInput:
         if found is not None:
             self._warn_of_loss(position - self._file.base)
             self._file = None
-        return self._place_of(found)
+        return self._input_position(found)
 
     def _truncated(self, position: int, offset: int) -> InputPosition:
         """Go on at the start of the open file, once it holds something."""
@@ -191,7 +191,7 @@ class FollowedInput:
         found = self._add(mark) if mark.offset else self._decided(position + _LEAP) if self._followers else None
         if found is not None:
             self._file = None  # it stays open: it may have no name any more
-        return self._place_of(found)
+        return self._input_position(found)
 
     def _decided(self, position: int) -> tuple[int, bytes] | None:
         """The file that had the name next, or has it now, goes on at ``position``; None when nothing is in it yet."""
@@ -218,7 +218,7 @@ class FollowedInput:
         finally:
             os.close(fd)
 
-    def _place_of(self, begins: tuple[int, bytes] | None) -> InputPosition:
+    def _input_position(self, begins: tuple[int, bytes] | None) -> InputPosition:
         return NOTHING if begins is None else InputPosition(begins=begins)
 
     def _warn_of_loss(self, offset: int) -> None:

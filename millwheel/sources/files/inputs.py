@@ -109,7 +109,7 @@ class PlainInput:
 
 
 class CompressedInput:
-    """A gzip or zstd file, read forward in blocks of one size, so that damage is met at the same place each time."""
+    """A gzip or zstd file, read forward in blocks of one size, so that damage is met at the same position each time."""
 
     def __init__(self, path: str, compression: str) -> None:
         self._path = path
@@ -126,8 +126,8 @@ class CompressedInput:
             self._restart()
         while self._start + len(self._buffer) < offset + size and self._more(offset):
             pass
-        place = offset - self._start
-        return bytes(self._buffer[place : place + size])
+        start = offset - self._start
+        return bytes(self._buffer[start : start + size])
 
     def ended(self) -> bool:
         return True

@@ -67,10 +67,10 @@ class JsonLines:
     def _without(problems: dict[int, str], decoded: Decoded, block: Block) -> Decoded:
         lines = dict(zip(block.positions(), block.lines(), strict=True))
         positions = decoded.positions if decoded.positions is not None else list(lines)
-        for place, reason in problems.items():
-            decoded.rejects.append(Reject(positions[place], raw_text(lines[positions[place]]), reason))
+        for index, reason in problems.items():
+            decoded.rejects.append(Reject(positions[index], raw_text(lines[positions[index]]), reason))
         decoded.rejects.sort(key=lambda reject: reject.position)
-        good = [place for place in range(len(positions)) if place not in problems]
+        good = [index for index in range(len(positions)) if index not in problems]
         return Decoded([positions[i] for i in good], [decoded.values[i] for i in good], decoded.rejects)
 
 

@@ -191,11 +191,11 @@ class LineReader(Reader):
         return self._followed.note(step.next_position)
 
     def _step(self, position: int, wanted: int, max_records: int, form: LineFormat) -> _Step:
-        place = self._input.locate(position)
-        base, offset = place.base, place.offset
-        if place.nothing or place.begins is not None or place.skip_to > position:
-            return _Step(Decoded([], []), max(position, place.skip_to), False, begins=place.begins)
-        if place.life != self._begun_life and not self._begin(place.life):
+        found = self._input.locate(position)
+        base, offset = found.base, found.offset
+        if found.nothing or found.begins is not None or found.skip_to > position:
+            return _Step(Decoded([], []), max(position, found.skip_to), False, begins=found.begins)
+        if found.life != self._begun_life and not self._begin(found.life):
             return self._nothing(position, b"", offset)
         offset = max(offset, self._first)
         while True:
@@ -283,8 +283,8 @@ class LineReader(Reader):
         if self._followed is not None:
             return _Step(Decoded([], []), position, False, begins=self._followed.succeeded())
         if reason := self._input.damage():
-            place = at + len(tail) + 1
-            return _Step(Decoded([], [], [Reject(place, raw_text(tail), reason)]), place, True)
+            after = at + len(tail) + 1
+            return _Step(Decoded([], [], [Reject(after, raw_text(tail), reason)]), after, True)
         return _Step(Decoded([], []), position, True)
 
     def _done(self, decoded: Decoded, block: Block, window: _Window) -> _Step:

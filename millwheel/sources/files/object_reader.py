@@ -137,7 +137,7 @@ class ObjectReader(Reader):
 
 
 class _Nothing(Reader):
-    """In the place of a reader whose object has been read."""
+    """Stands in for a reader whose object has been read."""
 
     def read(self, position: int, max_records: int) -> Chunk:
         return Chunk([], [], position)

@@ -143,7 +143,9 @@ def addresses(paths: Sequence[str]) -> list[ObjectAddress]:
     found = [address_of(path) for path in paths]
     known = [address for address in found if address is not None]
     if known and (len(known) < len(found) or len({address.top for address in known}) > 1):
-        raise ValueError("option 'path' mixes places; a source reads one bucket, or folders of this machine")
+        raise ValueError(
+            "option 'path' mixes buckets or folders; a source reads one bucket, or folders of this machine"
+        )
     return known
 
 

@@ -33,7 +33,7 @@ class ParquetReader(Reader):
     within lists and structs. Decimals become floats, or text where the field is declared as ``str``."""
 
     def __init__(self, path: str, schema: type | None, fields: Mapping[str, str], content: Any = None) -> None:
-        """``content`` is a file that is open, in the place of that at ``path``."""
+        """``content`` is a file that is open already, and is read instead of that at ``path``."""
         self._schema = schema
         self._fields = dict(fields)
         self._types = FieldTypes(fields)
@@ -178,12 +178,12 @@ def _converted(rows: list[Any], schema: type) -> tuple[list[Any], dict[int, str]
     except msgspec.ValidationError:
         values: list[Any] = []
         problems = {}
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             try:
                 values.append(msgspec.convert(row, schema))
             except msgspec.ValidationError as ex:
                 values.append(None)
-                problems[place] = str(ex)
+                problems[index] = str(ex)
         return values, problems
 
 

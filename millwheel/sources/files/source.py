@@ -117,9 +117,9 @@ def build_files(
     FieldTypes(fields)
     read = read_options("the source 'files'", options, FilesSourceOptions, _EXAMPLES)
     forms = FileForms(read, schema, fields, folder)
-    if places := addresses(read.globs()):
-        store = ObjectStore(places[0], read.config)
-        keys = [place.key for place in places]
+    if found := addresses(read.globs()):
+        store = ObjectStore(found[0], read.config)
+        keys = [each.key for each in found]
         return ObjectsSource(store, keys, read.follow, read.names == "rising", forms.object_reader)
     return FilesSource(read, folder, forms)
 

@@ -28,7 +28,7 @@ Classes = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A field of some streams, used at a place in the file."""
+    """A field of some streams, used at a line of the file."""
 
     name: str
     streams: tuple[str, ...]

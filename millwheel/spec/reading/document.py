@@ -130,7 +130,7 @@ class _Builder:
             self._take(event)
         if self._root is None:
             raise _Refused(1, "the file is empty; it must hold a pipeline, see docs/pipeline.md")
-        return _placed(self._root, "", 0, self._problems)
+        return _with_paths(self._root, "", 0, self._problems)
 
     def _take(self, event: Any) -> None:
         line = event.start_mark.line + 1
@@ -217,7 +217,7 @@ def _put(parent: YamlNode, key: YamlNode, node: YamlNode) -> None:
     parent.key_lines[key.text] = key.line
 
 
-def _placed(node: YamlNode, path: str, depth: int, problems: Problems) -> YamlNode:
+def _with_paths(node: YamlNode, path: str, depth: int, problems: Problems) -> YamlNode:
     """A copy of the tree in which every node knows its path; aliases get copies of what they refer to."""
     if depth > MAX_DEPTH:
         raise _Refused(node.line, f"maps and lists are nested more than {MAX_DEPTH} deep")
@@ -225,13 +225,13 @@ def _placed(node: YamlNode, path: str, depth: int, problems: Problems) -> YamlNo
     if isinstance(node.value, dict):
         copy.value = {}
         for name, child in node.value.items():
-            placed = copy.value[name] = _placed(child, copy.child_path(name), depth + 1, problems)
-            placed.line = node.key_lines[name]
+            child_copy = copy.value[name] = _with_paths(child, copy.child_path(name), depth + 1, problems)
+            child_copy.line = node.key_lines[name]
         for name, line in node.repeated:
             first = node.key_lines[name]
             problems.add(line, copy.child_path(name), f"this name is already in line {first}; remove or rename one")
     elif isinstance(node.value, list):
-        copy.value = [_placed(child, copy.child_path(i), depth + 1, problems) for i, child in enumerate(node.value)]
+        copy.value = [_with_paths(child, copy.child_path(i), depth + 1, problems) for i, child in enumerate(node.value)]
     return copy
 
 

@@ -1,4 +1,4 @@
-"""What each source promises: a position is a place in the input that means the same whenever it is read again."""
+"""What each source promises: a position names a point of the input and means the same whenever it is read again."""
 
 from __future__ import annotations
 
@@ -207,9 +207,9 @@ def _frames(reader: Reader) -> list[FrameChunk] | None:
 def _in_order(name: str, start: int, chunk: Chunk) -> None:
     where = f"{name}, read from {start}"
     assert len(chunk.positions) == len(chunk.values), f"{where}: not one position for each record"
-    places = sorted([*chunk.positions, *(each.position for each in chunk.rejects)])
-    assert len(places) == len(set(places)), f"{where}: two records or rejects have one position"
+    positions = sorted([*chunk.positions, *(each.position for each in chunk.rejects)])
+    assert len(positions) == len(set(positions)), f"{where}: two records or rejects have one position"
     assert list(chunk.positions) == sorted(chunk.positions), f"{where}: positions do not rise"
-    assert all(start < place <= chunk.next_position for place in places), (
-        f"{where}: positions must be greater than that, and at most next_position {chunk.next_position}: {places}"
+    assert all(start < position <= chunk.next_position for position in positions), (
+        f"{where}: positions must be greater than that, and at most next_position {chunk.next_position}: {positions}"
     )

@@ -105,7 +105,7 @@ class MemoryDisk:
     # --- names
 
     def make_dir(self, path: str) -> None:
-        folder, name = self._place(path)
+        folder, name = self._entry_of(path)
         if name in folder.entries:
             raise _error(errno.EEXIST, path)
         folder.put(name, _Folder())
@@ -116,7 +116,7 @@ class MemoryDisk:
     def remove_dir(self, path: str) -> None:
         if self._folder(path).entries:
             raise _error(errno.ENOTEMPTY, path)
-        folder, name = self._place(path)
+        folder, name = self._entry_of(path)
         folder.drop(name)
 
     def sync_dir(self, path: str) -> None:
@@ -135,27 +135,27 @@ class MemoryDisk:
 
     def link(self, source: str, target: str) -> None:
         file = self._file(source)
-        folder, name = self._place(target)
+        folder, name = self._entry_of(target)
         if name in folder.entries:
             raise _error(errno.EEXIST, target)
         folder.put(name, file)
 
     def unlink(self, path: str) -> None:
         self._file(path)
-        folder, name = self._place(path)
+        folder, name = self._entry_of(path)
         folder.drop(name)
 
     def rename(self, source: str, target: str) -> None:
         file = self._file(source)
-        folder, name = self._place(target)
+        folder, name = self._entry_of(target)
         folder.put(name, file)
-        before, old = self._place(source)
+        before, old = self._entry_of(source)
         before.drop(old)
 
     # --- content
 
     def create(self, path: str) -> int:
-        folder, name = self._place(path)
+        folder, name = self._entry_of(path)
         if name in folder.entries:
             raise _error(errno.EEXIST, path)
         self._numbers += 1
@@ -215,8 +215,8 @@ class MemoryDisk:
         """Damage a file, synced content and all. ``bit`` counts from its start and wraps around."""
         file = self._file(path)
         if file.data:
-            place = bit // 8 % len(file.data)
-            file.data[place] ^= 1 << bit % 8
+            index = bit // 8 % len(file.data)
+            file.data[index] ^= 1 << bit % 8
             file.synced = bytes(file.data[: len(file.synced)])
 
     def paths(self, below: str) -> list[str]:
@@ -262,7 +262,7 @@ class MemoryDisk:
             raise _error(errno.EISDIR, path)
         return node
 
-    def _place(self, path: str) -> tuple[_Folder, str]:
+    def _entry_of(self, path: str) -> tuple[_Folder, str]:
         parent, _, name = path.rpartition("/")
         return self._folder(parent), name
 

@@ -16,7 +16,7 @@ from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import is_clean
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import StreamSpec
-from millwheel.core.windows.lateness import late_places
+from millwheel.core.windows.lateness import late_mask
 from millwheel.sources.base import FrameChunk
 from millwheel.workers.delivery.routing import Keyless
 from millwheel.workers.delivery.timestamps import LIMIT_US
@@ -67,7 +67,7 @@ def sort_frame(
         return None
     partition = pl.Series("key", [""], pl.String).new_from_index(0, len(read))
     batch = ColumnBatch(spec.name, read.positions, stamps, partition, read.frame, now_us)
-    late = late_places(stamps, max_timestamp, spec.max_delay_us)
+    late = late_mask(stamps, max_timestamp, spec.max_delay_us)
     dropped = int(np.count_nonzero(late))
     if dropped:
         batch = batch.where(~late)

@@ -23,7 +23,7 @@ from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.sources.silence import Silence
 from millwheel.workers.sources.source_end import SourceEnd
 
-_PLACE = POSITION + b"injection"
+_STORE_KEY = POSITION + b"injection"
 _LOOK_EVERY_US = 250_000
 """So often it is seen that nothing came."""
 
@@ -50,7 +50,7 @@ class InjectionOperator(Operator):
         self._spec = spec
         self._timestamps = timestamps
         self._decode = msgspec.json.Decoder(schema if schema is not None else Any).decode
-        data = store.get(_PLACE)
+        data = store.get(_STORE_KEY)
         self._max_timestamp = Position().max_timestamp if data is None else decode_position(data).max_timestamp
         self._silence = Silence(spec.idle_after_us, now_us)
         self._end = SourceEnd(store)
@@ -95,7 +95,7 @@ class InjectionOperator(Operator):
                     letter.what = "injection"
                     bundle.dead_letter(letter, max(floor, 0) if floor < IDLE_TIME else bundle.now_us, what=LINE)
         if bundle.arrivals:
-            bundle.overlay.put(_PLACE, pack(Position(0, self._max_timestamp, False)))
+            bundle.overlay.put(_STORE_KEY, pack(Position(0, self._max_timestamp, False)))
 
     def _take(self, bundle: Bundle, key: Any, raw: bytes, floor: int) -> str:
         """Why the record cannot be used ("": it was produced, or it is late and counted)."""

@@ -15,7 +15,7 @@ from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.model.times import MIN_TIME, duration_text
 from millwheel.core.pipeline.spec import DEAD_LETTERS
-from millwheel.core.windows.lateness import late_places, none_late, watermark_after
+from millwheel.core.windows.lateness import late_mask, none_late, watermark_after
 from millwheel.sources.base import Chunk as Read
 from millwheel.workers.bundle.bundle import LINE, Bundle, beginning, keys_of, kind_in, plain_letter
 from millwheel.workers.bundle.value_sizes import carried
@@ -129,7 +129,7 @@ class Sorting:
             return set()
         # Against what stands before it in the partition, not against what was read before: how much is read at once
         # must not decide what is late. See test_who_is_late_does_not_depend_on_how_much_is_read_at_once.
-        late = np.flatnonzero(late_places(times, first, delay, self._stated))
+        late = np.flatnonzero(late_mask(times, first, delay, self._stated))
         return set((late if good is None else good[late]).tolist())
 
     def _batch(self, partition: str, read: Read, stamps: Stamps, dropped: set[int]) -> Batch:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from millwheel.spec import load_pipeline
-from tests.unit.fluent.twins import without_places
+from tests.unit.fluent.twins import without_lines
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PARAMS = {"input": "data/*", "output": "out"}
@@ -201,7 +201,7 @@ def split(value): return []
 @pytest.mark.parametrize("example", ["weblog", "zeitgeist", "ads"])
 def test_each_example_is_the_same_in_both_forms(example: str) -> None:
     yaml, python = (load_pipeline(EXAMPLES / example / f"pipeline.{end}", PARAMS) for end in ("yaml", "py"))
-    assert without_places(yaml) == without_places(python)
+    assert without_lines(yaml) == without_lines(python)
 
 
 def test_all_that_can_be_said_in_one_form_can_be_said_in_the_other(tmp_path: Path) -> None:
@@ -209,4 +209,4 @@ def test_all_that_can_be_said_in_one_form_can_be_said_in_the_other(tmp_path: Pat
     (tmp_path / "p.py").write_text(PYTHON)
     (tmp_path / "codes.py").write_text(CODE)
     yaml, python = (load_pipeline(tmp_path / f"p.{end}", PARAMS) for end in ("yaml", "py"))
-    assert without_places(yaml) == without_places(python)
+    assert without_lines(yaml) == without_lines(python)

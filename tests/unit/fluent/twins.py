@@ -7,7 +7,7 @@ from dataclasses import replace
 from millwheel.core.pipeline.spec import PipelineSpec
 
 
-def without_places(spec: PipelineSpec) -> PipelineSpec:
+def without_lines(spec: PipelineSpec) -> PipelineSpec:
     """The same pipeline, wherever it was written."""
     return replace(
         spec,

@@ -22,5 +22,5 @@ def test_messages_that_are_no_record_are_told_by_number() -> None:
 
 def test_declared_fields_of_other_types_are_told_and_the_others_keep_their_numbers() -> None:
     found = checked(Decoding([1, 4, 5], [{"n": 1}, {"n": "x"}, {}], {0: "bad"}), FieldTypes({"n": "int"}))
-    assert (found.places, found.records) == ([1, 5], [{"n": 1}, {}])
+    assert (found.indexes, found.records) == ([1, 5], [{"n": 1}, {}])
     assert found.wrong == {0: "bad", 4: "field 'n' is str 'x', but is declared as int"}

@@ -34,7 +34,7 @@ def test_what_happened_to_rows_becomes_values_and_retractions(wrapped: bool) -> 
     if wrapped:
         messages = [b'{"schema": {"type": "struct"}, "payload": %s}' % message for message in messages]
     found = decoder().decode(messages)
-    assert found.places == [0, 1, 2, 3]
+    assert found.indexes == [0, 1, 2, 3]
     assert [told(changes) for changes in found.records] == [
         [("+", OLD)],
         [("+", OLD)],
@@ -61,7 +61,7 @@ def test_what_happened_to_rows_becomes_values_and_retractions(wrapped: bool) -> 
 )
 def test_an_event_that_tells_too_little_is_told_and_others_are_read(message: bytes, reason: str) -> None:
     found = decoder({"id": "int"}).decode([message, event("c", None, NEW)])
-    assert found.places == [1]
+    assert found.indexes == [1]
     with pytest.raises(AssertionError, match=reason):
         raise AssertionError(found.wrong[0])
 

@@ -15,14 +15,14 @@ COLUMNS = CsvOptions(["id", "text"], ";")
 
 def test_json_that_is_no_object_spoils_no_other_message() -> None:
     found = JsonMessages().decode([b'{"n": 1}', b"{bad", b"  ", b'{"n":\n2}', b"[1]", b'{"n": 3}{}'])
-    assert (found.places, found.records) == ([0, 3], [{"n": 1}, {"n": 2}])
+    assert (found.indexes, found.records) == ([0, 3], [{"n": 1}, {"n": 2}])
     assert set(found.wrong) == {1, 2, 4, 5}
 
 
 def test_a_csv_message_is_one_record_whatever_stands_beside_it() -> None:
     decoder = CsvMessages(COLUMNS, {"id": "int"})
     found = decoder.decode([b"1;a", b'2;"open', b'3;"a\nb"', b"4", b"x;y", b"5;b\r\n", b"6;\xff", b"7;a\n8;b", b";z"])
-    assert (found.places, found.records) == (
+    assert (found.indexes, found.records) == (
         [0, 2, 5, 8],
         [{"id": 1, "text": "a"}, {"id": 3, "text": "a\nb"}, {"id": 5, "text": "b"}, {"id": None, "text": "z"}],
     )

@@ -23,8 +23,8 @@ def test_parameters_are_pairs_and_the_value_may_hold_anything() -> None:
 
 def test_spares_are_slots_beyond_the_workers() -> None:
     assert list(RunSettings("p.yaml", workers=2, spares=1).slots) == [0, 1, 2]
-    assert RunSettings("p.yaml").place("ads") == ".millwheel/ads"
-    assert RunSettings("p.yaml", root="/r").place("ads") == "/r"
+    assert RunSettings("p.yaml").root_address("ads") == ".millwheel/ads"
+    assert RunSettings("p.yaml", root="/r").root_address("ads") == "/r"
 
 
 def test_processes_serve_on_loopback_unless_told_otherwise() -> None:

@@ -21,7 +21,7 @@ def row(n: Any) -> dict[str, Any]:
 def test_the_last_row_stands() -> None:
     outcome = of(row(1), Retraction(row(1)), row(2))[1]
     assert outcome.row is not None
-    assert (outcome.row.row, outcome.row.place, outcome.gone) == (row(2), 2, False)
+    assert (outcome.row.row, outcome.row.index, outcome.gone) == (row(2), 2, False)
 
 
 def test_a_row_that_was_replaced_is_not_taken_back() -> None:

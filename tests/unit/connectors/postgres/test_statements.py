@@ -7,8 +7,8 @@ from millwheel.connectors.postgres.rows import TextRow
 from millwheel.connectors.postgres.statements import waves
 
 
-def row(place: int, identity: str, back: bool = False) -> TextRow:
-    return TextRow(place, ("id",), (identity,), back, (identity,))
+def row(index: int, identity: str, back: bool = False) -> TextRow:
+    return TextRow(index, ("id",), (identity,), back, (identity,))
 
 
 def test_rows_that_are_only_appended_are_one_group() -> None:
@@ -17,11 +17,11 @@ def test_rows_that_are_only_appended_are_one_group() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans())))
 def test_what_happens_to_one_identity_happens_in_its_order(steps: list[tuple[str, bool]]) -> None:
-    rows = [row(place, identity, back) for place, (identity, back) in enumerate(steps)]
+    rows = [row(index, identity, back) for index, (identity, back) in enumerate(steps)]
     found = list(waves(rows, upsert=True))
     for wave in found:
         assert len({each.identity for each in wave}) == len(wave)
         assert len({each.back for each in wave}) == 1
     for identity in "abc":
-        places = [each.place for wave in found for each in wave if each.identity == (identity,)]
-        assert places == [each.place for each in rows if each.identity == (identity,)]
+        indexes = [each.index for wave in found for each in wave if each.identity == (identity,)]
+        assert indexes == [each.index for each in rows if each.identity == (identity,)]

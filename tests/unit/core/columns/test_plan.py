@@ -95,7 +95,7 @@ def test_one_number_for_each_window_groups_as_key_start_and_end_do(window: Windo
     batch = batch_of(made)
     found = plan.group(batch)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(column_plans, "_place", lambda frame: None)
+        patch.setattr(column_plans, "_group", lambda frame: None)
         by_three = plan.group(batch)
     assert found.equals(by_three)
 

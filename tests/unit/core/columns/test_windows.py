@@ -30,7 +30,7 @@ from millwheel.core.pipeline.spec import (
     WindowSpec,
 )
 from millwheel.core.windowing.contract import Effects, Times
-from millwheel.core.windows.lateness import late_places
+from millwheel.core.windows.lateness import late_mask
 from millwheel.core.windows.panes import pane_row
 
 FIELDS = {"ad": "int", "kind": "str", "cost": "float", "size": "int"}
@@ -180,7 +180,7 @@ def test_lateness_by_column_is_lateness_by_record(stamps: list[int], running: in
     for stamp in stamps:
         expected.append(stamp < highest - delay)
         highest = max(highest, stamp)
-    assert late_places(np.array(stamps, np.int64), running, delay).tolist() == expected
+    assert late_mask(np.array(stamps, np.int64), running, delay).tolist() == expected
 
 
 def test_columnar_segments_are_put_together_and_go_with_their_windows() -> None:

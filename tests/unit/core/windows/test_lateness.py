@@ -51,11 +51,11 @@ def test_columns_are_judged_as_each_of_their_values(ends: list[int], watermark: 
 def test_how_a_source_is_read_does_not_decide_what_is_late(
     times: list[int], highest: int, delay: int, stated: bool, cut: int
 ) -> None:
-    whole = lateness.late_places(np.array(times, np.int64), highest, delay, stated).tolist()
+    whole = lateness.late_mask(np.array(times, np.int64), highest, delay, stated).tolist()
     first, rest = times[:cut], times[cut:]
     reached = highest if stated else max([highest, *first])
-    parts = lateness.late_places(np.array(first, np.int64), highest, delay, stated).tolist()
-    parts += lateness.late_places(np.array(rest, np.int64), reached, delay, stated).tolist()
+    parts = lateness.late_mask(np.array(first, np.int64), highest, delay, stated).tolist()
+    parts += lateness.late_mask(np.array(rest, np.int64), reached, delay, stated).tolist()
     assert whole == parts
     assert whole == [
         lateness.is_behind(time, lateness.watermark_after(highest if stated else max([highest, *times[:place]]), delay))

@@ -37,7 +37,7 @@ def registry(client: FakeRegistryClient) -> Registry:
 def test_damaged_messages_are_told_and_their_neighbours_are_read() -> None:
     good = AvroEncoder(CLICK).encode(ROW)
     found = AvroMessages(CLICK, fields={"ad": "int"}).decode([good, good[:-1], good + b"x", b"\xff" * 20, good])
-    assert (found.places, found.records) == ([0, 4], [ROW, ROW])
+    assert (found.indexes, found.records) == ([0, 4], [ROW, ROW])
     assert found.wrong[1] == "it is not what its Avro schema says: it ends too soon"
     assert found.wrong[2] == "it is not what its Avro schema says: 1 bytes are left over"
     assert 3 in found.wrong
@@ -82,7 +82,7 @@ def test_ids_that_nobody_knows_and_schemas_of_other_kinds_are_told() -> None:
         header(endless) + b"\0",
     ]
     found = AvroMessages(None, registry(client)).decode(messages)
-    assert found.places == [0]
+    assert found.indexes == [0]
     assert "knows no schema with the id 99" in found.wrong[1]
     assert f"id {other}, is PROTOBUF, not AVRO" in found.wrong[2]
     assert "does not begin with the id of a schema" in found.wrong[3]

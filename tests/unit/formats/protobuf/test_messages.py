@@ -1,4 +1,4 @@
-"""Protobuf messages: damage, and the place of their type."""
+"""Protobuf messages: damage, and the indexes of their type."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_messages_are_read_as_they_were_written_and_damage_is_told(click: Any) -
     decoder = ProtobufMessages(click, fields={"ad": "int", "name": "str"})
     assert decoder.takes_empty
     found = decoder.decode([good, good[:-1], b"\xff" * 9, b"", good])
-    assert (found.places, found.records[0], found.records[1]["ad"]) == ([0, 3, 4], FULL, 0)
+    assert (found.indexes, found.records[0], found.records[1]["ad"]) == ([0, 3, 4], FULL, 0)
     assert found.wrong[1].startswith("it is no Protobuf message shop.Click")
 
 
@@ -41,10 +41,10 @@ def test_with_a_registry_a_message_tells_its_schema_and_its_type(click: Any) -> 
     body = encoder.encode({"ad": 5})
     messages = [encoder.header() + body, header(1) + b"\0" + body, header(other) + b"\0" + body, header(1), body]
     found = ProtobufMessages(click, registry).decode(messages)
-    assert (found.places, found.records[0]["ad"]) == ([0], 5)
+    assert (found.indexes, found.records[0]["ad"]) == ([0], 5)
     assert "it is the message [0] of its schema's file, and shop.Click is [1]" in found.wrong[1]
     assert "is AVRO, not PROTOBUF" in found.wrong[2]
-    assert "ends within the place" in found.wrong[3]
+    assert "ends within the indexes" in found.wrong[3]
 
 
 @given(st.lists(st.integers(0, 2**30), min_size=1, max_size=32), st.binary(max_size=3))

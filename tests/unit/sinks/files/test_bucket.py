@@ -10,7 +10,7 @@ from millwheel.adapters.objects.address import ObjectAddress
 from millwheel.adapters.objects.store import Found, ObjectStore
 from millwheel.errors import CorruptionError, UnavailableError
 from millwheel.sinks.base import LostError
-from millwheel.sinks.files.bucket import BucketPlace
+from millwheel.sinks.files.bucket import BucketDestination
 from millwheel.sinks.files.pieces import Piece
 
 DATA = b"{}\n"
@@ -31,20 +31,20 @@ def test_a_write_whose_answer_is_lost_counts_once() -> None:
             raise UnavailableError("no answer")
 
     store = Losing()
-    place = BucketPlace(store, "")
+    destination = BucketDestination(store, "")
     with pytest.raises(UnavailableError):
-        place.publish(SMALL, 3)
-    place.publish(SMALL, 3)
+        destination.publish(SMALL, 3)
+    destination.publish(SMALL, 3)
     assert [(found.key, store.head(found.key).number) for found in store.list("")] == [(SMALL.final, 3)]  # type: ignore[union-attr]
 
 
 def test_a_hidden_object_that_is_gone_before_it_was_published_is_missed() -> None:
     with pytest.raises(LostError):
-        BucketPlace(Store(), "").publish(LARGE, 0)
+        BucketDestination(Store(), "").publish(LARGE, 0)
 
 
 def test_a_hidden_object_that_was_damaged_is_not_shown() -> None:
     store = Store()
-    BucketPlace(store, "").hide([(LARGE.temp, b"xx\n")])
+    BucketDestination(store, "").hide([(LARGE.temp, b"xx\n")])
     with pytest.raises(CorruptionError, match="the store damaged it"):
-        BucketPlace(store, "").publish(LARGE, 0)
+        BucketDestination(store, "").publish(LARGE, 0)

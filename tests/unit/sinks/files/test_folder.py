@@ -6,7 +6,7 @@ import pytest
 import xxhash
 
 from millwheel.errors import CorruptionError
-from millwheel.sinks.files.folder import FolderPlace
+from millwheel.sinks.files.folder import FolderDestination
 from millwheel.sinks.files.marker import HIDDEN
 from millwheel.sinks.files.pieces import Piece
 from tests.fakes.memory_disk import MemoryDisk
@@ -15,23 +15,23 @@ DATA = b"{}\n"
 PIECE = Piece("a=1/part-x-00000000.jsonl", "part-x-00000000-1-1-0.tmp", 1, 3, xxhash.xxh3_64_intdigest(DATA))
 
 
-def place_on(disk: MemoryDisk) -> FolderPlace:
-    place = FolderPlace(disk, "/out")
-    place.check("root-1")
-    return place
+def destination_on(disk: MemoryDisk) -> FolderDestination:
+    destination = FolderDestination(disk, "/out")
+    destination.check("root-1")
+    return destination
 
 
 def test_a_hidden_file_that_the_disk_has_damaged_is_not_shown() -> None:
     disk = MemoryDisk()
-    place_on(disk).hide([(PIECE.temp, b"xx\n")])
+    destination_on(disk).hide([(PIECE.temp, b"xx\n")])
     with pytest.raises(CorruptionError, match="the disk damaged it"):
-        place_on(disk).publish(PIECE, 0)
+        destination_on(disk).publish(PIECE, 0)
 
 
 def test_a_file_that_somebody_removed_before_it_was_published_is_missed() -> None:
     disk = MemoryDisk()
-    place = place_on(disk)
-    place.hide([(PIECE.temp, DATA)])
+    destination = destination_on(disk)
+    destination.hide([(PIECE.temp, DATA)])
     disk.unlink(f"/out/{HIDDEN}/{PIECE.temp}")
     with pytest.raises(CorruptionError, match="with 1 rows of results"):
-        place.publish(PIECE, 0)
+        destination.publish(PIECE, 0)

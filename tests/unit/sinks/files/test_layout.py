@@ -14,10 +14,10 @@ from millwheel.adapters.objects.address import ObjectAddress
 from millwheel.adapters.objects.store import ObjectStore
 from millwheel.errors import CorruptionError, SetupError
 from millwheel.sinks.base import SinkBatch, SinkRecord, Writer
-from millwheel.sinks.files.bucket import BucketPlace
+from millwheel.sinks.files.bucket import BucketDestination
 from millwheel.sinks.files.content import Content
-from millwheel.sinks.files.folder import FolderPlace
-from millwheel.sinks.files.layout import Layout, LayoutWriter, Place
+from millwheel.sinks.files.folder import FolderDestination
+from millwheel.sinks.files.layout import Destination, Layout, LayoutWriter
 from millwheel.sinks.files.marker import HIDDEN
 from millwheel.sinks.files.open_files import Roll
 from millwheel.sinks.files.paths import Partitioning
@@ -39,7 +39,7 @@ class Store(ObjectStore):
 
 
 class World:
-    """A place, the batches that were committed there, and owners that die."""
+    """A destination, the batches that were committed there, and owners that die."""
 
     def __init__(self, kind: str, batches: int = BATCHES) -> None:
         self.kind = kind
@@ -48,19 +48,21 @@ class World:
         self.committed: list[bytes] = []
         self.published = 0
         self.token = 0
-        self.place(self.inner).check("root-1")
+        self.destination(self.inner).check("root-1")
 
-    def place(self, inner: Any) -> Place:
+    def destination(self, inner: Any) -> Destination:
         if self.kind == "folder":
-            return FolderPlace(inner, "/out")
-        place = BucketPlace(inner, "out")
-        place.small_bytes = 0 if self.kind == "staged" else 1 << 20
-        return place
+            return FolderDestination(inner, "/out")
+        destination = BucketDestination(inner, "out")
+        destination.small_bytes = 0 if self.kind == "staged" else 1 << 20
+        return destination
 
     def writer(self, token: int, inner: Any = None, now_us: Callable[[], int] = lambda: 0) -> LayoutWriter:
         options = FilesSinkOptions(path="out")
         layout = Layout("jsonl", Partitioning(["country"]), ROLL)
-        return LayoutWriter(Content(shape(options)).of, layout, self.place(inner or self.inner), SHARD, token, now_us)
+        return LayoutWriter(
+            Content(shape(options)).of, layout, self.destination(inner or self.inner), SHARD, token, now_us
+        )
 
     def run(self, before: Any = None, after: Any = None) -> FaultyFiles:
         """One owner's life, as far as it gets: batches are prepared ahead of their publication, by one."""
@@ -236,18 +238,18 @@ def test_a_record_without_a_folder_is_refused(kind: str) -> None:
 
 def test_the_place_of_another_root_is_refused(kind: str) -> None:
     world = World(kind)
-    world.place(world.inner).check("root-1")
+    world.destination(world.inner).check("root-1")
     with pytest.raises(SetupError, match="results of another root"):
-        world.place(world.inner).check("root-2")
-    world.place(world.inner).adopt("root-1", "root-2")
-    world.place(world.inner).check("root-2")
+        world.destination(world.inner).check("root-2")
+    world.destination(world.inner).adopt("root-1", "root-2")
+    world.destination(world.inner).check("root-2")
 
 
 def test_results_of_nobody_known_are_refused_in_a_bucket() -> None:
     store = Store()
     store.stage("out/country=DE/part-x-00000000.jsonl", b"{}\n")
     with pytest.raises(SetupError, match="unknown root"):
-        BucketPlace(store, "out").check("root-1")
+        BucketDestination(store, "out").check("root-1")
 
 
 def test_a_store_that_ignores_conditions_is_refused() -> None:
@@ -257,7 +259,7 @@ def test_a_store_that_ignores_conditions_is_refused() -> None:
             return True
 
     with pytest.raises(SetupError, match="If-None-Match"):
-        BucketPlace(Ignorant(), "out").check("root-1")
+        BucketDestination(Ignorant(), "out").check("root-1")
 
 
 def test_a_foreign_object_in_the_place_of_ours_is_not_overwritten() -> None:
@@ -274,7 +276,7 @@ def test_the_rows_that_stand_replace_each_other_and_never_an_older_one(kind: str
     content = Content(shape(FilesSinkOptions(path="out", mode="upsert"))).of
 
     def writer(token: int) -> LayoutWriter:
-        return LayoutWriter(content, layout, world.place(world.inner), SHARD, token)
+        return LayoutWriter(content, layout, world.destination(world.inner), SHARD, token)
 
     old = writer(1)
     late = old.prepare(batch(0))

@@ -137,8 +137,8 @@ def test_a_store_that_is_away_is_asked_again() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"path": ["s3://bucket/a", "b"]}, "mixes places"),
-        ({"path": ["s3://bucket/a", "s3://other/b"]}, "mixes places"),
+        ({"path": ["s3://bucket/a", "b"]}, "mixes buckets"),
+        ({"path": ["s3://bucket/a", "s3://other/b"]}, "mixes buckets"),
         ({"path": "in", "names": "rising"}, "option 'names' is for object stores"),
         ({"path": "in", "config": {"region": "x"}}, "option 'config' is for object stores"),
         ({"path": "s3://bucket/a", "names": "falling"}, "option 'names' is 'falling'"),

@@ -55,7 +55,7 @@ class CodeKey:
 class At:
     """A value with the line of the call that gave it."""
 
-    place: CodeLine
+    code_line: CodeLine
     value: Any
 
 
@@ -68,27 +68,27 @@ class NodeWriter:
     name_of: Callable[[Code], str]
     complain: Callable[[int, str, str], None]
 
-    def node(self, value: Any, place: CodeLine, path: str = "") -> YamlNode:
+    def node(self, value: Any, code_line: CodeLine, path: str = "") -> YamlNode:
         """The node of a value, with all values in it."""
         while isinstance(value, At):
-            place, value = value.place, value.value
+            code_line, value = value.code_line, value.value
         if isinstance(value, CodeKey):
             value = {self.name_of(value.code): value.value}
-        line = place.seen_from(self.file)
+        line = code_line.seen_from(self.file)
         if isinstance(value, Mapping):
-            return self._map(value, place, YamlNode({}, line, path))
+            return self._map(value, code_line, YamlNode({}, line, path))
         if isinstance(value, (list, tuple)):
             found = YamlNode([], line, path)
-            found.value = [self.node(item, place, found.child_path(i)) for i, item in enumerate(value)]
+            found.value = [self.node(item, code_line, found.child_path(i)) for i, item in enumerate(value)]
             return found
         return self._scalar(value, line, path)
 
-    def _map(self, value: Mapping[Any, Any], place: CodeLine, found: YamlNode) -> YamlNode:
+    def _map(self, value: Mapping[Any, Any], code_line: CodeLine, found: YamlNode) -> YamlNode:
         for name, item in value.items():
             if not isinstance(name, str):
                 self.complain(found.line, found.path, f"the name {name!r:.60} is no text; write it in quotes")
                 continue
-            found.value[name] = self.node(item, place, found.child_path(name))
+            found.value[name] = self.node(item, code_line, found.child_path(name))
             found.key_lines[name] = found.value[name].line
         return found
 
