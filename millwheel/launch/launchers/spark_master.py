@@ -60,7 +60,7 @@ def check_machines(url: str, zookeeper: str) -> None:
     """Raises SetupError when workers will run on other machines and the run has no ZooKeeper that those reach."""
     if zookeeper not in ("", EMBEDDED) or not url or url.startswith("local"):
         return
-    hosts = [_place(url, text)[0] for text in _addresses(url)] if _STANDALONE.fullmatch(url) else []
+    hosts = [_address(url, text)[0] for text in _addresses(url)] if _STANDALONE.fullmatch(url) else []
     if hosts and all(map(_is_here, hosts)):
         return
     raise SetupError(
