@@ -100,19 +100,33 @@ def installed(wheel: Path, version: str, folder: Path) -> Path:
     return folder / "bin"
 
 
-@pytest.mark.parametrize("version", SUPPORTED)
-def test_the_pipeline_of_the_readme_runs_where_only_the_wheel_is_installed(
-    wheel: Path, version: str, tmp_path: Path
+PARTS = {
+    "visits": ["millwheel", "run", "visits.yaml", "--set", "input=visits.jsonl", "--set", "output=out"],
+    "hello": ["python", "hello.py"],
+    "test": ["python", "test.py"],
+}
+
+
+# Each version runs a part of the README; together they run all of it.
+@pytest.mark.parametrize(("version", "part"), zip(SUPPORTED, ("visits", "hello", "test", "visits"), strict=True))
+def test_what_the_readme_shows_runs_where_only_the_wheel_is_installed(
+    wheel: Path, version: str, part: str, tmp_path: Path
 ) -> None:
     folder = installed(wheel, version, tmp_path / "environment")
     files_of_the_readme(tmp_path)
+    readme = (REPO / "README.md").read_text(encoding="utf-8")
+    [test] = re.findall(r"```python\n(from millwheel.testing.*?)```", readme, re.DOTALL)
+    (tmp_path / "test.py").write_text(test)
     # No Java, and none of the packages of the developer's environment.
     environment = {"PATH": str(folder), "HOME": str(tmp_path), "LANG": "C.UTF-8"}
-    sets = ["--set", "input=visits.jsonl", "--set", "output=out"]
-    words = ["run", "visits.yaml", *sets, "--launcher", "processes", "--workers", "1"]
+    command, *words = PARTS[part]
     done = subprocess.run(
-        [folder / "millwheel", *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+        [folder / command, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    rows = [path.read_text() for path in (tmp_path / "out" / "returned").glob("*.jsonl")]
-    assert rows == ['{"user":"ann","away_s":300}\n']
+    if part == "visits":
+        rows = [path.read_text() for path in (tmp_path / "out" / "returned").glob("*.jsonl")]
+        assert rows == ['{"user":"ann","away_s":300}\n']
+    if part == "hello":
+        assert "window_start" in done.stdout
+        assert f"\n{' '.join(PARTS[part])}\n" in readme

@@ -66,6 +66,14 @@ def test_the_pipeline_of_the_readme_is_the_same_in_python(tmp_path: Path) -> Non
     assert without_lines(python) == without_lines(yaml)
 
 
+def test_the_first_screen_is_the_start_of_the_site_with_eight_lines() -> None:
+    readme, start = ((REPO / name).read_text(encoding="utf-8") for name in ("README.md", "docs/README.md"))
+    code = dict(_FILE.findall(readme))["hello.py"]
+    assert len(code.splitlines()) == 8
+    assert readme.index(code) < 1000, "it is on the first screen"
+    assert code in start
+
+
 @pytest.mark.slow
 def test_the_command_of_the_readme_gives_what_the_readme_says(tmp_path: Path) -> None:
     files_of_the_readme(tmp_path)
