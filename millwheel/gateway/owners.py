@@ -65,5 +65,5 @@ class Owners:
         ranges = self._tables.get(computation)
         if ranges is None:
             return None
-        place = (slot_hash if computation in self.sliced else key_hash)(key)
-        return ranges.shards[bisect_right(ranges.los, place) - 1]
+        position = (slot_hash if computation in self.sliced else key_hash)(key)
+        return ranges.shards[bisect_right(ranges.los, position) - 1]

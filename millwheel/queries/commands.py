@@ -66,19 +66,19 @@ class _Form:
         answers = [each for each in found if isinstance(each, Answer)]
         if len(self.plans) == len(answers) and all(plan.formula is None for plan in self.plans):
             return self.write(answers)
-        place, made = 0, []
+        start, made = 0, []
         try:
             for plan in self.plans:
-                made.append(plan.answer(answers[place : place + len(plan.questions)]))
-                place += len(plan.questions)
+                made.append(plan.answer(answers[start : start + len(plan.questions)]))
+                start += len(plan.questions)
         except QueryError as ex:
             return error_reply(ex)
         return self.write(made)
 
     def firsts(self, found: Sequence[Found]) -> list[Found]:
         """What became of the first question of each plan."""
-        places = accumulate((len(plan.questions) for plan in self.plans), initial=0)
-        return [found[place] for place in islice(places, len(self.plans))]
+        starts = accumulate((len(plan.questions) for plan in self.plans), initial=0)
+        return [found[start] for start in islice(starts, len(self.plans))]
 
 
 class Session:
@@ -182,19 +182,19 @@ class Session:
     def _gather(self, form: _Form, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
         """Whoever has the first computation of a formula asks the others for theirs."""
         addresses = self._service.cluster.addresses
-        places = {place: each.owner for place, each in enumerate(found) if isinstance(each, Elsewhere)}
-        if any(owner not in addresses for owner in places.values()):
+        owners = {index: each.owner for index, each in enumerate(found) if isinstance(each, Elsewhere)}
+        if any(owner not in addresses for owner in owners.values()):
             return _UNKNOWN
 
         def reply(answers: Sequence[Answer | QueryError]) -> bytes:
             whole = list(found)
-            for place, answer in zip(places, answers, strict=True):
+            for index, answer in zip(owners, answers, strict=True):
                 if isinstance(answer, QueryError):
                     return error_reply(answer)
-                whole[place] = answer
+                whole[index] = answer
             return form.reply(whole)
 
-        return Gather([(addresses[owner], queries[place]) for place, owner in places.items()], reply)
+        return Gather([(addresses[owner], queries[index]) for index, owner in owners.items()], reply)
 
     def _refusal(self, names: Sequence[bytes], found: Sequence[Found]) -> bytes:
         """Where the names are that are not here."""

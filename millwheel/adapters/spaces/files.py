@@ -176,7 +176,7 @@ def _mounts() -> str:
 def mounted_kind(path: str, mountinfo: str) -> str:
     """The file system type of the innermost mount that holds ``path``; "" when none does.
 
-    ``mountinfo`` is the text of ``/proc/self/mountinfo`` (proc(5)); of two mounts on one place the later counts.
+    ``mountinfo`` is the text of ``/proc/self/mountinfo`` (proc(5)); of two mounts on one path the later counts.
     """
     best, kind = -1, ""
     for line in mountinfo.splitlines():

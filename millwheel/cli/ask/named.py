@@ -35,9 +35,9 @@ _PAUSE_S = 0.02  # between two looks whether they do: shorter than anybody notic
 _NOTHING = "The run answers no queries: start it with --query-port"
 
 
-def set_queries(place: str, what: str, formula: str, window: str, console: Console) -> None:
+def set_queries(address: str, what: str, formula: str, window: str, console: Console) -> None:
     """Set the queries of a file, or one by its formula. Raises PipelineError for what is none."""
-    spec, table = _opened(place)
+    spec, table = _opened(address)
     if formula:
         found = one_query(what, formula, window, spec)
     elif window or not Path(what).exists():
@@ -45,21 +45,21 @@ def set_queries(place: str, what: str, formula: str, window: str, console: Conso
     else:
         found = load_queries(what, spec)
     changes = table.change([QueryRow.of(each) for each in found])
-    _told(place, f"Set {_list([each.name for each in found])}", changes, console)
+    _told(address, f"Set {_list([each.name for each in found])}", changes, console)
 
 
-def remove_query(place: str, name: str, console: Console) -> None:
+def remove_query(address: str, name: str, console: Console) -> None:
     """Remove one. Raises SetupError when there is none of that name."""
-    spec, table = _opened(place)
+    spec, table = _opened(address)
     there = merged(spec.queries, table.read())
     if name not in there:
         raise SetupError(f"There is no query {name!r}; there are: {', '.join(sorted(there)) or 'none'}")
-    _told(place, f"Removed {name}", table.change([QueryRow(name)]), console)
+    _told(address, f"Removed {name}", table.change([QueryRow(name)]), console)
 
 
-def list_queries(place: str, as_json: bool, console: Console) -> None:
+def list_queries(address: str, as_json: bool, console: Console) -> None:
     """Print them."""
-    spec, table = _opened(place)
+    spec, table = _opened(address)
     found = {name: query_document(each) for name, each in sorted(merged(spec.queries, table.read()).items())}
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
@@ -71,15 +71,15 @@ def list_queries(place: str, as_json: bool, console: Console) -> None:
         console.print("There are no named queries.", highlight=False)
 
 
-def _opened(place: str) -> tuple[PipelineSpec, QueryTable]:
-    root = find_root(place)
+def _opened(address: str) -> tuple[PipelineSpec, QueryTable]:
+    root = find_root(address)
     if read_run(root) is None:
         raise SetupError(f"{root} is not the root of a run: use the --root of its `millwheel run`")
-    return load_shipped(str(root)), QueryTable(open_space(place if is_s3(place) else str(root)))
+    return load_shipped(str(root)), QueryTable(open_space(address if is_s3(address) else str(root)))
 
 
-def _told(place: str, what: str, changes: QueryChanges, console: Console) -> None:
-    root = find_root(place)
+def _told(address: str, what: str, changes: QueryChanges, console: Console) -> None:
+    root = find_root(address)
     when = _wait(root, changes.number) if is_driven(root) else "The next run on this root has that"
     console.print(f"{what}. {when}.", markup=False, highlight=False, soft_wrap=True)
 

@@ -14,8 +14,8 @@ from millwheel.gateway.serving import serve as run
 from millwheel.roots.attaching import find_root
 
 
-def serve(place: str, host: str, port: int, security: str, origins: Sequence[str], pages: str) -> None:
+def serve(address: str, host: str, port: int, security: str, origins: Sequence[str], pages: str) -> None:
     """Serve until Ctrl-C, and say where."""
-    root = find_root(place)
-    changes = QueryTable(open_space(place if is_s3(place) else str(root)))
+    root = find_root(address)
+    changes = QueryTable(open_space(address if is_s3(address) else str(root)))
     run(ServeSettings(root, host, port, security, origins, pages), changes, lambda url: typer.echo(f"Serving {url}"))

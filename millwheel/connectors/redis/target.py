@@ -39,7 +39,7 @@ local operations, refused, at = {}, {'refused'}, 3
 while at <= #ARGV do
   local count = tonumber(ARGV[at])
   local words = {}
-  for place = at + 1, at + count do words[#words + 1] = ARGV[place] end
+  for i = at + 1, at + count do words[#words + 1] = ARGV[i] end
   operations[#operations + 1] = words
   at = at + count + 1
   local look = looks[words[1]]
@@ -54,8 +54,8 @@ end
 if #refused > 1 then return refused end
 local function same_hash(key, words)
   if redis.call('HLEN', key) * 2 ~= #words - 1 then return false end
-  for place = 2, #words, 2 do
-    if redis.call('HGET', key, words[place]) ~= words[place + 1] then return false end
+  for i = 2, #words, 2 do
+    if redis.call('HGET', key, words[i]) ~= words[i + 1] then return false end
   end
   return true
 end
@@ -63,7 +63,7 @@ local writes = {
   set = function(key, words) redis.call('SET', key, words[3]) end,
   hash = function(key, words)
     redis.call('DEL', key)
-    for place = 3, #words, 2 do redis.call('HSET', key, words[place], words[place + 1]) end
+    for i = 3, #words, 2 do redis.call('HSET', key, words[i], words[i + 1]) end
   end,
   add = function(key, words) redis.call('ZADD', key, words[3], words[4]) end,
   rem = function(key, words) redis.call('ZREM', key, words[2]) end,
@@ -77,9 +77,9 @@ local writes = {
   end,
 }
 local lives = {set = true, hash = true, add = true}
-for place, words in ipairs(operations) do
-  writes[words[1]](KEYS[place + 1], words)
-  if lives[words[1]] and words[2] ~= '0' then redis.call('PEXPIRE', KEYS[place + 1], words[2]) end
+for i, words in ipairs(operations) do
+  writes[words[1]](KEYS[i + 1], words)
+  if lives[words[1]] and words[2] ~= '0' then redis.call('PEXPIRE', KEYS[i + 1], words[2]) end
 end
 redis.call('HSET', KEYS[1], 'number', ARGV[2])
 return {'written'}

@@ -52,7 +52,7 @@ def sessions_of(keys: pl.Series, timestamps: Times, gap: int) -> Assigned:
     """The windows that the records of each key make among themselves: each begins with a record, and ends ``gap`` µs
     behind the last of those that follow at less than that."""
     parts = keys.struct.unnest().get_columns() if isinstance(keys.dtype, pl.Struct) else [keys]
-    names = [str(place) for place in range(len(parts))]
+    names = [str(index) for index in range(len(parts))]
     columns = [part.alias(name) for part, name in zip(parts, names, strict=True)]
     whole = pl.DataFrame([*columns, pl.Series("t", timestamps), pl.Series("row", np.arange(len(timestamps)))])
     ordered = whole.sort([*names, "t"])

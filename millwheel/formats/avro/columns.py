@@ -117,7 +117,7 @@ class _Reading:
 
     def __init__(self, data: bytes, at: Ints, ends: Ints) -> None:
         self._bytes = np.frombuffer(data, np.uint8)
-        # A view of the eight bytes from each place on: to gather numbers that lie anywhere.
+        # A view of the eight bytes that begin at each offset: to gather numbers that lie anywhere.
         self._words = np.ndarray((len(data) - _WORD + 1,), "<u8", data, strides=(1,))
         self._at = at
         self._ends = ends

@@ -67,9 +67,9 @@ class Workers:
     async def _round(self, waiting: Sequence[Asking], end_s: float, patience_s: float) -> bool:
         groups: dict[tuple[str, bool], list[Asking]] = {}
         for each in waiting:
-            if (place := self._chosen(each)) is not None:
-                groups.setdefault(place, []).append(each)
-        calls = [self._call(place, group, end_s, patience_s) for place, group in groups.items()]
+            if (target := self._chosen(each)) is not None:
+                groups.setdefault(target, []).append(each)
+        calls = [self._call(target, group, end_s, patience_s) for target, group in groups.items()]
         return any(await asyncio.gather(*calls))
 
     def _chosen(self, asking: Asking) -> tuple[str, bool] | None:
@@ -84,9 +84,9 @@ class Workers:
     def _is_suspect(self, address: str) -> bool:
         return self.suspects.get(address, 0.0) > monotonic()
 
-    async def _call(self, place: tuple[str, bool], group: Sequence[Asking], end_s: float, patience_s: float) -> bool:
+    async def _call(self, target: tuple[str, bool], group: Sequence[Asking], end_s: float, patience_s: float) -> bool:
         """One call to one worker; True when something of it is to be asked elsewhere at once."""
-        address, stale = place
+        address, stale = target
         commands = [each.stale if stale and each.stale else each.command for each in group]
         left_s = max(end_s - monotonic(), 0.001)
         alone = all(not each.others() for each in group)

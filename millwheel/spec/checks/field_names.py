@@ -64,13 +64,13 @@ def _streams(names: Sequence[str]) -> str:
 
 def _uses(spec: PipelineSpec) -> Iterator[_Use]:
     for computation in spec.computations:
-        place = ("computations", computation.name)
+        path = ("computations", computation.name)
         for given in computation.inputs:
-            yield from _of_key(given.key, given.stream, (*place, "input", given.stream, "key"))
+            yield from _of_key(given.key, given.stream, (*path, "input", given.stream, "key"))
         streams = tuple(given.stream for given in computation.inputs)
         yield from _of_aggregates(computation, streams)
         if computation.deduplicate is not None:
-            yield from (_Use(name, streams, (*place, "deduplicate")) for name in computation.deduplicate.fields)
+            yield from (_Use(name, streams, (*path, "deduplicate")) for name in computation.deduplicate.fields)
         yield from _of_expressions(computation, streams)
     for sink in spec.sinks:
         yield from _of_key(sink.key, sink.stream, ("sinks", sink.stream, sink.kind, "by"))
@@ -95,16 +95,16 @@ def _of_aggregates(computation: ComputationSpec, streams: tuple[str, ...]) -> It
 
 
 def _of_expressions(computation: ComputationSpec, streams: tuple[str, ...]) -> Iterator[_Use]:
-    place = ("computations", computation.name)
-    yield from _named(computation.condition, streams, (*place, "where"))
+    path = ("computations", computation.name)
+    yield from _named(computation.condition, streams, (*path, "where"))
     for branch in computation.branches:
-        yield from _named(branch.condition, streams, (*place, "branch", branch.stream))
+        yield from _named(branch.condition, streams, (*path, "branch", branch.stream))
     if computation.lookup is not None:
         for text in computation.lookup.by:
-            yield from _named(text, streams, (*place, "enrich", "by"))
+            yield from _named(text, streams, (*path, "enrich", "by"))
     for step in computation.steps[:1]:  # the next one gets what this one makes
         for text in (step.expression, *step.fields.values()):
-            yield from _named(text, streams, (*place, step.kind.value))
+            yield from _named(text, streams, (*path, step.kind.value))
 
 
 def _named(expression: str, streams: tuple[str, ...], path: tuple[str, ...]) -> Iterator[_Use]:

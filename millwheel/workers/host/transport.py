@@ -15,7 +15,7 @@ from millwheel.workers.delivery.outbox import Send, joined_epoch, split_epoch
 
 
 class ExchangeTransport:
-    """The Transport port, and the place where the loop sleeps. Loop only."""
+    """The Transport port. The loop sleeps here. Loop only."""
 
     def __init__(self, listen: str, mailbox: Mailbox, security: Security | None = None) -> None:
         post: Callable[[ev.Event], None] = mailbox.put

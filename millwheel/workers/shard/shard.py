@@ -1,4 +1,4 @@
-"""One shard as this worker serves it: the place where receive, dedup, run, commit, ack and send meet, in this order.
+"""One shard as this worker serves it: receive, dedup, run, commit, ack and send, in this order.
 
     offer()    → the inbox takes a delivery, or not
     run()      → a PendingCommit: applied to the local store, not yet durable. Shards of the same worker may have
