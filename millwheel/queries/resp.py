@@ -16,6 +16,8 @@ MAX_COMMAND_BYTES = 1 << 20
 """A command may take so much: 10,000 names of 100 bytes."""
 MAX_WORDS = 99_999
 """Words of a command."""
+_MOST_SKIPPED, _MOST_SKIPPED_BYTES = 10_000_000, 512 << 20
+"""A larger command is not read to its end: it is an error, and what follows is read as commands."""
 _HUGE = re.compile(rb"[*%~>|][+-]?[0-9]{6,}")  # an array of 100,000 or more, for which hiredis makes room at once
 _HEADER_BYTES = 32  # of the length of a string or array: more is none
 _ARRAY, _BULK = b"*$"
@@ -45,10 +47,13 @@ class CommandReader:
     def __init__(self) -> None:
         self._reader = hiredis_reader()
         self._kept = b""
+        self._skipped: _Skipped | None = None
 
     def feed(self, data: bytes) -> list[list[bytes] | ProtocolError]:
         """The commands that are complete now, and at most one error, behind them."""
         found: list[list[bytes] | ProtocolError] = []
+        if self._skipped is not None:
+            return self._go_on_skipping(self._skipped, data)
         if not self._kept and self._whole(data, found):
             return found
         data, self._kept = self._kept + data, b""
@@ -61,11 +66,27 @@ class CommandReader:
                     found.append(words)
             self._kept = data[at:]
             if len(self._kept) > MAX_COMMAND_BYTES:
-                raise ProtocolError(f"a command has {MAX_COMMAND_BYTES} bytes at most")
+                raise _TooMuch(at, f"a command has {MAX_COMMAND_BYTES} bytes at most")
+        except _TooMuch as ex:
+            self._kept, self._skipped = b"", _Skipped(str(ex))
+            found += self._go_on_skipping(self._skipped, data[max(ex.at, at) :])
         except ProtocolError as ex:
             self._kept = b""  # nobody knows where the next command begins, but with the next read
             found.append(ex)
         return found
+
+    def _go_on_skipping(self, skipped: _Skipped, data: bytes) -> list[list[bytes] | ProtocolError]:
+        """A command that is too large is read to its end without being kept: it is one error, and what follows it is
+        understood."""
+        try:
+            rest = skipped.feed(data)
+        except ProtocolError as ex:
+            self._skipped = None
+            return [ex]
+        if rest is None:
+            return []
+        self._skipped = None
+        return [ProtocolError(skipped.why), *self.feed(rest)] if rest else [ProtocolError(skipped.why)]
 
     def _whole(self, data: bytes, found: list[list[bytes] | ProtocolError]) -> bool:
         """Parse a read that holds nothing but whole commands; False, and nothing is known, when it is another one."""
@@ -84,6 +105,54 @@ class CommandReader:
         return False
 
 
+class _TooMuch(ProtocolError):
+    """A command that begins ``at`` is too large, but may have an end."""
+
+    def __init__(self, at: int, why: str) -> None:
+        super().__init__(why)
+        self.at = at
+
+
+class _Skipped:
+    """A command that is read to its end and forgotten. ``why`` it is."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        self._words = -1  # that are missing; -1: the header, too
+        self._bytes = 0  # of the word that is being skipped
+        self._line = b""
+
+    def feed(self, data: bytes) -> bytes | None:
+        """What lies behind the command, once its end has come. Raises ProtocolError where it is malformed."""
+        at, data, self._line = 0, self._line + data, b""
+        while self._words:
+            if self._bytes:
+                step = min(self._bytes, len(data) - at)
+                at, self._bytes = at + step, self._bytes - step
+                if self._bytes:
+                    return None
+                self._words -= 1
+                continue
+            end = data.find(b"\n", at)
+            if end < 0:
+                _check_header(data, at)
+                self._line = data[at:]
+                return None
+            self._header(data[at:end])
+            at = end + 1
+        return data[at:]
+
+    def _header(self, line: bytes) -> None:
+        if self._words < 0:
+            if line[:1] != b"*":
+                raise ProtocolError(self.why)
+            self._words = _count(line[1:], _MOST_SKIPPED)
+        elif line[:1] != b"$":
+            raise ProtocolError("a command is an array of strings")
+        else:
+            self._bytes = _count(line[1:], _MOST_SKIPPED_BYTES) + 2
+
+
 _END, _END_WORDS = b"*1\r\n$1\r\n\0\r\n", [b"\0"]
 
 
@@ -100,7 +169,10 @@ def _command(data: bytes, at: int) -> tuple[list[bytes], int] | None:
         _check_header(data, at)
         return None
     words: list[bytes] = []
-    count, at = _count(data[at + 1 : end]), end + 1
+    begin_at, count = at, _count(data[at + 1 : end], _MOST_SKIPPED)
+    if count > MAX_WORDS:
+        raise _TooMuch(begin_at, f"a command has {MAX_WORDS} words at most, this one {count}")
+    at = end + 1
     for _ in range(count):
         end = data.find(b"\n", at)
         if end < 0:
@@ -108,8 +180,10 @@ def _command(data: bytes, at: int) -> tuple[list[bytes], int] | None:
             return None
         if data[at] != _BULK:
             raise ProtocolError("a command is an array of strings")
-        begin = end + 1
-        end = begin + _count(data[at + 1 : end], MAX_COMMAND_BYTES)
+        begin, size = end + 1, _count(data[at + 1 : end], _MOST_SKIPPED_BYTES)
+        if size > MAX_COMMAND_BYTES:
+            raise _TooMuch(begin_at, f"a command has {MAX_COMMAND_BYTES} bytes at most")
+        end = begin + size
         if len(data) < end + 2:
             return None
         if data[end : end + 2] != b"\r\n":
@@ -124,7 +198,7 @@ def _check_header(data: bytes, at: int) -> None:
         raise ProtocolError("the length of a string or array has no end")
 
 
-def _count(text: bytes, most: int = MAX_WORDS) -> int:
+def _count(text: bytes, most: int) -> int:
     text = text.removesuffix(b"\r")
     if not text.isdigit() or len(text) > _HEADER_BYTES or int(text) > most:
         raise ProtocolError(f"{text[:20]!r} is no length; a command has {MAX_WORDS} words at most")

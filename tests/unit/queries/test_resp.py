@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import hiredis
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.queries import resp
@@ -53,6 +53,30 @@ def test_a_command_that_never_ends_is_given_up() -> None:
     reader.feed(b"*1\r\n$900000000\r\n")
     found = [each for _ in range(40) for each in reader.feed(b"x" * (MAX_COMMAND_BYTES // 16))]
     assert any(isinstance(each, ProtocolError) for each in found)
+
+
+@given(st.integers(1, 200_000), st.booleans())
+@settings(max_examples=6, deadline=None)
+def test_a_command_that_is_too_large_is_one_error_and_what_follows_is_understood(size: int, many: bool) -> None:
+    large = packed([b"MGET", *[b"clicks:1:3h"] * 100_000]) if many else packed([b"GET", b"x" * (MAX_COMMAND_BYTES + 1)])
+    reader, data = CommandReader(), PING + large + PING + packed([b"GET", b"a"])
+    found = [each for at in range(0, len(data), size) for each in reader.feed(data[at : at + size])]
+    assert found[0] == found[2] == [b"PING"]
+    assert isinstance(found[1], ProtocolError)
+    assert "at most" in str(found[1])
+    assert found[3:] == [[b"GET", b"a"]]
+
+
+def test_a_million_names_of_one_command_are_one_error() -> None:
+    reader = CommandReader()
+    head, name = b"*1000001\r\n$4\r\nMGET\r\n", b"$11\r\nclicks:1:3h\r\n"
+    found = reader.feed(head)
+    for _ in range(100):
+        found += reader.feed(name * 10_000)
+        assert not reader._kept  # nothing of it is kept
+    assert len(found) == 1
+    assert "this one 1000001" in str(found[0])
+    assert reader.feed(PING) == [[b"PING"]]
 
 
 def test_only_strings_are_words() -> None:
