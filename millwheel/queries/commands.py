@@ -341,7 +341,8 @@ def _about(name: bytes, command: _Command) -> bytes:
     flags = resp.array([resp.simple("readonly"), resp.simple("fast")])
     positions = [resp.number(each) for each in (first, last, step)]
     exact = command.least if name in (b"GET", b"HGETALL", b"TYPE") else -command.least
-    return resp.array([resp.bulk(name.lower()), resp.number(exact), flags, *positions])
+    more = [resp.array([])] * 4  # categories, tips, positions of keys again, subcommands: clients want them to be there
+    return resp.array([resp.bulk(name.lower()), resp.number(exact), flags, *positions, *more])
 
 
 _ONE, _ALL = (1, 1, 1), (1, -1, 1)

@@ -108,6 +108,7 @@ def test_clients_find_what_they_look_for() -> None:
     assert told(one, "EXISTS clicks:42:3h other:42") == 1
     assert told(one, "CLUSTER KEYSLOT foo") == 12182
     commands = {each[0]: each for each in told(one, "COMMAND")}
+    assert {len(each) for each in commands.values()} == {10}
     assert commands["mw.query"][3:6] == [2, 2, 1]
     assert told(one, "QUIT") == "OK"
     assert one.over
