@@ -48,7 +48,7 @@ ZooKeeper = Annotated[
     str,
     typer.Option(
         metavar="HOST:PORT/CHROOT",
-        help="your ZooKeeper; `embedded` starts one here, which is the default with Spark; plain processes need none",
+        help="your ZooKeeper; `embedded` starts one here, which is the default with --spark-master",
     ),
 ]
 Listen = Annotated[

@@ -12,7 +12,7 @@ from millwheel.adapters.zookeeper.server import EmbeddedZooKeeper
 from millwheel.coordinator.server import CoordinatorServer
 from millwheel.errors import SetupError
 from millwheel.launch.launchers.java import find_java
-from millwheel.launch.settings import LauncherKind, RunSettings
+from millwheel.launch.settings import RunSettings
 from millwheel.processes.address import EMBEDDED, LOOPBACK
 from millwheel.processes.lifeline import child_environment, mortal
 
@@ -42,8 +42,8 @@ class Keeper(Protocol):
 def coordinator_for(settings: RunSettings, root: Path, say: Callable[[str], None]) -> Keeper | None:
     """The coordinator of a run with its root in this folder; None when ``--zookeeper`` names a server.
 
-    A root stays with what it was begun with. A new one gets the coordinator in the driver when its workers are
-    processes of this machine, which needs no Java, and a ZooKeeper of its own when they run in Spark.
+    A root stays with what it was begun with. A new one gets the coordinator in the driver when its workers are on this
+    machine, as plain processes or in a Spark of the run's own, else a ZooKeeper of its own.
     """
     if settings.zookeeper not in ("", EMBEDDED):
         return None
@@ -53,8 +53,8 @@ def coordinator_for(settings: RunSettings, root: Path, say: Callable[[str], None
             f"The root {root} has its coordinator in {_COORDINATOR_FILE}, and cannot change to ZooKeeper: leave out "
             f"--zookeeper {EMBEDDED}, or go on with a new root from a savepoint"
         )
-    processes = settings.launcher is LauncherKind.PROCESSES and settings.zookeeper != EMBEDDED
-    if local.exists() or (processes and not java.exists()):
+    here = not settings.far and settings.zookeeper != EMBEDDED
+    if local.exists() or (here and not java.exists()):
         return LocalKeeper(local)
     return ZooKeeperKeeper(java, say)
 

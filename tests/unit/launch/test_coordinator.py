@@ -26,7 +26,9 @@ def chosen(settings: RunSettings, root: Path, monkeypatch: pytest.MonkeyPatch) -
         (LauncherKind.PROCESSES, "embedded", "", ZooKeeperKeeper),
         (LauncherKind.PROCESSES, "", "zookeeper", ZooKeeperKeeper),
         (LauncherKind.PROCESSES, "h:2181/x", "", None),
-        (LauncherKind.SPARK, "", "", ZooKeeperKeeper),
+        (LauncherKind.SPARK, "", "", LocalKeeper),
+        (LauncherKind.SPARK, "", "zookeeper", ZooKeeperKeeper),
+        (LauncherKind.SPARK, "embedded", "", ZooKeeperKeeper),
         (LauncherKind.SPARK, "", "coordinator.db", LocalKeeper),
         (LauncherKind.SPARK, "h:2181/x", "zookeeper", None),
     ],
@@ -48,3 +50,9 @@ def test_a_root_with_a_coordinator_of_its_own_cannot_change_to_zookeeper(tmp_pat
     (tmp_path / "coordinator.db").touch()
     with pytest.raises(SetupError, match="cannot change to ZooKeeper"):
         coordinator_for(settings(zookeeper="embedded"), tmp_path, print)
+
+
+def test_a_spark_that_others_made_gets_a_zookeeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = RunSettings("p.yaml", launcher=LauncherKind.SPARK, spark_master="spark://127.0.0.1:7077")
+    assert chosen(given, tmp_path, monkeypatch) is ZooKeeperKeeper
+    assert chosen(RunSettings("p.yaml", submitted=True), tmp_path, monkeypatch) is ZooKeeperKeeper
