@@ -17,8 +17,12 @@ from tests.servers.kafka import Broker
 from tests.slow.kafka import committed
 
 pytestmark = pytest.mark.slow
-_names = (f"contract-{number}" for number in itertools.count())
+_numbers = itertools.count()
 CALLS = ("init_transactions", "begin_transaction", "commit_transaction")
+
+
+def _name() -> str:
+    return f"contract-{next(_numbers)}"
 
 
 class TopicWorld(SinkWorld):
@@ -26,7 +30,7 @@ class TopicWorld(SinkWorld):
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._topic = broker.make_topic(next(_names), 1, **{"max.message.bytes": "1000"})
+        self._topic = broker.make_topic(_name(), 1, **{"max.message.bytes": "1000"})
 
     def sink(self, outside: Outside, identity: str | None = None) -> Sink:
         options = {"brokers": self._broker.address, "topic": self._topic}
@@ -70,11 +74,12 @@ class _Library:
 class TestATopic(ExternalSinkContract):
     every = 3  # each third call is another kind of call, after the next batch
     every_refused = 16
+    together = 6  # they wait for the broker, and librdkafka for half a second where a transaction was left open
 
     @pytest.fixture(autouse=True)
     def _ready(self, broker: Broker) -> None:
         self._broker = broker
-        build_kafka_sink({"brokers": broker.address, "topic": broker.make_topic(next(_names))}).check("r")
+        build_kafka_sink({"brokers": broker.address, "topic": broker.make_topic(_name())}).check("r")
 
     def world(self) -> SinkWorld:
         return TopicWorld(self._broker)
@@ -89,7 +94,7 @@ def test_rows_that_the_brokers_refuse_are_told_with_their_words_and_the_others_a
 ) -> None:
     """A partition that does not exist, a key that a compacted topic asks for, and a row that is too large; none of them
     is known before the brokers are asked."""
-    topic = broker.make_topic(next(_names), 2, **{"cleanup.policy": "compact", "max.message.bytes": "1000"})
+    topic = broker.make_topic(_name(), 2, **{"cleanup.policy": "compact", "max.message.bytes": "1000"})
     given = {"brokers": broker.address, "topic": topic, "key": "id", "partition": "at", "guarantee": guarantee}
     writer = build_kafka_sink(given, f"root-of-{topic}").open("sink.out-0", 1)
     rows = [{"id": "a", "at": 0}, {"id": "b", "at": 7}, {"id": None, "at": 1}, {"id": "c" * 2_000, "at": 1}]

@@ -295,6 +295,15 @@ def _words(options: KafkaSinkOptions, messages: Sequence[Message], refused: Mapp
 
 
 def _produce(producer: Any, topic: str, message: Message, told: Callable[[Any, Any], object] | None = None) -> None:
+    # Most messages are but key and value. While they are handed over the loop waits for the interpreter, and made as
+    # a map first they take twice as long.
+    if told is None and not message.headers and message.partition < 0 and not message.timestamp_ms:
+        try:
+            producer.produce(topic, value=message.value, key=message.key)
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            return
     given: dict[str, Any] = {"key": message.key, "value": message.value}
     if message.timestamp_ms:
         given["timestamp"] = message.timestamp_ms

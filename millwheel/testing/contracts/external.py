@@ -94,13 +94,16 @@ class ExternalSinkContract(SinkContract):
             life.owned(outside)
             self._refused_once(life, "without faults")
             calls = outside.calls
-        for number in range(0, len(calls), self.every_refused or self.every):
-            for when in ("before", "after"):
-                with self.life() as life:
-                    self._with_refused(life)
-                    self._crashes(life, when, number)
-                    life.owned(Outside())
-                    self._refused_once(life, f"a crash {when} call {number} ({calls[number]})")
+
+        def crash(number: int, when: str) -> None:
+            with self.life() as life:
+                self._with_refused(life)
+                self._crashes(life, when, number)
+                life.owned(Outside())
+                self._refused_once(life, f"a crash {when} call {number} ({calls[number]})")
+
+        numbers = range(0, len(calls), self.every_refused or self.every)
+        self.side_by_side(crash, ((number, when) for number in numbers for when in ("before", "after")))
 
     def test_a_crash_between_a_refusal_and_the_rest_of_the_batch_keeps_both(self) -> None:
         with self.life() as life:

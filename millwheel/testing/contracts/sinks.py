@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -21,6 +22,9 @@ class SinkContract(ABC):
     """How many batches a life writes. More of them take longer and find hardly more."""
     every = 1
     """Faults are tried at each so many calls. Raise it for a target whose calls take long."""
+    together = 1
+    """How many faults are tried at the same time, each in a world and on a thread of its own. Raise it for a target
+    that answers slowly."""
     whole_batches = True
     """A reader sees a batch with all of its rows or not at all."""
 
@@ -69,7 +73,7 @@ class SinkContract(ABC):
             assert life.world.rows() == [], "a reader sees rows that are not committed: after a crash they come again"
 
     def test_a_crash_at_any_call_loses_and_doubles_nothing(self) -> None:
-        for number, call, when in self._faults():
+        def crash(number: int, call: str, when: str) -> None:
             with self.life() as life:
                 self._crashes(life, when, number)
                 where = f"a crash {when} call {number} ({call})"
@@ -77,19 +81,24 @@ class SinkContract(ABC):
                 life.owned(Outside())
                 self.expect(life, where)
 
+        self.side_by_side(crash, self._faults())
+
     def test_a_second_crash_during_recovery_loses_and_doubles_nothing(self) -> None:
         calls = self.calls_of_a_life()
         step = max(3, self.every, len(calls) // 5)
-        for first in range(0, len(calls), step):
-            for second in range(first % 2, len(calls), step):
-                with self.life() as life:
-                    self._crashes(life, "after", first)
-                    self._crashes(life, "after", second)
-                    life.owned(Outside())
-                    self.expect(life, f"crashes after calls {first} and {second} ({calls[first]}, {calls[second]})")
+
+        def crash_twice(first: int, second: int) -> None:
+            with self.life() as life:
+                self._crashes(life, "after", first)
+                self._crashes(life, "after", second)
+                life.owned(Outside())
+                self.expect(life, f"crashes after calls {first} and {second} ({calls[first]}, {calls[second]})")
+
+        firsts = range(0, len(calls), step)
+        self.side_by_side(crash_twice, ((one, two) for one in firsts for two in range(one % 2, len(calls), step)))
 
     def test_lost_calls_and_lost_replies_lose_and_double_nothing(self) -> None:
-        for number, call, when in self._faults():
+        def lose(number: int, call: str, when: str) -> None:
             with self.life() as life:
                 outside = Outside()
                 getattr(outside, when)[number] = _raises(life.world.lost)
@@ -102,13 +111,13 @@ class SinkContract(ABC):
                 lost = "call" if when == "before" else "reply"
                 self.expect(life, f"the {lost} of call {number} ({call}) was lost")
 
+        self.side_by_side(lose, self._faults())
+
     def test_a_zombie_between_any_two_calls_adds_nothing(self) -> None:
-        for number, call, when in self._faults():
-            if when == "after":
-                continue
+        def come_back(number: int, call: str, _: str) -> None:
             with self.life(self.batches + 1) as life:
                 old = life.writer(Outside())
-                for _ in range(self.batches):
+                for _batch in range(self.batches):
                     life.prepare(old)
                 life.publish(old, 0)
                 outside = Outside()
@@ -117,7 +126,19 @@ class SinkContract(ABC):
                 self._haunts(life, old)
                 self.expect(life, f"a former owner came back before call {number} ({call}) of its successor")
 
+        self.side_by_side(come_back, (fault for fault in self._faults() if fault[2] == "before"))
+
     # --- how they are done
+
+    def side_by_side(self, check: Callable[..., None], faults: Iterable[tuple[Any, ...]]) -> None:
+        """Try each of the faults, some :attr:`together`."""
+        if self.together == 1:
+            for fault in faults:
+                check(*fault)
+            return
+        with ThreadPoolExecutor(self.together) as pool:
+            for done in [pool.submit(check, *fault) for fault in faults]:
+                done.result()
 
     def _faults(self) -> Iterator[tuple[int, str, str]]:
         calls = self.calls_of_a_life()
