@@ -23,6 +23,9 @@ from millwheel.core.pipeline.spec import (
 from millwheel.explain import words
 from millwheel.queries.formulas import formula_of
 
+_MODE = ("mode", "by")
+"""Options of a sink that say what becomes of rows that change."""
+
 
 class BoxKind(Enum):
     """What a box stands for."""
@@ -31,6 +34,7 @@ class BoxKind(Enum):
     WINDOW = "window"
     CALLBACK = "callback"
     STEPS = "steps"
+    ENRICH = "enrich"
     SINK = "sink"
     DEAD_LETTERS = "dead letters"
     QUERY = "query"
@@ -123,7 +127,15 @@ def _source(name: str, stream: StreamSpec, spec: PipelineSpec) -> Box:
 
 
 def _sink(name: str, sink: SinkSpec, spec: PipelineSpec) -> Box:
-    return Box(name, BoxKind.SINK, sink.stream, (_end(sink.kind, sink.options, spec.folder),), where=_where(sink.where))
+    text = _end(sink.kind, {name: value for name, value in sink.options.items() if name not in _MODE}, spec.folder)
+    return Box(name, BoxKind.SINK, sink.stream, (text + _mode(sink.options),), where=_where(sink.where))
+
+
+def _mode(options: Mapping[str, Any]) -> str:
+    """``, upsert by page``; nothing for rows that are only appended."""
+    mode, by = str(options.get("mode", "append")), options.get("by") or ()
+    fields = f" by {', '.join([by] if isinstance(by, str) else map(str, by))}" if by else ""
+    return "" if mode == "append" and not fields else f", {mode}{fields}"
 
 
 def _query(query: QuerySpec) -> Box:
@@ -165,7 +177,9 @@ def _computation(computation: ComputationSpec, graph: Graph) -> Box:
     elif computation.slices is not None:
         kind, lines = BoxKind.WINDOW, list(_slices(computation, computation.slices))
     elif not computation.callback:
-        kind, lines = BoxKind.STEPS, list(words.sort_texts(computation))
+        enriches = computation.enrich is not None or computation.lookup is not None
+        kind = BoxKind.ENRICH if enriches else BoxKind.STEPS
+        lines = list(words.sort_texts(computation))
     if computation.ordered:
         lines.append("in the order of timestamps")
     note = words.guarantee_text(computation)

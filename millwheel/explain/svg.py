@@ -31,6 +31,7 @@ _COLOURS = {
     BoxKind.WINDOW: "#8250c4",
     BoxKind.CALLBACK: "#2563c9",
     BoxKind.STEPS: "#0e7c86",
+    BoxKind.ENRICH: "#0e7c86",
     BoxKind.SINK: "#b35900",
     BoxKind.DEAD_LETTERS: "#c0303b",
     BoxKind.QUERY: "#57606a",

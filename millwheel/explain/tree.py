@@ -15,6 +15,7 @@ _STYLES = {
     BoxKind.WINDOW: "magenta",
     BoxKind.CALLBACK: "blue",
     BoxKind.STEPS: "cyan",
+    BoxKind.ENRICH: "cyan",
     BoxKind.SINK: "yellow",
     BoxKind.DEAD_LETTERS: "red",
     BoxKind.QUERY: "white",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from millwheel import FileSink, InjectionSource, Pipeline
 from millwheel.explain.picture import Arrow, BoxKind, Picture, picture_of
 from millwheel.explain.svg import svg_of
 from millwheel.explain.tree import tree_of
@@ -123,3 +124,15 @@ def test_both_forms_of_an_example_are_drawn_alike() -> None:
 
 
 # --- the command -----------------------------------------------------------------------------------------
+
+
+def test_an_enrichment_is_labelled_and_a_sink_says_what_becomes_of_rows_that_change() -> None:
+    p = Pipeline("p")
+    visits, users = (p.read(name, InjectionSource(), timestamp="at", id="id") for name in ("visits", "users"))
+    rich = visits.key_by("user").enrich(users.key_by("user"), field="info", output="rich")
+    rich.write(FileSink("out", mode="upsert", by=["user", "page"]))
+    visits.write(FileSink("all"))
+    boxes = {box.name: box for box in picture_of(p.spec()).boxes}
+    assert boxes["rich"].kind.value == "enrich"
+    assert boxes["sink.rich"].lines[0].endswith("out, upsert by user, page")
+    assert boxes["sink.visits"].lines[0].endswith("all")

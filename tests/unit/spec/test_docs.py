@@ -11,6 +11,7 @@ import pytest
 from millwheel.core.aggregates.functions import FUNCTIONS
 from millwheel.core.expressions.functions import FUNCTIONS as EXPRESSION_FUNCTIONS
 from millwheel.core.triggers.trees import BUILDERS as TRIGGERS
+from millwheel.sources.generator import GeneratorOptions
 from millwheel.spec.parts import computations, streams, windows
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text(encoding="utf-8")
@@ -52,3 +53,9 @@ def test_every_example_is_a_right_pipeline(check: Any, folder: Path, example: st
 )
 def test_the_page_knows_every_word(word: str) -> None:
     assert re.search(rf"\b{word}\b", PAGE)
+
+
+@pytest.mark.parametrize("option", ["rate", "keys", "partitions", "seed", "start"])
+def test_defaults_of_the_generator_are_as_the_page_says(option: str) -> None:
+    [told] = re.findall(rf"^\| `{option}` \|.*\| (\S+) \|$", PAGE[PAGE.index("### Generator") :][:2000], re.MULTILINE)
+    assert str(getattr(GeneratorOptions(), option)).removesuffix(".0") == told
