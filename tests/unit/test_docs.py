@@ -19,7 +19,9 @@ from tests.unit.fluent.twins import without_lines
 
 REPO = Path(__file__).parents[2]
 PAGES = sorted(
-    page for folder in (".", "docs", "docs/*", "deploy", "examples/*") for page in REPO.glob(f"{folder}/*.md")
+    page
+    for folder in (".", "docs", "docs/*", "deploy", "deploy/*", "examples/*")
+    for page in REPO.glob(f"{folder}/*.md")
 )
 CODE = sorted(path for folder in ("millwheel", "tests", "bench", "deploy") for path in (REPO / folder).rglob("*.py"))
 _FILE = re.compile(r"`([\w.]+)`[^`\n]*:\n\n```\w+\n(.*?)```", re.DOTALL)
@@ -72,6 +74,16 @@ def test_the_first_screen_is_the_start_of_the_site_with_eight_lines() -> None:
     assert len(code.splitlines()) == 8
     assert readme.index(code) < 1000, "it is on the first screen"
     assert code in start
+
+
+def test_every_page_has_its_place_in_the_navigation_of_the_site() -> None:
+    settings = (REPO / "docs" / "site" / "mkdocs.yml").read_text(encoding="utf-8")
+    placed = re.findall(r"^ +- (?:[\w ]+: )?([\w/.-]+\.md)$", settings, re.MULTILINE)
+    assert len(placed) == len(set(placed))
+    pages = {page.relative_to(REPO).as_posix() for page in PAGES} - {"docs/README.md"}  # the start page, as index.md
+    elsewhere = {page for page in pages if page.startswith("examples/")}
+    assert pages - elsewhere <= set(placed), "docs/site/mkdocs.yml"
+    assert set(placed) <= pages | {"index.md"}, "docs/site/mkdocs.yml"
 
 
 @pytest.mark.slow
