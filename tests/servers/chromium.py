@@ -1,0 +1,78 @@
+"""Debian's Chromium for tests of pages: the machine's own, or its packages, once, in a cache of this user.
+
+Where neither can be had the tests are skipped, unless MILLWHEEL_REQUIRES names ``chromium``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from platformdirs import user_cache_path
+
+_FETCH_S = 600.0
+_LIBRARIES = "usr/lib/x86_64-linux-gnu"
+
+
+def executable() -> str:
+    """The browser; skips the test where there is none, or fails it where one must be."""
+    found = shutil.which("chromium")
+    if found is not None:
+        return found
+    try:
+        return str(_unpacked())
+    except (OSError, subprocess.SubprocessError) as ex:
+        reason = f"there is no chromium here, and Debian's packages cannot be had: {ex}"
+        if "chromium" in os.environ.get("MILLWHEEL_REQUIRES", ""):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+def _unpacked() -> Path:
+    folder = user_cache_path("millwheel-tests") / "chromium"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
+        if not (folder / "complete").exists():
+            if os.geteuid() == 0:  # a fresh machine has no lists of packages
+                subprocess.run(["apt-get", "-q", "update"], check=False, capture_output=True, timeout=_FETCH_S)
+            fetch = ["apt-get", "-q", "download", *_missing()]
+            subprocess.run(fetch, cwd=folder, check=True, capture_output=True, timeout=_FETCH_S)
+            for file in folder.glob("*.deb"):
+                subprocess.run(["dpkg", "-x", file, folder], check=True, capture_output=True, timeout=_FETCH_S)
+                file.unlink()
+            (folder / "complete").touch()
+    start = folder / "start"
+    libraries = f"{folder}/{_LIBRARIES}:{folder}/usr/lib/chromium"
+    start.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {folder}/usr/lib/chromium/chromium "$@"\n')
+    start.chmod(0o755)
+    return start
+
+
+def _missing() -> list[str]:
+    """Chromium and the packages that it needs and that are not installed here."""
+    simulate = ["apt-get", "-q", "-s", "--no-install-recommends", "install", "chromium"]
+    said = subprocess.run(simulate, check=True, capture_output=True, text=True, timeout=_FETCH_S).stdout
+    return [line.split()[1] for line in said.splitlines() if line.startswith("Inst ")]
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """A browser without a window, which asks nobody but whom a page names. ``playwright``'s Browser."""
+    from playwright.sync_api import sync_playwright
+
+    path = executable()
+    with sync_playwright() as playwright:
+        quiet = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
+        started = playwright.chromium.launch(executable_path=path, args=quiet)
+        try:
+            yield started
+        finally:
+            started.close()
