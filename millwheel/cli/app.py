@@ -112,6 +112,7 @@ QueryPort = Annotated[
         help="port of the first worker for queries by the Redis protocol; the others take free ones (docs/queries.md)",
     ),
 ]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="progress with a line for each node")]
 MetricsPort = Annotated[
     int,
     typer.Option(
@@ -161,6 +162,7 @@ def run(
     metrics_listen: MetricsListen = "",
     log_format: AnyLogFormat = LogFormat.TEXT,
     query_port: QueryPort = None,
+    verbose: Verbose = False,
 ) -> None:
     """Run a pipeline until its input ends, or until Ctrl-C. The same command on the same root continues it.
 
@@ -186,6 +188,7 @@ def run(
         metrics_listen=metrics_listen,
         log_format=log_format,
         query_port=query_port,
+        verbose=verbose,
     )
     with children_for(settings) as children:
         with loading():
@@ -238,11 +241,12 @@ Shard = Annotated[str, typer.Argument(help="its name, as `millwheel ranges show`
 def ranges_show(
     node: Annotated[str, typer.Argument(help="only this node")] = "",
     root: RunningRoot = "",
+    as_json: AsJson = False,
 ) -> None:
     """Show the shards of each node: key range, owner, and load."""
     from millwheel.cli.ranges import show
 
-    show(root, node, Console(width=None if sys.stdout.isatty() else 200))
+    show(root, node, Console(width=None if sys.stdout.isatty() else 200), as_json)
 
 
 @ranges.command("split")
@@ -295,11 +299,12 @@ def savepoint(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or empty folder that all workers can reach")],
     root: RunningRoot = "",
     timeout: Timeout = "1m",
+    as_json: AsJson = False,
 ) -> None:
     """Copy the state of a running pipeline to a folder from which other runs can start. The pipeline continues."""
     from millwheel.cli.savepoint import savepoint as take
 
-    take(folder, root, seconds(timeout, "--timeout"), Console(stderr=True))
+    take(folder, root, seconds(timeout, "--timeout"), Console(stderr=True), as_json)
 
 
 @app.command()

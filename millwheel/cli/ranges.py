@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
 from millwheel.adapters.grpc.master_client import MasterClient
 from millwheel.adapters.grpc.security import load_security
+from millwheel.cli.look.status import write_json
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.names import shard_parts
 from millwheel.core.model.range_table import RangeTable
@@ -32,7 +34,43 @@ def _master(address: str) -> Iterator[MasterClient]:
         yield MasterClient(next(iter(found.values())), load_security(run.security, "client"))
 
 
-def show(address: str, node: str, console: Console) -> None:
+class ShardShown(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One shard, in ``--json``: its key range by the hashes of its edges (hex), its owner ("": nobody), what is
+    planned, and what it does."""
+
+    node: str
+    shard: str
+    first: str
+    last: str
+    owner: str
+    next_owner: str = ""
+    split_at: str = ""
+    merges_as: str = ""
+    standby: str = ""
+    busy: float | None = None
+    records_per_s: float | None = None
+
+
+def shards_shown(tables: Mapping[str, RangeTable], work: Mapping[str, Work]) -> list[ShardShown]:
+    """All shards in the order of their nodes and ranges."""
+    found = []
+    for node, known in tables.items():
+        for entry in sorted(known.shards, key=lambda entry: entry.range.lo):
+            done = work.get(entry.shard)
+            shown = ShardShown(
+                *(node, entry.shard, f"{entry.range.lo:016x}", f"{entry.range.hi - 1:016x}", entry.owner),
+                next_owner=entry.next_owner,
+                split_at=f"{entry.split_at:016x}" if entry.split_at else "",
+                merges_as=entry.merges_as,
+                standby=entry.standby,
+                busy=None if done is None else round(done.busy, 4),
+                records_per_s=None if done is None else round(done.records_per_s, 1),
+            )
+            found.append(shown)
+    return found
+
+
+def show(address: str, node: str, console: Console, as_json: bool = False) -> None:
     """Print the shards of all nodes, or of one, with their ranges, owners and work."""
     with _master(address) as master:
         found = master.describe()
@@ -40,7 +78,10 @@ def show(address: str, node: str, console: Console) -> None:
     if node and node not in tables:
         raise SetupError(f"There is no node {node}; there are {', '.join(sorted(tables))}")
     work = {each.shard: each for each in found.work}
-    console.print(shards_table({name: tables[name] for name in sorted(tables) if node in ("", name)}, work))
+    chosen: dict[str, RangeTable] = {name: tables[name] for name in sorted(tables) if node in ("", name)}
+    if as_json:
+        return write_json(shards_shown(chosen, work))
+    return console.print(shards_table(chosen, work))
 
 
 def shards_table(tables: Mapping[str, RangeTable], work: Mapping[str, Work]) -> Table:

@@ -11,6 +11,7 @@ from uuid import uuid4
 import msgspec
 from rich.console import Console
 
+from millwheel.cli.look.status import write_json
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.progress.report import summary_lines
 from millwheel.launch.progress.summary import Summary
@@ -34,7 +35,19 @@ class Ending(Enum):
     SAVED = "saved"
 
 
-def savepoint(folder: str, root_option: str, patience_s: float, console: Console) -> None:
+class SavepointTaken(msgspec.Struct, frozen=True):
+    """A savepoint, in ``--json``. ``taken`` is when (UTC), ``held_ms`` how long all shards stood still."""
+
+    folder: str
+    name: str
+    taken: str
+    nodes: int
+    shards: int
+    bytes: int
+    held_ms: int
+
+
+def savepoint(folder: str, root_option: str, patience_s: float, console: Console, as_json: bool = False) -> None:
     """Take a savepoint of the run on a root; the run continues."""
     root = find_root(root_option)
     run = attach(root)
@@ -42,8 +55,10 @@ def savepoint(folder: str, root_option: str, patience_s: float, console: Console
     with connected(run) as coordination, console.status("coming to rest") as status:
         with taken(wanted, coordination, status.update) as record:
             pass
+    if as_json:
+        return write_json(_taken(record, wanted.folder))
     _say(console, _words(record, wanted.folder))
-    _say(console, "The pipeline continues.")
+    return _say(console, "The pipeline continues.")
 
 
 def stop(root_option: str, ending: Ending, folder: str, limit_s: float, console: Console) -> None:
@@ -109,12 +124,17 @@ def _report_drained(root: Path, console: Console) -> None:
         _say(console, line)
 
 
-def _words(record: SavepointRecord, folder: Path) -> str:
+def _taken(record: SavepointRecord, folder: Path) -> SavepointTaken:
     nodes = len({each.node for each in record.shards})
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return SavepointTaken(str(folder), record.name, record.taken, nodes, len(record.shards), size, record.held_ms)
+
+
+def _words(record: SavepointRecord, folder: Path) -> str:
+    taken = _taken(record, folder)
     return (
-        f"Savepoint {folder}: {len(record.shards)} shards of {nodes} nodes, {size / 1e6:,.1f} MB; all stood still for "
-        f"{record.held_ms} ms at most."
+        f"Savepoint {folder}: {taken.shards} shards of {taken.nodes} nodes, {taken.bytes / 1e6:,.1f} MB; all stood "
+        f"still for {taken.held_ms} ms at most."
     )
 
 

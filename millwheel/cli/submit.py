@@ -21,6 +21,7 @@ from millwheel.cli.app import (
     Spares,
     SummaryFile,
     UntilCaughtUp,
+    Verbose,
     Workers,
     ZooKeeper,
 )
@@ -49,6 +50,7 @@ def _run(
     metrics_listen: MetricsListen = "",
     log_format: AnyLogFormat = LogFormat.TEXT,
     query_port: QueryPort = None,
+    verbose: Verbose = False,
 ) -> None:
     """Run a pipeline in the executors of this Spark application, one long task per worker."""
     from millwheel.launch.driver import Driver
@@ -73,6 +75,7 @@ def _run(
         metrics_listen=metrics_listen,
         log_format=log_format,
         query_port=query_port,
+        verbose=verbose,
     )
     with children_for(settings) as children:
         raise typer.Exit(Driver(settings, Console(stderr=True), children).run())

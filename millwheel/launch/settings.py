@@ -32,6 +32,7 @@ class RunSettings:
     ``metrics_listen`` the address of that port ("": that of ``listen``).
     ``log_format`` is how master, injector and workers write their logs.
     ``query_port`` is where the first worker answers queries (None: nobody does; 0: a free port).
+    With ``verbose`` the progress has a line for each node.
     ``from_savepoint`` is the folder of the savepoint that a new root begins with.
     """
 
@@ -56,6 +57,7 @@ class RunSettings:
     metrics_listen: str = ""
     log_format: LogFormat = LogFormat.TEXT
     query_port: int | None = None
+    verbose: bool = False
 
     @property
     def slots(self) -> range:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from millwheel.core.pipeline.graph import Graph
 from millwheel.launch.launchers.base import Launcher
+from millwheel.launch.progress.expected import Expected
 from millwheel.launch.progress.failures import Failures
 from millwheel.launch.progress.line import ProgressLine, Speed
 from millwheel.launch.progress.polling import StatusWatcher
@@ -35,13 +36,15 @@ class Watch:
         line: ProgressLine,
         logs: Path,
         failures: Failures,
+        expected: Expected | None = None,
+        each_node: bool = False,
     ) -> None:
         self._graph = graph
         self._supervisor = supervisor
         self._services = services
         self._line = line
         self._pump = OutputPump(logs)
-        self._speed = Speed(pipeline, graph)
+        self._speed = Speed(pipeline, graph, expected, each_node)
         self._stragglers = Stragglers()
         self._show_due_s = 0.0
         self._failures = failures

@@ -27,6 +27,14 @@ def status(
 
 
 @looking.command()
+def summary(root: RootArgument = "", as_json: AsJson = False) -> None:
+    """Print the summary of a run so far: records, rate, latency, dead letters. The run may be over."""
+    from millwheel.cli.look.summary import summary as printed
+
+    printed(root, Console(width=None if sys.stdout.isatty() else 200), as_json)
+
+
+@looking.command()
 def metrics(root: RootArgument = "") -> None:
     """Print the metrics of all processes of a run, in Prometheus' format."""
     from millwheel.cli.look.metrics import metrics as printed

@@ -17,9 +17,11 @@ from rich.text import Text
 from millwheel.core.model.failures import kinds_in
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
 from millwheel.core.pipeline.graph import Graph, NodeKind
+from millwheel.launch.progress.expected import Expected
 from millwheel.launch.progress.summary import ClusterView, reason_texts, total
 
 _PLAIN_INTERVAL_S = 5.0  # between lines of progress where there is no terminal
+_COUNTED = (("records_in", "in"), ("records_out", "out"))
 _RATE_WINDOW_S = 3.0  # over which records per second are counted
 
 
@@ -41,8 +43,10 @@ class RateMeter:
 class Speed:
     """The line of progress of one run, with the rate since it was last asked for."""
 
-    def __init__(self, pipeline: str, graph: Graph) -> None:
+    def __init__(self, pipeline: str, graph: Graph, expected: Expected | None = None, each_node: bool = False) -> None:
         self._pipeline = pipeline
+        self._expected = expected
+        self._each_node = each_node
         self._graph = graph
         self._rate = RateMeter()
 
@@ -50,11 +54,17 @@ class Speed:
         """The line now."""
         counters = {name: node.counters for name, node in view.nodes.items()} if view else {}
         rate = self._rate.add(now_s, total(self._graph, counters, "records_in", NodeKind.SOURCE))
-        return progress_text(self._pipeline, self._graph, view, rate, restarts)
+        text = progress_text(self._pipeline, self._graph, view, rate, restarts, self._expected)
+        return "\n".join([text, *node_lines(self._graph, view)]) if self._each_node and view is not None else text
 
 
 def progress_text(
-    pipeline: str, graph: Graph, view: ClusterView | None, rate: float, restarts: Mapping[str, int]
+    pipeline: str,
+    graph: Graph,
+    view: ClusterView | None,
+    rate: float,
+    restarts: Mapping[str, int],
+    expected: Expected | None = None,
 ) -> str:
     """One line: how much, how fast, how far each node is behind the sources, what failed, how many restarts."""
     died = sum(restarts.values())
@@ -64,7 +74,35 @@ def progress_text(
     counters = {name: node.counters for name, node in view.nodes.items()}
     records = total(graph, counters, "records_in", NodeKind.SOURCE)
     dead = dead_text(view)
-    return f"{pipeline}: {records:,} records · {rate:,.0f}/s · {lag_text(graph, view)}{dead}{tail}"
+    read, left = f"{records:,} records", left_text(records, rate, expected)
+    return f"{pipeline}: {read} · {rate:,.0f}/s{left} · {lag_text(graph, view)}{dead}{tail}"
+
+
+def left_text(records: int, rate: float, expected: Expected | None) -> str:
+    """How much of a bounded input is read, and how long the rest takes at this rate; "" for an unbounded one."""
+    if expected is None or expected.records <= records:
+        return ""
+    about = "" if expected.exact else "about "
+    share = f" · {records / expected.records:.0%} of {about}{expected.records:,}"
+    if rate <= 0:
+        return share
+    left_us = int((expected.records - records) / rate * SECOND)
+    return f"{share}, {duration_text(max(SECOND, left_us - left_us % SECOND))} left"
+
+
+def node_lines(graph: Graph, view: ClusterView) -> list[str]:
+    """A line for each node: records in and out, how far its watermark is behind its input, who holds it."""
+    width = max(map(len, graph.nodes), default=0)
+    return [_node_line(graph, view, name, width) for name in graph.nodes if name in view.nodes]
+
+
+def _node_line(graph: Graph, view: ClusterView, name: str, width: int) -> str:
+    node = view.nodes[name]
+    counts = [f"{node.counters[each]:>11,} {word}" for each, word in _COUNTED if each in node.counters]
+    kind = graph.nodes[name].kind
+    behind = "" if kind is NodeKind.SOURCE else f"  lag {_lag(_front(graph, view, name), node.watermark_us)}"
+    held = f"  held by {node.holder}" if node.holder and node.watermark_us < IDLE_TIME else ""
+    return f"  {name:<{width}}{''.join(counts)}{behind}{held}"
 
 
 def dead_text(view: ClusterView) -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.pipeline.graph import Graph
+from millwheel.launch.progress.expected import Expected
 from millwheel.launch.progress.line import Speed
 from millwheel.launch.progress.summary import ClusterView, Summary, summarize
 
@@ -31,13 +32,19 @@ class Noting:
     """Writes the file now and then. ``before_s`` is how long earlier runs on the root have worked."""
 
     def __init__(
-        self, root: Path, pipeline: str, graph: Graph, restarts: Callable[[], Mapping[str, int]], before_s: float
+        self,
+        root: Path,
+        pipeline: str,
+        graph: Graph,
+        restarts: Callable[[], Mapping[str, int]],
+        before_s: float,
+        expected: Expected | None = None,
     ) -> None:
         self._root = root
         self._graph = graph
         self._restarts = restarts
         self._began_s = time.monotonic() - before_s
-        self._speed = Speed(pipeline, graph)
+        self._speed = Speed(pipeline, graph, expected)
         self._due_s = 0.0
 
     def step(self, view: ClusterView | None, now_s: float) -> None:

@@ -260,6 +260,10 @@ class FilesSource(Source):
 
             warm_up()
 
+    def paths(self) -> list[str]:
+        """The files that are there now."""
+        return [os.path.join(self._top, partition.name) for partition in self.partitions()]
+
     def open(self, partition: Partition) -> Reader:
         path = os.path.normpath(os.path.join(self._top, partition.name))
         if os.path.commonpath((self._top, path)) != self._top:

@@ -3,10 +3,11 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
-from millwheel.cli.ranges import merge, node_of, shards_table, split
+from millwheel.cli.ranges import merge, node_of, shards_shown, shards_table, split
 from millwheel.cli.scale import scale
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import SPACE, tile
@@ -60,3 +61,19 @@ def test_standbys_are_shown_when_there_are_any() -> None:
     assert head[-1] == "standby"
     assert (first[-1], second[-1]) == ("w1", "w1")
     assert len(second) == len(first) + 1
+
+
+def test_shards_are_values_for_other_programs() -> None:
+    lower, upper = tile(2)
+    entries = (
+        ShardEntry("n-1", upper, "w2", 1, merges_as="n-9"),
+        ShardEntry("n-0", lower, "w1", 1, split_at=SPACE // 4),
+    )
+    first, second = shards_shown(
+        {"n": RangeTable("n", entries)}, {"n-0": Work(shard="n-0", busy=0.25, records_per_s=1200)}
+    )
+    assert msgspec.to_builtins(first) == {
+        "node": "n", "shard": "n-0", "first": "0" * 16, "last": "7" + "f" * 15, "owner": "w1",
+        "split_at": "4" + "0" * 15, "busy": 0.25, "records_per_s": 1200.0,
+    }  # fmt: skip
+    assert (second.shard, second.merges_as, second.busy) == ("n-1", "n-9", None)

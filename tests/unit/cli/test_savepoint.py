@@ -38,3 +38,12 @@ def test_the_end_of_the_driver_is_awaited_but_not_for_ever(monkeypatch: pytest.M
 def test_a_run_that_ended_before_it_was_drained_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="has ended before it was drained"):
         module._report_drained(tmp_path, cast("Any", None))
+
+
+def test_a_savepoint_is_a_value_for_other_programs(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"123")
+    shards = [SimpleNamespace(node=node) for node in ("n", "n", "m")]
+    record = SimpleNamespace(name="s", taken="2026-01-01T00:00:00Z", held_ms=7, shards=shards)
+    taken = module._taken(cast("Any", record), tmp_path)
+    assert (taken.folder, taken.nodes, taken.shards, taken.bytes, taken.held_ms) == (str(tmp_path), 2, 3, 3, 7)
+    assert "3 shards of 2 nodes" in module._words(cast("Any", record), tmp_path)

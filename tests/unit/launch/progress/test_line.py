@@ -16,7 +16,8 @@ from millwheel.core.pipeline.spec import (
     SourceSpec,
     StreamSpec,
 )
-from millwheel.launch.progress.line import ProgressLine, RateMeter, lag_text, progress_text
+from millwheel.launch.progress.expected import Expected
+from millwheel.launch.progress.line import ProgressLine, RateMeter, Speed, lag_text, left_text, progress_text
 from millwheel.launch.progress.summary import ClusterView, NodeView
 from tests.unit.launch.progress.test_summary import graph, view
 
@@ -117,3 +118,19 @@ def test_without_a_terminal_a_line_is_printed_every_few_seconds_and_sentences_at
         with line.hidden():
             pass
     assert said.getvalue().splitlines() == ["at 0.0", "at 5.0", "The worker [0] died."]
+
+
+def test_bounded_input_has_an_end_that_comes_nearer() -> None:
+    assert left_text(500, 250.0, Expected(2_000, True)) == " · 25% of 2,000, 6s left"
+    assert left_text(500, 250.0, Expected(2_000, False)) == " · 25% of about 2,000, 6s left"
+    assert left_text(500, 0.0, Expected(2_000, True)) == " · 25% of 2,000"
+    assert left_text(2_100, 9.0, Expected(2_000, False)) == left_text(5, 9.0, None) == ""
+
+
+def test_each_node_may_have_a_line() -> None:
+    speed = Speed("weblog", graph(), each_node=True)
+    head, *lines = speed.text(at(source_hits=100, traffic=70), {}, 1.0).splitlines()
+    assert head.startswith("weblog: ")
+    assert [line.split()[0] for line in lines] == [name for name in graph().nodes if name in view().nodes]
+    assert any("lag 30s" in line for line in lines)
+    assert "\n" not in Speed("weblog", graph()).text(at(source_hits=100), {}, 1.0)

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from millwheel import FileSource, GeneratorSource, InjectionSource, Pipeline
+from millwheel.launch.progress import expected
+from millwheel.launch.progress.expected import Expected, expected_records
+
+
+def of(*sources: Any) -> Expected | None:
+    p = Pipeline("p")
+    for number, source in enumerate(sources):
+        p.read(f"s{number}", source, timestamp="t").map({"t": "t"}, output=f"o{number}")
+    return expected_records(p.spec())
+
+
+def test_small_files_are_counted_and_large_ones_estimated(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "a.jsonl").write_text('{"t": 1}\n' * 99 + '{"t": 1}')
+    (tmp_path / "b.jsonl").write_text('{"t": 2}\n' * 50)
+    assert of(FileSource(tmp_path / "*.jsonl", "jsonl")) == Expected(150, True)
+    monkeypatch.setattr(expected, "_LOOK_BYTES", 100)
+    found = of(FileSource(tmp_path / "*.jsonl", "jsonl"))
+    assert found is not None
+    assert (abs(found.records - 150) <= 1, found.exact) == (True, False)
+
+
+def test_headers_are_no_records_and_parquet_knows(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("t,n\n1,2\n3,4\n")
+    pl.DataFrame({"t": [1, 2, 3]}).write_parquet(tmp_path / "a.parquet")
+    assert of(FileSource(tmp_path / "a.csv", "csv")) == Expected(2, True)
+    assert of(FileSource(tmp_path / "a.parquet", "parquet"), GeneratorSource(count=7)) == Expected(10, True)
+
+
+def test_one_source_without_an_end_or_that_cannot_be_read_leaves_it_open(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"t": 1}\n')
+    (tmp_path / "a.jsonl.gz").write_bytes(b"packed")
+    rows = FileSource(tmp_path / "a.jsonl", "jsonl")
+    for other in (GeneratorSource(), InjectionSource(), FileSource(tmp_path / "a.jsonl", "jsonl", follow=True)):
+        assert of(rows, other) is None
+    assert of(FileSource(tmp_path / "*.gz", "jsonl")) is None
+    assert of(FileSource(tmp_path / "none.jsonl", "jsonl")) is None
