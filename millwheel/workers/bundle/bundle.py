@@ -176,7 +176,7 @@ class Bundle:
         for name, by in self.outputs.counted:
             self.count(name, by)
         self.outputs.counted.clear()
-        self.try_(RECORD, sum(len(arrival.batch) for arrival in self.arrivals))
+        self.try_(RECORD, sum([len(arrival.batch) for arrival in self.arrivals]))
         self.try_(TIMER, len(self.due))
 
     def remember(self, key: Any, value: Any, timestamp: int, history: list[Any]) -> None:

@@ -40,7 +40,7 @@ class Admission:
         ``patient`` shard leaves a few arrivals where they are: they could not be durable any sooner, and a commit
         of many costs little more than one of few. (Weak productions do not wait to be durable.)"""
         limit = self.limits.weak_in_flight if self.identity.weak else self.limits.in_flight
-        if len(self.commits) >= limit or self._waits(now_us):
+        if self.commits.full(limit) or self._waits(now_us):
             return False
         if self.commits.waiting is not None:
             return True

@@ -34,6 +34,10 @@ class InFlight:
     def __len__(self) -> int:
         return len(self._commits)
 
+    def full(self, limit: int) -> bool:
+        """True if no more may be made."""
+        return len(self._commits) >= limit
+
     def __iter__(self) -> Iterator[PendingCommit]:
         return iter(self._commits)
 
@@ -48,7 +52,7 @@ class InFlight:
         """Commits that may go to the journal now, in order, with their entry (b"": nothing to write)."""
         while self._unsubmitted:
             pending = self._unsubmitted[0]
-            if pending.straggles:
+            if pending.weak and pending.straggles:
                 if now_us < pending.since_us + self._straggler_us:
                     # Those behind it wait, too: a journal that holds a commit, but not the one before it, has a gap,
                     # and recovery stops at it.
@@ -72,7 +76,7 @@ class InFlight:
         """Write weak productions on their way into the store, for a copy of it: a recovery from the copy skips their
         commits, which would bring them along if their consumers take too long."""
         for pending in self._unsubmitted:
-            if pending.straggles:
+            if pending.weak and pending.straggles:
                 pending.checkpoint_chunk()
 
     def settle(self, pending: PendingCommit) -> None:

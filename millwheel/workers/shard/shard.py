@@ -137,9 +137,8 @@ class Shard:
     def _begin(self, now_us: int) -> Step:
         """Take the input of the next bundle."""
         work = self.watermark.work(now_us)
-        hold = self.watermark.lowest(
-            work
-        )  # before arrivals are taken: from then on only the commit holds the watermark
+        # Before arrivals are taken: from then on only the commit holds the watermark.
+        hold = self.watermark.lowest(work)
         arrivals = self.admission.take(now_us, congested := self.admission.congested())
         bundle = Bundle(self.commits.made + 1, now_us, self.watermark.input, arrivals, self.overlay, self._timers)
         bundle.floor = max(self.watermark.floor, 0)
@@ -176,7 +175,7 @@ class Shard:
             pending.chunk.held = not pending.weak
             pending.chunk.commit = 0 if pending.weak else pending.number
             self.outbox.release(pending.chunk, self._route)
-        weight = sum(arrival.batch.weight for arrival in bundle.arrivals)
+        weight = sum([arrival.batch.weight for arrival in bundle.arrivals])
         self.admission.bundle.learn(weight, 0 if made is None else made.weight)
         return pending
 
