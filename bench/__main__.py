@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 
 from bench.parts import PARTS
-from bench.places import cache
+from bench.paths import cache
 from bench.rounds import Wanted
 
 TOOLS = (

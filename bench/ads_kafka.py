@@ -213,12 +213,13 @@ def compared(
     expected: dict[str, Counter[tuple[Any, ...]]], found: dict[str, Counter[tuple[Any, ...]]]
 ) -> dict[str, Any]:
     """How many rows there are, are there twice, or are not those of the events."""
-    wanted = {place: expected[place.removesuffix(" table")] for place in found}
+    wanted = {store_key: expected[store_key.removesuffix(" table")] for store_key in found}
     return {
-        "rows": {place: sum(rows.values()) for place, rows in found.items()},
-        "rows_twice": {place: sum(count - 1 for count in rows.values()) for place, rows in found.items()},
+        "rows": {store_key: sum(rows.values()) for store_key, rows in found.items()},
+        "rows_twice": {store_key: sum(count - 1 for count in rows.values()) for store_key, rows in found.items()},
         "rows_that_differ": {
-            place: sum(((wanted[place] - rows) + (rows - wanted[place])).values()) for place, rows in found.items()
+            store_key: sum(((wanted[store_key] - rows) + (rows - wanted[store_key])).values())
+            for store_key, rows in found.items()
         },
     }
 
@@ -228,8 +229,8 @@ def main() -> int:
     from tests.servers.postgres import Server
 
     given = _arguments()
-    with tempfile.TemporaryDirectory(prefix="ads-kafka-") as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory(prefix="ads-kafka-") as store_key:
+        folder = Path(store_key)
         (folder / "broker").mkdir()
         broker, server, expected = Broker(folder / "broker"), Server(), Expected()
         try:

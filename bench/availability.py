@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.availability_seen import availability, gap, lines, look
-from bench.places import HOUSE, PIPELINES, PLUGINS
+from bench.paths import HOUSE, PIPELINES, PLUGINS
 from bench.stats import quantile
 from millwheel.chaos.plan import Target
 from millwheel.chaos.processes import processes_of

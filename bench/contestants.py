@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.contest import Run
 from bench.environments import Environment, python_of
-from bench.places import HOUSE, PEERS, PIPELINES, PLUGINS
+from bench.paths import HOUSE, PEERS, PIPELINES, PLUGINS
 
 BYTEWAX = Environment("bytewax", ("bytewax==0.21.1", "orjson"))
 SPARK = Environment("spark", ("pyspark==4.3.0", "pandas", "pyarrow", "protobuf", "grpcio"))
@@ -35,8 +35,8 @@ class Job:
 
     def run(self, command: list[str], env: dict[str, str] | None = None) -> Run:
         """This job with a command; its places are in the environment of the command, too."""
-        places = {"BENCH_INPUT": str(self.input), "BENCH_OUTPUT": str(self.output), "BENCH_FORM": self.form}
-        return Run(command, self.folder, self.input, self.output, self.timeout_s, {**places, **(env or {})})
+        indexes = {"BENCH_INPUT": str(self.input), "BENCH_OUTPUT": str(self.output), "BENCH_FORM": self.form}
+        return Run(command, self.folder, self.input, self.output, self.timeout_s, {**indexes, **(env or {})})
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.jars import jars
-from bench.places import HOUSE
+from bench.store_keys import HOUSE
 
 if TYPE_CHECKING:
     from tests.servers.kafka import Broker
@@ -162,8 +162,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench debezium", description=__doc__)
     parser.add_argument("--changes", type=int, default=5_000)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="debezium-") as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory(prefix="debezium-") as store_key:
+        folder = Path(store_key)
         (folder / "broker").mkdir()
         broker, server = Broker(folder / "broker"), Server()
         try:

@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.contestants import Contestant, ours
 from bench.figures import Figure
 from bench.inputs import ads
-from bench.places import HOUSE
+from bench.paths import HOUSE
 from bench.rounds import Entry, Measured, Wanted, alternate
 from bench.throughput import FILES, QUICK_RECORDS, RECORDS, measure
 

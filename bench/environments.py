@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.places import cache
+from bench.paths import cache
 
 _INSTALL_S = 1_200
 _DONE = "installed.json"

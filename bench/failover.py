@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.failover_seen import Silence, Struck, lines, longest_gap, silence, spread
-from bench.places import HOUSE, PIPELINES, PLUGINS
+from bench.paths import HOUSE, PIPELINES, PLUGINS
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.grpc.watermark_client import fetch_status
 from millwheel.chaos.plan import Target

@@ -55,9 +55,9 @@ def silence(seen: Sequence[Line], blow: Struck, until: float) -> Silence:
             continue
         for key, pid, _ in rows:
             if pid != blow.pid:
-                place = key_hash(key)
+                position = key_hash(key)
                 for piece in blow.ranges:
-                    if piece.lo <= place < piece.hi:
+                    if piece.lo <= position < piece.hi:
                         came.setdefault(piece, at - blow.at)
     whole = len(came) == len(blow.ranges) and bool(came)
     return Silence(min(came.values()) if came else None, max(came.values()) if whole else None)

@@ -19,7 +19,7 @@ NODE, TOKEN, WORKER = NodeName("node"), Token(1), WorkerName("worker")
 
 def main() -> None:
     """See the module."""
-    entries = (ShardEntry(name_of(place), piece, WORKER, TOKEN) for place, piece in enumerate(tile(int(sys.argv[1]))))
+    entries = (ShardEntry(name_of(index), piece, WORKER, TOKEN) for index, piece in enumerate(tile(int(sys.argv[1]))))
     server = InjectorServer()
     server.start()
     server.lead([RangeTable(NODE, tuple(entries), 0)])
@@ -30,9 +30,9 @@ def main() -> None:
     server.stop()
 
 
-def name_of(place: int) -> ShardName:
+def name_of(index: int) -> ShardName:
     """The shard that has the range at this place."""
-    return ShardName(f"{NODE}.{place:07d}")
+    return ShardName(f"{NODE}.{index:07d}")
 
 
 if __name__ == "__main__":

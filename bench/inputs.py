@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.places import HOUSE, cache
+from bench.paths import HOUSE, cache
 from millwheel.core.model.keys import key_hash
 
 LEAST, DEVIATIONS = 30, 4.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from bench.environments import UnavailableEnvironmentError
-from bench.places import cache
+from bench.paths import cache
 
 _FETCH_S = 900
 _DONE = "fetched.json"

@@ -49,8 +49,8 @@ def main() -> int:
     from tests.servers.kafka import Broker
 
     given = _arguments()
-    with tempfile.TemporaryDirectory(prefix="kafka-latency-") as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory(prefix="kafka-latency-") as store_key:
+        folder = Path(store_key)
         (folder / "broker").mkdir()
         broker = Broker(folder / "broker")
         broker.start()

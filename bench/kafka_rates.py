@@ -35,7 +35,7 @@ from bench.ads_kafka import PARTITIONS, committed, produce
 from bench.contestants import FLINK
 from bench.environments import Environment, UnavailableEnvironmentError, python_of
 from bench.jars import jars
-from bench.places import PEERS
+from bench.store_keys import PEERS
 
 if TYPE_CHECKING:
     from tests.servers.kafka import Broker
@@ -207,7 +207,7 @@ class Expected:
 
     def rows(self) -> Rows:
         """All windows."""
-        return Counter((*place, row[0], row[1], round(row[2], 4)) for place, row in self._open.items())
+        return Counter((*store_key, row[0], row[1], round(row[2], 4)) for store_key, row in self._open.items())
 
 
 def both(name: str, broker: Broker, number: int, topics: list[tuple[str, int, Rows]], given: Any, folder: Path) -> Any:
@@ -282,8 +282,8 @@ def main() -> int:
     parser.add_argument("--form", choices=("json", "avro"), default="json")
     given = parser.parse_args()
     ctypes.CDLL(None).prctl(_CHILDREN_OF_CHILDREN_ARE_MINE, 1, 0, 0, 0)
-    with tempfile.TemporaryDirectory(prefix="kafka-rates-") as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory(prefix="kafka-rates-") as store_key:
+        folder = Path(store_key)
         (folder / "broker").mkdir()
         broker = Broker(folder / "broker")
         broker.start()

@@ -26,7 +26,7 @@ from statistics import median
 
 import psutil
 
-from bench.places import HOUSE
+from bench.paths import HOUSE
 
 RECORDS = 1_000
 _KEYS = 50

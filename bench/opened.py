@@ -51,11 +51,11 @@ class FirstOpen:
 
 
 def _masks(data: bytes) -> list[int]:
-    found, place = [], 0
-    while place < len(data):
-        _, mask, _, length = _EVENT.unpack_from(data, place)
+    found, index = [], 0
+    while index < len(data):
+        _, mask, _, length = _EVENT.unpack_from(data, index)
         found.append(mask)
-        place += _EVENT.size + length
+        index += _EVENT.size + length
     return found
 
 

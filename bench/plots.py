@@ -35,8 +35,8 @@ def bars(title: str, rows: Sequence[Row]) -> str:
         f'<rect width="{width}" height="{height}" fill="white"/>',
         f'<text x="12" y="20" font-weight="bold">{escape(title)}</text>',
     ]
-    for place, (name, found) in enumerate(rows):
-        parts += _bar(name, found, left, _TOP + _ROW * place, per_unit)
+    for index, (name, found) in enumerate(rows):
+        parts += _bar(name, found, left, _TOP + _ROW * index, per_unit)
     return "\n".join([*parts, "</svg>\n"])
 
 

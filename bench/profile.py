@@ -26,7 +26,7 @@ from bench.contestants import Job, ours
 from bench.inputs import ads
 from bench.latency import DIAL, RATE
 from bench.machine import machine
-from bench.places import PROFILES
+from bench.paths import PROFILES
 
 STAGES = (
     ("the user's callback", ("process_record", "process_timer")),
@@ -110,9 +110,9 @@ def _until(workers: list[psutil.Process], seconds: float) -> list[float]:
     """The CPU time of each worker after so long, or at its end."""
     deadline, found = time.monotonic() + seconds, [0.0] * len(workers)
     while time.monotonic() < deadline:
-        for place, worker in enumerate(workers):
+        for index, worker in enumerate(workers):
             with contextlib.suppress(psutil.NoSuchProcess):
-                found[place] = max(found[place], sum(worker.cpu_times()[:2]))
+                found[index] = max(found[index], sum(worker.cpu_times()[:2]))
         if not any(worker.is_running() for worker in workers):
             break
         time.sleep(0.1)

@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.contestants import BYTEWAX, FLINK, SPARK
 from bench.figures import Figure, latest_campaign, read
 from bench.parts import PARTS
-from bench.places import HOUSE, PROFILES, RESULTS
+from bench.paths import HOUSE, PROFILES, RESULTS
 from bench.plots import bars
 from bench.stats import Spread
 from bench.tables import of_metric, panels, series, table

@@ -16,7 +16,7 @@ from bench import figures
 from bench.environments import UnavailableEnvironmentError
 from bench.figures import Figure
 from bench.machine import machine
-from bench.places import RESULTS, cache, quick_results
+from bench.paths import RESULTS, cache, quick_results
 
 
 @dataclass(frozen=True, slots=True)

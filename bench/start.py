@@ -25,7 +25,7 @@ from pathlib import Path
 
 from bench.contestants import BYTEWAX
 from bench.environments import UnavailableEnvironmentError, python_of
-from bench.places import PEERS
+from bench.paths import PEERS
 
 _PIPELINE = """
 pipeline: visits

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.figures import Figure
-from bench.places import HOUSE
+from bench.paths import HOUSE
 from bench.rounds import Entry, Measured, Wanted, alternate
 
 SIZES = ((10_000, 100), (100_000, 100), (1_000_000, 100), (10_000_000, 100), (10_000, 10_000), (100_000, 10_000))

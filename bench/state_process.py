@@ -148,7 +148,7 @@ def main() -> None:
     work = Work(os.path.abspath("root"))
     began = time.perf_counter()
     for first in range(0, keys, BUNDLE):
-        work.bundle([place * 2_654_435_761 % 2**32 for place in range(first, min(first + BUNDLE, keys))])
+        work.bundle([index * 2_654_435_761 % 2**32 for index in range(first, min(first + BUNDLE, keys))])
     filled = time.perf_counter()
     work.publish()
     published = time.perf_counter()

@@ -23,7 +23,7 @@ import numpy as np
 
 from bench.figures import Figure
 from bench.injector_process import NODE, TOKEN, name_of
-from bench.places import HOUSE
+from bench.paths import HOUSE
 from bench.rounds import Entry, Measured, Wanted, alternate
 from bench.stats import quantile
 from millwheel.adapters.grpc.common import new_channel
@@ -48,7 +48,7 @@ def measure(ranges: int, folder: Path) -> Measured:
     """One service, filled and asked."""
     with Service(ranges) as service:
         line = Line(service.address)
-        line.report([_report(place, 1) for place in range(ranges)])
+        line.report([_report(index, 1) for index in range(ranges)])
         line.wait(1)
         used, _ = service.used()
         every = [_timed(line, partial(line.rise, range(ranges), value), value) for value in range(2, 2 + ROUNDS)]
@@ -70,8 +70,8 @@ def measure(ranges: int, folder: Path) -> Measured:
     )
 
 
-def _report(place: int, value: int) -> ShardReport:
-    return ShardReport(name_of(place), TOKEN, value, "input")
+def _report(index: int, value: int) -> ShardReport:
+    return ShardReport(name_of(index), TOKEN, value, "input")
 
 
 def _timed(line: Line, report: Callable[[], None], value: int) -> float:
@@ -103,9 +103,9 @@ class Line:
         self._desk.put(NODE, reports)
         self._send()
 
-    def rise(self, places: range, value: int) -> None:
+    def rise(self, indexes: range, value: int) -> None:
         """Send that the watermarks of these ranges are ``value`` now."""
-        self._desk.node(NODE).change(np.arange(places.start, places.stop), np.full(len(places), value))
+        self._desk.node(NODE).change(np.arange(indexes.start, indexes.stop), np.full(len(indexes), value))
         self._send()
 
     def _send(self) -> None:

@@ -13,10 +13,10 @@ def windows(lines):
     for line in lines:
         value = orjson.loads(line)
         at = value["ts"]
-        place = (value["ad_id"], at - at % 60_000)
-        row = state.get(place)
+        index = (value["ad_id"], at - at % 60_000)
+        row = state.get(index)
         if row is None:
-            row = state[place] = [0, 0, 0.0]
+            row = state[index] = [0, 0, 0.0]
         row[value["type"] == "click"] += 1
         row[2] += value["cost"]
     names = ("impressions", "clicks", "spend")

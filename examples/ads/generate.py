@@ -53,15 +53,15 @@ class Events:
     costs: npt.NDArray[np.float64]
     times: Ints
 
-    def at(self, places: Ints) -> Events:
+    def at(self, indexes: Ints) -> Events:
         """The same columns, in another order, with repetitions."""
         return Events(
-            self.ids[places],
-            self.ads[places],
-            self.users[places],
-            self.clicks[places],
-            self.costs[places],
-            self.times[places],
+            self.ids[indexes],
+            self.ads[indexes],
+            self.users[indexes],
+            self.clicks[indexes],
+            self.costs[indexes],
+            self.times[indexes],
         )
 
 
@@ -93,8 +93,8 @@ def _order(load: Load, times: Ints, random: np.random.Generator) -> Ints:
     arrival[late] = times[late] + load.disorder_ms + random.uniform(*LATE_MS, int(late.sum()))
     again = np.flatnonzero(random.random(count) < load.duplicates)
     again_at = arrival[again] + random.uniform(0, 2_000, len(again))
-    places = np.concatenate((np.arange(count), again))
-    return places[np.argsort(np.concatenate((arrival, again_at)), kind="stable")]
+    indexes = np.concatenate((np.arange(count), again))
+    return indexes[np.argsort(np.concatenate((arrival, again_at)), kind="stable")]
 
 
 def lines(drawn: Events) -> Iterator[str]:

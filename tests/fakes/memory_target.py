@@ -36,7 +36,7 @@ class MemoryTarget(ExternalTarget):
     def write(self, number: int, records: Sequence[SinkRecord]) -> None:
         self._called(f"write {number}")
         self._owner.admits(self._table.marks[self._owner.name][1])
-        bad = {place: f"{record.value} is odd" for place, record in enumerate(records) if record.value == 13}
+        bad = {index: f"{record.value} is odd" for index, record in enumerate(records) if record.value == 13}
         if bad:
             raise RowsRefusedError(bad)
         self._table.rows += [record.value for record in records]

@@ -101,10 +101,10 @@ def each_alone(decoder: MessageDecoder, messages: list[bytes]) -> None:
     assert not set(together.indexes) & together.wrong.keys()
     assert together.indexes == sorted(set(together.indexes))
     records = dict(zip(together.indexes, together.records, strict=True))
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         alone = decoder.decode([message])
-        assert repr(alone.records) == repr([records[place]] if place in records else [])
-        assert list(alone.wrong.values()) == ([together.wrong[place]] if place in together.wrong else [])
+        assert repr(alone.records) == repr([records[index]] if index in records else [])
+        assert list(alone.wrong.values()) == ([together.wrong[index]] if index in together.wrong else [])
 
 
 @pytest.mark.parametrize("name", NAMES)

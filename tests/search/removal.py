@@ -24,9 +24,9 @@ def check_removed(shard: Shard) -> None:
 def _check(shard: Shard, handle: Typed, watermark: int) -> None:
     assert handle.ttl_us is not None
     most = handle.ttl_us + handle.ttl_us // 8 + 1
-    for place, data in shard.store.scan(STATE):
-        _, named, rest = place.partition(handle.name.encode() + b"\0")
+    for store_key, data in shard.store.scan(STATE):
+        _, named, rest = store_key.partition(handle.name.encode() + b"\0")
         if not named or (rest and not isinstance(handle, MapCells)):
             continue
         at = msgspec.msgpack.decode(data)[1] if isinstance(handle, ListCells) else written_at(data)
-        assert watermark <= at + most, f"{handle.name} of {at} is kept at watermark {watermark}: {place!r}"
+        assert watermark <= at + most, f"{handle.name} of {at} is kept at watermark {watermark}: {store_key!r}"

@@ -102,8 +102,8 @@ class _Columns(_OwnWatermark):
         chunk = self.read(position, _MOST)
         rows = [{name: value.get(name) for name in self._schema} for value in chunk.values]
         frame = pl.DataFrame(rows, self._schema, orient="row")
-        places = np.array(chunk.positions, np.int64)
-        return FrameChunk(places, frame, chunk.next_position, chunk.rejects, chunk.finished)
+        indexes = np.array(chunk.positions, np.int64)
+        return FrameChunk(indexes, frame, chunk.next_position, chunk.rejects, chunk.finished)
 
 
 class _Stream(PushedStream):

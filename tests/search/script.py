@@ -122,7 +122,7 @@ def _node(value: Any, path: str) -> YamlNode:
         made.key_lines = dict.fromkeys(value, 1)
         made.value = {name: _node(inner, made.child_path(name)) for name, inner in value.items()}
     elif isinstance(value, list):
-        made.value = [_node(inner, made.child_path(place)) for place, inner in enumerate(value)]
+        made.value = [_node(inner, made.child_path(index)) for index, inner in enumerate(value)]
     else:
         made.text, made.plain = str(value), True
     return made

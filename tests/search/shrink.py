@@ -85,15 +85,15 @@ def _whole(script: tuple[Action, ...]) -> tuple[Action, ...]:
 
 def _finer(script: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
     """Single records and fields left out."""
-    for place, action in enumerate(script):
+    for index, action in enumerate(script):
         if not isinstance(action, Push):
             continue
         for number in range(len(action.values)):
             if len(action.values) > 1:
-                yield _changed(script, place, action.values[:number] + action.values[number + 1 :])
+                yield _changed(script, index, action.values[:number] + action.values[number + 1 :])
         for number, value in enumerate(action.values):
             for less in _values(value):
-                yield _changed(script, place, (*action.values[:number], less, *action.values[number + 1 :]))
+                yield _changed(script, index, (*action.values[:number], less, *action.values[number + 1 :]))
 
 
 def _values(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -104,10 +104,10 @@ def _values(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {**value, "do": value["do"][:number] + value["do"][number + 1 :]}
 
 
-def _changed(script: tuple[Action, ...], place: int, values: tuple[Any, ...]) -> tuple[Action, ...]:
-    action = script[place]
+def _changed(script: tuple[Action, ...], index: int, values: tuple[Any, ...]) -> tuple[Action, ...]:
+    action = script[index]
     assert isinstance(action, Push)
-    return (*script[:place], replace(action, values=values), *script[place + 1 :])
+    return (*script[:index], replace(action, values=values), *script[index + 1 :])
 
 
 def _trees(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:

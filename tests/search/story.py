@@ -23,8 +23,8 @@ def tell(finding: Finding) -> str:
 def _line(action: Action) -> str:
     match action:
         case Push():
-            place = "" if action.partition == "pushed" else f" ({action.partition})"
-            return f"push {action.stream}{place}: " + ", ".join(map(str, action.values))
+            index = "" if action.partition == "pushed" else f" ({action.partition})"
+            return f"push {action.stream}{index}: " + ", ".join(map(str, action.values))
         case Watermark():
             where = "".join(f" {part}" for part in (action.stream, action.partition) if part)
             return f"watermark{where}: {action.t}"

@@ -106,14 +106,14 @@ def _forgetful(case: Case, spec: PipelineSpec, known: bool) -> frozenset[str]:
                 at, given = value.get("at"), value.get(stream.id or "")
                 if given is None or type(at) is not int:
                     continue
-                place = stream.name, given
+                index = stream.name, given
                 # A time in other units than µs is long ago here, which makes more of them free.
-                late = seen.get(place, at if known else gone_by) + stream.id_horizon_us < gone_by
-                if place in behind if known else late:
+                late = seen.get(index, at if known else gone_by) + stream.id_horizon_us < gone_by
+                if index in behind if known else late:
                     found.add(stream.name)
-                if late and place not in seen:
-                    behind.add(place)
-                seen.setdefault(place, at)
+                if late and index not in seen:
+                    behind.add(index)
+                seen.setdefault(index, at)
                 gone_by = gone_by if case.stated else max(gone_by, at)
     return frozenset(found)
 
@@ -128,11 +128,11 @@ def _appearing(case: Case) -> frozenset[str]:
             moved.add(action.stream)
         if not isinstance(action, Push):
             continue
-        place = (action.stream, action.partition)
-        first = place not in known and not (case.stated and action.partition == PARTITION)
+        index = (action.stream, action.partition)
+        first = index not in known and not (case.stated and action.partition == PARTITION)
         if first and moved & {None, action.stream}:
             found.add(action.stream)
-        known.add(place)
+        known.add(index)
         if not case.stated:
             moved.add(action.stream)
     return frozenset(found)

@@ -27,9 +27,9 @@ CASES = {"default": (), "full": ("-f", str(CHART / "ci" / "full-values.yaml"))}
 
 def program() -> str:
     """The path of ``helm``; skips the test where there is none, or fails it where MILLWHEEL_REQUIRES names it."""
-    for place in (shutil.which("helm"), _folder() / "helm"):
-        if place is not None and Path(place).exists():
-            return str(place)
+    for folder in (shutil.which("helm"), _folder() / "helm"):
+        if folder is not None and Path(folder).exists():
+            return str(folder)
     reason = "there is no helm here: `python -m tests.servers.helm` builds one"
     if "helm" in os.environ.get("MILLWHEEL_REQUIRES", "").split(","):
         pytest.fail(reason)
@@ -44,17 +44,17 @@ def rendered(helm: str, case: str) -> str:
 
 def build() -> None:
     """Build Helm into the cache, once."""
-    place = _folder()
-    if (place / "helm").exists():
+    folder = _folder()
+    if (folder / "helm").exists():
         return
-    place.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     # A cache of its own, removed afterwards: sources and objects take 2 GB.
-    scratch = {name: str(place / "build" / name) for name in ("GOPATH", "GOCACHE")}
-    environment = {**os.environ, **scratch, "GOBIN": str(place), "GOFLAGS": "-modcacherw -buildvcs=false"}
+    scratch = {name: str(folder / "build" / name) for name in ("GOPATH", "GOCACHE")}
+    environment = {**os.environ, **scratch, "GOBIN": str(folder), "GOFLAGS": "-modcacherw -buildvcs=false"}
     try:
         subprocess.run(["go", "install", _MODULE], check=True, env=environment)
     finally:
-        shutil.rmtree(place / "build", ignore_errors=True)
+        shutil.rmtree(folder / "build", ignore_errors=True)
 
 
 def _folder() -> Path:

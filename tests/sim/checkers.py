@@ -91,9 +91,9 @@ class NothingIsSentBeforeItIsDurable:
 
     def applied(self, commits: Sequence[Commit]) -> None:
         for commit in commits:
-            for place, data in commit.puts:
-                if place.startswith(CHANNEL):
-                    self._applied(commit.shard, place[1:].decode(), decode_high_water_marks(data))
+            for store_key, data in commit.puts:
+                if store_key.startswith(CHANNEL):
+                    self._applied(commit.shard, store_key[1:].decode(), decode_high_water_marks(data))
 
     def _applied(self, shard: str, channel: str, known: HighWaterMarks | int) -> None:
         model, last = self._model.shards.get(channel), known if isinstance(known, int) else known.highest
@@ -122,7 +122,7 @@ class WatermarksNeverPassPendingWork:
 
     def begins(self, shard: Shard, bundle: Any) -> None:
         identity = shard.identity
-        place = (identity.shard, identity.token, bundle.number)
+        store_key = (identity.shard, identity.token, bundle.number)
         for arrival in bundle.arrivals:
             if not len(arrival.batch) or arrival.batch.stream == DEAD_LETTERS:
                 continue
@@ -130,7 +130,7 @@ class WatermarksNeverPassPendingWork:
             published = self.published.get(feeder)
             if published is None or published == IDLE_TIME or arrival.batch.earliest >= published:
                 continue
-            self._model.doubtful[place] = (
+            self._model.doubtful[store_key] = (
                 f"watermarks never pass pending work: {feeder} is at {published}, but {identity.shard} applies a "
                 f"record of it at {arrival.batch.earliest}"
             )
@@ -163,8 +163,8 @@ class TimersAreNeverEarly:
         )
         for due in bundle.due:
             if due.domain is Domain.EVENT and not due.at < min(bundle.watermark, published):
-                place = (shard.identity.shard, shard.identity.token, bundle.number)
-                self._model.doubtful[place] = (
+                store_key = (shard.identity.shard, shard.identity.token, bundle.number)
+                self._model.doubtful[store_key] = (
                     f"timers are never early: {due.tag} of {due.key} at {due.at} fires at watermark "
                     f"{bundle.watermark}, published is {published}"
                 )

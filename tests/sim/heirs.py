@@ -38,18 +38,18 @@ class Heirloom:
         meta = decode_meta(content[META])
         if (meta.number, meta.watermark, Counter(meta.counters)) != (self.number, self.watermark, self.counters):
             return f"it begins with {meta}, not with {self.number}, {self.watermark}, {self.counters}"
-        pending = [value for place, value in sorted(content.items()) if place[:1] == b"p"]
+        pending = [value for store_key, value in sorted(content.items()) if store_key[:1] == b"p"]
         if pending != self.pending or meta.next_chunk <= len(pending):
             return f"{len(pending)} productions are pending, not {len(self.pending)}"
         keyed = {k: v for k, v in content.items() if k[:1] in _COMPARED and k[:1] not in (b"c", b"p")}
         wanted = {k: v for k, v in self.state.items() if k[:1] in _COMPARED}
         if keyed != wanted:
             return f"{[k for k in {*keyed, *wanted} if keyed.get(k) != wanted.get(k)][:3]} are missing or differ"
-        found = {place: data for place, data in content.items() if place[:1] == b"c"}
-        for (place, piece), mark in self.marks.items():
-            if _mark_at(found.get(place), piece) != mark:
-                return f"the mark of {place!r} is {_mark_at(found.get(place), piece)} in {piece}, not {mark}"
-        return f"it knows {len(found)} channels" if set(found) != {place for place, _ in self.marks} else ""
+        found = {store_key: data for store_key, data in content.items() if store_key[:1] == b"c"}
+        for (store_key, piece), mark in self.marks.items():
+            if _mark_at(found.get(store_key), piece) != mark:
+                return f"the mark of {store_key!r} is {_mark_at(found.get(store_key), piece)} in {piece}, not {mark}"
+        return f"it knows {len(found)} channels" if set(found) != {store_key for store_key, _ in self.marks} else ""
 
 
 def expected(entry: ShardEntry, parents: dict[str, dict[bytes, bytes]]) -> Heirloom:
@@ -58,24 +58,24 @@ def expected(entry: ShardEntry, parents: dict[str, dict[bytes, bytes]]) -> Heirl
     pending: list[bytes] = []
     counters: Counter[str] = Counter()
     marks: dict[tuple[bytes, KeyRange], int] = {}
-    channels = {place for fold in parents.values() for place in fold if place[:1] == b"c"}
+    channels = {store_key for fold in parents.values() for store_key in fold if store_key[:1] == b"c"}
     numbers, watermarks = [0], []
     for parent in entry.parents:
         fold = parents[parent.shard]
         mine = KeyRange(max(parent.range.lo, entry.range.lo), min(parent.range.hi, entry.range.hi))
-        for place, value in fold.items():
-            at = 1 if place[:1] in b"sthqwu" else _ID_HASH if place[:1] == b"d" else 0
-            if at and int.from_bytes(place[at : at + 8], "big") in mine:
-                state[place] = value
-        for place in channels:
-            for piece in _pieces(fold.get(place), mine):
-                marks[place, piece] = _mark_at(fold.get(place), piece)
+        for store_key, value in fold.items():
+            at = 1 if store_key[:1] in b"sthqwu" else _ID_HASH if store_key[:1] == b"d" else 0
+            if at and int.from_bytes(store_key[at : at + 8], "big") in mine:
+                state[store_key] = value
+        for store_key in channels:
+            for piece in _pieces(fold.get(store_key), mine):
+                marks[store_key, piece] = _mark_at(fold.get(store_key), piece)
         meta = decode_meta(fold[META]) if META in fold else None
         watermarks.append(meta.watermark if meta else -(2**63))
         if meta is not None:
             numbers.append(meta.number)
         if parent.range.lo in entry.range:
-            pending += [value for place, value in sorted(fold.items()) if place[:1] == b"p"]
+            pending += [value for store_key, value in sorted(fold.items()) if store_key[:1] == b"p"]
             counters.update(meta.counters if meta else {})
     return Heirloom(max(numbers), state, pending, counters, max(watermarks), marks)
 

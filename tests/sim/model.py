@@ -111,7 +111,9 @@ class CommitModel:
         if wrong:
             raise Failure(f"restored state is the fold of the log: {entry.shard} at commit {number}: {wrong}", about)
         model.token = entry.token
-        model.submitted = {place: commit for place, commit in model.submitted.items() if place[0] >= entry.token}
+        model.submitted = {
+            store_key: commit for store_key, commit in model.submitted.items() if store_key[0] >= entry.token
+        }
 
     def _inherited(
         self, model: ShardModel, entry: ShardEntry, content: dict[bytes, bytes], number: int, about: tuple[str, ...]
@@ -146,29 +148,29 @@ class CommitModel:
         if doubt is not None:
             raise Failure(doubt, (commit.shard,))
         before = model.state
-        for place, value in commit.puts:
-            self._check_rise(commit, place, before.get(place), value)
-            before[place] = value
-        for place in commit.deletes:
-            before.pop(place, None)
+        for store_key, value in commit.puts:
+            self._check_rise(commit, store_key, before.get(store_key), value)
+            before[store_key] = value
+        for store_key in commit.deletes:
+            before.pop(store_key, None)
         model.number = commit.number
         model.tokens[commit.number] = commit.token
         model.submitted.pop((commit.token, commit.number), None)
         model.meta = decode_meta(before[META])
 
-    def _check_rise(self, commit: Commit, place: bytes, old: bytes | None, new: bytes) -> None:
+    def _check_rise(self, commit: Commit, store_key: bytes, old: bytes | None, new: bytes) -> None:
         """Marks of channels, positions, watermark and numbers only rise, whoever owns the shard."""
         if old is None:
             return
-        family = place[:1]
+        family = store_key[:1]
         before: Any
         after: Any
         if family == CHANNEL:
             before, after = _bounds(old), _bounds(new)
             if any(was > now_us for was, now_us in zip(before, after, strict=True)):
-                raise Failure(f"what counts only rises: {place!r} from {before} to {after}", (commit.shard,))
+                raise Failure(f"what counts only rises: {store_key!r} from {before} to {after}", (commit.shard,))
             return
-        if place == META:
+        if store_key == META:
             a, b = decode_meta(old), decode_meta(new)
             before, after = (a.number, a.next_seq, a.watermark), (b.number, b.next_seq, b.watermark)
             if any(was > now_us for was, now_us in zip(before, after, strict=True)):
@@ -180,7 +182,8 @@ class CommitModel:
             return
         if after < before:
             raise Failure(
-                f"what counts only rises: {place!r} of {commit.shard} goes from {before} to {after}", (commit.shard,)
+                f"what counts only rises: {store_key!r} of {commit.shard} goes from {before} to {after}",
+                (commit.shard,),
             )
 
     def mark(self, shard: str, channel: str) -> int:
@@ -203,8 +206,8 @@ def _differences(want: dict[bytes, bytes], got: dict[bytes, bytes]) -> str:
     """Ids that were forgotten locally may be there again after a recovery: they are left out."""
     if want == got:
         return ""
-    missing = [place for place, value in want.items() if got.get(place) != value and place[:1] != SEEN]
-    extra = [place for place in got if place not in want and place[:1] != SEEN]
+    missing = [store_key for store_key, value in want.items() if got.get(store_key) != value and store_key[:1] != SEEN]
+    extra = [store_key for store_key in got if store_key not in want and store_key[:1] != SEEN]
     if not missing and not extra:
         return ""
     return f"{len(missing)} places are missing or differ ({missing[:3]}), {len(extra)} are too many ({extra[:3]})"

@@ -97,8 +97,8 @@ class ModelStorage:
     def drop_checkpoint(self, path: str) -> None:
         self._shared.checkpoints.pop(path, None)
 
-    def saved(self, place: str, shard: str, standing: Standing) -> dict[bytes, bytes]:
-        manifest, content = max(self._shared.snapshots[f"{place}:{shard}"], key=lambda pair: pair[0].number)
+    def saved(self, index: str, shard: str, standing: Standing) -> dict[bytes, bytes]:
+        manifest, content = max(self._shared.snapshots[f"{index}:{shard}"], key=lambda pair: pair[0].number)
         assert (manifest.token, manifest.last_commit) == (standing.token, standing.commit)
         return content
 
@@ -264,11 +264,11 @@ class ModelSnapshots:
         self._process.sleep(self._sim.delay(low, high))
         self._process.check()
 
-    def _place(self, shard: str) -> str:
+    def _index(self, shard: str) -> str:
         return shard if self._root == ROOT else f"{self._root}:{shard}"
 
     def latest(self, shard: str) -> Manifest | None:
-        found = self._shared.snapshots.get(self._place(shard), [])
+        found = self._shared.snapshots.get(self._index(shard), [])
         return max((m for m, _ in found), key=lambda m: (m.token, m.last_commit, m.number), default=None)
 
     def publish(self, shard: str, token: int, last_commit: int, checkpoint: str, guard: Callable[[], None]) -> Manifest:
@@ -277,7 +277,7 @@ class ModelSnapshots:
         parent = self.latest(shard)
         if parent is not None and parent.token > token:
             raise ConflictError(shard)
-        manifests = self._shared.snapshots.setdefault(self._place(shard), [])
+        manifests = self._shared.snapshots.setdefault(self._index(shard), [])
         manifest = Manifest(
             shard, parent.number + 1 if parent else 1, parent.number if parent else 0, token, last_commit, {}
         )
@@ -286,22 +286,22 @@ class ModelSnapshots:
 
     def restore(self, manifest: Manifest, path: str) -> None:
         self._wait(200, 10_000)
-        kept = self._shared.snapshots.get(self._place(manifest.shard), [])
+        kept = self._shared.snapshots.get(self._index(manifest.shard), [])
         found = next((dict(data) for m, data in kept if m.number == manifest.number), None)
         if found is None:
             raise UnavailableError(f"snapshot {manifest.number} of {manifest.shard} was collected")
         self._shared.checkpoints[path] = found
 
     def collect(self, shard: str) -> int:
-        kept = self._shared.snapshots.get(self._place(shard), [])
+        kept = self._shared.snapshots.get(self._index(shard), [])
         gone = sorted(kept, key=lambda pair: (pair[0].token, pair[0].last_commit, pair[0].number))[:-2]
         kept[:] = [pair for pair in kept if pair not in gone]
         return len(gone)
 
     def shards(self) -> list[str]:
         self._wait(10, 1_000)
-        return sorted(place for place in self._shared.snapshots if ":" not in place)
+        return sorted(index for index in self._shared.snapshots if ":" not in index)
 
     def drop(self, shard: str) -> int:
         self._wait(10, 1_000)
-        return len(self._shared.snapshots.pop(self._place(shard), []))
+        return len(self._shared.snapshots.pop(self._index(shard), []))

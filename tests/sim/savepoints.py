@@ -170,7 +170,7 @@ class Taken:
         number = 0 if data is None else decode_meta(data).number
         if number != standing.commit:
             raise Failure(f"copies are as the cut says: {shard} has {number}, the cut {standing}", (shard,))
-        left = [place for place in self.contents[shard] if place[:1] in (PENDING, COMMITTABLE)]
+        left = [store_key for store_key in self.contents[shard] if store_key[:1] in (PENDING, COMMITTABLE)]
         if left:
             raise Failure(f"nothing is on its way in a savepoint: {shard} has {left[:3]}", (shard,))
 

@@ -43,7 +43,7 @@ class Storage(Protocol):
 
     def drop_checkpoint(self, path: str) -> None: ...
 
-    def saved(self, place: str, shard: str, standing: Standing) -> dict[bytes, bytes]:
+    def saved(self, index: str, shard: str, standing: Standing) -> dict[bytes, bytes]:
         """What a savepoint holds of a shard."""
 
     def install(self, shard: str, standing: Standing, content: dict[bytes, bytes]) -> None:
@@ -102,8 +102,8 @@ class FileStorage:
     def drop_checkpoint(self, path: str) -> None:
         remove_tree(self._disk, path)
 
-    def saved(self, place: str, shard: str, standing: Standing) -> dict[bytes, bytes]:
-        snapshots = FileSnapshots(place, self._disk)
+    def saved(self, index: str, shard: str, standing: Standing) -> dict[bytes, bytes]:
+        snapshots = FileSnapshots(index, self._disk)
         manifest = snapshots.latest(shard)
         assert manifest is not None
         assert (manifest.token, manifest.last_commit) == (standing.token, standing.commit)

@@ -266,7 +266,7 @@ class SavepointTask:
     def __init__(self, worker: SimWorker, guard: Callable[[], None], scratch: str) -> None:
         self._worker, self._scratch = worker, scratch
         storage = worker.world.storage
-        self._copying = Copying(lambda place: storage.snapshots(worker, place), guard)
+        self._copying = Copying(lambda index: storage.snapshots(worker, index), guard)
         self._desk = Desk(worker.session, worker.name)
         self._queue = Mailbox(worker)
         if worker.world.savepoints.wanted:

@@ -91,8 +91,8 @@ def test_killed_workers_leave_the_sessions_that_stand_and_a_reader_never_sees_on
 
     def read() -> None:
         while not over.wait(0.02):
-            places = Counter((row["user"], row["window_start"], row["window_end"]) for row in shown(out / "sessions"))
-            twice.extend(place for place, count in places.items() if count > 1)
+            indexes = Counter((row["user"], row["window_start"], row["window_end"]) for row in shown(out / "sessions"))
+            twice.extend(index for index, count in indexes.items() if count > 1)
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -120,5 +120,5 @@ def test_killed_workers_leave_the_sessions_that_stand_and_a_reader_never_sees_on
         worth[user] += each
     lines = [line.split(",") for file in out.glob("totals/*.csv") for line in file.read_text().splitlines()]
     heads = [line for line in lines if line[0] == "user"]
-    place = heads[0].index("worth")
-    assert {line[0]: int(line[place]) for line in lines if line[0] != "user"} == worth
+    index = heads[0].index("worth")
+    assert {line[0]: int(line[index]) for line in lines if line[0] != "user"} == worth

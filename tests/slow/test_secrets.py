@@ -89,9 +89,9 @@ def test_secrets_reach_workers_and_are_written_nowhere(
     assert rows.count(f'"seen":{len("Bearer ") + len(TOKEN)}') == 8
     told = {str(path): path.read_bytes() for path in home.rglob("*") if path.is_file()}
     told["the terminal"] = run.said.encode()
-    assert [place for place, data in told.items() if PASSWORD.encode() in data or TOKEN.encode() in data] == []
-    assert any(b"connecting with Bearer ***" in data for place, data in told.items() if "/logs/" in place)
-    assert any(b"refused Bearer ***" in data for place, data in told.items() if "dead_letters" in place)
+    assert [index for index, data in told.items() if PASSWORD.encode() in data or TOKEN.encode() in data] == []
+    assert any(b"connecting with Bearer ***" in data for index, data in told.items() if "/logs/" in index)
+    assert any(b"refused Bearer ***" in data for index, data in told.items() if "dead_letters" in index)
 
 
 def test_a_run_without_its_secrets_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,12 +38,12 @@ class Links(HTMLParser):
         super().__init__()
         self.links: set[str] = set()
         self.loads: set[str] = set()
-        self.places: set[str] = set()
+        self.indexes: set[str] = set()
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         of = {name: value or "" for name, value in attrs}
-        self.places |= {of.get("id", ""), of.get("name", "")}
+        self.indexes |= {of.get("id", ""), of.get("name", "")}
         if tag == "a" and "href" in of:
             self.links.add(of["href"])
         elif tag == "link" and "href" in of:
@@ -62,7 +62,7 @@ def test_every_link_and_anchor_of_the_site_leads_somewhere(site: Path) -> None:
                 continue
             target = (path.parent / unquote(name)).resolve() if name else path
             known = pages.get(target)
-            if not target.is_file() or (anchor and known is not None and unquote(anchor) not in known.places):
+            if not target.is_file() or (anchor and known is not None and unquote(anchor) not in known.indexes):
                 broken.append(f"{path.relative_to(site)}: {link}")
     assert not broken, broken
 

@@ -157,8 +157,8 @@ main()
 def test_the_jvm_is_forked_before_the_driver_uses_grpc(tmp_path: Path) -> None:
     """Forking while another thread is in gRPC can stop a process for ever, so nobody asks the injector before."""
     pipeline = [str(EXAMPLES / "ads" / "pipeline.yaml"), "--set", f"input={ads_events(tmp_path, 100)}"]
-    place = ["--set", f"output={tmp_path / 'out'}", "--root", str(tmp_path / "root"), "--launcher", "spark"]
-    command = [sys.executable, "-c", NATIVE_THREADS, "run", *pipeline, *place]
+    index = ["--set", f"output={tmp_path / 'out'}", "--root", str(tmp_path / "root"), "--launcher", "spark"]
+    command = [sys.executable, "-c", NATIVE_THREADS, "run", *pipeline, *index]
     driver = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=120)
     assert driver.returncode == 1, driver.stderr
     assert "seen enough" in driver.stderr

@@ -80,11 +80,11 @@ def test_the_metadata_has_what_an_index_shows(wheel: Path) -> None:
 def interpreter(version: str) -> str:
     """A Python of this version; skips the test where there is none."""
     homes = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*"), reverse=True)
-    places = [str(home / "bin" / "python") for home in homes] + [shutil.which(f"python{version}") or ""]
-    for place in (place for place in places if place and Path(place).exists()):
-        said = subprocess.run([place, "-c", VERSION], capture_output=True, text=True, check=False)
+    indexes = [str(home / "bin" / "python") for home in homes] + [shutil.which(f"python{version}") or ""]
+    for index in (index for index in indexes if index and Path(index).exists()):
+        said = subprocess.run([index, "-c", VERSION], capture_output=True, text=True, check=False)
         if said.stdout.strip() == version:
-            return place
+            return index
     pytest.skip(f"there is no Python {version} on this machine")
 
 

@@ -116,7 +116,7 @@ def test_a_join_whose_reply_was_lost_is_found_to_have_succeeded(
 def test_a_place_in_line_whose_reply_was_lost_is_found_again_and_not_taken_twice(
     server: EmbeddedZooKeeper, proxy: TcpProxy
 ) -> None:
-    direct, shaky = (ZooKeeperSession(place, 4.0, 4.0, 5.0) for place in (server.address, proxy.address))
+    direct, shaky = (ZooKeeperSession(index, 4.0, 4.0, 5.0) for index in (server.address, proxy.address))
     direct.ensure("/line")
     proxy.mute()
     thread, results = in_thread(lambda: shaky.create_in_sequence("/line", "mark"))

@@ -32,11 +32,11 @@ def unmirrored() -> set[str]:
     """Modules with logic and without a test file of their own. A package's and a command's entry have none."""
     found = set()
     for path in rooms.modules().values():
-        place = path.relative_to(rooms.PACKAGE)
-        mirror = UNIT / place.parent / f"test_{place.name}"
+        index = path.relative_to(rooms.PACKAGE)
+        mirror = UNIT / index.parent / f"test_{index.name}"
         entry = path.name in ("__init__.py", "__main__.py")
         if not entry and not mirror.exists() and has_logic(ast.parse(path.read_text(encoding="utf-8"))):
-            found.add(place.as_posix())
+            found.add(index.as_posix())
     return found
 
 

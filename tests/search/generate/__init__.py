@@ -55,8 +55,8 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     now = pushes.NOW if not stated or rng.random() < 0.3 else None
     for name in ["hits", "clicks"][: rng.choice([1, 1, 2])]:
         draw_stream(draft, name, now)
-    for place in range(rng.choice([2, 3] if "two_stages" in wanted else [1, 1, 2, 2, 3, 4])):
-        draw_computation(draft, f"c{place}")
+    for index in range(rng.choice([2, 3] if "two_stages" in wanted else [1, 1, 2, 2, 3, 4])):
+        draw_computation(draft, f"c{index}")
     if "timer_limit" in wanted and "timers" in draft.features:  # only where it is asked for: most would be letters
         draft.features.add("timer_limit")
         draft.tree["limits"] = {"timers_per_key": 3}

@@ -33,8 +33,8 @@ def _same_timer(rng: Random) -> list[Any]:
 
 
 def _write(rng: Random) -> list[Any]:
-    place = rng.randrange(3)
-    return list(rng.choice([["append"], ["append"], ["add"], ["put", place], ["delete", place]]))
+    index = rng.randrange(3)
+    return list(rng.choice([["append"], ["append"], ["add"], ["put", index], ["delete", index]]))
 
 
 def _of_wall_clock(rng: Random) -> list[Any]:

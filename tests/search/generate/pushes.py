@@ -72,10 +72,10 @@ def _moved(tide: _Tide, streams: list[str], partitions: list[str]) -> list[Actio
     if partition is not None and stream is None:
         stream = rng.choice(streams)
         chosen = [stream]
-    places = [(name, part) for name in chosen for part in ([partition] if partition else ["pushed", "other"])]
-    if any(tide.marks.get(place, 0) > t for place in places):
+    indexes = [(name, part) for name in chosen for part in ([partition] if partition else ["pushed", "other"])]
+    if any(tide.marks.get(index, 0) > t for index in indexes):
         return []
-    tide.marks.update(dict.fromkeys(places, t))
+    tide.marks.update(dict.fromkeys(indexes, t))
     return [Watermark(t, stream, partition)]
 
 

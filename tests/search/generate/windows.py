@@ -46,13 +46,13 @@ def _aggregate(draft: Draft, pushed: bool) -> dict[str, Any]:
         return {"n": "count", "a0": {"count": "n"}, "a1": {draft.pick(["first", "last", "min", "collect"]): "n"}}
     made: dict[str, Any] = {"n": draft.pick(["count", {"sum": "n"}])}
     wanted = draft.wanted & _FUNCTIONS
-    for place in range(draft.rng.choice([1, 2] if wanted else [0, 1, 1, 2])):
-        function = draft.pick(sorted(wanted) if place == 0 and wanted else sorted(_FUNCTIONS))
+    for index in range(draft.rng.choice([1, 2] if wanted else [0, 1, 1, 2])):
+        function = draft.pick(sorted(wanted) if index == 0 and wanted else sorted(_FUNCTIONS))
         draft.features.add(function)
         function = function.removesuffix("_of_field")
-        made[f"a{place}"] = {function: "n", **({"k": 2} if function == "top_k" else {})}
+        made[f"a{index}"] = {function: "n", **({"k": 2} if function == "top_k" else {})}
         if draft.chance(0.2):
-            made[f"a{place}"]["where"] = "n > 1"
+            made[f"a{index}"]["where"] = "n > 1"
     return made
 
 

@@ -28,9 +28,9 @@ def records_without_a_name_share_one() -> Context:
     """Records that wait for their order, and have neither a number nor an id, are one if they have one time."""
     right = OrderBuffer._name
 
-    def wrong(self: OrderBuffer, batch: Batch, place: int, bundle: Bundle) -> str:
-        named = batch.seqs or (batch.ids is not None and batch.ids[place] is not None)
-        return right(self, batch, place, bundle) if named else str(batch.timestamps[place])
+    def wrong(self: OrderBuffer, batch: Batch, index: int, bundle: Bundle) -> str:
+        named = batch.seqs or (batch.ids is not None and batch.ids[index] is not None)
+        return right(self, batch, index, bundle) if named else str(batch.timestamps[index])
 
     return replaced(OrderBuffer, "_name", wrong)
 

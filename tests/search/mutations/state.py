@@ -64,9 +64,9 @@ def a_list_is_as_old_as_its_last_item() -> Context:
 
     def wrong(self: ListCells, item: Any) -> None:
         right(self, item)
-        place = self._owner.prefix(self._name)
-        header = msgspec.msgpack.encode((self._header(place)[0], self._owner.timestamp))
-        self._owner.overlay.put(place, header)
+        store_key = self._owner.prefix(self._name)
+        header = msgspec.msgpack.encode((self._header(store_key)[0], self._owner.timestamp))
+        self._owner.overlay.put(store_key, header)
 
     return replaced(ListCells, "append", wrong)
 

@@ -67,10 +67,10 @@ class Aggregates:
             return list(items)
         if self._buffered:
             return [[item.value, item.timestamp] for item in items]
-        found = {part.spec.name: part.result(items, place) for place, part in enumerate(self._parts)}
+        found = {part.spec.name: part.result(items, index) for index, part in enumerate(self._parts)}
         if less:
-            for place, part in enumerate(self._parts):
-                found[part.spec.name] -= part.result(less, place)
+            for index, part in enumerate(self._parts):
+                found[part.spec.name] -= part.result(less, index)
         return found
 
 
@@ -101,14 +101,14 @@ class _Part:
         there = ", ".join(sorted(map(str, value))) if isinstance(value, dict) else type(value).__name__
         raise RecordError(f"the record has no field {text!r}; it has: {there or 'no fields'}")
 
-    def result(self, items: Sequence[Item], place: int) -> Any:
-        used = [item for item in items if item.arguments[place] is not _WORD]
+    def result(self, items: Sequence[Item], index: int) -> Any:
+        used = [item for item in items if item.arguments[index] is not _WORD]
         function = _PLAIN.get(self.spec.function)
         if function is not None:
-            return function([(item.arguments[place], item.timestamp) for item in used], self.spec.options)
+            return function([(item.arguments[index], item.timestamp) for item in used], self.spec.options)
         acc = self._own.create()
         for item in used:
-            acc = self._own.add(acc, item.arguments[place], item.timestamp)
+            acc = self._own.add(acc, item.arguments[index], item.timestamp)
         return self._own.result(acc)
 
 

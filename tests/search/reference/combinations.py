@@ -165,11 +165,11 @@ class AfterEach(Several):
         """What lies behind the first that has not finished has not begun."""
         merged = AfterEach([part.fresh() for part in self.parts])
         known = [part for part in parts if not part.finished]
-        for place, mine in enumerate(self.parts):
-            begun = [each for each in known if all(part.finished for part in each.parts[:place])]
+        for index, mine in enumerate(self.parts):
+            begun = [each for each in known if all(part.finished for part in each.parts[:index])]
             if begun:
-                merged.parts[place] = mine.merge([each.parts[place] for each in begun], moment)
-            if not merged.parts[place].finished:
+                merged.parts[index] = mine.merge([each.parts[index] for each in begun], moment)
+            if not merged.parts[index].finished:
                 break
         merged.finished = merged.over() if known else True
         return merged

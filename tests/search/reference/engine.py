@@ -138,16 +138,16 @@ class World:
                 self._number += 1
                 self._queue.append(Arrival(node, stream, own, value, timestamp, origin, self._number))
 
-    def is_copy(self, seen: Seen, place: Any, horizon: int, timestamp: int, watermark: int) -> bool:
+    def is_copy(self, seen: Seen, index: Any, horizon: int, timestamp: int, watermark: int) -> bool:
         """Whether a record is a copy of one in ``seen`` (with its time), where it is remembered. Ids are remembered for
         the horizon behind the watermark, and for some time longer."""
-        if place in seen:
-            until, came = seen[place][0] + horizon, seen[place][1]
+        if index in seen:
+            until, came = seen[index][0] + horizon, seen[index][1]
             if until >= watermark:
                 return True
             gone = came <= until and until + max(_MINUTE, horizon // 8) < watermark
             self.unsure = self.unsure or not gone
-        seen[place] = timestamp, watermark
+        seen[index] = timestamp, watermark
         return False
 
     def _seen_by_sink(self, stream: str, key: Any, value: Any, timestamp: int, producer: Node | None) -> bool:
@@ -161,9 +161,9 @@ class World:
                 return True
         given = id_of(self.spec.stream(stream), value)
         watermark = MIN_TIME if producer is None else producer.output()
-        place = (stream, key, given)
+        index = (stream, key, given)
         return given is not None and self.is_copy(
-            self._shown, place, self.spec.stream(stream).id_horizon_us, timestamp, watermark
+            self._shown, index, self.spec.stream(stream).id_horizon_us, timestamp, watermark
         )
 
     def letter(self, where: str, reason: str, about: Any, timestamp: int, counted: Node | None = None) -> None:

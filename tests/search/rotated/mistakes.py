@@ -49,12 +49,12 @@ def a_truncation_is_forgotten_while_the_file_is_empty() -> Context:
     right = FollowedInput._truncated
 
     def wrong(self: FollowedInput, position: int, offset: int) -> Any:
-        place = right(self, position, offset)
+        index = right(self, position, offset)
         self._was_cut = False
-        if place.nothing:
+        if index.nothing:
             assert self._file is not None
             self._file = self._marked(self._fd, self._file.base, 0)
-        return place
+        return index
 
     return replaced(FollowedInput, "_truncated", wrong)
 

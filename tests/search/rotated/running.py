@@ -22,8 +22,8 @@ def world_of(steps: list[Step]) -> Iterator[World]:
     bundle, settle = next((step[1:] for step in steps if step[0] == "limits"), (3, 0))
     followed.os = system  # type: ignore[assignment]
     try:
-        with tempfile.TemporaryDirectory() as place:
-            world = World(Path(os.path.realpath(place)), system, ShardLimits(bundle=bundle, settle_us=settle))
+        with tempfile.TemporaryDirectory() as folder:
+            world = World(Path(os.path.realpath(folder)), system, ShardLimits(bundle=bundle, settle_us=settle))
             world.start()
             yield world
             if world.shard is not None:
@@ -53,12 +53,12 @@ def shrunk(steps: list[Step]) -> list[Step]:
     """The steps that matter."""
     size = len(steps) // 2
     while size:
-        place = 0
-        while place < len(steps):
-            fewer = steps[:place] + steps[place + size :]
+        folder = 0
+        while folder < len(steps):
+            fewer = steps[:folder] + steps[folder + size :]
             if failure(fewer):
                 steps = fewer
             else:
-                place += size
+                folder += size
         size //= 2
     return steps

@@ -99,8 +99,8 @@ class World:
             pending = self.pending.popleft()
             if pending.commit is not None:
                 self.stored.update(pending.commit.puts)
-                for place in pending.commit.deletes:
-                    self.stored.pop(place, None)
+                for store_key in pending.commit.deletes:
+                    self.stored.pop(store_key, None)
             self.shard.durable(pending, self.now)
             self.send()
 

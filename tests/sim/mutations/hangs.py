@@ -26,7 +26,7 @@ def slow_calls_taken_for_one_that_hangs() -> Context:
 def neighbour_of_a_hang_refused() -> Context:
     """A record is known by a number that the one before it has, too."""
     right = callbacks.record_mark
-    return replaced(callbacks, "record_mark", lambda batch, channel, place: right(batch, channel, max(place - 1, 0)))
+    return replaced(callbacks, "record_mark", lambda batch, channel, index: right(batch, channel, max(index - 1, 0)))
 
 
 @mistake(within=20, faults="kill kill-in-a-call", workload="hanging")

@@ -45,8 +45,8 @@ def lanes_not_led_to_the_children() -> Context:
     """What was sent to a shard and not acked when it was split is not sent again."""
 
     def wrong(self: Outbox, gone: Any, fresh: Any, route: Any) -> None:
-        for place in [place for place in self._lanes if place[1] in gone]:
-            lane = self._lanes.pop(place)
+        for index in [index for index in self._lanes if index[1] in gone]:
+            lane = self._lanes.pop(index)
             for part in (*(part for _, part in lane.unacked), *lane.waiting):
                 part.chunk.open_parts -= 1
                 if not part.chunk.open_parts:

@@ -31,8 +31,8 @@ def rows_forgotten_by_a_commit() -> Context:
 
     def wrong(self: UpsertOperator, bundle: Any) -> None:
         right(self, bundle)
-        for place in [place for place in bundle.overlay._changes if place.startswith(ROW)][:1]:
-            del bundle.overlay._changes[place]
+        for store_key in [store_key for store_key in bundle.overlay._changes if store_key.startswith(ROW)][:1]:
+            del bundle.overlay._changes[store_key]
 
     return replaced(UpsertOperator, "run", wrong)
 

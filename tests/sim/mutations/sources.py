@@ -50,8 +50,8 @@ def letters_numbered_by_multiples_of_positions() -> Context:
     right = Sorting._dead_letters
 
     def wrong(self: Sorting, timestamps: Any) -> Any:
-        for place, (position, letter) in enumerate(self._letters):
-            self._letters[place] = (position * 1024, letter)
+        for index, (position, letter) in enumerate(self._letters):
+            self._letters[index] = (position * 1024, letter)
         return right(self, timestamps)
 
     return replaced(Sorting, "_dead_letters", wrong)

@@ -35,7 +35,7 @@ def equal(what: str, got: Counter[Any], want: Counter[Any]) -> None:
     if got != want:
         missing, extra = want - got, got - want
         records = [
-            str(part) for place in [*missing, *extra][:5] for part in (place if type(place) is tuple else [place])
+            str(part) for index in [*missing, *extra][:5] for part in (index if type(index) is tuple else [index])
         ]
         raise Failure(
             f"results are those of a run without faults: {what}: missing {list(missing.items())[:5]}, "

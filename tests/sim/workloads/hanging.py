@@ -67,9 +67,9 @@ class Hanging(Workload):
         self.given = Limits(callback_us=_TIMEOUT_US, hangs=self.rng.choice([1, 1, 2]))
         self.keys = self.rng.choice([1, 5])
         self.rows = {"events": {f"p{i}": self._partition(i) for i in range(self.rng.randint(1, 3))}}
-        self._place("hangs", self.rng.randint(1, 2))
-        self._place("timer that hangs", self.rng.randint(0, 1))
-        self._place("window that hangs", self.rng.randint(0, 1))
+        self._index("hangs", self.rng.randint(1, 2))
+        self._index("timer that hangs", self.rng.randint(0, 1))
+        self._index("window that hangs", self.rng.randint(0, 1))
 
     def _partition(self, number: int) -> list[Any]:
         rng, rows, time = self.rng, [], START_US
@@ -80,7 +80,7 @@ class Hanging(Workload):
             rows.append({"key": f"k{rng.randrange(self.keys)}", "n": n, "p": number, "ts": time, "does": does})
         return rows
 
-    def _place(self, does: str, times: int) -> None:
+    def _index(self, does: str, times: int) -> None:
         everything = [row for rows in self.rows["events"].values() for row in rows]
         for row in self.rng.sample(everything, min(times, len(everything))):
             row["does"] = does
@@ -109,19 +109,19 @@ class Hanging(Workload):
         rows = [row for rows in self.rows["events"].values() for row in rows]
         good = [row for row in rows if row["does"] != "hangs"]
         numbered = self.sinks.rows("numbered")
-        equal("numbered", _places(numbered), _places(good))
+        equal("numbered", _indexes(numbered), _indexes(good))
         if self.productions is Productions.STRONG:
             per_key = Counter(row["key"] for row in good)
             numbers = Counter((key, number + 1) for key, count in per_key.items() for number in range(count))
             equal("numbers", Counter((row["key"], row["number"]) for row in numbered), numbers)
-        equal("rung", _places(self.sinks.rows("rung")), _places(row for row in rows if row["does"] == "timer"))
+        equal("rung", _indexes(self.sinks.rows("rung")), _indexes(row for row in rows if row["does"] == "timer"))
         windows: dict[tuple[int, int], list[Any]] = defaultdict(list)
         for row in good:
             windows[row["p"], row["ts"] - row["ts"] % _SIZE_US].append(row)
-        stuck = {place for place, each in windows.items() if any(row["does"] == "window that hangs" for row in each)}
-        said = {place: tuple(row["n"] for row in each) for place, each in windows.items() if place not in stuck}
+        stuck = {index for index, each in windows.items() if any(row["does"] == "window that hangs" for row in each)}
+        said = {index: tuple(row["n"] for row in each) for index, each in windows.items() if index not in stuck}
         listed = Counter((row["p"], row["start"], tuple(row["ns"])) for row in self.sinks.rows("listed"))
-        equal("listed", listed, Counter((*place, ns) for place, ns in said.items()))
+        equal("listed", listed, Counter((*index, ns) for index, ns in said.items()))
         self._check_letters(rows, len(stuck))
 
     def _check_letters(self, rows: list[Any], windows: int) -> None:
@@ -132,5 +132,5 @@ class Hanging(Workload):
         equal("dead_letters", found, +want)
 
 
-def _places(rows: Any) -> Counter[Any]:
+def _indexes(rows: Any) -> Counter[Any]:
     return Counter((row["p"], row["n"]) for row in rows)

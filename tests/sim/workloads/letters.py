@@ -101,18 +101,18 @@ class Letters(Workload):
         passed: Counter[tuple[int, int]] = Counter()
         for partition, rows in self.rows["events"].items():
             for n, row in enumerate(rows, 1):
-                place = f"{partition}@{n * self.stride}"
+                index = f"{partition}@{n * self.stride}"
                 if row is None or "ts" not in row:
-                    letters[place, "source.events"] += 1
+                    letters[index, "source.events"] += 1
                     continue
                 if "a" in row:
                     told[f"{partition}@{n}", ""] += 1
                 else:
-                    letters[place, "telling"] += 1
+                    letters[index, "telling"] += 1
                 if "b" in row:
                     passed[row["p"], row["n"]] += 1
                 else:
-                    letters[place, "passing"] += 1
+                    letters[index, "passing"] += 1
         for again in self.again:
             if again.node == "telling":
                 told[f"p{_AGAIN}@{again.value['n']}", ""] += 1

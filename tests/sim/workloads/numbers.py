@@ -60,10 +60,10 @@ class Numbers(Workload):
 
     def _mix_in_far(self, rng: random.Random, share: float, partition: int, rows: list[Any]) -> None:
         """Records too far in the future become dead letters, and judge nothing else in their partition."""
-        for place in [place for place in range(len(rows), 0, -1) if rng.random() < share]:
+        for index in [index for index in range(len(rows), 0, -1) if rng.random() < share]:
             stamp = START_US + rng.randint(3, 300) * DAY
-            row = {"key": f"k{rng.randrange(self.keys)}", "n": place, "p": partition, "id": f"f{place}", "ts": stamp}
-            rows.insert(rng.randint(0, place), row)
+            row = {"key": f"k{rng.randrange(self.keys)}", "n": index, "p": partition, "id": f"f{index}", "ts": stamp}
+            rows.insert(rng.randint(0, index), row)
 
     def _partition(self, rng: random.Random, number: int) -> list[Any]:
         rows: list[Any] = []
@@ -164,7 +164,7 @@ class Numbers(Workload):
         by: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
         for row in numbered:
             by[row["key"], row["p"]].append((row["number"], row["n"]))
-        for place, pairs in by.items():
+        for index, pairs in by.items():
             ns = [n for _, n in sorted(pairs)]
             if ns != sorted(ns):
-                raise Failure(f"records of {place} were processed out of order: {ns}")
+                raise Failure(f"records of {index} were processed out of order: {ns}")

@@ -159,5 +159,5 @@ class _TypedReader(MemoryReader):
         )
 
 
-def _without(items: Sequence[Any], places: dict[int, str]) -> list[Any]:
-    return [item for at, item in enumerate(items) if at not in places]
+def _without(items: Sequence[Any], indexes: dict[int, str]) -> list[Any]:
+    return [item for at, item in enumerate(items) if at not in indexes]

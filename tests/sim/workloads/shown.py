@@ -65,9 +65,9 @@ class Shown(Workload):
         by_number: dict[tuple[str, int], list[Any]] = defaultdict(list)
         for row in found:
             by_number[row["key"], row["number"]].append((row["p"], row["n"]))
-        for place, several in by_number.items():
+        for index, several in by_number.items():
             if len(several) > 1:
-                raise Failure(f"what is shown came to stay: {place} was shown as {several}")
+                raise Failure(f"what is shown came to stay: {index} was shown as {several}")
         per_key = Counter(row["key"] for row in rows)
         numbers = Counter((key, number + 1) for key, count in per_key.items() for number in range(count))
         equal("numbers", Counter(by_number.keys()), numbers)

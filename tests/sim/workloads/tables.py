@@ -53,5 +53,5 @@ class Tables(Windows):
         equal("sessions that stand", self._found("session_out"), self._counted(self._sessions(rows)))
         tumbling = self._grouped((row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in rows)
         equal("windows that stand", self._found("tumbling_out"), self._counted(tumbling))
-        places = Counter((row["key"], row["window_start"]) for row in self.sinks.rows("session_out"))
-        equal("rows of a session", places, Counter(dict.fromkeys(places, 1)))
+        indexes = Counter((row["key"], row["window_start"]) for row in self.sinks.rows("session_out"))
+        equal("rows of a session", indexes, Counter(dict.fromkeys(indexes, 1)))

@@ -65,6 +65,6 @@ def test_outliers_must_be_those_each_once_with_their_deviation(tmp_path: Path) -
 
 def test_the_plain_program_tells_what_is_far_from_thirty_earlier_costs_of_its_own_key() -> None:
     costs = [1.0, 1.1] * 15
-    found = outliers([str(place) for place in range(62)], [7] * 31 + [8] * 31, [*costs, 9.0, *costs[1:], 1.0, 1.0])
+    found = outliers([str(index) for index in range(62)], [7] * 31 + [8] * 31, [*costs, 9.0, *costs[1:], 1.0, 1.0])
     assert list(found) == ["30"]
     assert found["30"] > 100

@@ -39,10 +39,10 @@ def test_every_query_asks_for_a_metric_and_labels_that_there_are(name: str) -> N
 
 
 def test_every_panel_has_a_place_of_its_own() -> None:
-    places = [panel["gridPos"] for panel in json.loads((FOLDER / "dashboard.json").read_text())["panels"]]
-    corners = {(place["x"], place["y"]) for place in places}
-    assert len(corners) == len(places)
-    assert all(place["x"] + place["w"] <= 24 for place in places)
+    indexes = [panel["gridPos"] for panel in json.loads((FOLDER / "dashboard.json").read_text())["panels"]]
+    corners = {(index["x"], index["y"]) for index in indexes}
+    assert len(corners) == len(indexes)
+    assert all(index["x"] + index["w"] <= 24 for index in indexes)
 
 
 def test_the_page_names_every_alert() -> None:

@@ -35,7 +35,7 @@ def test_rows_come_back_from_columns_and_any_selection_keeps_them_whole(reports:
     mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(reports), max_size=len(reports))), bool)
     picked = columns.where(mask)
     wanted = [report for report, taken in zip(reports, mask, strict=True) if taken]
-    found = [picked.row(place) for place in range(len(picked.shards))]
+    found = [picked.row(index) for index in range(len(picked.shards))]
     for one, other in zip(found, wanted, strict=True):
         assert (one.shard, one.token, one.watermark_us, one.holder) == (
             other.shard,

@@ -40,8 +40,8 @@ def test_every_part_of_the_space_inherits_the_lowest_that_stood_anywhere_in_it(
     new.inherit(old)
     for row, entry in enumerate(new.entries):
         there = [
-            stamps[place]
-            for place, other in enumerate(old.entries)
+            stamps[position]
+            for position, other in enumerate(old.entries)
             if other.range.lo < entry.range.hi and entry.range.lo < other.range.hi
         ]
         assert new.values[row] == min(there)

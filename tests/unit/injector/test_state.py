@@ -352,7 +352,7 @@ def test_a_shard_that_has_ended_does_not_count_while_others_are_idle(injector: I
 
 @pytest.fixture
 def quarters(injector: Injector) -> Injector:
-    edges = [place * SPACE // 4 for place in range(5)]
+    edges = [position * SPACE // 4 for position in range(5)]
     injector.table(**{f"q{n}": ((edges[n], edges[n + 1]), 1) for n in range(4)})
     return injector
 

@@ -35,8 +35,8 @@ class World:
     def of(keys: dict[int, float], workers: int, shards: int) -> World:
         names = [f"w{number}" for number in range(workers)]
         entries = [
-            ShardEntry(f"n-{place}", piece, names[place * workers // shards], 1)
-            for place, piece in enumerate(tile(shards))
+            ShardEntry(f"n-{position}", piece, names[position * workers // shards], 1)
+            for position, piece in enumerate(tile(shards))
         ]
         return World(keys, names, entries, shards)
 
@@ -84,7 +84,7 @@ class World:
 
 
 def test_an_even_cluster_is_left_alone() -> None:
-    world = World.of({place * SPACE // 64: 0.01 for place in range(64)}, 2, 4)
+    world = World.of({position * SPACE // 64: 0.01 for position in range(64)}, 2, 4)
     assert next_step(world.cluster(), CONFIG) is None
 
 
@@ -96,7 +96,7 @@ def test_a_shard_moves_from_the_busiest_to_the_idlest_worker() -> None:
 
 
 def test_a_hot_shard_is_split_beside_the_hot_key_and_a_part_of_it_moves() -> None:
-    keys = {HALF // 2 + place * 1_000: 0.02 for place in range(10)} | {HALF // 2 + 5_000: 0.4}
+    keys = {HALF // 2 + position * 1_000: 0.02 for position in range(10)} | {HALF // 2 + 5_000: 0.4}
     world = World.of(keys, 2, 2)
     step = next_step(world.cluster(), CONFIG)
     assert isinstance(step, Split)
@@ -111,7 +111,7 @@ def test_a_single_key_is_never_divided() -> None:
 
 
 def test_a_lonely_worker_has_nothing_to_split_for() -> None:
-    world = World.of({place * 1_000: 0.1 for place in range(9)}, 1, 1)
+    world = World.of({position * 1_000: 0.1 for position in range(9)}, 1, 1)
     assert next_step(world.cluster(), CONFIG) is None
 
 
@@ -130,7 +130,7 @@ def test_nothing_is_decided_before_all_loads_are_known() -> None:
 
 
 def test_shards_of_fixed_nodes_are_moved_and_not_split() -> None:
-    cluster = World.of({place * 1_000: 0.1 for place in range(9)}, 2, 2).cluster()
+    cluster = World.of({position * 1_000: 0.1 for position in range(9)}, 2, 2).cluster()
     assert isinstance(next_step(cluster, CONFIG), Split)
     assert next_step(replace(cluster, least={}), CONFIG) is None
 
@@ -179,11 +179,11 @@ def test_a_step_is_taken_only_when_it_has_been_wanted_for_a_while_and_is_followe
     uneven = World.of({1: 0.3, SPACE // 4 + 1: 0.3}, 2, 4).cluster()
     even = World.of({}, 2, 4).cluster()
     balancer, second = Balancer(CONFIG), CONFIG.look_us
-    looks = [balancer.look(cluster, place * second) for place, cluster in enumerate([uneven, uneven, even])]
-    looks += [balancer.look(uneven, place * second) for place in (3, 4)]
+    looks = [balancer.look(cluster, position * second) for position, cluster in enumerate([uneven, uneven, even])]
+    looks += [balancer.look(uneven, position * second) for position in (3, 4)]
     assert looks == [None] * 5
     assert balancer.look(uneven, 5 * second) is not None
-    after = [balancer.look(uneven, 5 * second + CONFIG.rest_us + place * second) for place in range(-1, 3)]
+    after = [balancer.look(uneven, 5 * second + CONFIG.rest_us + position * second) for position in range(-1, 3)]
     assert [step is not None for step in after] == [False, False, False, True]
 
 

@@ -69,9 +69,9 @@ def test_roots_are_paths_or_uris(tmp_path: Path) -> None:
     assert root_path("x") == Path.cwd() / "x"
     assert root_path("s3://bucket/x").parent == Path.cwd() / ".millwheel"
     assert root_path("s3://bucket/x") == root_path("s3://bucket/x/?region=eu-1") != root_path("s3://bucket/y/x")
-    for place in ("hdfs://host/x", "file://relative/x"):
+    for index in ("hdfs://host/x", "file://relative/x"):
         with pytest.raises(SetupError, match="s3://bucket/prefix"):
-            root_path(place)
+            root_path(index)
 
 
 def test_tools_find_the_run_and_its_summary(tmp_path: Path) -> None:

@@ -16,20 +16,20 @@ from tests.fakes.s3_server import S3Server
 
 
 @pytest.fixture
-def place(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def folder(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     s3.fail()
     monkeypatch.chdir(tmp_path)
     return s3.root()
 
 
-def opened(place: str, pipeline: str = "ads") -> S3Root:
-    return S3Root.at(place, pipeline, lambda sentence: None, LeasePace(silent_s=1.0, look_s=0.1))
+def opened(folder: str, pipeline: str = "ads") -> S3Root:
+    return S3Root.at(folder, pipeline, lambda sentence: None, LeasePace(silent_s=1.0, look_s=0.1))
 
 
 def test_a_root_keeps_its_identity_and_its_summary_for_every_machine(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = opened(place)
+    root = opened(folder)
     assert root.completed() is None
     assert not root.used()
     root.complete({"records_in": 7})
@@ -37,7 +37,7 @@ def test_a_root_keeps_its_identity_and_its_summary_for_every_machine(
     root.close()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    again = opened(place)
+    again = opened(folder)
     assert again.identity == root.identity
     assert again.path != root.path
     assert again.completed() == {"records_in": 7}
@@ -45,40 +45,40 @@ def test_a_root_keeps_its_identity_and_its_summary_for_every_machine(
 
 
 def test_a_root_is_driven_once_on_this_machine_and_everywhere(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = opened(place)
+    root = opened(folder)
     with pytest.raises(SetupError, match="going on already"):
-        opened(place)
+        opened(folder)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     monkeypatch.setattr("millwheel.roots.lease._here", lambda: "another machine")
     root._lease._ended.set()  # it is silent, and taken from
-    opened(place).close()
+    opened(folder).close()
     root.close()
 
 
-def test_a_root_of_another_pipeline_or_of_something_else_is_refused(s3: S3Server, place: str) -> None:
-    opened(place).close()
+def test_a_root_of_another_pipeline_or_of_something_else_is_refused(s3: S3Server, folder: str) -> None:
+    opened(folder).close()
     with pytest.raises(SetupError, match="belongs to the pipeline 'ads'"):
-        opened(place, "visits")
-    opened(place).close()
+        opened(folder, "visits")
+    opened(folder).close()
     space = s3.space()
     space.create(f"{space.root}/holiday.jpg", b"")
     with pytest.raises(SetupError, match=r"holiday\.jpg.*no root of a pipeline"):
         opened(space.root)
 
 
-def test_a_folder_of_an_earlier_root_at_the_same_address_is_refused(s3: S3Server, place: str) -> None:
-    opened(place).close()
-    s3.space(place).delete(f"{place}/identity.json")
+def test_a_folder_of_an_earlier_root_at_the_same_address_is_refused(s3: S3Server, folder: str) -> None:
+    opened(folder).close()
+    s3.space(folder).delete(f"{folder}/identity.json")
     with pytest.raises(SetupError, match="earlier root at the same address"):
-        opened(place)
+        opened(folder)
 
 
-def test_a_root_with_journals_is_used(place: str) -> None:
-    root = opened(place)
-    open_journals(place).create("w1")
+def test_a_root_with_journals_is_used(folder: str) -> None:
+    root = opened(folder)
+    open_journals(folder).create("w1")
     assert root.used()
     root.close()
 
@@ -89,8 +89,8 @@ def test_a_store_that_does_not_answer_is_a_sentence(tmp_path: Path, monkeypatch:
         opened("s3://B/x")
 
 
-def test_what_needs_a_folder_is_refused_when_workers_are_far(place: str) -> None:
-    root = opened(place)
+def test_what_needs_a_folder_is_refused_when_workers_are_far(folder: str) -> None:
+    root = opened(folder)
     bare = PipelineSpec("ads", (), (), (), "")
     spec = with_defaults(bare, str(root.path))
     root.check_reach(spec, far=False)

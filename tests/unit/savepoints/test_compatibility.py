@@ -125,9 +125,9 @@ def callback(name: str) -> PipelineSpec:
     return computation("returns", callback=f"code:{name}")
 
 
-def sink(place: int, **changes: Any) -> PipelineSpec:
+def sink(index: int, **changes: Any) -> PipelineSpec:
     sinks = list(SPEC.sinks)
-    sinks[place] = replace(sinks[place], **changes)
+    sinks[index] = replace(sinks[index], **changes)
     return replace(SPEC, sinks=tuple(sinks))
 
 

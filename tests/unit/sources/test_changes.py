@@ -29,12 +29,12 @@ class Log(Reader):
 
     def read(self, position: int, max_records: int) -> Chunk:
         found = Chunk([], [], position)
-        for place, entry in enumerate(LOG[position : position + max_records], position + 1):
-            found.next_position = place
+        for index, entry in enumerate(LOG[position : position + max_records], position + 1):
+            found.next_position = index
             if entry is None:
-                found.rejects.append(Reject(place, "", "bad"))
+                found.rejects.append(Reject(index, "", "bad"))
             else:
-                found.positions.append(place)
+                found.positions.append(index)
                 found.values.append(entry)
         found.finished = found.next_position == len(LOG)
         return found

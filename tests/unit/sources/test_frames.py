@@ -25,8 +25,8 @@ def test_another_type_than_declared_is_no_row(line: bytes) -> None:
 
 
 def test_more_fields_than_are_written_out_are_read_in_their_order() -> None:
-    fields = {f"c{place}": "int" for place in range(9)}
-    row = msgspec.convert({name: place for place, name in enumerate(fields)}, row_type(fields))
+    fields = {f"c{index}": "int" for index in range(9)}
+    row = msgspec.convert({name: index for index, name in enumerate(fields)}, row_type(fields))
     assert frame_of([row], fields).row(0) == tuple(range(9))
 
 

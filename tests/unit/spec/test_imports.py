@@ -80,10 +80,10 @@ def test_a_file_that_is_no_python_is_taken_for_its_importer_to_complain(folder: 
 
 def test_roots_results_environments_and_hidden_files_are_not_below(folder: Path) -> None:
     for mark in (ROOT_MARK, OUTPUT_MARK, "pyvenv.cfg"):
-        place = folder / mark.replace("/", "_").strip(".")
-        (place / mark).parent.mkdir(parents=True)
-        (place / mark).write_text("")
-        (place / "x.py").write_text("")
+        index = folder / mark.replace("/", "_").strip(".")
+        (index / mark).parent.mkdir(parents=True)
+        (index / mark).write_text("")
+        (index / "x.py").write_text("")
     for name in (".git/x.py", "__pycache__/x.py", "kept/x.py", ".hidden"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("")

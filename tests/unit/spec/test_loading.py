@@ -50,7 +50,7 @@ def test_two_pipelines_with_modules_of_the_same_name_do_not_see_each_others(tmp_
     one = folder(tmp_path, "one", mine="import helper\nWHO = helper.WHO", helper="WHO = 1")
     two = folder(tmp_path, "two", mine="import helper\nWHO = helper.WHO", helper="WHO = 2")
     assert [load_object("mine:WHO", here) for here in (one, two, one)] == [1, 2, 1]
-    assert [place for place in sys.path if place in (one, two)] == [one]
+    assert [index for index in sys.path if index in (one, two)] == [one]
 
 
 def test_modules_that_were_there_before_the_pipeline_stay(tmp_path: Path) -> None:

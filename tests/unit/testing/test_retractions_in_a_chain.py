@@ -91,10 +91,10 @@ def test_what_stands_at_the_end_does_so_wherever_it_crashes(pipeline: Path) -> N
         _figure_14(calm)
         wanted = calm.read("totals")[-1], calm.read("sessions")
         units = calm.units
-    for place in range(1, units, 9):
-        with PipelineHarness(pipeline, crash_at=place) as harness:
+    for unit in range(1, units, 9):
+        with PipelineHarness(pipeline, crash_at=unit) as harness:
             _figure_14(harness)
-            assert (harness.read("totals")[-1], harness.read("sessions")) == wanted, place
+            assert (harness.read("totals")[-1], harness.read("sessions")) == wanted, unit
 
 
 def test_with_one_worker_every_total_on_the_way_is_the_same_too(pipeline: Path) -> None:

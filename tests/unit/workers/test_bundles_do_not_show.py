@@ -147,7 +147,7 @@ def told(path: Path, story: Story, *, apart: bool = False, broken: bool = False,
                     clock += tick
                     harness.advance_processing_time(clock * SECOND)
         rows = harness.read("out")
-        kept = [[place for place in harness.remembered()["c"].items() if b"source.hits" not in place[0]]]
+        kept = [[index for index in harness.remembered()["c"].items() if b"source.hits" not in index[0]]]
         harness.finish()
         kept.append([*harness.remembered()["c"].items()])
         return {user: [row for row in rows if row["user"] == user] for user in "ab"}, kept

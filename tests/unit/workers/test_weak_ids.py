@@ -164,25 +164,25 @@ def test_no_production_is_taken_for_a_copy_of_another(tmp_path: Path, form: str)
 def test_a_crash_at_any_place_neither_loses_nor_doubles_a_weak_production(tmp_path: Path, form: str) -> None:
     text = {**CALLBACKS, **WINDOWS}[form]
     wanted, units = came(tmp_path, text, "weak")
-    for place in range(1, units, 13):
-        assert came(tmp_path, text, "weak", crash_at=place)[0] == wanted, f"unit {place}"
+    for index in range(1, units, 13):
+        assert came(tmp_path, text, "weak", crash_at=index)[0] == wanted, f"unit {index}"
 
 
 def test_a_crash_at_any_place_neither_loses_nor_doubles_what_leaves_a_window_aside(tmp_path: Path) -> None:
     text = f"{WINDOW}, late: {{side: aside}}"
     wanted, units = came(tmp_path, text, "weak", "aside")
     assert wanted.total() == 3
-    for place in range(1, units, 13):
-        assert came(tmp_path, text, "weak", "aside", crash_at=place)[0] == wanted, f"unit {place}"
+    for index in range(1, units, 13):
+        assert came(tmp_path, text, "weak", "aside", crash_at=index)[0] == wanted, f"unit {index}"
 
 
 def test_a_timer_keeps_its_cause_when_what_moved_it_is_taken_back() -> None:
     queue = TimerQueue(Domain.EVENT)
     queue.set("ann", "t", 5, b"first")
-    place = queue.savepoint()
+    index = queue.savepoint()
     queue.set("ann", "t", 5, b"second")
     queue.cancel("ann", "t")
-    queue.undo_to(place)
+    queue.undo_to(index)
     assert queue.pop_due(6) == Due("ann", "t", 5, Domain.EVENT, b"first")
 
 

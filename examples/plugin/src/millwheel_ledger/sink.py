@@ -87,10 +87,10 @@ class LedgerTarget(ExternalTarget):
 
     def _insert(self, connection: sqlite3.Connection, records: Sequence[SinkRecord]) -> None:
         reasons = {}
-        for place, record in enumerate(records):
+        for index, record in enumerate(records):
             try:
                 connection.execute(INSERT, record.value)
             except (sqlite3.IntegrityError, sqlite3.ProgrammingError) as ex:
-                reasons[place] = str(ex)
+                reasons[index] = str(ex)
         if reasons:  # nothing was committed, so nothing is written
             raise RowsRefusedError(reasons)

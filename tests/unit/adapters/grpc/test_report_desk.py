@@ -125,7 +125,7 @@ def test_one_message_has_all_nodes_and_many_reports_are_several_messages() -> No
     desk.put("b", [ShardReport("b-0", 1, 10)])
     assert len(desk.take()) == 1
     count = 2 * node_reports._MAX_CHANGED + 1
-    desk.put("c", [ShardReport(f"c-{place}", 1, 10, "input") for place in range(count)])
+    desk.put("c", [ShardReport(f"c-{position}", 1, 10, "input") for position in range(count)])
     named = desk.take()
     assert len(said(named)) == count
     assert max(frame.ByteSize() for frame in named) < 2**22
@@ -151,26 +151,26 @@ class Line:
     tokens: list[int] = field(default_factory=lambda: [1] * SHARDS)
     newest: dict[int, ShardReport] = field(default_factory=dict)
 
-    def table(self, place: int) -> None:
+    def table(self, position: int) -> None:
         """The shard is lost and comes back under the next token."""
-        self.desk.forget(f"n-{place}")
-        self.newest.pop(place, None)
-        self.tokens[place] += 1
+        self.desk.forget(f"n-{position}")
+        self.newest.pop(position, None)
+        self.tokens[position] += 1
         self.store()
 
     def store(self) -> None:
         self.version += 1
         rows = zip(tile(SHARDS), self.tokens, strict=True)
-        entries = tuple(ShardEntry(f"n-{place}", part, "w", token) for place, (part, token) in enumerate(rows))
+        entries = tuple(ShardEntry(f"n-{position}", part, "w", token) for position, (part, token) in enumerate(rows))
         self.node.table_changed(RangeTable("n", entries, self.version))
 
-    def put(self, place: int, words: tuple[int, str, int]) -> None:
+    def put(self, position: int, words: tuple[int, str, int]) -> None:
         rise, holder, total = words
-        before = self.newest.get(place)
+        before = self.newest.get(position)
         known = before.watermark_us if before else 0
         us = IDLE_TIME if holder == "idle" else rise if known == IDLE_TIME else known + rise
-        self.newest[place] = ShardReport(f"n-{place}", self.tokens[place], us, holder, {"in": total})
-        self.desk.put("n", [self.newest[place]])
+        self.newest[position] = ShardReport(f"n-{position}", self.tokens[position], us, holder, {"in": total})
+        self.desk.put("n", [self.newest[position]])
 
     def connect(self) -> None:
         self.node.disconnected(self.connection)
@@ -186,11 +186,11 @@ class Line:
 
     def check(self) -> None:
         index = self.node.index
-        for place, report in self.newest.items():
-            assert (int(index.tokens[place]), index.holders[place]) == (report.token, report.holder)
-            assert index.counters[place] == report.counters
-            assert index.values[place] >= report.watermark_us
-            assert index.told[place] == self.connection
+        for position, report in self.newest.items():
+            assert (int(index.tokens[position]), index.holders[position]) == (report.token, report.holder)
+            assert index.counters[position] == report.counters
+            assert index.values[position] >= report.watermark_us
+            assert index.told[position] == self.connection
         assert self.node.stale_reports == 0
 
 

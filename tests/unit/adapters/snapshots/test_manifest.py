@@ -42,9 +42,9 @@ def test_a_manifest_comes_back_as_it_was(manifest: Manifest) -> None:
 @given(_manifests, st.data())
 def test_no_byte_of_a_manifest_can_change_unseen(manifest: Manifest, data: st.DataObject) -> None:
     encoded = encode_manifest(manifest)
-    place = data.draw(st.integers(0, len(encoded) - 2))
+    index = data.draw(st.integers(0, len(encoded) - 2))
     bit = 1 << data.draw(st.integers(0, 7))
-    changed = encoded[:place] + bytes([encoded[place] ^ bit]) + encoded[place + 1 :]
+    changed = encoded[:index] + bytes([encoded[index] ^ bit]) + encoded[index + 1 :]
     with suppress(CorruptionError):
         assert decode_manifest(changed) == manifest
 

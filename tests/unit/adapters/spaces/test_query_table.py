@@ -38,8 +38,8 @@ def test_two_that_change_at_once_both_count(space: FolderSpace, monkeypatch: pyt
 def test_the_newest_is_read_and_old_ones_go(space: FolderSpace) -> None:
     table = QueryTable(space)
     assert table.read().number == 0
-    for place in range(8):
-        table.change([QueryRow(f"q{place}", "x.n")])
+    for index in range(8):
+        table.change([QueryRow(f"q{index}", "x.n")])
     newest = table.read()
     assert len(newest.rows) == 8
     assert table.read(newest) is newest

@@ -151,6 +151,6 @@ def test_checkpoints_on_one_thread_do_not_disturb_commits_on_another(tmp_path: P
     stop.set()
     thread.join()
     assert made
-    for place, path in enumerate(made[:5]):
-        copy = stores.open(f"copy-{place}", path)
+    for index, path in enumerate(made[:5]):
+        copy = stores.open(f"copy-{index}", path)
         assert copy.get(b"a") == copy.get(b"b")

@@ -24,7 +24,7 @@ def console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Console:
     make_dirs(disk, "/root")
     (tmp_path / "p.yaml").write_text(PIPELINE)
     opened = load_pipeline(tmp_path / "p.yaml"), QueryTable(FolderSpace("/root", disk))
-    monkeypatch.setattr(named, "_opened", lambda place: opened)
+    monkeypatch.setattr(named, "_opened", lambda folder: opened)
     return Console(file=io.StringIO(), width=200)
 
 
@@ -34,10 +34,10 @@ def said(console: Console) -> str:
 
 
 def test_queries_are_set_listed_and_removed(console: Console, tmp_path: Path) -> None:
-    place = str(tmp_path)
-    named.set_queries(place, "many", "clicks.n * 2", "3h", console)
-    named.remove_query(place, "cpc", console)
-    named.list_queries(place, False, console)
+    folder = str(tmp_path)
+    named.set_queries(folder, "many", "clicks.n * 2", "3h", console)
+    named.remove_query(folder, "cpc", console)
+    named.list_queries(folder, False, console)
     assert said(console).splitlines() == [
         "Set many. The next run on this root has that.",
         "Removed cpc. The next run on this root has that.",

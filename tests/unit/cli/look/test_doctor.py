@@ -46,11 +46,11 @@ def test_a_folder_that_cannot_be_written_is_bad(tmp_path: Path) -> None:
 
 
 def test_a_slow_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_sync_times", lambda place: iter([0.02, 0.5, 0.02]))
+    monkeypatch.setattr(command, "_sync_times", lambda folder: iter([0.02, 0.5, 0.02]))
     found = disk(str(tmp_path / "not" / "there"))
     assert found.verdict == NOTE
     assert found.words.startswith("a sync takes 20.0 ms, at worst 500.0")
-    monkeypatch.setattr(command, "_sync_times", lambda place: iter([0.001]))
+    monkeypatch.setattr(command, "_sync_times", lambda folder: iter([0.001]))
     assert disk(str(tmp_path)).verdict == GOOD
 
 

@@ -57,11 +57,11 @@ def test_sessions_of_columns_are_those_that_the_windows_of_each_key_merge_to(
     for keys, known in ((frame["n"], numbers), (frame.to_struct("k"), list(zip(numbers, texts, strict=True)))):
         assigned = sessions_of(keys, np.array(times, np.int64), gap)
         assert assigned.rows.tolist() == list(range(len(made)))
-        for place, (key, at) in enumerate(zip(known, times, strict=True)):
+        for index, (key, at) in enumerate(zip(known, times, strict=True)):
             own = [function.assign(t)[0] for other, t in zip(known, times, strict=True) if other == key]
             [group] = [group for group in function.merge(own) if group[0].start <= at < max(each.end for each in group)]
             span = (group[0].start, max(each.end for each in group))
-            assert (assigned.starts[place], assigned.ends[place]) == span
+            assert (assigned.starts[index], assigned.ends[index]) == span
 
 
 def test_a_session_does_not_end_behind_all_times() -> None:

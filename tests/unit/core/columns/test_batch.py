@@ -45,14 +45,14 @@ def test_what_was_taken_before_is_cut_off_as_in_rows(seqs: list[int], accepted: 
 
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=30), st.booleans())
-def test_a_split_gives_each_place_its_records_in_order(places: list[int], numbered: bool) -> None:
-    numbers = list(range(1, len(places) + 1))
+def test_a_split_gives_each_place_its_records_in_order(indexes: list[int], numbered: bool) -> None:
+    numbers = list(range(1, len(indexes) + 1))
     batch = batch_of(numbers if numbered else [], numbers)
-    where = np.array(places, np.int32)
+    where = np.array(indexes, np.int32)
     parts = batch.split(where)
-    assert [place for place, _ in parts] == sorted(set(places))
-    for place, part in parts:
-        assert part.rows() == batch.where(where == place).rows()
+    assert [index for index, _ in parts] == sorted(set(indexes))
+    for index, part in parts:
+        assert part.rows() == batch.where(where == index).rows()
         assert (part.keys.name, part.frame.columns) == (batch.keys.name, batch.frame.columns)
 
 
@@ -63,8 +63,8 @@ def test_keys_of_several_fields_are_tuples_in_rows_and_travel_and_split_as_other
     got = decode_batch(encode_batch(keyed))
     assert isinstance(got, ColumnBatch)
     assert got.rows() == keyed.rows()
-    places = np.array([1, 0, 1], np.int32)
-    assert [(place, part.rows().keys) for place, part in got.split(places)] == [
+    indexes = np.array([1, 0, 1], np.int32)
+    assert [(index, part.rows().keys) for index, part in got.split(indexes)] == [
         (0, [(1, "x")]),
         (1, [(0, "x"), (2, "y")]),
     ]
@@ -84,12 +84,12 @@ def test_a_mask_picks_records_with_all_their_parts() -> None:
 
 
 @given(st.integers(0), st.integers(0, 255))
-def test_damaged_bytes_are_reported(place: int, byte: int) -> None:
+def test_damaged_bytes_are_reported(index: int, byte: int) -> None:
     data = bytearray(encode_batch(batch_of([1, 2, 3], [10, 20, 30])))
-    place %= len(data)
-    if data[place] == byte:
+    index %= len(data)
+    if data[index] == byte:
         return
-    data[place] = byte
+    data[index] = byte
     with pytest.raises(CorruptionError):
         decode_batch(bytes(data))
 

@@ -191,11 +191,11 @@ def test_packed_ends_order_as_places_do(a: int, b: int, c: int, d: int) -> None:
 def test_a_published_end_comes_back_and_any_change_is_found() -> None:
     data = encode_sealed_end("w1", JournalEnd(3, 12345))
     assert decode_sealed_end(data) == JournalEnd(3, 12345)
-    for place in range(len(data) - 1):
+    for index in range(len(data) - 1):
         with pytest.raises(CorruptionError):
-            decode_sealed_end(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+            decode_sealed_end(data[:index] + bytes([data[index] ^ 1]) + data[index + 1 :])
         with pytest.raises(CorruptionError):
-            decode_sealed_end(data[:place])
+            decode_sealed_end(data[:index])
 
 
 def test_the_head_of_a_group_has_a_fixed_size() -> None:

@@ -36,9 +36,9 @@ KEYS = st.recursive(
 
 
 def check_parsing(key: Any, domain: Domain, tag: str) -> None:
-    place = timer_key(key, key_hash(key), domain, tag)
-    assert place.startswith(TIMER + key_hash(key).to_bytes(8, "big"))
-    found, found_domain, found_tag = parse_timer(place)
+    store_key = timer_key(key, key_hash(key), domain, tag)
+    assert store_key.startswith(TIMER + key_hash(key).to_bytes(8, "big"))
+    found, found_domain, found_tag = parse_timer(store_key)
     assert (key_from_bytes(found), found_domain, found_tag) == (key, domain, tag)
 
 

@@ -18,11 +18,11 @@ quick = settings(deadline=None, max_examples=60)
 def _standing(panes: list[Pane]) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for pane in panes:
-        place = pane.key, pane.window
+        index = pane.key, pane.window
         if pane.retraction:
-            assert found.pop(place) == pane.result
+            assert found.pop(index) == pane.result
         else:
-            found[place] = pane.result
+            found[index] = pane.result
     return found
 
 

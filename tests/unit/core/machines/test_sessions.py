@@ -195,7 +195,7 @@ def test_values_come_in_the_order_of_arrival_however_they_are_bundled(
         harness.advance_watermark(1000)
         return [(pane.window, pane.result) for pane in harness.take()]
 
-    records = [("k", place, t) for place, t in enumerate(timestamps)]
+    records = [("k", index, t) for index, t in enumerate(timestamps)]
     bundles: list[list[tuple[str, int, int]]] = [[]]
     for record, cut in zip(records, cuts, strict=False):
         bundles[-1].append(record)

@@ -21,8 +21,8 @@ def test_the_page_has_every_metric() -> None:
 def test_every_metric_that_is_declared_belongs_to_a_process_and_is_used() -> None:
     declared = {name: value for name, value in vars(catalogue).items() if isinstance(value, Metric)}
     assert set(declared.values()) == set(ALL)
-    places = [path for path in rooms.modules().values() if path.name in ("figures.py", "metrics.py", "observed.py")]
-    texts = [path.read_text(encoding="utf-8") for path in places]
+    indexes = [path for path in rooms.modules().values() if path.name in ("figures.py", "metrics.py", "observed.py")]
+    texts = [path.read_text(encoding="utf-8") for path in indexes]
     assert not [name for name in declared if not any(re.search(rf"\b{name}\b", text) for text in texts)]
 
 

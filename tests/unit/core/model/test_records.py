@@ -37,9 +37,9 @@ def rows(batch: Batch) -> list[tuple[Any, ...]]:
 
 @given(batches(), st.data())
 def test_what_is_picked_are_whole_records_in_the_order_asked_for(batch: Batch, data: Any) -> None:
-    places = data.draw(st.lists(st.sampled_from(range(len(batch))), unique=True) if len(batch) else st.just([]))
-    picked = batch.pick(places)
-    assert rows(picked) == [rows(batch)[place] for place in places]
+    indexes = data.draw(st.lists(st.sampled_from(range(len(batch))), unique=True) if len(batch) else st.just([]))
+    picked = batch.pick(indexes)
+    assert rows(picked) == [rows(batch)[index] for index in indexes]
     assert (picked.stream, picked.born_us, picked.ids is None) == (batch.stream, batch.born_us, batch.ids is None)
     assert picked.size <= batch.size
 

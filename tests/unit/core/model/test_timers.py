@@ -58,16 +58,16 @@ class TimersAgainstADict(RuleBasedStateMachine):
     def undo(self, data: st.DataObject) -> None:
         if not self.saved:
             return
-        place = data.draw(st.integers(0, len(self.saved) - 1))
-        mark, model = self.saved[place]
-        del self.saved[place + 1 :]
+        index = data.draw(st.integers(0, len(self.saved) - 1))
+        mark, model = self.saved[index]
+        del self.saved[index + 1 :]
         self.queue.undo_to(mark)
         self.model = dict(model)
 
     @rule()
     def commit(self) -> None:
         changes = self.queue.take_changes()
-        assert all(self.model.get(place) == at for place, at in changes.items())
+        assert all(self.model.get(index) == at for index, at in changes.items())
         assert set(changes) <= self.touched
         self.touched.clear()
         self.saved.clear()
@@ -79,7 +79,7 @@ class TimersAgainstADict(RuleBasedStateMachine):
         assert self.queue.earliest() == min(self.model.values(), default=MAX_TIME)
         first = self.queue.first()
         assert (first is None) is (not self.model)
-        assert all(self.queue.get(*place) == at for place, at in self.model.items())
+        assert all(self.queue.get(*index) == at for index, at in self.model.items())
         if first is not None:
             assert first.at == self.queue.earliest()
 
@@ -139,7 +139,7 @@ def test_changes_tell_what_a_commit_must_write() -> None:
 @given(st.lists(st.tuples(st.sampled_from("scpu"), st.sampled_from("ab"), st.sampled_from("xyz"), st.integers(0, 5))))
 def test_the_timers_of_a_key_are_counted_from_the_first_question_on(steps: list[tuple[str, str, str, int]]) -> None:
     queue = TimerQueue(Domain.EVENT)
-    place = 0
+    index = 0
     for number, (step, key, tag, at) in enumerate(steps):
         if step == "s":
             queue.set(key, tag, at)
@@ -148,9 +148,9 @@ def test_the_timers_of_a_key_are_counted_from_the_first_question_on(steps: list[
         elif step == "p":
             queue.pop_due(at)
         else:
-            queue.undo_to(place)
+            queue.undo_to(index)
         if number == 2:
-            place = queue.savepoint()
+            index = queue.savepoint()
         if number >= 1:
             for each in "ab":
                 assert queue.waiting(each, lambda tag: True) == sum(1 for mine, _, _ in queue.items() if mine == each)

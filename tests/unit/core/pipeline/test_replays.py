@@ -49,8 +49,8 @@ def test_what_was_asked_for_and_ordered_comes_back_as_it_was(what: Any) -> None:
 @given(REQUESTS, st.data())
 def test_one_changed_byte_is_damage_and_never_another_order(request: Request, data: Any) -> None:
     good = encode(request)
-    place = data.draw(st.integers(0, len(good) - 1))
-    bad = good[:place] + bytes([good[place] ^ data.draw(st.integers(1, 255))]) + good[place + 1 :]
+    index = data.draw(st.integers(0, len(good) - 1))
+    bad = good[:index] + bytes([good[index] ^ data.draw(st.integers(1, 255))]) + good[index + 1 :]
     with contextlib.suppress(CorruptionError):
         assert decode(bad, Request) == request
 

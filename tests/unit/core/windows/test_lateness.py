@@ -58,8 +58,8 @@ def test_how_a_source_is_read_does_not_decide_what_is_late(
     parts += lateness.late_mask(np.array(rest, np.int64), reached, delay, stated).tolist()
     assert whole == parts
     assert whole == [
-        lateness.is_behind(time, lateness.watermark_after(highest if stated else max([highest, *times[:place]]), delay))
-        for place, time in enumerate(times)
+        lateness.is_behind(time, lateness.watermark_after(highest if stated else max([highest, *times[:index]]), delay))
+        for index, time in enumerate(times)
     ]
     if times and lateness.none_late(min(times), max([highest, *times]), delay):
         assert not any(whole)

@@ -23,7 +23,7 @@ def schema(*fields: Any) -> dict[str, Any]:
     return {
         "type": "record",
         "name": "R",
-        "fields": [{"name": f"f{place}", "type": kind} for place, kind in enumerate(fields)],
+        "fields": [{"name": f"f{index}", "type": kind} for index, kind in enumerate(fields)],
     }
 
 
@@ -82,8 +82,8 @@ def test_of_damaged_messages_there_are_no_columns_but_those_of_rows(seed: int) -
     made = columns(of, wanted)
     assert made is not None
     for _ in range(20):
-        place = drawn.randrange(len(messages))
-        data = bytearray(messages[place] or b"\0")
+        index = drawn.randrange(len(messages))
+        data = bytearray(messages[index] or b"\0")
         how = drawn.random()
         if how < 0.3:
             data = data[: drawn.randrange(len(data))]
@@ -91,7 +91,7 @@ def test_of_damaged_messages_there_are_no_columns_but_those_of_rows(seed: int) -
             data += bytes([drawn.randrange(256)])
         else:
             data[drawn.randrange(len(data))] = drawn.choice([0, 1, 2, 0x7F, 0x80, 0xC3, 0xFF])
-        damaged = [*messages[:place], bytes(data), *messages[place + 1 :]]
+        damaged = [*messages[:index], bytes(data), *messages[index + 1 :]]
         found, expected = made.frame(damaged), by_rows(of, damaged, wanted)
         assert found is None or (expected is not None and found.equals(expected))
 

@@ -9,7 +9,7 @@ from tests.fakes.s3_server import Fault, S3Server
 
 
 @pytest.fixture(params=("files", "objects"))
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def index(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "files":
         return str(tmp_path / "stop")
     server: S3Server = request.getfixturevalue("s3")
@@ -18,14 +18,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def orders(place: str) -> Orders:
-    return orders_at(place)
+def orders(index: str) -> Orders:
+    return orders_at(index)
 
 
-def test_who_is_named_hears_it(place: str, orders: Orders) -> None:
+def test_who_is_named_hears_it(index: str, orders: Orders) -> None:
     assert orders.heard(0, 7) == (False, False)
     orders.kill(1, 7)
-    assert orders_at(place).heard(1, 7) == (False, True)
+    assert orders_at(index).heard(1, 7) == (False, True)
     assert orders.heard(1, 8) == orders.heard(0, 7) == (False, False)
     orders.kill(1, 8)
     assert orders.heard(1, 8) == (False, True)

@@ -107,11 +107,11 @@ def test_whatever_is_split_and_merged_ranges_tile_names_are_new_and_tokens_rise(
     now, names = table(whole()), {"n-0"}
     for split, which, at in steps:
         entries = sorted(now.shards, key=lambda entry: entry.range.lo)
-        place = which % len(entries)
-        entry = entries[place]
+        index = which % len(entries)
+        entry = entries[index]
         requested: Resharding = Split("n", entry.shard, entry.range.lo + at % (entry.range.hi - entry.range.lo))
-        if not split and place + 1 < len(entries):
-            requested = Merge("n", entry.shard, entries[place + 1].shard)
+        if not split and index + 1 < len(entries):
+            requested = Merge("n", entry.shard, entries[index + 1].shard)
         before = now
         now = follow(now, reshardings=[requested])
         for one in [one for one in now.shards if one.resharded]:

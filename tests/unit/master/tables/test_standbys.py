@@ -28,7 +28,7 @@ def table(*held: tuple[str, str]) -> RangeTable:
 
 
 def names(found: dict[tuple[str, str], str]) -> list[str]:
-    return [found[place] for place in sorted(found)]
+    return [found[index] for index in sorted(found)]
 
 
 def test_a_spare_follows_all_and_one_that_serves_is_replaced_by_it() -> None:

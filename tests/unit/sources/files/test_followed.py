@@ -102,7 +102,7 @@ def test_a_truncated_file_is_read_again_from_its_start(
     lines = [3, 4, 5] if longer else [3]
     append(path, "".join(f'{{"n":{n}}}\n' for n in lines))
     reader = follow(path, first) if reopened else reader
-    assert read_on(reader, 16).records == [(LEAP + 24 + 8 * place, {"n": n}) for place, n in enumerate(lines)]
+    assert read_on(reader, 16).records == [(LEAP + 24 + 8 * index, {"n": n}) for index, n in enumerate(lines)]
     assert len(caplog.messages) == 1 + (empty and reopened)
 
 

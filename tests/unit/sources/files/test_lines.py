@@ -74,8 +74,8 @@ def test_reading_again_from_any_position_gives_the_rest(tmp_path: Path, content:
     path.write_bytes(content)
     reader = open_file(path, fields=data.draw(st.sampled_from([{}, FIELDS])))
     whole = read_on(reader)
-    places = [0, *(position for position, _ in whole.records), *(position for position, _ in whole.rejected)]
-    position = data.draw(st.sampled_from(places))
+    indexes = [0, *(position for position, _ in whole.records), *(position for position, _ in whole.rejected)]
+    position = data.draw(st.sampled_from(indexes))
     rest = read_on(open_file(path, fields=reader._frames and FIELDS), position, size=3)  # type: ignore[attr-defined]
     assert (rest.records, rest.rejected) == whole.after(position)
 

@@ -88,8 +88,8 @@ def test_an_object_is_read_whole_and_from_every_middle(key: str, kind: str, data
     whole = from_position(0)
     assert whole.values == ROWS
     assert whole.finished
-    for place in (0, 1_000, 2_998):
-        assert from_position(whole.records[place][0]).records == whole.records[place + 1 :]
+    for index in (0, 1_000, 2_998):
+        assert from_position(whole.records[index][0]).records == whole.records[index + 1 :]
 
 
 @pytest.mark.parametrize("follow", [False, True])

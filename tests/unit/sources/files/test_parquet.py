@@ -104,7 +104,7 @@ def test_rows_and_columns_agree_on_what_fits_a_declared_type(tmp_path: Path, col
     columns = read_on(open_file(path, "parquet", fields={"v": kind, "absent": "int"}), columns=True)
     assert [value["v"] for value in rows.values] == good
     assert [type(value["v"]) for value in rows.values] == [type(value) for value in good]
-    assert columns.records == [(place, {"v": value["v"], "absent": None}) for place, value in rows.records]
+    assert columns.records == [(index, {"v": value["v"], "absent": None}) for index, value in rows.records]
     assert [position for position, _ in columns.rejected] == [position for position, _ in rows.rejected]
     assert len(rows.rejects) == 2 - len(good)
 
@@ -139,7 +139,7 @@ class Click(msgspec.Struct):
     cost: float
     n: int
     kept: bool | None = None
-    place: str = msgspec.field(name="where", default="")
+    index: str = msgspec.field(name="where", default="")
 
 
 CLICKS = {
@@ -205,8 +205,8 @@ def test_what_does_not_fit_the_schema_is_told_row_by_row(
 ) -> None:
     found = read_all(written(tmp_path / "a.parquet", columns), schema)
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    assert found.records == [(place, msgspec.convert(rows[place - 1], schema)) for place in kept]
-    assert [reject.position for reject in found.rejects] == [place for place in (1, 2, 3) if place not in kept]
+    assert found.records == [(index, msgspec.convert(rows[index - 1], schema)) for index in kept]
+    assert [reject.position for reject in found.rejects] == [index for index in (1, 2, 3) if index not in kept]
     assert all(why in reject.reason for reject in found.rejects)
 
 

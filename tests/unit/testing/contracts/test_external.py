@@ -102,7 +102,7 @@ class RestIsWrittenWithTheRefusal(SmallTarget):
         try:
             super().write(number, records)
         except RowsRefusedError as ex:
-            super().write(number, [record for place, record in enumerate(records) if place not in ex.reasons])
+            super().write(number, [record for index, record in enumerate(records) if index not in ex.reasons])
             self.database.marks[self.owner.name] = number - 1, self.owner.token
             raise
 

@@ -71,7 +71,7 @@ class CountsReads(ListReader):
 
     def read(self, position: int, max_records: int) -> Chunk:
         chunk = super().read(position, max_records)
-        chunk.positions = [position + 1 + place for place in range(len(chunk.positions))]
+        chunk.positions = [position + 1 + index for index in range(len(chunk.positions))]
         return chunk
 
 
@@ -125,12 +125,12 @@ class SwallowsRejects(ListReader):
 class SharesItsPlace(ListReader):
     """All readers of a list go on together."""
 
-    places: dict[int, int] = {}
+    indexes: dict[int, int] = {}
 
     def read(self, position: int, max_records: int) -> Chunk:
-        at = 0 if position == 0 else self.places.get(id(self.rows), 0)
+        at = 0 if position == 0 else self.indexes.get(id(self.rows), 0)
         chunk = super().read(at, max_records)
-        self.places[id(self.rows)] = chunk.next_position
+        self.indexes[id(self.rows)] = chunk.next_position
         return chunk
 
 

@@ -66,9 +66,9 @@ def test_a_look_from_beside_sees_which_record_a_callback_is_at() -> None:
     bench.deliver(("a", 1, NOW), ("b", 2, NOW + 1), ("a", 3, NOW + 2), first=7)
     bench.deliver(("c", 4, NOW), channel="other")
     bench.run()
-    places = [("a", "up", 7), ("b", "up", 8), ("a", "up", 9), ("c", "other", 1)]
+    indexes = [("a", "up", 7), ("b", "up", 8), ("a", "up", 9), ("c", "other", 1)]
     assert [(key, doing) for key, doing, _ in seen] == [
-        (key, Doing("record", key, encode_value(("r", channel, seq)))) for key, channel, seq in places
+        (key, Doing("record", key, encode_value(("r", channel, seq)))) for key, channel, seq in indexes
     ]
     assert len({progress for _, _, progress in seen}) == len(seen)
     assert bench.shard.operator.doing() is None

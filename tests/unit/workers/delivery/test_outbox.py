@@ -28,10 +28,10 @@ def all_to_first(node: str, given: Batch) -> list[tuple[str, Batch]]:
 
 
 def by_key(node: str, given: Batch) -> list[tuple[str, Batch]]:
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, key in enumerate(given.keys):
-        places[TARGETS[key % 2]].append(place)
-    return [(target, given.pick(members)) for target, members in sorted(places.items())]
+    positions: dict[str, list[int]] = defaultdict(list)
+    for position, key in enumerate(given.keys):
+        positions[TARGETS[key % 2]].append(position)
+    return [(target, given.pick(members)) for target, members in sorted(positions.items())]
 
 
 def nobody(node: str, given: Batch) -> list[tuple[str, Batch]]:
@@ -44,7 +44,7 @@ def released(outbox: Outbox, *chunks: OutputChunk) -> None:
         outbox.release(one, all_to_first)
 
 
-def places(sends: list[Send]) -> list[tuple[int, list[int]]]:
+def positions(sends: list[Send]) -> list[tuple[int, list[int]]]:
     return [(send.index, send.batch.seqs) for send in sends]
 
 
@@ -52,7 +52,7 @@ def test_deliveries_of_a_lane_are_numbered_from_zero_under_the_tokens_epoch() ->
     outbox = Outbox(3, 100)
     released(outbox, chunk(1, 1, 2), chunk(2, 3))
     sends = list(outbox.sends())
-    assert places(sends) == [(0, [1, 2]), (1, [3])]
+    assert positions(sends) == [(0, [1, 2]), (1, [3])]
     assert {send.epoch for send in sends} == {joined_epoch(3, 0)}
     assert list(outbox.sends()) == []
 
@@ -89,13 +89,13 @@ def test_what_is_held_goes_only_to_targets_that_may_have_it_early() -> None:
     one.held = two.held = True
     released(outbox, one, two)
     assert list(outbox.sends()) == []
-    assert places(list(outbox.sends(lambda target: target == "t-0"))) == [(0, [1]), (1, [2])]
+    assert positions(list(outbox.sends(lambda target: target == "t-0"))) == [(0, [1]), (1, [2])]
     outbox.restart("c", "t-0")
     assert list(outbox.sends()) == []
     one.held = False
-    assert places(list(outbox.sends())) == [(0, [1])]
+    assert positions(list(outbox.sends())) == [(0, [1])]
     two.held = False
-    assert places(list(outbox.sends())) == [(1, [2])]
+    assert positions(list(outbox.sends())) == [(1, [2])]
 
 
 def test_a_chunk_is_done_when_all_its_parts_are_acked() -> None:
@@ -147,15 +147,15 @@ def test_a_lane_sends_no_further_ahead_than_its_window() -> None:
     outbox = Outbox(1, 3)
     released(outbox, chunk(1, 1, 2), chunk(2, 3, 4), chunk(3, 5), chunk(4, 6))
     first = list(outbox.sends())
-    assert places(first) == [(0, [1, 2]), (1, [3, 4])]
+    assert positions(first) == [(0, [1, 2]), (1, [3, 4])]
     outbox.ack("c", "t-0", first[0].epoch, 0)
-    assert places(list(outbox.sends())) == [(2, [5])]
+    assert positions(list(outbox.sends())) == [(2, [5])]
 
 
 def test_a_part_larger_than_the_window_is_sent_alone() -> None:
     outbox = Outbox(1, 1)
     released(outbox, chunk(1, 1, 2, 3), chunk(2, 4))
-    assert places(list(outbox.sends())) == [(0, [1, 2, 3])]
+    assert positions(list(outbox.sends())) == [(0, [1, 2, 3])]
 
 
 def test_a_restart_begins_a_new_epoch_at_the_first_unacked_part() -> None:
@@ -165,7 +165,7 @@ def test_a_restart_begins_a_new_epoch_at_the_first_unacked_part() -> None:
     outbox.ack("c", "t-0", first[0].epoch, 0)
     outbox.restart("c", "t-0")
     again = list(outbox.sends())
-    assert places(again) == [(0, [2]), (1, [3])]
+    assert positions(again) == [(0, [2]), (1, [3])]
     assert again[0].epoch > first[0].epoch
 
 
@@ -302,12 +302,12 @@ def test_every_record_is_applied_once_and_in_order_whatever_happens(
     for _ in range(80):
         link.step(faults=True)
     link.drain()
-    for place, target in enumerate(TARGETS):
+    for position, target in enumerate(TARGETS):
         want = [
             seq
             for one in chunks
             for seq, key in zip(one.batches[0][1].seqs, one.batches[0][1].keys, strict=True)
-            if key % 2 == place
+            if key % 2 == position
         ]
         assert link.applied[target] == want
 

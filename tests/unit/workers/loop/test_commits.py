@@ -36,8 +36,8 @@ class Stand:
 
 def worked(*values: int) -> ShardBench:
     bench = ShardBench(Silent)
-    for place, value in enumerate(values):
-        bench.deliver(("a", value, 5), first=place + 1)
+    for index, value in enumerate(values):
+        bench.deliver(("a", value, 5), first=index + 1)
         bench.shard.run(NOW)
     return bench
 

@@ -252,7 +252,7 @@ def test_a_copy_by_whoever_is_fenced_is_none(fenced: bool) -> None:
             raise FencedError("sealed")
 
     snapshots, events = Snapshots(), []
-    Copying(lambda place: snapshots, guard).save(save(), "a-0", Standing(2, 4), "/p", events.append)  # type: ignore
+    Copying(lambda index: snapshots, guard).save(save(), "a-0", Standing(2, 4), "/p", events.append)  # type: ignore
     assert snapshots.published == ([] if fenced else ["a-0"])
     assert ("sealed" in events[0].problem) is fenced
 

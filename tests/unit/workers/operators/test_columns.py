@@ -49,10 +49,10 @@ def events(count: int, seed: int) -> list[dict[str, Any]]:
             "ad": min(int(rng.expovariate(0.4)), 9),
             "type": rng.choice(["view", "click"]),
             "cost": round(rng.lognormvariate(0, 1), 3),
-            "ts": 1_000_000 + place * 40 + rng.randrange(-4_000, 4_000),
+            "ts": 1_000_000 + index * 40 + rng.randrange(-4_000, 4_000),
             "other": "x" * rng.randrange(5),
         }
-        for place in range(count)
+        for index in range(count)
     ]
 
 

@@ -221,9 +221,9 @@ def test_a_version_does_not_depend_on_the_order_of_arrival(
     clicked = list({(r["ad"], r["at"]): r for r in clicked}.values())
     records = [*(("shown", r) for r in shown), *(("clicked", r) for r in clicked)]
     with PipelineHarness(written(folder / "mixed", "enrich: {with: clicked, as: last}")) as harness:
-        for place in mixed:
-            if place < len(records):
-                harness.push(*records[place])
+        for index in mixed:
+            if index < len(records):
+                harness.push(*records[index])
         harness.finish()
         assert text(harness.read("matched")) == text(enriched(shown, clicked, "keep"))
 

@@ -137,7 +137,7 @@ def test_every_function_is_in_the_table() -> None:
 @pytest.mark.parametrize("function", sorted(REFUSED))
 def test_a_value_that_a_function_cannot_use_is_a_dead_letter_with_its_record(run: Run, function: str) -> None:
     options, refused, wanted = REFUSED[function]
-    records = [{"k": f"k{place}", "v": value, "t": 1} for place, value in enumerate(refused)]
+    records = [{"k": f"k{index}", "v": value, "t": 1} for index, value in enumerate(refused)]
     rows, letters = run([{"k": "good", "v": 2, "t": 1}, *records], aggregate={"r": {function: "v", **options}})
     assert set(rows) == {"good"}
     assert sorted(value["k"] for value, _ in letters) == sorted(record["k"] for record in records)

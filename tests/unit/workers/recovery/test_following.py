@@ -48,7 +48,7 @@ def test_what_is_certain_is_followed_and_the_rest_is_read_at_the_takeover(storag
     assert standbys.standing() == {"t-0": (1, 4)}
     store = standbys.take(ours(sealed("w1", 1, 5)))
     assert at(store) == 5
-    assert {b"k1", b"k5"} <= {place for place, _ in store.scan(b"k")}  # type: ignore[union-attr]
+    assert {b"k1", b"k5"} <= {store_key for store_key, _ in store.scan(b"k")}  # type: ignore[union-attr]
     assert standbys.standing() == {}
 
 

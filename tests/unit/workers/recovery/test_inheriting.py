@@ -53,8 +53,8 @@ class Parents:
 
     def __init__(self, *stores: tuple[KeyRange, dict[bytes, bytes]]) -> None:
         self.stores = [
-            (Parent(f"n-{place}", piece, 1, decode_meta(data[META]).number), data)
-            for place, (piece, data) in enumerate(stores)
+            (Parent(f"n-{store_key}", piece, 1, decode_meta(data[META]).number), data)
+            for store_key, (piece, data) in enumerate(stores)
         ]
 
     def child(self, piece: KeyRange, shard: str = "n-7") -> SimStore:
@@ -70,7 +70,7 @@ class Parents:
 
 
 def family(store: SimStore, of: bytes) -> list[bytes]:
-    return [value for place, value in store.scan(of)]
+    return [value for store_key, value in store.scan(of)]
 
 
 def meta_of(store: SimStore) -> Meta:

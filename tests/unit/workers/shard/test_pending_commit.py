@@ -43,10 +43,10 @@ def test_stragglers_go_into_the_commit_and_into_the_store_once() -> None:
     commit = weak_commit()
     commit.checkpoint_chunk()
     commit.checkpoint_chunk()
-    place = PENDING + number8(7)
+    store_key = PENDING + number8(7)
     assert commit.commit is not None
-    assert commit.commit.puts == [(place, b"form")]
-    assert cast("Any", commit.shard).store.data == {place: b"form"}
+    assert commit.commit.puts == [(store_key, b"form")]
+    assert cast("Any", commit.shard).store.data == {store_key: b"form"}
 
 
 def test_a_weak_commit_without_productions_is_a_mistake() -> None:

@@ -71,9 +71,9 @@ def test_ids_are_an_exact_set_however_often_the_filter_says_maybe(steps: list[An
                 bench.reopen()
             else:
                 want = []
-                for place, (key, given_id, _) in enumerate(step):
+                for index, (key, given_id, _) in enumerate(step):
                     if given_id is None or (key, given_id) not in model:
-                        want.append(place)
+                        want.append(index)
                     if given_id is not None:
                         model.add((key, given_id))
                 assert bench.fresh(*step) == want

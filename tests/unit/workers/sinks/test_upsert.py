@@ -151,10 +151,10 @@ def test_a_crash_at_any_place_changes_nothing(start: Any) -> None:
     tell(whole)
     assert whole.sessions() == FINAL
     assert whole.totals() == [("ann", 59, 3), ("bob", 4, 1)]
-    for place in range(1, whole.harness.units + 1, 2):
-        run = start(crash_at=place)
+    for unit in range(1, whole.harness.units + 1, 2):
+        run = start(crash_at=unit)
         tell(run)
-        assert (run.sessions(), run.totals()) == (FINAL, whole.totals()), f"unit {place}"
+        assert (run.sessions(), run.totals()) == (FINAL, whole.totals()), f"unit {unit}"
         run.harness.close()
 
 
@@ -165,8 +165,8 @@ def test_a_reader_never_sees_two_versions_of_a_row(start: Any) -> None:
         if runs:
             whos = [row["who"] for row in runs[0].rows("totals")]
             assert len(whos) == len(set(whos))
-            places = [(row["who"], row["window_start"]) for row in runs[0].rows("sessions")]
-            assert len(places) == len(set(places))
+            units_tried = [(row["who"], row["window_start"]) for row in runs[0].rows("sessions")]
+            assert len(units_tried) == len(set(units_tried))
 
     run = start(look=look, crash_every=60)
     runs.append(run)

@@ -22,10 +22,10 @@ def stored(harness: PipelineHarness, family: bytes) -> int:
 def run(folder: Path, times: list[int], watermarks: dict[int, int], **options: Any) -> PipelineHarness:
     """Records of one key at these seconds; behind some of them the watermark moves."""
     harness = PipelineHarness(pipeline(folder, SLICES, "{n: count}"), **options)
-    for place, at in enumerate(times):
+    for index, at in enumerate(times):
         harness.push("events", {"at": at * S, "ad": 7})
-        if place in watermarks:
-            harness.advance_watermark(watermarks[place] * S)
+        if index in watermarks:
+            harness.advance_watermark(watermarks[index] * S)
     return harness
 
 

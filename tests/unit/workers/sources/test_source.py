@@ -65,8 +65,8 @@ class GrowingReader(Reader):
         self._source, self._name = source, name
 
     def read(self, position: int, max_records: int) -> Chunk:
-        places = list(range(position + 1, self._source.written[self._name] + 1))
-        return Chunk(places, [{"ts": place * SECOND} for place in places], places[-1] if places else position)
+        indexes = list(range(position + 1, self._source.written[self._name] + 1))
+        return Chunk(indexes, [{"ts": index * SECOND} for index in indexes], indexes[-1] if indexes else position)
 
 
 class NoConsumers:
@@ -159,8 +159,8 @@ def test_an_idle_partition_keeps_no_watermark_while_another_has_something_to_say
     operator, store = source(Growing(written), "a", "b"), SimStore({})
     for second in range(2, 100):
         written["b"] = second
-        for place in range(20):
-            bundle = Bundle(1, second * SECOND + place * 50_000, 0, [], Overlay(store), {})
+        for index in range(20):
+            bundle = Bundle(1, second * SECOND + index * 50_000, 0, [], Overlay(store), {})
             operator.run(bundle)
             for chunk in bundle.chunks:
                 chunk.finished = True
@@ -183,8 +183,8 @@ class EndingReader(GrowingReader):
 
     def read(self, position: int, max_records: int) -> Chunk:
         read = super().read(position, max_records)
-        places = [place for place in read.positions if place <= self.end]
-        return Chunk(places, read.values[: len(places)], max([position, *places]), caught_up=True)
+        indexes = [index for index in read.positions if index <= self.end]
+        return Chunk(indexes, read.values[: len(indexes)], max([position, *indexes]), caught_up=True)
 
 
 def test_a_run_that_catches_up_reads_each_partition_to_its_end_and_takes_that_for_silence_at_once() -> None:

@@ -47,9 +47,9 @@ class OverlayAgainstADict(RuleBasedStateMachine):
     @rule(data=st.data())
     def undo(self, data: st.DataObject) -> None:
         if self.saved:
-            place = data.draw(st.integers(0, len(self.saved) - 1))
-            mark, model = self.saved[place]
-            del self.saved[place + 1 :]
+            index = data.draw(st.integers(0, len(self.saved) - 1))
+            mark, model = self.saved[index]
+            del self.saved[index + 1 :]
             self.overlay.undo_to(mark)
             self.model = dict(model)
 
