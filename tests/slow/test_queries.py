@@ -40,8 +40,23 @@ computations:
     input: {events: {key: key}}
     slices: {every: 10s, keep: 30d}
     aggregate: {n: {count: {where: cost > 3}}}
+  seen:
+    input: {events: {key: key}}
+    callback: seen:Seen
 queries:
   cpc: {formula: clicks.spend / clicks.n, window: 10m}
+"""
+
+CALLBACK = """
+from millwheel import Computation, MapState, ValueState
+
+class Seen(Computation):
+    count = ValueState(int, default=0)
+    by_cost = MapState(int)
+
+    def process_record(self, ctx, record):
+        self.count.set(self.count.get() + 1)
+        self.by_cost[str(record.value["cost"])] = self.by_cost.get(str(record.value["cost"]), 0) + 1
 """
 
 
@@ -79,6 +94,7 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
     (events / "a.jsonl").write_text("".join(lines))
     pipeline = tmp_path / "pipeline.yaml"
     pipeline.write_text(PIPELINE)
+    (tmp_path / "seen.py").write_text(CALLBACK)
     run = Run(pipeline, tmp_path, params={"events": f"{events}/*.jsonl"}, more=("--query-port", str(port))).start()
     gateway = None
     try:
@@ -95,6 +111,8 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
         check_named(client, run.root)
         gateway, url = gateway_of(run.root)
         check_http(url)
+        until(lambda: client.get("seen.count:{3}") == str(RECORDS // KEYS))
+        check_state(client, url)
         owners = {client.nodes_manager.get_node_from_slot(slot_of_key(key)).port for key in range(KEYS)}
         assert len(owners) == 2  # both workers answer
         victim = run.processes("--slot 1")[0]
@@ -166,6 +184,17 @@ def check_http(url: str) -> None:
     assert share["values"] == {"share": share_of(3)}
     assert unknown["error"]["code"] == "unknown_indicator"
     assert httpx.get(f"{url}/v1/query?indicator=clicks&key=3&window=40d").status_code == 400
+
+
+def check_state(client: Any, url: str) -> None:
+    """What a callback keeps has the same names by the Redis protocol and by HTTP."""
+    costs = [each["cost"] for each in map(record, range(3, RECORDS, KEYS))]
+    by_cost = {str(cost): costs.count(cost) for cost in costs}
+    assert json.loads(client.hgetall("seen:{3}")["by_cost"]) == by_cost
+    found = httpx.get(f"{url}/v1/query?indicator=seen&key=3").json()
+    assert found["values"] == {"count": len(costs), "by_cost": by_cost}
+    with pytest.raises(redis.ResponseError, match="seen has no 'pages'"):
+        client.get("seen.pages:{3}")
 
 
 def millwheel(*words: object) -> str:
