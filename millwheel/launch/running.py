@@ -22,6 +22,7 @@ from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.grpc.security import load_security
+from millwheel.adapters.metrics.otlp import OtlpMetrics, configured
 from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.adapters.spaces.s3_address import is_s3
 from millwheel.core.model.names import NodeName
@@ -221,6 +222,10 @@ class Running:
         self._metrics = gathered
         listen = self._settings.metrics_listen or self._settings.listen
         gathered.serve(listen, self._settings.metrics_port, self._settings.security)
+        if configured():
+            export = OtlpMetrics(gathered.page, self._spec.name)
+            export.start()
+            stack.callback(export.close)  # before the workers end: it sends what they have done
 
     def _open_doors(self) -> None:
         """The processes by which records are posted. A run that only catches up takes none."""
