@@ -116,7 +116,7 @@ class Running:
                 self._serve_metrics(watcher, stack)
                 if self._catching_up is not None:
                     self._catching_up.start()
-                self._open_doors()
+                self._open_endpoints()
                 self._start_workers(launcher)
                 began_s = time.monotonic()
                 noting = Noting(self._root.path, self._spec.name, self._graph, self._restarts, before_s, expected)
@@ -227,7 +227,7 @@ class Running:
             export.start()
             stack.callback(export.close)  # before the workers end: it sends what they have done
 
-    def _open_doors(self) -> None:
+    def _open_endpoints(self) -> None:
         """The processes by which records are posted. A run that only catches up takes none."""
         for stream in self._spec.streams if self._catching_up is None else ():
             if stream.source is not None and "port" in stream.source.options and stream.source.kind == "injection":

@@ -22,9 +22,9 @@ class SummaryShown(msgspec.Struct, frozen=True):
     summary: Summary
 
 
-def summary(place: str, console: Console, as_json: bool) -> None:
+def summary(address: str, console: Console, as_json: bool) -> None:
     """Print it. Raises SetupError when no run has been there for half a second."""
-    root = find_root(place)
+    root = find_root(address)
     done = read_completed(root)
     if done is not None:
         shown = SummaryShown(str(root), "complete", msgspec.convert(done, Summary))

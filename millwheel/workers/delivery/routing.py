@@ -223,13 +223,13 @@ class _Edges:
     def row_indexes(self, batch: Batch) -> npt.NDArray[np.int32]:
         """:meth:`indexes` of the keys of a batch."""
         if batch.numbers is not None and _are_dense(batch.numbers):
-            return self._dense_places(batch.numbers)
+            return self._dense_indexes(batch.numbers)
         return np.array(self.indexes(batch.keys), np.int32)
 
     def column_indexes(self, keys: pl.Series) -> npt.NDArray[np.int32]:
         """:meth:`indexes` of a column, whose different keys are looked up once."""
         if keys.dtype == pl.Int64 and _are_dense(numbers := keys.to_numpy()):
-            return self._dense_places(numbers)
+            return self._dense_indexes(numbers)
         if isinstance(keys.dtype, pl.Struct):
             return self._tuple_indexes(keys.struct.unnest())
         different = keys.unique()
@@ -244,7 +244,7 @@ class _Edges:
         indexes: npt.NDArray[np.int32] = looked_up[_FOUND].to_numpy()
         return indexes
 
-    def _dense_places(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    def _dense_indexes(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
         most = int(numbers.max())
         if most >= len(self._dense):
             grown = np.full(min(2 * most + 2, _DENSE_KEYS), -1, np.int32)
