@@ -22,7 +22,7 @@ from millwheel.queries.rendering import answer_from
 if TYPE_CHECKING:
     import httpx
 
-_DEADLINE_MS = 1_000
+_DEADLINE_MS = 1_000  # what a gateway takes, too, unless it is told another
 _MARGIN_S = 5.0
 """So long behind the deadline of a request its reply may come: for the way, and a busy gateway."""
 _decode = msgspec.json.Decoder().decode
