@@ -17,6 +17,13 @@ from tests.unit.cli.test_app import Asked, asked  # noqa: F401  (a fixture)
 SPARK_DECIDES = {"launcher", "spark_master"}
 
 
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run tells its children where secrets are, by a variable that no other test may see."""
+    monkeypatch.setenv("MILLWHEEL_SECRETS", "x")
+    monkeypatch.delenv("MILLWHEEL_SECRETS")
+
+
 def submitted(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     """The exit code of the application."""
     monkeypatch.setattr(sys, "argv", ["spark_submit.py", *words])
