@@ -51,7 +51,7 @@ bench: $(READY)
 
 # The docs site, as pages that can be opened from build/site.
 site: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q -f docs/site/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -f docs/site/mkdocs.yml
 
 clean:
 	rm -rf .venv build out .millwheel
