@@ -22,6 +22,8 @@ from millwheel.ports import Manifest
 from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_high_water_marks
 from millwheel.workers.delivery.outbox import Send, split_epoch
 from millwheel.workers.shard.shard import Shard
+from millwheel.workers.slices.sliced import SlicesOperator
+from tests.sim.asking import AnswersAreOfTheirCommit
 from tests.sim.kernel import Failure
 from tests.sim.model import CommitModel
 from tests.sim.storage import Storage
@@ -315,6 +317,7 @@ class Checkers:
         self.timers = TimersAreNeverEarly(self.watermarks, self.model, graph)
         self.tables = TablesAreSound(self.ledger, storage.latest)
         self.deletions = NothingNeededIsDeleted(self.ledger)
+        self.answers = AnswersAreOfTheirCommit(self.model)
         self.manifests = SnapshotsReferenceOnlyGoodFiles(storage.check_snapshot)
 
     def observe(self, shard: Shard) -> Shard:
@@ -323,7 +326,11 @@ class Checkers:
         operator: Any = shard.operator
         right = operator.run
 
+        slices = operator._spec.slices if isinstance(operator, SlicesOperator) else None
+
         def run(bundle: Any) -> None:
+            if slices is not None:
+                self.answers.begins(shard, bundle, slices)
             self.watermarks.begins(shard, bundle)
             self.timers.begins(shard, bundle)
             right(bundle)

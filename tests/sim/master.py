@@ -97,6 +97,7 @@ class _Journals:
     def seal(self, incarnation: str) -> int:
         end = int(self._inner.seal(incarnation))
         known = self._world.checkers.ledger.sealed.setdefault(incarnation, end)
+        self._world.checkers.answers.sealed_us.setdefault(incarnation, self._world.sim.now)
         self._world.same("every sealer gets the same end", known, end, incarnation)
         self._world.sim.trace(f"{incarnation} is sealed at {end}", incarnation)
         return end

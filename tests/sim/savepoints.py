@@ -184,6 +184,7 @@ class Taken:
 
     def install(self, world: World) -> None:
         """Put snapshots and range tables where a new cluster finds them."""
+        before = self.world.checkers.answers
         for table in self.tables:
             entries = tuple(
                 replace(each, owner="", next_owner="", lineage=(), split_at=0, merges_as="", parents=())
@@ -195,4 +196,6 @@ class Taken:
                 model = ShardModel(standing.commit, standing.token, dict(content), {standing.commit: standing.token})
                 model.meta = decode_meta(content[META]) if META in content else model.meta
                 world.checkers.model.shards[entry.shard] = model
+                applied = before.records(entry.shard, standing.token, standing.commit)
+                world.checkers.answers.begins_with[entry.shard] = list(applied)
             world.zookeeper.write_table(RangeTable(table.computation, entries, named=table.named))

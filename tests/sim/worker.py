@@ -51,6 +51,7 @@ class SimWorker(Process):
         self.masters: list[Callable[[mev.Event], None]] = []
         self.transport = Transport(self)
         self.runtime: WorkerRuntime | None = None
+        self.journal: JournalTask | None = None
         self.session = world.zookeeper.connect(self)
         self.spawn(self._main)
 
@@ -75,7 +76,7 @@ class SimWorker(Process):
     def _run(self) -> None:
         world = self.world
         journals, snapshots = world.storage.journals(self), world.storage.snapshots(self)
-        journal = JournalTask(self, journals.create(self.name))
+        journal = self.journal = JournalTask(self, journals.create(self.name))
         scratch = world.storage.scratch(self)
         assembly = world.workload.assembly(self.clock)
         assembly.publish_aside(PublishTask(self).publish)

@@ -102,6 +102,7 @@ class World:
             self._start(f"i{slot}")
         for slot in range(shape.workers + shape.spares):
             self._start(f"w{slot}")
+        workload.attend(self)
 
     # --- processes
 
@@ -191,6 +192,7 @@ class World:
 
     def _table_written(self, stored: RangeTable | None, table: RangeTable) -> None:
         self.checkers.tables.written(stored, table)
+        self.checkers.answers.written(table)
         before = {entry.shard: entry for entry in (stored.shards if stored is not None else ())}
         for entry in table.shards:
             if before.get(entry.shard) != entry:

@@ -12,6 +12,7 @@ from tests.sim.workloads.letters import Letters
 from tests.sim.workloads.numbers import Numbers
 from tests.sim.workloads.searched import Searched
 from tests.sim.workloads.shown import Shown
+from tests.sim.workloads.sliced import Sliced
 from tests.sim.workloads.tables import Tables
 from tests.sim.workloads.transactional import Transactional
 from tests.sim.workloads.windows import Windows
@@ -27,10 +28,11 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "shown": Shown,
     "transactional": Transactional,
     "searched": Searched,
+    "sliced": Sliced,
 }
 """(seed, size from 0 to 1) -> a workload."""
 
-BY_NAME = frozenset({"tables", "hanging", "letters", "shown", "transactional", "searched"})
+BY_NAME = frozenset({"tables", "hanging", "letters", "shown", "transactional", "searched", "sliced"})
 """Workloads that a seed does not choose by itself: only a case that names one runs it."""
 
 __all__ = ["BY_NAME", "WORKLOADS", "Workload"]

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,6 +21,9 @@ from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from tests.sim.kernel import SECOND, START_US, Failure
 from tests.sim.outside import MemorySinks, MemorySource
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
 
 __all__ = ["SECOND", "START_US", "Workload", "by", "equal"]
 
@@ -87,6 +90,9 @@ class Workload:
 
     def spec(self) -> PipelineSpec:
         raise AssertionError("a workload has a pipeline")
+
+    def attend(self, world: World) -> None:
+        """A cluster begins to work on it."""
 
     def look(self, stream: str, row: Any) -> None:
         """A row becomes visible in a sink; raise Failure when it never may."""
