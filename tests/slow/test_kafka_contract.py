@@ -100,14 +100,14 @@ def test_rows_that_the_brokers_refuse_are_told_with_their_words_and_the_others_a
     rows = [{"id": "a", "at": 0}, {"id": "b", "at": 7}, {"id": None, "at": 1}, {"id": "c" * 2_000, "at": 1}]
     rows += [{"id": "d", "at": number} for number in (0, 1)]
     records = [SinkRecord(("k", number), row, number) for number, row in enumerate(rows)]
-    receipt, letters = writer.prepare(SinkBatch(0, "1-0", records)), []
+    committable, letters = writer.prepare(SinkBatch(0, "1-0", records)), []
     for _ in range(20):
         try:
-            writer.publish(receipt)
+            writer.publish(committable)
         except UnavailableError:
             continue
         except BatchRefusedError as ex:
-            receipt, letters = ex.committable, [*letters, *ex.refused]
+            committable, letters = ex.committable, [*letters, *ex.refused]
         else:
             break
     assert sorted((letter.record for letter in letters), key=lambda record: record.timestamp) == records[1:4]

@@ -1,4 +1,4 @@
-"""Adds slices to a pipeline that is drawn: with dice of their own, so that all else stays as it is without them."""
+"""Adds slices to a drawn pipeline, with a random generator of their own: all else stays as it is without them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ NAME = "asked"
 
 def add_slices(draft: Draft, seed: int) -> None:
     """A computation with slices beside the others, sometimes. It makes nothing, so nothing else changes."""
-    dice = random.Random(f"slices {seed}")
-    if draft.columnar or (dice.random() >= 0.2 and "slices" not in draft.wanted):
+    own_rng = random.Random(f"slices {seed}")
+    if draft.columnar or (own_rng.random() >= 0.2 and "slices" not in draft.wanted):
         return
-    own = replace(draft, rng=dice, features=set())
+    own = replace(draft, rng=own_rng, features=set())
 
     def fits(flow: Any) -> bool:
         plain = not flow.typed and not flow.retracts and not flow.last and "n" in flow.fields
@@ -40,9 +40,9 @@ def add_slices(draft: Draft, seed: int) -> None:
     found = take_input(own, fits, 2)
     if found is None:
         return
-    tree: dict[str, Any] = {"input": found[0], "slices": dict(dice.choice(_SLICES))}
-    tree["aggregate"] = dict(dice.choice(_AGGREGATES))
-    if dice.random() < 0.2:
+    tree: dict[str, Any] = {"input": found[0], "slices": dict(own_rng.choice(_SLICES))}
+    tree["aggregate"] = dict(own_rng.choice(_AGGREGATES))
+    if own_rng.random() < 0.2:
         tree["where"] = "n != 5"
     draft.tree["computations"][NAME] = tree
     draft.features.add("slices")

@@ -20,13 +20,13 @@ def story(seed: int) -> list[Step]:
     steps: list[Step] = [("limits", rng.choice([1, 3, 50]), rng.choice([0, 20_000, 200_000]))]
     steps += [("write", name, "line", 2) for name in names] + [("look", 3)]
     for _ in range(rng.randint(10, 60)):
-        name, dice = rng.choice(names), rng.random()
-        if dice < 0.35:
+        name, chance = rng.choice(names), rng.random()
+        if chance < 0.35:
             kind = rng.choice(["line", "line", "line", "half", "bad", "far"])
             steps.append(("write", name, kind, 1 if kind == "half" else rng.choice([1, 2, 4, 12])))
-        elif dice < 0.55:
+        elif chance < 0.55:
             steps.append((rng.choice(habits), name))
-        elif dice < 0.62 and dangers:
+        elif chance < 0.62 and dangers:
             steps.append((rng.choice(dangers),))
         else:
             word = rng.choice(["turn", "turn", "turn", "durable", "apply", "clock", "settle", "look", "look"])
