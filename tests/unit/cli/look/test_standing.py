@@ -68,6 +68,25 @@ def test_a_node_that_is_behind_says_by_how_much_and_who_holds_it() -> None:
     assert trouble == f"sink.out is 1m30s behind, held by sink.out-1: {away}"
 
 
+def test_a_silent_partition_is_told_as_the_cause_once_for_all_nodes_below_it() -> None:
+    silent = "source.hits-3: partition b.jsonl: nothing read from it yet"
+    below = dict.fromkeys(("traffic", "visits", "sink_out"), (MIN_TIME // SECOND, "x-0: input"))
+    stands = standing_at(source_hits=(MIN_TIME // SECOND, silent), **below)
+    starting = {name: replace(node, watermark_us=MIN_TIME) for name, node in stands.nodes.items()}
+    troubles = list(troubles_of(node_standings(graph(), ClusterView(starting), {}, []), [WORKER]))
+    assert troubles == [
+        "source.hits has no watermark yet, held by source.hits-3: partition b.jsonl: nothing read from it yet"
+    ]
+
+
+def test_a_held_timer_is_told_as_the_cause_with_its_key_and_time() -> None:
+    timer = "traffic-1: timer 'wake' of key ('u', 7) at 1767225600000000"
+    stands = standing_at(source_hits=(95, "source.hits-0: position 3"), traffic=(5, timer))
+    [trouble] = troubles_of(node_standings(graph(), stands, {}, []), [WORKER])
+    told = "timer 'wake' of key ('u', 7) at 2026-01-01 00:00:00.000Z"
+    assert trouble == f"traffic is 1m30s behind, held by traffic-1: {told}"
+
+
 def test_a_call_that_does_not_return_is_told_with_its_key_and_line() -> None:
     stuck = WorkerStanding(
         "w0-1", 0, "h:1", 8, True, 12.34, "slow.py:12 in process_record", ("record of key 'x' in c-0",)
