@@ -76,7 +76,8 @@ def windowed(draft: Draft, name: str) -> Any:
             tree["where"] = "n != 5"
     _timing(draft, tree, retracts)
     tree["output"] = name
-    names = [key] if isinstance(key, str) and ":" not in key else key if isinstance(key, list) else ["key"]
+    named = next(iter(given.values())).get("key")  # without one the row says "key", whatever the producer took it from
+    names = [named] if isinstance(named, str) and ":" not in named else named if isinstance(named, list) else ["key"]
     fields = frozenset({*names, "window_start", "window_end", *tree.get("aggregate", {})})
     draft.features.add("windowed")
     if tree.get("late") == {"side": "?"}:
