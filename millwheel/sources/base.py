@@ -13,7 +13,7 @@ class. An object with the necessary methods only is wrapped (``adapted.py``).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +132,12 @@ class Reader(ABC):
         may read them again after a crash. Only values that no declared field needs are not inspected here. Raises as
         ``read``."""
         return None
+
+    def take_columns(self, fields: Mapping[str, str]) -> bool:
+        """From now on give these fields with :meth:`read_frame`, though nobody has declared them: their types
+        (``int``, ``float``, ``str``, ``bool``) are guessed from records. A read in which a value is of another type has
+        rejects, or is None; ``7`` is no float. False (the default): this reader cannot."""
+        return False
 
     def stop_at(self, end: tuple[int, ...]) -> None:
         """Give nothing behind ``end``, the version that :meth:`Source.ends` gave this partition. Called once, after

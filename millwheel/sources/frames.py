@@ -15,14 +15,22 @@ _INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _ROW_TYPES: dict[str, Any] = {"int": _INT64 | None, "float": float | None, "str": str | None, "bool": bool | None}
 
 
-def row_type(fields: Mapping[str, str]) -> type[msgspec.Struct]:
+def row_type(fields: Mapping[str, str], exact: bool = False) -> type[msgspec.Struct]:
     """A type into which msgspec decodes just the declared fields, refusing what is of another type.
 
-    Attributes are named ``f0``, ``f1``, …, since a field may have any name.
+    Attributes are named ``f0``, ``f1``, …, since a field may have any name. ``exact``: a whole number stays one where a
+    float is declared; see :func:`are_exact`.
     """
-    members = [(f"f{index}", _ROW_TYPES[kind], None) for index, kind in enumerate(fields.values())]
+    types = {**_ROW_TYPES, "float": float | int | None} if exact else _ROW_TYPES
+    members = [(f"f{index}", types[kind], None) for index, kind in enumerate(fields.values())]
     names = {f"f{index}": name for index, name in enumerate(fields)}
     return msgspec.defstruct("Row", members, rename=names, gc=False)
+
+
+def are_exact(values: Sequence[Any], fields: Mapping[str, str]) -> bool:
+    """Whether each float of exact rows was written as one."""
+    floats = (place for place, kind in enumerate(fields.values()) if kind == "float")
+    return all(set(map(type, _attribute(place, values))) <= {float} for place in floats)
 
 
 def frame_of(values: Sequence[Any], fields: Mapping[str, str]) -> pl.DataFrame:

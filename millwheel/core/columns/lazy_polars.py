@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["dtype", "pl"]
+__all__ = ["dtype", "kind_of", "pl"]
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,4 +29,13 @@ else:
 
 def dtype(kind: str) -> Any:
     """The Polars type of a declared field."""
-    return {"int": pl.Int64, "float": pl.Float64, "str": pl.String, "bool": pl.Boolean}[kind]
+    return _dtypes()[kind]
+
+
+def kind_of(polars_type: Any) -> str:
+    """The inverse of :func:`dtype`; "" for other types."""
+    return next((kind for kind, known in _dtypes().items() if polars_type == known), "")
+
+
+def _dtypes() -> dict[str, Any]:
+    return {"int": pl.Int64, "float": pl.Float64, "str": pl.String, "bool": pl.Boolean}

@@ -14,7 +14,7 @@ from millwheel.core.columns.arrays import Assigned, assign_array, can_assign, se
 from millwheel.core.columns.batch import ColumnBatch, key_list
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns
 from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.lazy_polars import dtype, pl
+from millwheel.core.columns.lazy_polars import dtype, kind_of, pl
 from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
 from millwheel.core.triggers.triggers import Default
@@ -193,21 +193,81 @@ def column_plan(
 ) -> ColumnPlan | None:
     """The plan of a computation, None when it has no column form.
 
-    It has one when its one input is a stream with declared ``fields``, its key one of them, its windows depend on
+    It has one when its one input is a stream with declared ``fields``, its key consists of them, its windows depend on
     nothing but timestamps, and nothing is asked of single records that are taken back.
     """
-    if not _takes_groups(spec, windowing) or len(spec.inputs) != 1 or not spec.aggregates:
+    if not _is_columnar(spec, windowing):
         return None
-    given = spec.inputs[0]
-    fields = pipeline.stream(given.stream).fields
-    if given.key.kind not in (KeyKind.FIELD, KeyKind.FIELDS) or {fields.get(name) for name in given.key.names} - _KEYS:
-        return None
-    try:
-        plan = _plan(spec, windowing.window, fields, compile_expression)
-    except NoColumns:
+    plan = _typed_plan(spec, windowing, pipeline.stream(spec.inputs[0].stream).fields, compile_expression)
+    if plan is None:
         return None
     once = _fires_once(windowing) and spec.late == "drop" and not isinstance(windowing.window, Sessions)
     return replace(plan, fires_once=once and all(each.holds for each in plan.aggregates))
+
+
+class PlansByType:
+    """The plans of an aggregation over fields whose types nobody has declared, by the types that they turn out to have.
+    They hold no state in columns: the next bundle may bring other types. ``needs`` are the fields."""
+
+    def __init__(self, spec: ComputationSpec, windowing: Windowing, compile_expression: Callable[[str], Any]) -> None:
+        self._spec = spec
+        self._windowing = windowing
+        self._compile = compile_expression
+        self._plans: dict[tuple[tuple[str, str], ...], ColumnPlan | None] = {}
+        self.needs = frozenset({*spec.inputs[0].key.names, *_fields_used(spec, compile_expression)})
+
+    def plan(self, fields: Mapping[str, str]) -> ColumnPlan | None:
+        """The plan for fields of these types, None when it has no column form."""
+        types = tuple((name, fields[name]) for name in sorted(self.needs & fields.keys()))
+        if types not in self._plans:
+            plan = _typed_plan(self._spec, self._windowing, dict(types), self._compile)
+            # Rows of undeclared fields say 0 for the sum of nothing, whatever else they sum.
+            self._plans[types] = None if plan is None else replace(plan, fires_once=False, floats=())
+        return self._plans[types]
+
+    def of(self, batch: ColumnBatch) -> ColumnPlan | None:
+        """The plan for a batch."""
+        keys = zip(self._spec.inputs[0].key.names, key_parts(batch.keys), strict=True)
+        types = {name: kind_of(column.dtype) for name, column in keys}
+        return self.plan({name: kind_of(kind) for name, kind in batch.frame.schema.items()} | types)
+
+
+def plans_by_type(
+    spec: ComputationSpec, windowing: Windowing, compile_expression: Callable[[str], Any]
+) -> PlansByType | None:
+    """The plans of a computation whose input declares no fields, None when no types give it a column form."""
+    # Whoever passes late records on needs all of their fields.
+    return (
+        PlansByType(spec, windowing, compile_expression)
+        if _is_columnar(spec, windowing) and not spec.late_side
+        else None
+    )
+
+
+def _is_columnar(spec: ComputationSpec, windowing: Windowing) -> bool:
+    return (
+        _takes_groups(spec, windowing)
+        and len(spec.inputs) == 1
+        and spec.inputs[0].key.kind in (KeyKind.FIELD, KeyKind.FIELDS)
+        and bool(spec.aggregates)
+    )
+
+
+def _typed_plan(
+    spec: ComputationSpec, windowing: Windowing, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
+) -> ColumnPlan | None:
+    if {fields.get(name) for name in spec.inputs[0].key.names} - _KEYS:
+        return None
+    try:
+        return _plan(spec, windowing.window, fields, compile_expression)
+    except NoColumns:
+        return None
+
+
+def _fields_used(spec: ComputationSpec, compile_expression: Callable[[str], Any]) -> set[str]:
+    """The fields that conditions and aggregates read."""
+    texts = [spec.condition, *(text for part in spec.aggregates for text in (part.condition, part.argument))]
+    return {name for text in texts if text for name in compile_expression(text).fields}
 
 
 def _fires_once(windowing: Windowing) -> bool:
@@ -237,10 +297,8 @@ def _plan(
         column_aggregate(aggregate, f"a{index}", fields, compile_expression)
         for index, aggregate in enumerate(spec.aggregates)
     ]
-    texts = [spec.condition, *(text for part in spec.aggregates for text in (part.condition, part.argument))]
-    used = {name for text in texts if text for name in compile_expression(text).fields}
     key = spec.inputs[0].key.names
-    used = used or {key[0]}
+    used = _fields_used(spec, compile_expression) or {key[0]}
     condition = condition_over_columns(compile_expression(spec.condition).tree, fields) if spec.condition else None
     floats = (part.name for part in spec.aggregates if part.function == "sum" and fields.get(part.argument) == "float")
     names = tuple(part.name for part in spec.aggregates)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import RecordError
@@ -72,6 +73,48 @@ class JsonLines:
         decoded.rejects.sort(key=lambda reject: reject.position)
         good = [index for index in range(len(positions)) if index not in problems]
         return Decoded([positions[i] for i in good], [decoded.values[i] for i in good], decoded.rejects)
+
+
+class WholeJsonLines(JsonLines):
+    """Lines of which ``schema`` needs some fields, and which are the records and rejects that all of their fields make
+    them. The decoder skips what the schema has no field for, with all checks but one: a number beyond all floats."""
+
+    def decode(self, block: Block) -> Decoded:
+        decoded = super().decode(block)
+        if not decoded.rejects:
+            lines = block.lines() if (suspects := _huge_numbers(block)) else []
+            for line in suspects:
+                try:
+                    _any(lines[line])
+                except DAMAGE:
+                    decoded.rejects.append(
+                        Reject(block.positions()[line], raw_text(lines[line]), "a number is too large")
+                    )
+        return decoded
+
+
+_any = msgspec.json.Decoder().decode
+_HUGE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{300}")
+_LONG_NUMBER = 300  # Fixed: digits that a float does not need, and less than those of which it can hold none
+_E, _SMALL_LETTER = ord("e"), 0x20
+
+
+def _huge_numbers(block: Block) -> list[int]:
+    """The lines that may hold a number beyond all floats, in digits or by an exponent of three."""
+    data = np.frombuffer(block.data, np.uint8)[: block.ends[-1]] if len(block.ends) else np.array([], np.uint8)
+    exponents = np.flatnonzero(((data[1:-3] | _SMALL_LETTER) == _E) & _digits(data[:-4]) & _digits(data[3:-1])) + 1
+    lengths = np.diff(block.ends, prepend=0)
+    lines = np.searchsorted(block.ends, exponents, side="right")
+    long = np.flatnonzero(lengths > _LONG_NUMBER)
+    starts = block.ends - lengths
+    asked = np.unique(np.concatenate((lines, long))).tolist()
+    return [line for line in asked if _HUGE.search(block.data, starts[line], block.ends[line])]
+
+
+def _digits(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Which bytes are digits; a point counts as one."""
+    found: npt.NDArray[np.bool_] = ((data - ord("0")) < len("0123456789")) | (data == ord("."))
+    return found
 
 
 def one_object_a_line(block: Block) -> bool:

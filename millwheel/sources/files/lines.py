@@ -88,10 +88,12 @@ class LineFormat(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FrameForm:
-    """How lines become columns: ``form`` decodes them into values of which ``fields`` are taken."""
+    """How lines become columns: ``form`` decodes them into values of which ``fields`` are taken. ``guessed``: nobody
+    has declared them."""
 
     form: LineFormat
     fields: Mapping[str, str]
+    guessed: bool = False
 
 
 @dataclass(slots=True)
@@ -125,11 +127,13 @@ class LineReader(Reader):
         max_line_bytes: int,
         followed: FollowedInput | None = None,
         frames: FrameForm | None = None,
+        guess: Callable[[Mapping[str, str]], FrameForm] | None = None,
     ) -> None:
         self._input = source
         self._followed = followed
         self._format = form
         self._frames = frames
+        self._guess = guess
         self._max_line = max_line_bytes
         self._line_bytes = 200.0
         self._begun_life = 0
@@ -159,17 +163,26 @@ class LineReader(Reader):
         if self._followed is not None:
             self._followed.stop_at(end)
 
+    def take_columns(self, fields: Mapping[str, str]) -> bool:
+        """See :class:`millwheel.sources.base.Reader`."""
+        if self._guess is None:
+            return False
+        self._frames = self._guess(fields)
+        return True
+
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
         """See :class:`millwheel.sources.base.Reader`."""
         if self._frames is None:
             return None
-        from millwheel.sources.frames import frame_of, frames_of
+        from millwheel.sources.frames import are_exact, frame_of, frames_of
 
         frames, positions, rejects, at = [], [], [], position
         while True:
             wanted = max(min(position + max_bytes - at, _PIECE_BYTES), 4096)
             step = self._step(at, wanted, sys.maxsize, self._frames.form)
             decoded, read, at = step.decoded, step.next_position - at, step.next_position
+            if self._frames.guessed and not are_exact(decoded.values, self._frames.fields):
+                return None
             frames.append(frame_of(decoded.values, self._frames.fields))
             if decoded.positions is None and step.block is not None:
                 positions.append(step.block.ends + step.block.base)

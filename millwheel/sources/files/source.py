@@ -28,7 +28,7 @@ from millwheel.sources.files.csv_lines import CsvLines
 from millwheel.sources.files.dealing import dealt
 from millwheel.sources.files.followed import FollowedInput
 from millwheel.sources.files.inputs import PartitionInput, compression_of, open_input
-from millwheel.sources.files.json_lines import JsonLines
+from millwheel.sources.files.json_lines import JsonLines, WholeJsonLines
 from millwheel.sources.files.lines import FrameForm, LineFormat, LineReader
 from millwheel.sources.files.object_input import CompressedObject, ObjectBytes, ObjectFile, ObjectInput
 from millwheel.sources.files.objects import ObjectsSource, addresses
@@ -167,7 +167,10 @@ class FileForms:
         return AvroReader(path, self._avro_schema, decimals, self._schema, self._fields, file)
 
     def _line_reader(self, opened: PartitionInput, followed: FollowedInput | None) -> Reader:
-        return LineReader(opened, self._line_format(), self._options.max_line_bytes, followed, self._frame_form())
+        undeclared = self._format.name == "jsonl" and not self._fields and self._schema is None
+        guess = _guessed_form if undeclared else None
+        form, frames = self._line_format(), self._frame_form()
+        return LineReader(opened, form, self._options.max_line_bytes, followed, frames, guess)
 
     def _line_format(self) -> LineFormat:
         if self._format.name == "jsonl":
@@ -185,6 +188,12 @@ class FileForms:
         from millwheel.sources.frames import row_type
 
         return FrameForm(JsonLines(row_type(self._fields), FieldTypes({})), self._fields)
+
+
+def _guessed_form(fields: Mapping[str, str]) -> FrameForm:
+    from millwheel.sources.frames import row_type
+
+    return FrameForm(WholeJsonLines(row_type(fields, exact=True), FieldTypes({})), fields, guessed=True)
 
 
 def _avro_schema(form: Format, folder: str) -> Any:

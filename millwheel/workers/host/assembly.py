@@ -21,7 +21,7 @@ from millwheel.core.columns.batch import (
     frame_from,
     key_column,
 )
-from millwheel.core.columns.plan import ColumnPlan, column_plan
+from millwheel.core.columns.plan import ColumnPlan, PlansByType, column_plan, plans_by_type
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import stream_decoder
 from millwheel.core.machines.specs import windowing_from_spec
@@ -80,6 +80,7 @@ from millwheel.workers.shard.verdicts import Policies
 from millwheel.workers.sinks.sink import SinkOperator, SinkShard
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.workers.slices.sliced import SlicesOperator
+from millwheel.workers.sources.guessed import GuessedTypes
 from millwheel.workers.sources.injection import InjectionOperator
 from millwheel.workers.sources.source import SourceOperator
 from millwheel.workers.sources.source_parts import SourceParts
@@ -147,15 +148,16 @@ class Assembly:
         pending = max(shard.pending * given.in_flight // DEFAULTS.in_flight, 1)
         self._limits = replace(shard, pending=pending, given=given)
         plans = {c.name: self._column_plan(c) for c in spec.computations}
-        self._plans = {name: plan for name, plan in plans.items() if plan is not None}
+        self._plans = {name: plan for name, plan in plans.items() if isinstance(plan, ColumnPlan)}
+        self._undeclared = {name: plan for name, plan in plans.items() if isinstance(plan, PlansByType)}
         columns = {name: plan.needs for name, plan in self._plans.items()}
         self._fanout = Fanout(self.graph, lambda key: load_extractor(key, spec.folder), columns, spec.limits.key)
         self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
         self._decode = stream_decoder(self._schemas)
 
-    def _column_plan(self, computation: ComputationSpec) -> ColumnPlan | None:
-        """Declarative aggregations over declared fields run on columns. Weak productions have ids, which only rows
-        carry, and which are made of the record that made a window fire."""
+    def _column_plan(self, computation: ComputationSpec) -> ColumnPlan | PlansByType | None:
+        """Declarative aggregations run on columns. Weak productions have ids, which only rows carry, and which are made
+        of the record that made a window fire."""
         if computation.window is None or computation.callback or computation.join is not None or computation.identified:
             return None
         windowing = windowing_from_spec(
@@ -165,7 +167,27 @@ class Assembly:
         )
         plan = column_plan(computation, self.spec, windowing, compile_expression)
         weak = computation.productions is Productions.WEAK
-        return None if plan is None or (weak and plan.fires_once) else plan
+        if plan is None:
+            return None if self._declares(computation) else plans_by_type(computation, windowing, compile_expression)
+        return None if weak and plan.fires_once else plan
+
+    def _declares(self, computation: ComputationSpec) -> bool:
+        streams = (self.spec.stream(given.stream) for given in computation.inputs)
+        return any(stream.fields or stream.schema for stream in streams)
+
+    def _guessed(self, stream: StreamSpec) -> GuessedTypes | None:
+        """The types of the fields that all consumers of a source stream need, if it declares none and all of them take
+        columns of any types that are found."""
+        plans = [self._undeclared.get(name) for name in self.graph.consumers.get(stream.name, ())]
+        found = [plan for plan in plans if plan is not None]
+        if not plans or len(found) < len(plans) or stream.id or not stream.timestamp or ":" in stream.timestamp:
+            return None
+        names = {stream.timestamp}.union(*(plan.needs for plan in found))
+
+        def accepts(fields: Mapping[str, str]) -> bool:
+            return fields[stream.timestamp] == "int" and all(plan.plan(fields) is not None for plan in found)
+
+        return GuessedTypes(names, accepts)
 
     def _frame_needs(self, stream: StreamSpec) -> frozenset[str] | None:
         """The fields that all consumers of a source stream need; None unless all of them take columns."""
@@ -290,8 +312,9 @@ class Assembly:
                 spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, self.spec.limits
             )
         plan = self._plans.get(spec.name)
-        if plan is not None and not plan.fires_once:
-            rows: WindowedOperator = GroupedOperator(spec, self.spec, plan, overlay, self._decode, _CACHE_ENTRIES)
+        groups = self._undeclared.get(spec.name) if plan is None or plan.fires_once else plan
+        if groups is not None:
+            rows: WindowedOperator = GroupedOperator(spec, self.spec, groups, overlay, self._decode, _CACHE_ENTRIES)
         else:
             rows = WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
         rows.share_timers.passed = shard_parts.shard.input_shares
@@ -370,6 +393,7 @@ class Assembly:
             timestamps=timestamps,
             max_records=self._limits.bundle,
             needs=self._frame_needs(stream),
+            guessed=self._guessed(stream),
             limits=self.spec.limits,
             first_owner=shard_parts.entry.lease.is_first,
             settle_us=self._limits.settle_us,

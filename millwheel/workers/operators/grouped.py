@@ -11,7 +11,7 @@ from dataclasses import replace
 from millwheel.core.columns.batch import ColumnBatch, joined
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
-from millwheel.core.columns.plan import END, ColumnPlan
+from millwheel.core.columns.plan import END, ColumnPlan, PlansByType
 from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.windowing.calls import Group
@@ -32,27 +32,31 @@ class GroupedOperator(WindowedOperator):
         self,
         spec: ComputationSpec,
         pipeline: PipelineSpec,
-        plan: ColumnPlan,
+        plan: ColumnPlan | PlansByType,
         overlay: Overlay,
         decode: Decode,
         cache_entries: int,
     ) -> None:
         super().__init__(spec, pipeline, overlay, decode, cache_entries)
-        self._plan = plan
-        self.finish_row = plan.typed
+        self._plan_of = plan.of if isinstance(plan, PlansByType) else lambda batch: plan
+        if isinstance(plan, ColumnPlan):
+            self.finish_row = plan.typed
         self.bundles_grouped = 0
 
     def _take(self, bundle: Bundle, times: Times) -> None:
         batch = self._columns(bundle)
-        late = self._plan.late(batch, bundle.watermark) if batch is not None else None
-        on_time = batch.where(~late) if batch is not None and late is not None else batch
-        groups = self._grouped(on_time, bundle.watermark) if on_time is not None else None
+        plan = self._plan_of(batch) if batch is not None else None
+        if batch is None or plan is None:
+            super()._take(bundle, times)
+            return
+        late = plan.late(batch, bundle.watermark)
+        groups = self._grouped(plan, batch if late is None else batch.where(~late), bundle.watermark)
         if groups is None:
             super()._take(bundle, times)
             return
         self.bundles_grouped += 1
         self.take_groups(groups, bundle)
-        if batch is not None and late is not None:
+        if late is not None:
             # Late records are judged one by one, by the machine. As a group they would get into a window that is over.
             # Whatever came for one window goes one way, so that its trigger is asked once for a bundle.
             bundle.arrivals = [replace(bundle.arrivals[0], batch=batch.where(late))]
@@ -62,21 +66,29 @@ class GroupedOperator(WindowedOperator):
         """The records of the bundle; None when one has to be looked at by itself."""
         batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
         columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
-        return joined(columns) if columns and len(columns) == len(batches) else None
+        if not columns or len(columns) < len(batches):
+            return None
+        # Where no types are declared, two partitions may have fields of one name and two types.
+        same = all(_types(each) == _types(columns[0]) for each in columns[1:])
+        return joined(columns) if same else None
 
-    def _grouped(self, batch: ColumnBatch, watermark: int) -> list[tuple[Key, Group]] | None:
+    def _grouped(self, plan: ColumnPlan, batch: ColumnBatch, watermark: int) -> list[tuple[Key, Group]] | None:
         """The groups of a batch; None when it must be looked at record by record."""
         try:
-            groups = self._plan.group(batch)
+            groups = plan.group(batch)
             if groups.height and is_complete(groups.select(pl.col(END).min()).item(), watermark):
                 return None
-            found = list(self._plan.row_groups(groups))
+            found = list(plan.row_groups(groups))
         except Unfit:
             return None
+        if isinstance(plan.window, Sessions):
+            return found  # they fire once here: a closed one is gone
         return None if any(self._closed(key, group) for key, group in found) else found
 
     def _closed(self, key: Key, group: Group) -> bool:
-        if isinstance(self._plan.window, Sessions):
-            return False  # they fire once here: a closed one is gone
         own = as_state(self._cells.load(key, group.window))
         return own is not None and bool(own.flags & CLOSED)
+
+
+def _types(batch: ColumnBatch) -> tuple[object, object]:
+    return batch.frame.schema, batch.keys.dtype

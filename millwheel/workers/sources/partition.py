@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from millwheel.core.formats.store_layout import (
@@ -42,6 +43,7 @@ class Outstanding:
 @dataclass(slots=True)
 class Part:
     """One partition as its shard reads it. ``position``, ``max_timestamp`` and ``note`` run ahead of ``committed``.
+    ``is_full``: its last read brought as much as it may. Its reader gives ``columns`` that nobody has declared.
     Nothing more is read before commit number ``awaits`` of the shard is durable. ``judged``: positions of records that
     lay too far in the future; ``decided``: notes by position, see :class:`millwheel.sources.base.Chunk`.
     ``gone_at``: since when no listing has it. It is ``behind`` before a look has found nothing. In a run that ends once
@@ -63,6 +65,8 @@ class Part:
     next_chunk: int = 1
     size: ReadSize = field(default_factory=ReadSize)
     rows_until: int = 0
+    is_full: bool = False
+    columns: Mapping[str, str] | None = None
     outstanding: deque[Outstanding] = field(default_factory=deque)
     awaits: int = 0
     gone_at_us: int | None = None
@@ -93,7 +97,7 @@ class Part:
         """Close its reader; another one will continue at its position."""
         if self.reader is not None:
             self.reader.close()
-            self.reader = None
+            self.reader = self.columns = None
 
     # --- storage ----------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ before anything is sent.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.store_layout import Position
@@ -151,11 +151,27 @@ class SourceOperator(Operator):
     def _look_at(self, part: Part, bundle: Bundle) -> None:
         try:
             reader = self._partitions.reader_of(part, bundle.now_us)
-            columns = self._parts.needs is not None and part.position >= part.rows_until
-            if not (columns and self._read_frame(part, reader, bundle)):
+            if not (self._has_columns(part, reader) and self._read_frame(part, reader, bundle)):
                 self._read(part, reader, bundle)
         except ExhaustedError as ex:
             self._partitions.exhausted(part, ex, bundle.now_us)
+
+    def _has_columns(self, part: Part, reader: Reader) -> bool:
+        """Whether columns are to be tried. Of fields that nobody has declared only where much comes at once: they are
+        guessed from rows, and few rows are as quick."""
+        if part.position < part.rows_until or part.judged:
+            return False
+        guessed = self._parts.guessed
+        if guessed is None:
+            return self._parts.needs is not None
+        if guessed.fields is None or not part.is_full:
+            return False
+        if part.columns is not guessed.fields:
+            if not reader.take_columns(guessed.fields):
+                guessed.give_up()
+                return False
+            part.columns = guessed.fields
+        return True
 
     def _read(self, part: Part, reader: Reader, bundle: Bundle) -> None:
         read = reader.read(part.position, self._parts.max_records)
@@ -165,6 +181,9 @@ class SourceOperator(Operator):
         part.silence.heard(bundle.now_us)
         if read.caught_up:
             part.next_poll_us = bundle.now_us + self._poll_us
+        part.is_full = len(read) >= self._parts.max_records
+        if self._parts.guessed is not None and part.is_full:
+            self._parts.guessed.look(read.values)
         sorting = Sorting(self._parts, part.max_timestamp, part.judged, bundle.now_us)
         found = sorting.sort(part.partition.name, read)
         sorting.judge(bundle, len(read) + len(read.rejects))
@@ -205,20 +224,26 @@ class SourceOperator(Operator):
 
     def _read_frame(self, part: Part, reader: Reader, bundle: Bundle) -> bool:
         """Read columns; False when there are none to be had, or they need a look at each record."""
-        needs = self._parts.needs
-        if needs is None or part.judged:
-            return False
+        guessed = self._parts.guessed
+        needs, fields = (self._parts.needs, self._spec.fields) if guessed is None else (guessed.names, guessed.fields)
         read = reader.read_frame(part.position, part.size.bytes)
-        if read is None:
+        if read is None or needs is None or fields is None:
+            if guessed is not None:
+                guessed.missed()
             return False
         if self._heard_nothing(part, reader, read, bundle):
             part.size.told(False)
             return True
         split = self._parts.fanout.split_columns
-        found = sort_frame(read, self._spec, needs, part.max_timestamp, bundle.now_us, split)
+        found = sort_frame(read, replace(self._spec, fields=fields), needs, part.max_timestamp, bundle.now_us, split)
         if found is None:
             part.rows_until = read.next_position
+            if guessed is not None:
+                guessed.missed()
             return False
+        part.is_full = len(read) >= self._parts.max_records
+        if guessed is not None:
+            guessed.hit()
         part.silence.heard(bundle.now_us)
         part.size.told(read.next_position > part.position and not read.finished)
         self._find_end(part, reader, read, caught_up=False)

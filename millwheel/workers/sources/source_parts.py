@@ -11,6 +11,7 @@ from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.sources.base import Partition, Source
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.delivery.timestamps import Timestamps
+from millwheel.workers.sources.guessed import GuessedTypes
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,8 @@ class SourceParts:
     """The parts of a source shard.
 
     ``partitions`` lists the partitions that exist now, and ``mine`` tells whether a name falls into this shard's range.
-    ``needs`` are the fields that the consumers read, if all of them take columns. ``first_owner`` is True when no owner
+    ``needs`` are the fields that the consumers read, if all of them take columns; ``guessed`` are their types where the
+    stream declares none. ``first_owner`` is True when no owner
     has read for this shard before. Positions are committed every ``settle_us``.
     ``to_the_ends``: the run ends once all is read that there was when it began, which the versions of the partitions
     tell; silence is none then."""
@@ -33,6 +35,7 @@ class SourceParts:
     timestamps: Timestamps
     max_records: int = 5_000
     needs: frozenset[str] | None = None
+    guessed: GuessedTypes | None = None
     limits: Limits = DEFAULTS
     first_owner: bool = True
     settle_us: int = 0

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from millwheel.sources.fields import FieldTypes
-from millwheel.sources.files.json_lines import JsonLines, one_object_a_line
+from millwheel.sources.files.json_lines import JsonLines, WholeJsonLines, one_object_a_line
 from millwheel.sources.files.lines import Block, Decoded
+from millwheel.sources.frames import row_type
 
 
 class Row(msgspec.Struct):
@@ -58,3 +59,25 @@ def test_two_objects_that_make_up_for_an_empty_line_are_seen() -> None:
     """As many values as lines: only the braces tell that they are not one on each."""
     assert one_object_a_line(block(b'{"n":1}\n', b'{"n":2}\r\n'))
     assert not one_object_a_line(block(b'{"n":1} {"n":2}\n', b" \n"))
+
+
+@pytest.mark.parametrize(
+    ("number", "fits"),
+    [
+        ("1e999", False),
+        ("-1.5E+400", False),
+        ("9" * 400 + ".0", False),
+        ("1e308", True),
+        ("1e-999", True),
+        ("9" * 400, True),
+        ('"3e999"', True),
+        ('"' + "7" * 400 + '"', True),
+    ],
+)
+def test_a_number_beyond_all_floats_makes_a_line_a_reject_though_nobody_needs_it(number: str, fits: bool) -> None:
+    lines = [b'{"a": 1}\n', b'{"a": 2, "other": ' + number.encode() + b"}\n", b'{"a": 3, "hash": "a3e1234f"}\n']
+    block = Block(b"".join(lines), np.cumsum([len(line) for line in lines]), 100)
+    whole = JsonLines(None, FieldTypes({})).decode(block)
+    some = WholeJsonLines(row_type({"a": "int"}, exact=True), FieldTypes({})).decode(block)
+    assert [reject.position for reject in whole.rejects] == [reject.position for reject in some.rejects]
+    assert bool(some.rejects) != fits

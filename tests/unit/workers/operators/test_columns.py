@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from millwheel.sources.files.lines import LineReader
 from millwheel.testing import PipelineHarness, assert_survives_crashes
+from millwheel.workers.host.assembly import Assembly
 from millwheel.workers.operators.columns import ColumnOperator
+from millwheel.workers.operators.grouped import GroupedOperator
+from millwheel.workers.operators.windowed import WindowedOperator
+from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.sources.frames import ReadSize
+from millwheel.workers.sources.source import SourceOperator
 
 PIPELINE = """
 pipeline: columns
@@ -70,13 +78,22 @@ def pipeline(folder: Path, declared: bool, windowing: str = "", key: str = "ad")
     return str(path)
 
 
-def results(folder: Path, declared: bool, key: str = "ad", **options: Any) -> dict[str, Any]:
-    with PipelineHarness(pipeline(folder, declared, key=key), run_sources=True, **options) as harness:
+@contextmanager
+def in_rows(wanted: bool = True) -> Iterator[None]:
+    """Within it no computation has a column plan, whatever its fields."""
+    with pytest.MonkeyPatch.context() as patch:
+        if wanted:
+            patch.setattr(Assembly, "_column_plan", lambda self, computation: None)
+        yield
+
+
+def results(folder: Path, form: str, key: str = "ad", **options: Any) -> dict[str, Any]:
+    """In ``columns``, in ``rows``, or in columns whose types are ``guessed``."""
+    path = pipeline(folder, form == "columns", key=key)
+    with in_rows(form == "rows"), PipelineHarness(path, run_sources=True, **options) as harness:
         harness.advance_processing_time(10**9)
-        assert (
-            any(isinstance(shard.operator, ColumnOperator) for shard in harness._cluster.shards_of("minutes"))
-            == declared
-        )
+        kinds = {type(shard.operator) for shard in harness._cluster.shards_of("minutes")}
+        assert kinds == {{"columns": ColumnOperator, "rows": WindowedOperator, "guessed": GroupedOperator}[form]}
         rows = {name: sorted(map(json.dumps, harness.read(name))) for name in ("minutes", "totals", "dead_letters")}
         return {**rows, "counters": harness.counters}
 
@@ -97,13 +114,46 @@ DIRTY: dict[str, list[Any]] = {
 def test_results_are_those_of_rows(tmp_path: Path, dirt: list[Any], key: str) -> None:
     first, second = events(300, 1), events(250, 2)
     folder = written(tmp_path, {"a": [*first[:150], *dirt, *first[150:]], "b": second})
-    columns, rows = results(folder, True, key), results(folder, False, key)
+    columns, rows = results(folder, "columns", key), results(folder, "rows", key)
     assert columns["minutes"] == rows["minutes"]
     assert columns["totals"] == rows["totals"]
     assert len(columns["dead_letters"]) == len(rows["dead_letters"])
     assert columns["counters"] == rows["counters"]
     assert len(rows["minutes"]) > 10
     assert rows["counters"]["late"] > 0
+
+
+UNDECLARED: dict[str, list[Any]] = {
+    "all of one kind": [],
+    "a broken line": ["{no json"],
+    "a field is missing": [{"ad": 1, "type": "view", "ts": 1_001_000}],
+    "a whole number among floats": [{"ad": 1, "type": "view", "cost": 7, "ts": 1_002_000}],
+    "only whole numbers for long": [{"ad": 2, "type": "view", "cost": n, "ts": 1_002_000 + n} for n in range(80)],
+    "a key of another kind": [{"ad": "x", "type": "view", "cost": 1.5, "ts": 1_002_000}],
+    "text for a number": [{"ad": 1, "type": "view", "cost": "1.5", "ts": 1_002_000}],
+    "a tiny float": [{"ad": 1, "type": "view", "cost": 1e-14, "ts": 1_002_000}],
+    "a huge number that nobody needs": ['{"ad": 1, "type": "view", "cost": 1.5, "ts": 1002000, "other": 1e999}'],
+    "a time as text": [{"ad": 1, "type": "view", "cost": 1.5, "ts": "1970-01-01T00:16:42Z"}],
+}
+
+
+@pytest.mark.parametrize("key", ["ad", "[ad, type]"])
+@pytest.mark.parametrize("odd", UNDECLARED.values(), ids=UNDECLARED)
+def test_fields_that_nobody_declared_are_guessed_and_the_results_are_those_of_rows(
+    tmp_path: Path, odd: list[Any], key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bool] = []
+    read_frame = SourceOperator._read_frame
+    monkeypatch.setattr(SourceOperator, "_read_frame", lambda *args: read.append(read_frame(*args)) or read[-1])
+    by_bytes = LineReader.read_frame
+    monkeypatch.setattr(LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 4096))
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=20))
+    first, second = events(300, 1), events(250, 2)
+    folder = written(tmp_path, {"a": [*first[:150], *odd, *first[150:]], "b": second})
+    guessed, rows = results(folder, "guessed", key), results(folder, "rows", key)
+    assert guessed == rows
+    assert sum(read) > 3, "most of the input is read as columns"
+    assert len(rows["minutes"]) > 10
 
 
 @pytest.mark.parametrize("key", ["ad", "[type, ad]"])
@@ -115,6 +165,20 @@ def test_a_crash_at_any_place_changes_nothing(tmp_path: Path, monkeypatch: pytes
         harness.advance_processing_time(10**9)
 
     assert assert_survives_crashes(pipeline(folder, True, key=key), story, every=3, run_sources=True) > 10
+
+
+def test_a_crash_at_any_place_changes_nothing_where_types_are_guessed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_bytes = LineReader.read_frame
+    monkeypatch.setattr(LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 4096))
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=20))
+    folder = written(tmp_path, {"a": events(120, 3), "b": [*events(60, 4), "{no json", *events(60, 5)]})
+
+    def story(harness: PipelineHarness) -> None:
+        harness.advance_processing_time(10**9)
+
+    assert assert_survives_crashes(pipeline(folder, False), story, every=3, run_sources=True) > 10
 
 
 def test_pushed_rows_are_aggregated_on_columns_too(tmp_path: Path) -> None:

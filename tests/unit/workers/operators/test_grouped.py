@@ -34,6 +34,7 @@ from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 from tests.unit.core.columns.test_windows import SLIDING, TUMBLING, Row, batch_of, bundles, plan_of, spec_of
 from tests.unit.workers.operators.test_columns import events, pipeline, written
+from tests.unit.workers.operators.test_columns import in_rows as everything_in_rows
 
 WINDOWING = {
     "early by count": "trigger: {after_watermark: {early: {after_count: 3}}}\n    accumulation: accumulating",
@@ -78,7 +79,7 @@ def test_windows_that_fire_again_give_what_they_give_in_rows(
     for declared in (True, False):
         path = Path(pipeline(folder, declared, windowing, key))
         path.write_text(path.read_text().replace("    output: minutes", more, 1))
-        with PipelineHarness(str(path), run_sources=True, shards=1) as harness:
+        with everything_in_rows(not declared), PipelineHarness(str(path), run_sources=True, shards=1) as harness:
             harness.advance_processing_time(10**9)
             [shard] = harness._cluster.shards_of("minutes")
             assert isinstance(shard.operator, GroupedOperator) == declared

@@ -1,0 +1,58 @@
+"""The types of fields that nobody has declared, guessed from records so that the next ones can be read as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+_KINDS: Mapping[type, str] = {int: "int", float: "float", str: "str", bool: "bool"}
+_MOST_MISSES = 8
+"""After so many wrong guesses in a row records are read one by one: reading twice costs more than columns save."""
+
+
+class GuessedTypes:
+    """The types of the fields that a stream's consumers need, where it declares none.
+
+    They are guessed from a read of rows, and checked in each read of columns, so a wrong guess only costs time.
+    ``accepts`` says whether all consumers can do with fields of some types. ``fields`` are the types (None: unknown).
+    """
+
+    def __init__(self, names: Collection[str], accepts: Callable[[Mapping[str, str]], bool]) -> None:
+        self.names = frozenset(names)
+        self._accepts = accepts
+        self.fields: Mapping[str, str] | None = None
+        self._misses = 0
+
+    def look(self, values: Sequence[Any]) -> None:
+        """Guess from the values of a read."""
+        if self.fields is not None or not values or self._misses >= _MOST_MISSES:
+            return
+        found = {name: _kind(name, values) for name in sorted(self.names)}
+        fields = {name: kind for name, kind in found.items() if kind}
+        if len(fields) == len(found) and self._accepts(fields):
+            self.fields = fields
+        else:
+            self._misses += 1
+
+    def hit(self) -> None:
+        """A read of columns was as guessed."""
+        self._misses = 0
+
+    def missed(self) -> None:
+        """A read of columns was not as guessed."""
+        self.fields = None
+        self._misses += 1
+
+    def give_up(self) -> None:
+        """The input has no columns."""
+        self.fields = None
+        self._misses = _MOST_MISSES
+
+
+def _kind(name: str, values: Sequence[Any]) -> str:
+    """The one type of a field in all values, "" if there is none."""
+    try:
+        types = {type(value[name]) for value in values}
+    except (KeyError, TypeError):
+        return ""
+    return _KINDS.get(types.pop(), "") if len(types) == 1 else ""
