@@ -151,27 +151,10 @@ class SourceOperator(Operator):
     def _look_at(self, part: Part, bundle: Bundle) -> None:
         try:
             reader = self._partitions.reader_of(part, bundle.now_us)
-            if not (self._has_columns(part, reader) and self._read_frame(part, reader, bundle)):
+            if not (self._parts.has_columns(part, reader) and self._read_frame(part, reader, bundle)):
                 self._read(part, reader, bundle)
         except ExhaustedError as ex:
             self._partitions.exhausted(part, ex, bundle.now_us)
-
-    def _has_columns(self, part: Part, reader: Reader) -> bool:
-        """Whether columns are to be tried. Of fields that nobody has declared only where much comes at once: they are
-        guessed from rows, and few rows are as quick."""
-        if part.position < part.rows_until or part.judged:
-            return False
-        guessed = self._parts.guessed
-        if guessed is None:
-            return self._parts.needs is not None
-        if guessed.fields is None or not part.is_full:
-            return False
-        if part.columns is not guessed.fields:
-            if not reader.take_columns(guessed.fields):
-                guessed.give_up()
-                return False
-            part.columns = guessed.fields
-        return True
 
     def _read(self, part: Part, reader: Reader, bundle: Bundle) -> None:
         read = reader.read(part.position, self._parts.max_records)

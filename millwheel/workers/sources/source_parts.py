@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import StreamSpec
-from millwheel.sources.base import Partition, Source
+from millwheel.sources.base import Partition, Reader, Source
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.sources.guessed import GuessedTypes
+from millwheel.workers.sources.partition import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +41,19 @@ class SourceParts:
     first_owner: bool = True
     settle_us: int = 0
     to_the_ends: bool = False
+
+    def has_columns(self, part: Part, reader: Reader) -> bool:
+        """Whether columns are to be tried. Of fields that nobody has declared only where much comes at once: they are
+        guessed from rows, and few rows are as quick."""
+        if part.position < part.rows_until or part.judged:
+            return False
+        if self.guessed is None:
+            return self.needs is not None
+        if self.guessed.fields is None or not part.is_full:
+            return False
+        if part.columns is not self.guessed.fields:
+            if not reader.take_columns(self.guessed.fields):
+                self.guessed.give_up()
+                return False
+            part.columns = self.guessed.fields
+        return True
