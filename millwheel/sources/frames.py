@@ -29,8 +29,8 @@ def row_type(fields: Mapping[str, str], exact: bool = False) -> type[msgspec.Str
 
 def are_exact(values: Sequence[Any], fields: Mapping[str, str]) -> bool:
     """Whether each float of exact rows was written as one."""
-    floats = (place for place, kind in enumerate(fields.values()) if kind == "float")
-    return all(set(map(type, _attribute(place, values))) <= {float} for place in floats)
+    floats = (index for index, kind in enumerate(fields.values()) if kind == "float")
+    return all(set(map(type, _attribute(index, values))) <= {float} for index in floats)
 
 
 def frame_of(values: Sequence[Any], fields: Mapping[str, str]) -> pl.DataFrame:

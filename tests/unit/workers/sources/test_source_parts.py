@@ -1,0 +1,89 @@
+"""When a read of a partition is tried in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from millwheel.core.formats.store_layout import Position
+from millwheel.core.model.names import ChannelName, NodeName
+from millwheel.core.pipeline.spec import StreamSpec
+from millwheel.sources.base import Chunk, Partition, Reader
+from millwheel.workers.sources.guessed import GuessedTypes
+from millwheel.workers.sources.partition import Part
+from millwheel.workers.sources.silence import Silence
+from millwheel.workers.sources.source_parts import SourceParts
+
+NEVER = cast(Any, None)
+
+
+class Columns(Reader):
+    """Notes which columns are asked of it."""
+
+    def __init__(self, able: bool = True) -> None:
+        self.able = able
+        self.asked: list[Mapping[str, str]] = []
+
+    def read(self, position: int, max_records: int) -> Chunk:
+        raise AssertionError("nothing is read here")
+
+    def take_columns(self, fields: Mapping[str, str]) -> bool:
+        self.asked.append(fields)
+        return self.able
+
+
+def part(**changes: Any) -> Part:
+    made = Part(
+        Partition("p"), ChannelName("c"), Position(0, 0, False), 10, 0, False, b"", set(), {}, Silence(0, 0), False
+    )
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def parts(**changes: Any) -> SourceParts:
+    made = SourceParts("p", NodeName("n"), StreamSpec("s"), NEVER, list, lambda name: True, NEVER, NEVER)
+    return replace(made, **changes)
+
+
+def guessed(known: bool = True) -> GuessedTypes:
+    types = GuessedTypes(["a"], lambda fields: True)
+    if known:
+        types.look([{"a": 1}])
+    return types
+
+
+def test_declared_fields_are_columns_but_for_what_needs_a_look_at_records() -> None:
+    declared = parts(needs=frozenset("a"))
+    assert declared.has_columns(part(), Columns())
+    assert not parts().has_columns(part(), Columns())
+    assert not declared.has_columns(part(rows_until=11), Columns())
+    assert not declared.has_columns(part(judged={3}), Columns())
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("known", [True, False])
+def test_guessed_fields_are_columns_where_much_comes_and_their_types_are_known(full: bool, known: bool) -> None:
+    reader = Columns()
+    assert parts(guessed=guessed(known)).has_columns(part(is_full=full), reader) == (full and known)
+    assert len(reader.asked) == (full and known)
+
+
+def test_a_reader_is_asked_once_for_each_guess() -> None:
+    types, reader, one = guessed(), Columns(), part(is_full=True)
+    assert parts(guessed=types).has_columns(one, reader)
+    assert parts(guessed=types).has_columns(one, reader)
+    types.missed()
+    types.look([{"a": 0.5}])
+    assert parts(guessed=types).has_columns(one, reader)
+    assert reader.asked == [{"a": "int"}, {"a": "float"}]
+
+
+def test_a_reader_without_columns_ends_the_guessing() -> None:
+    types = guessed()
+    assert not parts(guessed=types).has_columns(part(is_full=True), Columns(able=False))
+    types.look([{"a": 1}])
+    assert types.fields is None
