@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.jars import jars
-from bench.store_keys import HOUSE
+from bench.paths import HOUSE
 
 if TYPE_CHECKING:
     from tests.servers.kafka import Broker

@@ -35,7 +35,7 @@ from bench.ads_kafka import PARTITIONS, committed, produce
 from bench.contestants import FLINK
 from bench.environments import Environment, UnavailableEnvironmentError, python_of
 from bench.jars import jars
-from bench.store_keys import PEERS
+from bench.paths import PEERS
 
 if TYPE_CHECKING:
     from tests.servers.kafka import Broker

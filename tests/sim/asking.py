@@ -54,6 +54,8 @@ class AnswersAreOfTheirCommit:
     begins_with: dict[str, list[AppliedRecord]] = field(default_factory=dict)
     sealed_us: dict[str, int] = field(default_factory=dict)
     answered: int = 0
+    asked: bool = False
+    """Whether anybody asks: only then are values as this checker expects them."""
 
     def begins(self, shard: Shard, bundle: Any, spec: SlicesSpec) -> None:
         """A bundle of a shard with slices is about to run."""
@@ -149,6 +151,7 @@ class Asking:
         self._world, self._spec, self._name, self._keys = world, spec, name, keys
         self._rng = random.Random(f"questions {world.workload.seed}")
         self._leases: dict[str, AnswerLease] = {}
+        world.checkers.answers.asked = True
         world.sim.later(0, self._ask)
 
     def _ask(self) -> None:

@@ -329,7 +329,7 @@ class Checkers:
         slices = operator._spec.slices if isinstance(operator, SlicesOperator) else None
 
         def run(bundle: Any) -> None:
-            if slices is not None:
+            if slices is not None and self.answers.asked:
                 self.answers.begins(shard, bundle, slices)
             self.watermarks.begins(shard, bundle)
             self.timers.begins(shard, bundle)
