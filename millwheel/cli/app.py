@@ -254,7 +254,9 @@ def ranges_split(
     shard: Shard,
     root: RunningRoot = "",
     at: Annotated[str, typer.Option(metavar="HASH", help="where the upper half begins; default: the middle")] = "",
-    key: Annotated[str, typer.Option(help="a text key: the upper half begins with its hash")] = "",
+    key: Annotated[
+        str, typer.Option(help="a text key: the upper half begins with its hash (of slices: any key, with its slot)")
+    ] = "",
 ) -> None:
     """Split a shard in two while records flow. Only shards of computations can be split."""
     from millwheel.cli.ranges import split

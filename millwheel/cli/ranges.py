@@ -12,13 +12,14 @@ from rich.table import Table
 from millwheel.adapters.grpc.master_client import MasterClient
 from millwheel.adapters.grpc.security import load_security
 from millwheel.cli.look.status import write_json
-from millwheel.core.model.keys import key_hash
 from millwheel.core.model.names import shard_parts
 from millwheel.core.model.range_table import RangeTable
+from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.progress.polling import addresses
 from millwheel.pb.master_pb2 import Work
 from millwheel.roots.attaching import LiveMembers, attach, connected, find_root
+from millwheel.roots.shipped import load_shipped
 
 MASTER_ROLE = "masters-leader"
 
@@ -103,12 +104,21 @@ def shards_table(tables: Mapping[str, RangeTable], work: Mapping[str, Work]) -> 
 
 
 def split(address: str, shard: str, at: str, key: str, console: Console) -> None:
-    """Cut a shard in two: in the middle of its range, at a hash, or so that the upper half begins with a text key."""
+    """Cut a shard in two: in the middle of its range, at a hash, or so that the upper half begins with a key."""
     if at and key:
         raise SetupError("Give --at or --key, not both")
-    at = at or (f"{key_hash(key):016x}" if key else "")
-    _ask(address, lambda master: master.split(node_of(shard), shard, at))
+    node = node_of(shard)
+    with _master(address) as master:
+        if key:
+            at = f"{edge_before(build_graph(load_shipped(str(find_root(address)))), node, key):016x}"
+        master.split(node, shard, at)
     console.print(f"{shard} is being split.", highlight=False)
+
+
+def edge_before(graph: Graph, node: str, key: str) -> int:
+    """Where a range of a node has to begin to begin with a text key, or with the slot of a key of slices."""
+    hashed = graph.hash_of(node)(key)
+    return hashed - hashed % graph.grain(node)
 
 
 def merge(address: str, lower: str, upper: str, console: Console) -> None:

@@ -77,7 +77,8 @@ def demands(root: str) -> tuple[NodeDemand, ...]:
 
 def _demand(graph: Graph, node: Node) -> NodeDemand:
     standby = node.computation is not None and bool(node.computation.standby)
-    return NodeDemand(NodeName(node.name), graph.shards(node.name), why_fixed(node.kind), standby)
+    name, fixed = NodeName(node.name), why_fixed(node.kind)
+    return NodeDemand(name, graph.shards(name), fixed, standby, graph.grain(name))
 
 
 def _run(

@@ -7,7 +7,8 @@ Steps are taken one at a time, and only when they are worth their price, because
   workers' loads falls with each move, and moves end. Both are shares of one core, and of what the busiest does where
   that is more: measurements waver in proportion to what they measure;
 - a shard is split only when no move helps, it is busier than ``hot``, and an edge between sampled keys leaves at least
-  a tenth of its work on either side: right before or after a key that has much of it. A key is never divided;
+  a tenth of its work on either side: right before or after a key that has much of it. A key is never divided, nor is
+  a slot of slices;
 - neighbours are merged when both together do less than ``cold``, and a node never gets fewer shards than it began with.
 
 A child of a split does at least a tenth of ``hot``, which is more than ``cold``: it is not merged while the load
@@ -58,12 +59,13 @@ class BalanceConfig:
 @dataclass(frozen=True, slots=True)
 class ClusterLoad:
     """The input of a balancing decision. ``least`` are the nodes whose shards can be split and merged, each with the
-    number of shards that it has at least."""
+    number of shards that it has at least. The edges of a node's ranges are multiples of its ``grains`` (default: 1)."""
 
     tables: Sequence[RangeTable]
     workers: Collection[WorkerName]
     loads: Mapping[ShardName, Load]
     least: Mapping[NodeName, int]
+    grains: Mapping[NodeName, int] = field(default_factory=dict)
 
     def served(self, worker: WorkerName) -> Iterator[tuple[NodeName, ShardEntry]]:
         """The shards of a worker that are not on their way."""
@@ -101,21 +103,23 @@ def _evened(cluster: ClusterLoad, config: BalanceConfig) -> Step | None:
         _, shard, node = min(outcomes)
         return Move(node, shard, idlest)
     for busy, node, entry in sorted(served, key=lambda one: (-one[0], one[2].shard)):
-        at = best_edge(entry.range, cluster.loads[entry.shard].sample) if node in cluster.least else None
-        if busy >= config.hot and at is not None:
+        if busy < config.hot or node not in cluster.least:
+            continue
+        at = best_edge(entry.range, cluster.loads[entry.shard].sample, cluster.grains.get(node, 1))
+        if at is not None:
             return Split(node, entry.shard, at)
     return None
 
 
-def best_edge(keys: KeyRange, sample: Sequence[int]) -> int | None:
+def best_edge(keys: KeyRange, sample: Sequence[int], grain: int = 1) -> int | None:
     """The lower edge of the upper half that cuts the work most evenly, None when none leaves a tenth on either side. Of
-    equals the one beside the key that has more of the work."""
+    equals the one beside the key (or slot: ``grain`` hashes) that has more of the work."""
     mine = sorted(point for point in sample if point in keys)
     if len(mine) < _MIN_SAMPLE:
         return None
-    often = Counter(mine)
-    edges = {edge for point in often for edge in (point, point + 1) if keys.lo < edge < keys.hi}
-    ranked = ((_evenness(edge, mine), often[edge] + often[edge - 1], edge) for edge in edges)
+    often = Counter(point // grain * grain for point in mine)
+    edges = {edge for first in often for edge in (first, first + grain) if keys.lo < edge < keys.hi}
+    ranked = ((_evenness(edge, mine), often[edge] + often[edge - grain], edge) for edge in edges)
     best, _, at = max(ranked, default=(0, 0, 0))
     return at if best >= _SIDE * len(mine) else None
 

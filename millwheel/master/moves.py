@@ -10,7 +10,7 @@ from millwheel.master.effects import AnswerMove
 from millwheel.master.events import MoveRequested, ReshardRequested
 from millwheel.master.tables.holdings import Holdings
 from millwheel.master.tables.planner import Move, NodeDemand
-from millwheel.master.tables.resharding import Resharding, Split, refusal
+from millwheel.master.tables.resharding import Resharding, Split, fitted, refusal
 
 
 class RequestedMoves:
@@ -68,14 +68,15 @@ def _refusal(request: MoveRequested, holdings: Holdings, takers: Collection[Work
 class RequestedReshardings:
     """Splits and merges that no stored table contains yet."""
 
-    def __init__(self, demands: Iterable[NodeDemand]) -> None:
+    def __init__(self, demands: Collection[NodeDemand]) -> None:
         self.requested: list[Resharding] = []
         self._asked: list[ReshardRequested] = []
+        self._grains = {demand.name: demand.grain for demand in demands}
         self._fixed = {demand.name: demand.fixed for demand in demands if demand.fixed}
 
     def plan(self, reshardings: Iterable[Resharding]) -> None:
-        """Add planned splits and merges."""
-        self.requested += [each for each in reshardings if each.node not in self._fixed]
+        """Add planned splits and merges. A split that would cut a slot is moved to the nearest edge of one."""
+        self.requested += [self._fitted(each) for each in reshardings if each.node not in self._fixed]
 
     def ask(self, request: ReshardRequested) -> None:
         """Note a requested split or merge, to be answered later."""
@@ -86,12 +87,9 @@ class RequestedReshardings:
         """Answer requests that are settled: a table contains them, or they can never be made."""
         waiting = []
         for request in self._asked:
-            why = (
-                ""
-                if _carried(request.resharding, holdings)
-                else refusal(request.resharding, holdings.stored, self._fixed)
-            )
-            if why or _carried(request.resharding, holdings):
+            carried = _carried(self._fitted(request.resharding), holdings)
+            why = "" if carried else self._refusal(request.resharding, holdings)
+            if why or carried:
                 yield AnswerMove(ticket=request.ticket, refusal=why)
             else:
                 waiting.append(request)
@@ -99,7 +97,13 @@ class RequestedReshardings:
 
     def forget(self, holdings: Holdings) -> None:
         """Drop requests that stored tables contain, or that can never be fulfilled."""
-        self.requested = [each for each in self.requested if not refusal(each, holdings.stored, self._fixed)]
+        self.requested = [each for each in self.requested if not self._refusal(each, holdings)]
+
+    def _fitted(self, requested: Resharding) -> Resharding:
+        return fitted(requested, self._grains.get(requested.node, 1))
+
+    def _refusal(self, requested: Resharding, holdings: Holdings) -> str:
+        return refusal(requested, holdings.stored, self._fixed, self._grains.get(requested.node, 1))
 
 
 def _carried(requested: Resharding, holdings: Holdings) -> bool:

@@ -91,6 +91,7 @@ class MasterState:
         self._book = LoadBook()
         self._balancer = None if config.balance is None else Balancer(config.balance)
         self._least = {node.name: node.count(config.expected_workers) for node in config.nodes if not node.fixed}
+        self._grains = {node.name: node.grain for node in config.nodes}
         self._members_since_us = 0
         self._takers_since_us: int | None = None
         self._balanced = False
@@ -284,7 +285,7 @@ class MasterState:
             return
         tables = [self._holdings.stored[demand.name] for demand in self._config.nodes]
         self._book.forget_others({entry.shard for table in tables for entry in table.shards})
-        cluster = ClusterLoad(tables, self._serving(), self._book.loads, self._least)
+        cluster = ClusterLoad(tables, self._serving(), self._book.loads, self._least, self._grains)
         step = self._balancer.look(cluster, self._now_us)
         if isinstance(step, Move):
             self._moves.plan([step])

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from millwheel.core.model.failures import without_kinds
-from millwheel.core.model.keys import Key, check_key, key_hash
+from millwheel.core.model.keys import Key, check_key
 from millwheel.core.model.records import Domain, Record
 from millwheel.core.pipeline.graph import NodeKind
 from millwheel.core.pipeline.replays import Request
@@ -338,7 +338,8 @@ class PipelineHarness:
         return found
 
     def _shard(self, computation: str, key: Key) -> Shard:
-        return self._open().shard_of(computation, key_hash(check_key(key)))
+        hashed = self._cluster.graph.hash_of(computation)
+        return self._open().shard_of(computation, hashed(check_key(key)))
 
     def _store(self, computation: str, key: Key) -> StateStore:
         return self._shard(computation, key).store

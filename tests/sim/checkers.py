@@ -187,10 +187,10 @@ class Ledger:
 
 class TablesAreSound:
     """Ranges tile the key space at every version; tokens never fall; an owner changes only after its seal or its
-    release; an ancestor leaves a lineage only when a snapshot of a later owner stands."""
+    release; an ancestor leaves a lineage only when a snapshot of a later owner stands; no slot is cut."""
 
-    def __init__(self, ledger: Ledger, latest: Callable[[str], Manifest | None]) -> None:
-        self._ledger, self._latest = ledger, latest
+    def __init__(self, ledger: Ledger, latest: Callable[[str], Manifest | None], graph: Graph) -> None:
+        self._ledger, self._latest, self._graph = ledger, latest, graph
         self._names: set[str] = set()
 
     def written(self, stored: RangeTable | None, table: RangeTable) -> None:
@@ -198,7 +198,10 @@ class TablesAreSound:
             check_tiling((entry.range for entry in table.shards), table.computation)
         except (InvariantError, ValueError) as ex:
             raise Failure(f"ranges tile the key space: {ex}", (table.computation,)) from ex
+        grain = self._graph.grain(table.computation)
         for entry in table.shards:
+            if entry.range.lo % grain:
+                raise Failure(f"no slot is in two shards: {entry}", (entry.shard,))
             before = stored.entry(entry.shard) if stored is not None else None
             if before is not None:
                 self._compare(before, entry)
@@ -315,7 +318,7 @@ class Checkers:
         self.sends = NothingIsSentBeforeItIsDurable(self.model, graph)
         self.watermarks = WatermarksNeverPassPendingWork(self.model, graph)
         self.timers = TimersAreNeverEarly(self.watermarks, self.model, graph)
-        self.tables = TablesAreSound(self.ledger, storage.latest)
+        self.tables = TablesAreSound(self.ledger, storage.latest, graph)
         self.deletions = NothingNeededIsDeleted(self.ledger)
         self.answers = AnswersAreOfTheirCommit(self.model)
         self.manifests = SnapshotsReferenceOnlyGoodFiles(storage.check_snapshot)

@@ -163,6 +163,7 @@ class World:
                 self.shape.shards * self.shape.workers,
                 why_fixed(node.kind),
                 self.shape.standby and node.kind is NodeKind.COMPUTATION,
+                self.graph.grain(name),
             )
             for name, node in self.graph.nodes.items()
         )

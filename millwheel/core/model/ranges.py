@@ -34,9 +34,10 @@ class KeyRange:
         return f"[{self.lo:016x}, {self.hi - 1:016x}]"
 
 
-def tile(count: int) -> list[KeyRange]:
-    """``count`` ranges of (almost) equal width that cover the whole space."""
-    edges = [SPACE * i // count for i in range(count + 1)]
+def tile(count: int, grain: int = 1) -> list[KeyRange]:
+    """``count`` ranges of (almost) equal width that cover the whole space. Their edges are multiples of ``grain``,
+    which divides the space."""
+    edges = [SPACE // grain * i // count * grain for i in range(count + 1)]
     return [KeyRange(lo, hi) for lo, hi in pairwise(edges)]
 
 

@@ -16,7 +16,7 @@ from millwheel.core.pipeline.spec import (
     SinkSpec,
     StreamSpec,
 )
-from millwheel.core.slices.slots import slot_hash
+from millwheel.core.slices.slots import WIDTH, slot_hash
 from millwheel.core.windows.panes import Accumulation
 
 
@@ -55,6 +55,10 @@ class Graph:
         """How the keys of a node are hashed: those of slices in order of their slots."""
         computation = self.nodes[node].computation if node in self.nodes else None
         return slot_hash if computation is not None and computation.slices is not None else key_hash
+
+    def grain(self, node: str) -> int:
+        """Of what the edges of a node's key ranges are multiples: slots are never cut."""
+        return WIDTH if self.hash_of(node) is slot_hash else 1
 
     def circle(self, node: str) -> frozenset[str]:
         """The nodes that lie on a way from ``node`` back to itself; with ``node`` when it consumes its own output."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from millwheel.core.model.names import FIRST_TOKEN, NOBODY, NodeName, ShardName, WorkerName, shard_name
 from millwheel.core.model.range_table import RangeTable, ShardEntry
-from millwheel.core.model.ranges import tile
+from millwheel.core.model.ranges import SPACE, tile
 from millwheel.core.pipeline.graph import NodeKind
 
 _SHARDS_PER_WORKER = 2  # so that one can move and the others stay even
@@ -31,16 +31,18 @@ def why_fixed(kind: NodeKind) -> str:
 @dataclass(frozen=True, slots=True)
 class NodeDemand:
     """A node of the graph that must be served; ``shards`` is how many it asks for, None for the default. ``fixed`` says
-    why its shards can be neither split nor merged ("": they can be). ``standby``: each shard is to be followed."""
+    why its shards can be neither split nor merged ("": they can be). ``standby``: each shard is to be followed. The
+    edges of new ranges are multiples of ``grain``."""
 
     name: NodeName
     shards: int | None = None
     fixed: str = ""
     standby: bool = False
+    grain: int = 1
 
     def count(self, expected_workers: int) -> int:
         """How many shards the node starts with."""
-        return self.shards or _SHARDS_PER_WORKER * expected_workers
+        return min(self.shards or _SHARDS_PER_WORKER * expected_workers, SPACE // self.grain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class Census:
 def first_table(demand: NodeDemand, expected_workers: int, census: Census) -> RangeTable:
     """The first table of a node: equal ranges, spread over the workers of the census, each worker's side by side. A
     source's partitions lie evenly in the key space, so however few there are, all workers read."""
-    pieces = tile(demand.count(expected_workers))
+    pieces = tile(demand.count(expected_workers), demand.grain)
     owners: list[WorkerName] = []
     for _ in pieces:
         owners.append(census.least(demand.name))

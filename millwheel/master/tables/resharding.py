@@ -58,9 +58,23 @@ def _is_outlived(shard: ShardName, tables: Mapping[NodeName, RangeTable]) -> boo
     return all(shard != entry.shard and all(shard != p.shard for p in entry.parents) for entry in table.shards)
 
 
-def refusal(requested: Resharding, tables: Mapping[NodeName, RangeTable], fixed: Mapping[NodeName, str]) -> str:
+def fitted(requested: Resharding, grain: int) -> Resharding:
+    """The split at the nearest multiple of ``grain``, which may lie outside the range: then there is none. A merge as
+    it is."""
+    if isinstance(requested, Merge):
+        return requested
+    return replace(requested, at=_nearest(requested.at, grain))
+
+
+def _nearest(at: int, grain: int) -> int:
+    return (at + grain // 2) // grain * grain
+
+
+def refusal(
+    requested: Resharding, tables: Mapping[NodeName, RangeTable], fixed: Mapping[NodeName, str], grain: int = 1
+) -> str:
     """Why a split or merge can never be made, "" when it can be, now or later. ``fixed`` gives the reasons of nodes
-    that cannot be resharded."""
+    that cannot be resharded; the node is cut at multiples of ``grain``."""
     table = tables.get(requested.node)
     if table is None:
         return f"there is no node {requested.node}; there are {', '.join(sorted(tables)) or 'none yet'}"
@@ -74,11 +88,28 @@ def refusal(requested: Resharding, tables: Mapping[NodeName, RangeTable], fixed:
         if entry.resharded:
             return f"{name} is being split or merged already"
     found = [entry.range for entry in entries if entry is not None]
-    if isinstance(requested, Split) and not found[0].lo < requested.at < found[0].hi:
-        return f"{requested.at:016x} does not lie inside the range {found[0]} of {requested.shard}"
-    if isinstance(requested, Merge) and found[0].hi != found[1].lo:
+    if isinstance(requested, Split):
+        return _uncut(requested, found[0], grain)
+    if found[0].hi != found[1].lo:
         return f"{requested.upper} {found[1]} does not begin where {requested.lower} {found[0]} ends"
     return ""
+
+
+def _uncut(requested: Split, within: KeyRange, grain: int) -> str:
+    """Why a range has no edge where it is to be cut, "" when it has."""
+    at = _nearest(requested.at, grain)
+    if within.lo < at < within.hi:
+        return ""
+    if grain == 1 or not within.lo <= requested.at <= within.hi:
+        return f"{requested.at:016x} does not lie inside the range {within} of {requested.shard}"
+    first, last = within.lo // grain * grain + grain, (within.hi - 1) // grain * grain
+    if first > last:
+        return f"{requested.shard} {within} cannot be split: no slot begins inside it, and a slot is never cut"
+    allowed = min(max(at, first), last)
+    return (
+        f"{requested.shard} {within} cannot be split at {requested.at:016x}: a slot is never cut, and neither half may "
+        f"be empty. The nearest slot that can be the first of the upper half begins at {allowed:016x}"
+    )
 
 
 def planned(table: RangeTable, requested: Iterable[Resharding]) -> RangeTable:

@@ -205,7 +205,7 @@ class MemoryCluster:
             self._tables[node] = replace(successor(table, now_us, census), version=table.version + 1)
 
     def _first_table(self, node: str) -> RangeTable:
-        ranges = tile(1 if node in self._single else self.options.shards)
+        ranges = tile(1 if node in self._single else self.options.shards, self.graph.grain(node))
         return RangeTable(
             NodeName(node), tuple(ShardEntry(shard_name(node, i), r, NOBODY, NO_TOKEN) for i, r in enumerate(ranges))
         )

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import io
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -9,10 +11,14 @@ from rich.console import Console
 
 from millwheel.cli.ranges import merge, node_of, shards_shown, shards_table, split
 from millwheel.cli.scale import scale
+from millwheel.core.model.keys import key_hash
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import SPACE, tile
+from millwheel.core.slices.slots import WIDTH, slot_of_key
 from millwheel.errors import SetupError
 from millwheel.pb.master_pb2 import Work
+from millwheel.roots.shipping import ship
+from millwheel.spec import load_pipeline
 
 CONSOLE = Console(file=io.StringIO())
 
@@ -49,6 +55,48 @@ def test_what_cannot_be_asked_is_refused_before_anybody_is_asked(tmp_path: Path)
         merge(str(tmp_path), "n-0", "m-1", CONSOLE)
     with pytest.raises(SetupError, match="not the root of a run"):
         scale(str(tmp_path), 3, 1, CONSOLE)
+
+
+PIPELINE = """
+pipeline: asked
+streams:
+  events:
+    source: {files: {path: "/nowhere/*.jsonl", format: jsonl}}
+    timestamp: at
+    fields: {at: int, ad: int}
+computations:
+  clicks:
+    input: {events: {key: ad}}
+    slices: {every: 10s, keep: 1h}
+    aggregate: {n: count}
+  seen:
+    input: {events: {key: ad}}
+    window: {tumbling: 10s}
+    aggregate: {n: count}
+    output: counted
+sinks:
+  counted: {files: {path: /nowhere/out, format: jsonl}}
+"""
+
+
+def test_a_split_at_a_key_is_at_its_hash_and_at_its_slot_where_the_node_has_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "p.yaml").write_text(PIPELINE)
+    root = tmp_path / "root"
+    root.mkdir()
+    ship(tmp_path / "p.yaml", {}, root, load_pipeline(tmp_path / "p.yaml"))
+    asked: list[tuple[str, str, str]] = []
+    master = SimpleNamespace(split=lambda *given: asked.append(given))
+    monkeypatch.setattr("millwheel.cli.ranges._master", lambda address: nullcontext(master))
+    for shard in ("clicks-0", "seen-0"):
+        split(str(root), shard, "", "42", CONSOLE)
+    split(str(root), "clicks-0", "4000", "", CONSOLE)
+    assert asked == [
+        ("clicks", "clicks-0", f"{slot_of_key(42) * WIDTH:016x}"),
+        ("seen", "seen-0", f"{key_hash('42'):016x}"),
+        ("clicks", "clicks-0", "4000"),
+    ]
 
 
 def test_standbys_are_shown_when_there_are_any() -> None:

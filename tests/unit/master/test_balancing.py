@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import SPACE, KeyRange, tile
+from millwheel.core.slices.slots import WIDTH
 from millwheel.errors import InvariantError
 from millwheel.master.balancing import BalanceConfig, Balancer, ClusterLoad, Step, best_edge, next_step
 from millwheel.master.events import ShardLoad
@@ -29,16 +30,17 @@ class World:
     shards: list[ShardEntry]
     least: int = 2
     made: int = 100
+    grain: int = 1
     steps: list[Step] = field(default_factory=list)
 
     @staticmethod
-    def of(keys: dict[int, float], workers: int, shards: int) -> World:
+    def of(keys: dict[int, float], workers: int, shards: int, grain: int = 1) -> World:
         names = [f"w{number}" for number in range(workers)]
         entries = [
             ShardEntry(f"n-{position}", piece, names[position * workers // shards], 1)
-            for position, piece in enumerate(tile(shards))
+            for position, piece in enumerate(tile(shards, grain))
         ]
-        return World(keys, names, entries, shards)
+        return World(keys, names, entries, shards, grain=grain)
 
     def cluster(self, noise: random.Random | None = None) -> ClusterLoad:
         loads = {}
@@ -47,7 +49,8 @@ class World:
             busy = sum(mine.values())
             sample = [key for key, load in mine.items() for _ in range(round(256 * load / busy))] if busy else []
             loads[entry.shard] = Load(busy * (noise.uniform(0.97, 1.03) if noise else 1.0), 0.0, sample)
-        return ClusterLoad([RangeTable("n", tuple(self.shards))], self.workers, loads, {"n": self.least})
+        table = RangeTable("n", tuple(self.shards))
+        return ClusterLoad([table], self.workers, loads, {"n": self.least}, {"n": self.grain})
 
     def take(self, step: Step) -> None:
         self.steps.append(step)
@@ -160,6 +163,17 @@ def test_under_constant_load_the_steps_end_and_leave_nobody_worse(
 
 
 @settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(st.tuples(st.integers(0, 5), st.integers(0, WIDTH - 1)), st.floats(0.0005, 0.6)), st.integers(1, 12)
+)
+def test_steps_for_slices_end_too_and_none_cuts_a_slot(keys: dict[tuple[int, int], float], shards: int) -> None:
+    world = World.of({slot * WIDTH + below: load for (slot, below), load in keys.items()}, 3, shards, WIDTH)
+    world.settle()
+    assert next_step(world.cluster(), CONFIG) is None
+    assert not any(entry.range.lo % WIDTH for entry in world.shards)
+
+
+@settings(max_examples=60, deadline=None)
 @given(skewed, st.integers(2, 4), st.integers(2, 8), st.integers(0, 9))
 def test_where_measurements_waver_each_move_is_a_true_gain_so_shards_do_not_go_to_and_fro(
     keys: dict[int, float], workers: int, shards: int, seed: int
@@ -195,6 +209,16 @@ def test_the_best_edge_lies_beside_a_key_that_has_much_of_the_work() -> None:
     assert best_edge(keys, [5] * 80) is None
     assert best_edge(keys, list(range(10))) is None
     assert best_edge(KeyRange(5, 6), [5] * 80) is None
+
+
+def test_the_best_edge_of_slices_lies_between_slots_and_the_keys_of_a_slot_count_together() -> None:
+    keys = KeyRange(0, 3 * WIDTH)
+    crowded = [WIDTH + point for point in range(60)]
+    assert best_edge(keys, [5] * 40 + crowded, WIDTH) == WIDTH
+    assert best_edge(keys, crowded + [2 * WIDTH + 7] * 40, WIDTH) == 2 * WIDTH
+    assert best_edge(KeyRange(WIDTH, 2 * WIDTH), crowded) == WIDTH + 30
+    assert best_edge(KeyRange(WIDTH, 2 * WIDTH), crowded, WIDTH) is None
+    assert best_edge(KeyRange(WIDTH + 5, 3 * WIDTH), crowded + [3 * WIDTH - 1] * 40, WIDTH) == 2 * WIDTH
 
 
 def test_settings_that_could_flap_are_refused() -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from millwheel.core.model.ranges import SPACE
+from millwheel.core.slices.slots import WIDTH
 from millwheel.master.effects import (
     AnswerMove,
 )
 from millwheel.master.events import (
     MoveRequested,
+    ReshardRequested,
     ShardReleased,
     Tick,
 )
+from millwheel.master.tables.resharding import Split
 from tests.unit.master.test_state import SECOND, of, owners, served, stored
 
 
@@ -52,3 +56,14 @@ def test_a_second_move_of_the_same_shard_is_refused_while_the_first_is_on_its_wa
     state.handle(stored(state.handle(MoveRequested(ticket=1, node="traffic", shard="traffic-0", worker="w2"))))
     (answer,) = state.handle(MoveRequested(ticket=2, node="traffic", shard="traffic-0", worker="w3"))
     assert answer == AnswerMove(ticket=2, refusal="traffic-0 is on its way to w2 already")
+
+
+def test_a_split_of_slices_that_was_asked_for_is_at_the_edge_of_a_slot_and_answered_once() -> None:
+    state, _ = served("w1", "w2", grain=WIDTH)
+    write = stored(state.handle(ReshardRequested(ticket=4, resharding=Split("traffic", "traffic-0", 9 * WIDTH + 5))))
+    assert [entry.split_at for entry in write.table.shards] == [9 * WIDTH, 0]
+    assert state.handle(write) == [AnswerMove(ticket=4)]
+    (answer,) = state.handle(ReshardRequested(ticket=5, resharding=Split("traffic", "traffic-1", SPACE - 5)))
+    assert isinstance(answer, AnswerMove)
+    assert f"upper half begins at {SPACE - WIDTH:016x}" in answer.refusal
+    assert state.handle(Tick(now_us=9 * SECOND)) == []

@@ -36,8 +36,8 @@ from millwheel.master.tables.planner import NodeDemand
 SECOND = 1_000_000
 
 
-def config(workers: int = 2, shards: int = 2) -> MasterConfig:
-    return MasterConfig(nodes=(NodeDemand("traffic", shards),), expected_workers=workers)
+def config(workers: int = 2, shards: int = 2, grain: int = 1) -> MasterConfig:
+    return MasterConfig(nodes=(NodeDemand("traffic", shards, grain=grain),), expected_workers=workers)
 
 
 def members(*names: str, leaving: tuple[str, ...] = ()) -> MembersChanged:
@@ -54,9 +54,9 @@ def of(effects: list[Effect], kind: type[Effect]) -> list[Effect]:
     return [effect for effect in effects if isinstance(effect, kind)]
 
 
-def served(*names: str, shards: int = 2) -> tuple[MasterState, RangeTable]:
+def served(*names: str, shards: int = 2, grain: int = 1) -> tuple[MasterState, RangeTable]:
     """A master whose table is stored and whose workers live."""
-    state = MasterState(config(len(names), shards))
+    state = MasterState(config(len(names), shards, grain))
     state.handle(Tick(now_us=0))
     state.handle(TablesLoaded(tables=()))
     table = stored(state.handle(members(*names)))

@@ -28,3 +28,10 @@ def test_what_does_not_exist_or_keeps_nothing_says_so(tmp_path: Path) -> None:
         assert caught.value.code == "unknown_indicator"
         with pytest.raises(QueryError, match="longer than 0"):
             harness.ask("clicks", 1)
+
+
+def test_the_shard_of_a_key_of_slices_is_the_one_that_answers(tmp_path: Path) -> None:
+    with PipelineHarness(pipeline(tmp_path), shards=7) as harness:
+        for ad in range(8):
+            harness.push("events", {"at": 5 * S, "ad": ad, "cost": 3, "user": 1})
+            assert harness._shard("clicks", ad).identity.shard == harness.ask("clicks.n", ad, "10s", 10 * S).shard

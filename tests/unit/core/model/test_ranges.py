@@ -19,6 +19,16 @@ def test_tiles_cover_the_space_in_almost_equal_pieces(count: int) -> None:
     assert check_tiling(pieces, "t") == pieces
 
 
+@given(st.integers(1, 300), st.integers(0, 10).map(lambda bits: SPACE // 512 >> bits))
+def test_edges_of_tiles_are_multiples_of_the_grain(count: int, grain: int) -> None:
+    pieces = tile(count, grain)
+    widths = {piece.hi - piece.lo for piece in pieces}
+    assert len(pieces) == count
+    assert not any(piece.lo % grain for piece in pieces)
+    assert max(widths) - min(widths) <= grain
+    assert check_tiling(pieces, "t") == pieces
+
+
 @given(st.integers(1, 50), st.integers(0, SPACE - 1))
 def test_every_hash_lies_in_exactly_one_tile(count: int, hashed: int) -> None:
     assert sum(hashed in piece for piece in tile(count)) == 1

@@ -11,9 +11,11 @@ from millwheel.core.pipeline.spec import (
     KeySpec,
     PipelineSpec,
     SinkSpec,
+    SlicesSpec,
     SourceSpec,
     StreamSpec,
 )
+from millwheel.core.slices.slots import WIDTH, slot_hash
 
 BY_PATH = KeySpec(KeyKind.FIELD, ("path",))
 
@@ -110,6 +112,14 @@ def test_a_sink_has_as_many_shards_as_the_computation_that_feeds_it_alone() -> N
     assert build_graph(spec).shards("sink.alerts") is None
     letters = replace(asking, sinks=(*asking.sinks, SinkSpec("dead_letters", "files")))
     assert build_graph(letters).shards("sink.dead_letters") is None, "everybody feeds it"
+
+
+def test_only_slices_are_hashed_by_slots_and_never_cut_inside_one() -> None:
+    spec = pipeline("alerts")
+    traffic, spikes = spec.computations
+    graph = build_graph(replace(spec, computations=(replace(traffic, slices=SlicesSpec((1,), 10)), spikes)))
+    assert graph.hash_of("traffic") is slot_hash
+    assert [graph.grain(node) for node in ("traffic", "spikes", "source.hits", "unknown")] == [WIDTH, 1, 1, 1]
 
 
 def test_event_time_of_a_consumer_of_dead_letters_does_not_wait_for_the_sink_that_it_feeds() -> None:

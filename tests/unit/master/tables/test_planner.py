@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
+from millwheel.core.slices.slots import SLOTS, WIDTH
 from millwheel.master.tables.planner import Census, Move, NodeDemand, first_table, plan_moves
 
 
@@ -27,6 +28,19 @@ def test_a_first_table_has_two_shards_per_expected_worker_unless_told_otherwise(
     assert [(e.shard, e.owner, e.token) for e in first_table(NodeDemand("b", 1), 2, census).shards] == [
         ("b-0", "w1", 1)
     ]
+
+
+@given(st.integers(1, 500), st.integers(1, 5))
+def test_no_first_range_cuts_a_slot_however_many_shards_there_are(shards: int, workers: int) -> None:
+    census = Census([f"w{number}" for number in range(workers)], [])
+    entries = first_table(NodeDemand("a", shards, grain=WIDTH), workers, census).shards
+    assert len(entries) == shards
+    assert not any(entry.range.lo % WIDTH for entry in entries)
+
+
+def test_a_node_has_no_more_shards_than_slots() -> None:
+    assert NodeDemand("a", 20_000, grain=WIDTH).count(1) == SLOTS
+    assert NodeDemand("a", 20_000).count(1) == 20_000
 
 
 def test_single_shards_of_many_nodes_are_spread_too() -> None:

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.model.range_table import Ancestor, Parent, RangeTable, ShardEntry
 from millwheel.core.model.ranges import SPACE, KeyRange, tile
-from millwheel.master.tables.planner import Census
-from millwheel.master.tables.resharding import Merge, Resharding, Split, refusal
+from millwheel.core.slices.slots import SLOTS, WIDTH
+from millwheel.master.moves import RequestedReshardings
+from millwheel.master.tables.planner import Census, NodeDemand, first_table
+from millwheel.master.tables.resharding import Merge, Resharding, Split, fitted, refusal
 from millwheel.master.tables.succession import Situation, successor
 
 HALF = SPACE // 2
@@ -97,6 +101,73 @@ def test_a_refusal_says_why() -> None:
     source = RangeTable("source.s", (whole(shard="source.s-0"),))
     assert "by partitions" in refusal(Split("source.s", "source.s-0", 5), {"source.s": source}, fixed)
     assert "already" in refusal(Split("n", "n-0", 5), {"n": table(whole(split_at=9))}, {})
+
+
+def test_a_split_of_slices_is_at_the_nearest_edge_of_a_slot() -> None:
+    known = {"n": table(*halves())}
+    split = Split("n", "n-0", 5 * WIDTH + WIDTH // 2 - 1)
+    assert fitted(split, WIDTH) == Split("n", "n-0", 5 * WIDTH)
+    assert fitted(Split("n", "n-0", split.at + 1), WIDTH) == Split("n", "n-0", 6 * WIDTH)
+    assert fitted(split, 1) == split
+    assert fitted(Merge("n", "n-0", "n-1"), WIDTH) == Merge("n", "n-0", "n-1")
+    assert not refusal(split, known, {}, WIDTH)
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "at", "why"),
+    [
+        (0, HALF, 7, f"empty. The nearest slot that can be the first of the upper half begins at {WIDTH:016x}"),
+        (0, HALF, HALF - 7, f"begins at {HALF - WIDTH:016x}"),
+        (WIDTH, 4 * WIDTH, WIDTH, f"begins at {2 * WIDTH:016x}"),
+        (WIDTH, 2 * WIDTH, WIDTH + 9, "cannot be split: no slot begins inside it, and a slot is never cut"),
+        (WIDTH + 3, 2 * WIDTH, WIDTH + 9, "no slot begins inside it"),
+        (WIDTH + 3, 2 * WIDTH + 3, WIDTH + 9, f"begins at {2 * WIDTH:016x}"),
+        (WIDTH, 4 * WIDTH, 9 * WIDTH, "does not lie inside the range"),
+    ],
+)
+def test_an_edge_at_the_end_of_a_range_of_slots_is_refused_with_the_nearest_that_can_be(
+    lo: int, hi: int, at: int, why: str
+) -> None:
+    pieces = [piece for piece in (KeyRange(lo, hi), KeyRange(hi, SPACE)) if piece.hi > piece.lo]
+    pieces += [KeyRange(0, lo)] if lo else []
+    known = {"n": table(*(whole(shard=f"n-{index}", range=piece) for index, piece in enumerate(pieces)))}
+    assert why in refusal(Split("n", "n-0", at), known, {}, WIDTH)
+
+
+def test_a_split_of_an_older_run_that_cuts_a_slot_is_carried_out() -> None:
+    now = follow(table(whole(split_at=WIDTH + 9)))
+    now = follow(now, released={("w1", "n-0", 4): 3})
+    assert [entry.range.lo for entry in now.shards] == [0, WIDTH + 9]
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(1, 70),
+    st.lists(st.tuples(st.booleans(), st.integers(0, 50), st.integers(1, SPACE - 1), st.booleans()), max_size=12),
+)
+def test_whatever_is_split_and_merged_no_slot_is_in_two_shards(
+    count: int, steps: list[tuple[bool, int, int, bool]]
+) -> None:
+    demand = NodeDemand("n", count, grain=WIDTH)
+    now = first_table(demand, 2, Census(["w1", "w2"], []))
+    for split, which, at, near in steps:
+        entries = sorted(now.shards, key=lambda entry: entry.range.lo)
+        index = which % len(entries)
+        entry = entries[index]
+        within = min(entry.range.hi - entry.range.lo, 2 * WIDTH if near else SPACE)
+        requested: Resharding = Split("n", entry.shard, entry.range.lo + at % within)
+        if not split and index + 1 < len(entries):
+            requested = Merge("n", entry.shard, entries[index + 1].shard)
+        asked = RequestedReshardings([demand])
+        asked.plan([requested])
+        now = follow(now, reshardings=asked.requested)
+        for one in [one for one in now.shards if one.resharded]:
+            now = follow(now, released={(one.owner, one.shard, one.token): 3})
+        taken = Counter[int]()
+        for lo, hi in ((one.range.lo, one.range.hi) for one in now.shards):
+            taken.update((lo // WIDTH, (hi - 1) // WIDTH) if hi - lo > WIDTH else (lo // WIDTH,))
+        assert max(taken.values()) == 1
+        assert sum(one.range.hi - one.range.lo for one in now.shards) == SLOTS * WIDTH
 
 
 @settings(max_examples=60)

@@ -1,0 +1,33 @@
+"""What a master is told of the nodes, from the pipeline on the root."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from millwheel.core.slices.slots import WIDTH
+from millwheel.master.__main__ import demands
+from millwheel.roots.shipping import ship
+from millwheel.spec import load_pipeline
+
+PIPELINE = """
+pipeline: asked
+streams:
+  events:
+    source: {files: {path: "/nowhere/*.jsonl", format: jsonl}}
+    timestamp: at
+    fields: {at: int, ad: int}
+computations:
+  clicks:
+    input: {events: {key: ad}}
+    slices: {every: 10s, keep: 1h}
+    aggregate: {n: count}
+"""
+
+
+def test_nodes_of_slices_are_demanded_in_whole_slots_and_others_are_not(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(PIPELINE)
+    root = tmp_path / "root"
+    root.mkdir()
+    ship(tmp_path / "p.yaml", {}, root, load_pipeline(tmp_path / "p.yaml"))
+    grains = {demand.name: demand.grain for demand in demands(str(root))}
+    assert grains == {"source.events": 1, "clicks": WIDTH, "sink.dead_letters": 1}
