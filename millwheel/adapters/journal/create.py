@@ -53,7 +53,7 @@ class CreateForm:
         else:
             top = top_of(folder)
             end = unpack_end(upto).segment if upto >= 0 else top.newest + 1
-            first = first_group(folder, top, end)
+            first = _still_there(folder, first_group(folder, top, end), end)
             if upto >= 0 and first >= end > 1:
                 folder.refuse_gap(end - 1)
         for number in range(first, end):
@@ -83,6 +83,14 @@ class CreateForm:
         for name in folder.names():
             if name not in (COLLECTED, segment_name(end)):
                 folder.delete(name)
+
+
+def _still_there(folder: JournalFolder, first: int, end: int) -> int:
+    """The oldest group, when ``first`` was it in a listing. Its writer deletes what nobody needs, oldest first, and its
+    last request may arrive after its death: see test_the_last_delete_of_a_dead_writer_is_no_gap."""
+    while first < end - 1 and not folder.exists(segment_name(first)):
+        first += 1
+    return first
 
 
 def _oldest(folder: JournalFolder) -> int:

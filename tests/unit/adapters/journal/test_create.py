@@ -89,3 +89,16 @@ def test_a_hole_in_the_middle_is_damage() -> None:
     folder.delete(segment_name(2))
     with pytest.raises(CorruptionError, match=r"00000002.log is missing"):
         list(form.read(folder, end))
+
+
+def test_the_last_delete_of_a_dead_writer_is_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, form, writer = made()
+    for number in range(12):
+        writer.commit([b"%d" % number])
+    sealed, listed = form.seal(folder), folder.segments()
+    folder.delete(segment_name(listed[0]))
+    monkeypatch.setattr(JournalFolder, "segments", lambda self: listed)  # a listing from before that delete
+    assert list(form.read(folder, sealed)) == [[b"%d" % number] for number in range(12)]
+    folder.delete(segment_name(listed[4]))
+    with pytest.raises(CorruptionError, match="is missing"):
+        list(form.read(folder, sealed))
