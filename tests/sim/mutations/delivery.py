@@ -83,7 +83,7 @@ def applied_records_not_cut_off() -> Context:
     return replaced(Batch, "after", lambda self, seq: self)
 
 
-@mistake(within=30, faults="cut loss failing one-way partition", workload="numbers", first=5)
+@mistake(within=30, faults="cut loss failing one-way partition", workload="numbers", first=21)
 def gaps_accepted() -> Context:
     """A delivery is taken although an earlier one is missing."""
     right = inbox.Inbox.offer
@@ -105,7 +105,7 @@ def pending_productions_forgotten() -> Context:
     return replaced(shard, "read_productions", lambda store, fanout: [])
 
 
-@mistake(within=60)
+@mistake(within=60, first=31)
 def unnumbered_productions_not_settled() -> Context:
     """A weak production that was checkpointed is done with when it is acked, although a crash sends it again."""
     right = Outbox._finish

@@ -59,7 +59,7 @@ def segments_deleted_too_early() -> Context:
     return replaced(snapshots.SnapshotPolicy, "published", wrong)
 
 
-@mistake(within=60, faults="pause false-alarm session")
+@mistake(within=60, faults="pause false-alarm session", first=16)
 def seal_not_looked_for() -> Context:
     """A commit is acked as soon as it is synced."""
 

@@ -37,7 +37,7 @@ def watermark_reported_before_commit() -> Context:
     return replaced(ShardWatermark, "hold", hold)
 
 
-@mistake(within=100, faults="zombie", workload="numbers")
+@mistake(within=100, faults="zombie", workload="numbers", first=27)
 def token_not_checked() -> Context:
     """The injector believes whoever reports a shard."""
     return replaced(RangeIndex, "believed", lambda self, rows, tokens: rows)
