@@ -85,8 +85,7 @@ class FakeBrokers:
         return FakeProducer(self, settings)
 
     def Consumer(self, settings: dict[str, Any]) -> FakeMarksConsumer:
-        assert settings["isolation.level"] == "read_committed"
-        return FakeMarksConsumer(self)
+        return FakeMarksConsumer(self, settings["isolation.level"])
 
     def called(self, name: str) -> None:
         self.calls.append(name)
@@ -169,11 +168,13 @@ class FakeProducer:
 class FakeMarksConsumer:
     """Reads one partition of committed messages."""
 
-    def __init__(self, brokers: FakeBrokers) -> None:
+    def __init__(self, brokers: FakeBrokers, isolation: str) -> None:
         self._brokers = brokers
+        self._isolation = isolation
         self._at = TopicPartition("", 0)
 
     def get_watermark_offsets(self, at: TopicPartition, timeout: float) -> tuple[int, int]:
+        assert self._isolation == "read_uncommitted", "an open transaction of another shard hides what lies behind it"
         self._brokers.called("get_watermark_offsets")
         return 0, len(self._brokers.of(at.topic))
 
@@ -185,6 +186,7 @@ class FakeMarksConsumer:
     def poll(self, timeout: float) -> None: ...
 
     def consume(self, most: int, timeout: float) -> list[Row]:
+        assert self._isolation == "read_committed"
         at, found = self._at, [row for row in self._brokers.rows if row.topic == self._at.topic]
         self._at = TopicPartition(at.topic, 0, len(found))
         return found[at.offset :]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
+from millwheel.connectors.kafka import marks
+from millwheel.connectors.kafka.marks import Mark
 from millwheel.connectors.kafka.sink import build_kafka_sink
 from millwheel.errors import UnavailableError
 from millwheel.sinks.base import BatchRefusedError, Sink, SinkBatch, SinkRecord
@@ -117,3 +121,37 @@ def test_rows_that_the_brokers_refuse_are_told_with_their_words_and_the_others_a
     assert words[3].endswith("Broker: Message size too large")
     written = [json.loads(value or b"") for _, value in committed(broker, topic, 2)]
     assert written == [rows[0], rows[4], rows[5]]
+
+
+def test_the_open_transaction_of_another_shard_hides_no_mark(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that dies takes all its shards with it: one has committed its mark behind where another's transaction,
+    still open, begins."""
+    topic = broker.make_topic(_name(), 1)
+    shared = {"bootstrap.servers": broker.address}
+    own, other = (Producer({**shared, "transactional.id": f"{topic}-{name}"}) for name in ("own", "other"))
+    for producer, name in ((other, b"other"), (own, b"own")):
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        producer.produce(topic, key=name, value=marks.encode(Mark(7, 1)), partition=0)
+        producer.flush(60)
+    own.commit_transaction(60)
+    given = {**shared, "group.id": topic, "enable.partition.eof": True}
+    committed, everything = (
+        Consumer({**given, "isolation.level": level}) for level in ("read_committed", "read_uncommitted")
+    )
+    monkeypatch.setattr(marks, "_NOTHING", 3)
+    with pytest.raises(UnavailableError, match="could not be read to offset"):
+        marks.last_mark(committed, topic, "own", everything)
+    other.abort_transaction(60)
+    assert eventual(lambda: marks.last_mark(committed, topic, "own", everything)) == Mark(7, 1)
+    assert marks.last_mark(committed, topic, "other", everything) is None
+    committed.close()
+    everything.close()
+
+
+def eventual(look: Callable[[], Any]) -> Any:
+    """What a look finds once the brokers have written the markers of transactions."""
+    for _ in range(20):
+        with contextlib.suppress(UnavailableError):
+            return look()
+    raise AssertionError("nothing was found")

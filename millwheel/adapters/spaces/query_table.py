@@ -37,14 +37,18 @@ class QueryTable:
             with explaining(f"write the named queries in {self._folder}"):
                 self._space.prepare(self._folder)
                 if self._space.create(self._key(changes.number), changes.encode()):
-                    for number in self._numbers():
+                    numbers = self._numbers()
+                    # So far behind the newest, the number was free because its table is deleted: nobody reads ours.
+                    if max(numbers) > changes.number + _KEPT:
+                        continue
+                    for number in numbers:
                         if number < changes.number - _KEPT:
                             self._space.delete(self._key(number))
                     return changes
 
     def _numbers(self) -> list[int]:
         names = self._space.names(self._folder)
-        return [int(name.removesuffix(_END)) for name in names if name.endswith(_END) and name[0] != "."]
+        return [int(stem) for name in names if name.endswith(_END) and (stem := name.removesuffix(_END)).isdecimal()]
 
     def _key(self, number: int) -> str:
         return f"{self._folder}/{number:08d}{_END}"

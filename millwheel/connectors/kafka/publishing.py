@@ -110,21 +110,12 @@ class Transactions:
 
     def _known(self) -> int:
         """The number of the last committable that anybody has published. Raises FencedError for a higher token."""
-        options = self._options
-        consumer = self._kafka.Consumer(
-            {
-                **settings(options.brokers, options.config, self._complaints),
-                "group.id": "millwheel",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": _WAIT_MS,
-            }
-        )
+        committed, everything = self._reader("read_committed"), self._reader("read_uncommitted")
         try:
-            mark = last_mark(consumer, options.marks_topic, self._name)
+            mark = last_mark(committed, self._options.marks_topic, self._name, everything)
         finally:
-            consumer.close()
+            committed.close()
+            everything.close()
         if mark is None:
             return -1
         # Without this a zombie would go on after its heir, and publish batches that the heir has published again.
@@ -132,6 +123,18 @@ class Transactions:
             theirs = f"its lease token is {mark.token}, ours {self._token}"
             raise FencedError(f"{self._name} has a newer publisher: {theirs}")
         return mark.number
+
+    def _reader(self, isolation: str) -> Any:
+        return self._kafka.Consumer(
+            {
+                **settings(self._options.brokers, self._options.config, self._complaints),
+                "group.id": "millwheel",
+                "enable.auto.commit": False,
+                "isolation.level": isolation,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": _WAIT_MS,
+            }
+        )
 
     def _transact(self, messages: Sequence[Message], number: int) -> None:
         producer = self._producer

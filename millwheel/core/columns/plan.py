@@ -256,7 +256,8 @@ def _is_columnar(spec: ComputationSpec, windowing: Windowing) -> bool:
 def _typed_plan(
     spec: ComputationSpec, windowing: Windowing, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
 ) -> ColumnPlan | None:
-    if {fields.get(name) for name in spec.inputs[0].key.names} - _KEYS:
+    names = spec.inputs[0].key.names
+    if len(set(names)) < len(names) or {fields.get(name) for name in names} - _KEYS:
         return None
     try:
         return _plan(spec, windowing.window, fields, compile_expression)

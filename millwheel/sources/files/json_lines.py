@@ -94,8 +94,8 @@ class WholeJsonLines(JsonLines):
 
 
 _any = msgspec.json.Decoder().decode
-_HUGE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{300}")
-_LONG_NUMBER = 300  # Fixed: digits that a float does not need, and less than those of which it can hold none
+_HUGE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{200}")
+_LONG_NUMBER = 200  # Fixed: with so many digits an exponent of two can make a number too large
 _E, _SMALL_LETTER = ord("e"), 0x20
 
 

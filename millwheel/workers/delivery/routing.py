@@ -146,7 +146,7 @@ def _indexes(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[in
 
 def _key_column(batch: ColumnBatch, fields: Sequence[str], most: int) -> pl.Series | None:
     """Fields as a column of keys; None when their values cannot all be keys, or not all of up to ``most`` bytes."""
-    if not fields or not set(fields) <= set(batch.frame.columns):
+    if not fields or len(set(fields)) < len(fields) or not set(fields) <= set(batch.frame.columns):
         return None
     parts = [batch.frame[name] for name in fields]
     if any(part.dtype not in (pl.Int64, pl.String) or part.null_count() for part in parts):

@@ -35,6 +35,31 @@ def test_two_that_change_at_once_both_count(space: FolderSpace, monkeypatch: pyt
     assert {row.name for row in changes.rows} == {"a", "b"}
 
 
+def test_one_that_stalls_until_its_number_is_free_again_counts(
+    space: FolderSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, read = QueryTable(space), QueryTable.read
+    late = iter([True])
+
+    def overtaken(self: QueryTable, known: object = None) -> object:
+        found = read(self)
+        if next(late, False):
+            for index in range(8):
+                QueryTable(space).change([QueryRow(f"b{index}", "y.n")])
+        return found
+
+    monkeypatch.setattr(QueryTable, "read", overtaken)
+    table.change([QueryRow("a", "x.n")])
+    assert len(read(table).rows) == 9
+
+
+def test_other_files_beside_the_tables_are_left_alone(space: FolderSpace) -> None:
+    table = QueryTable(space)
+    table.change([QueryRow("a", "x.n")])
+    space.create("/root/queries/notes.json", b"{}")
+    assert table.read().number == 1
+
+
 def test_the_newest_is_read_and_old_ones_go(space: FolderSpace) -> None:
     table = QueryTable(space)
     assert table.read().number == 0

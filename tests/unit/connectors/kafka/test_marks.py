@@ -68,6 +68,10 @@ class Topic:
         return [Partition("t", 0, self.at)]
 
 
+def mark_in(topic: Topic, name: str) -> Mark | None:
+    return last_mark(topic, "t", name, topic)
+
+
 @pytest.fixture(autouse=True)
 def kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marks, "library", lambda: Kafka)
@@ -81,14 +85,14 @@ def test_the_newest_mark_of_the_shard_is_found_wherever_it_lies() -> None:
         Message(5_000, "s-1", Mark(10, 9)),
     ]
     topic = Topic(10_000, messages)
-    assert last_mark(topic, "t", "s-0") == Mark(2, 1)
-    assert last_mark(topic, "t", "s-1") == Mark(10, 9)
-    assert last_mark(topic, "t", "s-2") is None
+    assert mark_in(topic, "s-0") == Mark(2, 1)
+    assert mark_in(topic, "s-1") == Mark(10, 9)
+    assert mark_in(topic, "s-2") is None
     assert topic.looks[0] == 9_800, "near the end first"
 
 
 def test_an_empty_topic_has_no_mark() -> None:
-    assert last_mark(Topic(0, []), "t", "s-0") is None
+    assert mark_in(Topic(0, []), "s-0") is None
 
 
 @given(st.integers(-1, 2**63 - 1), st.integers(0, 2**63 - 1))

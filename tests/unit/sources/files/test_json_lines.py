@@ -67,6 +67,8 @@ def test_two_objects_that_make_up_for_an_empty_line_are_seen() -> None:
         ("1e999", False),
         ("-1.5E+400", False),
         ("9" * 400 + ".0", False),
+        ("9" * 250 + "e99", False),
+        ("9" * 205 + "e99", True),
         ("1e308", True),
         ("1e-999", True),
         ("9" * 400, True),

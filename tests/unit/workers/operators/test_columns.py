@@ -137,6 +137,18 @@ UNDECLARED: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.parametrize("form", ["columns", "guessed"])
+def test_a_field_that_is_twice_in_a_key_goes_by_rows(tmp_path: Path, form: str) -> None:
+    folder = written(tmp_path, {"a": events(60, 1)})
+    with PipelineHarness(pipeline(folder, form == "columns", key="[ad, ad]"), run_sources=True) as harness:
+        harness.advance_processing_time(10**9)
+        found = harness.read("minutes")
+    with in_rows(), PipelineHarness(pipeline(folder, False, key="[ad, ad]"), run_sources=True) as harness:
+        harness.advance_processing_time(10**9)
+        assert sorted(map(json.dumps, found)) == sorted(map(json.dumps, harness.read("minutes")))
+    assert found
+
+
 @pytest.mark.parametrize("key", ["ad", "[ad, type]"])
 @pytest.mark.parametrize("odd", UNDECLARED.values(), ids=UNDECLARED)
 def test_fields_that_nobody_declared_are_guessed_and_the_results_are_those_of_rows(
