@@ -8,6 +8,12 @@ python -m bench A --resume            go on with a campaign that was interrupted
 python -m bench report                tables and plots of docs/performance.md from the figures
 python -m bench profile B             where a microsecond goes
 python -m bench key_windows, soak, failover, availability, nodes, start   with options of their own
+python -m bench metrics_cost, tracing_cost   what metrics and traces cost a worker
+python -m bench query_faults, query_storm   queries while workers fail; what they cost the stream
+python -m bench S                     groupings under skew, simulated: the tables and the picture of docs/skew.md
+python -m bench Q                     the published experiments with queries, beside Redis itself (--only Q1 Q4)
+python -m bench hot_key               one key with 90 % of the records, whole and divided
+python -m bench redis_price           what a batch of rows costs in a real Redis
 python -m bench ads_kafka, kafka_rates, kafka_latency, debezium           the same, beside a real broker
 """
 
@@ -34,17 +40,27 @@ TOOLS = (
     "failover",
     "availability",
     "nodes",
+    "metrics_cost",
+    "tracing_cost",
     "debezium",
     "profile",
+    "query_faults",
+    "query_storm",
+    "Q",
     "report",
     "start",
+    "S",
+    "hot_key",
+    "redis_price",
 )
+_MODULES = {"S": "skew", "Q": "query_figures"}
 
 
 def main(arguments: list[str]) -> int:
     if arguments and arguments[0] in TOOLS:
         sys.argv = [f"python -m bench {arguments[0]}", *arguments[1:]]
-        return int(importlib.import_module(f"bench.{arguments[0]}").main() or 0)
+        module = _MODULES.get(arguments[0], arguments[0])
+        return int(importlib.import_module(f"bench.{module}").main() or 0)
     given = _parser().parse_args(arguments)
     if given.list:
         print(*(f"{letter}  {part.title}" for letter, part in PARTS.items()), sep="\n")

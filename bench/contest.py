@@ -51,6 +51,8 @@ class Outcome:
     cpu_s: float
     rss_mb: float
     tail: str
+    busiest_cpu_s: float = 0.0
+    """Of the process that used most."""
 
     @property
     def error(self) -> str:
@@ -73,11 +75,11 @@ def execute(run: Run) -> Outcome:
         opened = first.at
     changed = last_change(run.output)
     seconds = changed - opened if opened is not None and changed is not None else None
-    return Outcome(code, seconds, time.monotonic() - began, cpu_s, rss, _tail(run.log))
+    return Outcome(code, seconds, time.monotonic() - began, sum(cpu_s), rss, _tail(run.log), max(cpu_s, default=0.0))
 
 
-def _supervised(run: Run) -> tuple[int | None, float, float]:
-    """Exit code, peak memory and CPU seconds of the family, as sampled: the end of each process is missing."""
+def _supervised(run: Run) -> tuple[int | None, float, tuple[float, ...]]:
+    """Exit code, peak memory, and the CPU seconds of each of the family, as sampled: the end of each is missing."""
     with run.log.open("wb") as log:
         process = subprocess.Popen(
             list(run.command), cwd=run.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
@@ -88,10 +90,10 @@ def _supervised(run: Run) -> tuple[int | None, float, float]:
     try:
         while time.monotonic() < deadline:
             try:
-                return process.wait(_SAMPLE_S), peak, sum(cpu_s.values())
+                return process.wait(_SAMPLE_S), peak, tuple(cpu_s.values())
             except subprocess.TimeoutExpired:
                 peak = max(peak, _sample(process.pid, cpu_s))
-        return None, peak, sum(cpu_s.values())
+        return None, peak, tuple(cpu_s.values())
     finally:
         _end(process)
 

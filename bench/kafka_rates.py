@@ -6,7 +6,7 @@ PyFlink's SQL, exactly once, and Bytewax, whose sink has no transactions; and wh
 Each has one worker; ``ours 2`` are two of ours. Prints one JSON line per run: seconds from start to end, microseconds
 of processor time per record, which other work disturbs less, and how many rows are not those of the events. Both hold
 what a process costs to start. So each system also reads a fifth of its records, and ``records_per_s`` is what the
-other four fifths took. Quix Streams gets a fifth of the records of the others. Avro is for ours and PyFlink. At the
+other four fifths took. Quix Streams gets a fifth of the records of the others. At the
 end come a table of medians, and ours against each peer.
 """
 
@@ -71,8 +71,8 @@ FLINK_JARS = (
     "org.apache.flink:flink-sql-avro:2.3.0",
     "org.apache.flink:flink-json:2.3.0",
 )
-QUIX = Environment("quix-kafka", ("quixstreams==3.28.1",))
-BYTEWAX = Environment("bytewax-kafka", ("bytewax[kafka]==0.21.1", "orjson"), before=13)
+QUIX = Environment("quix-kafka-avro", ("quixstreams[avro]==3.28.1",))
+BYTEWAX = Environment("bytewax-kafka-avro", ("bytewax[kafka]==0.21.1", "orjson", "fastavro"), before=13)
 MINUTE_MS = 60_000
 FEWER = 5
 """So many times fewer records are read to know what a start costs, and by who would take minutes for all of them."""
@@ -118,6 +118,12 @@ def _schema(name: str) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": fields}
 
 
+def _of_peers() -> dict[str, Any]:
+    """A row of theirs has no end of its window."""
+    schema = _schema("ctr")
+    return {**schema, "fields": [field for field in schema["fields"] if field["name"] != "window_end"]}
+
+
 CONTESTANTS: dict[str, Callable[[Any, Task], list[str]]] = {
     "ours": ours,
     "ours 2": lambda broker, task: ours(broker, task, 2),
@@ -134,6 +140,7 @@ def measured(name: str, broker: Broker, task: Task, expected: Rows) -> dict[str,
     command = CONTESTANTS[name](broker, task)
     env = {**os.environ, "BENCH_BROKERS": broker.address, "BENCH_INPUT": task.source, "BENCH_TOPIC": task.topic}
     env |= {"BENCH_EVENTS": str(task.records), "BENCH_FORM": task.form}
+    env |= {"BENCH_EVENT": json.dumps(_schema("events")), "BENCH_ROW": json.dumps(_of_peers())}
     if name == "flink":
         env["BENCH_JARS"] = ";".join(
             path.as_uri() for path in jars("flink-kafka", FLINK_JARS, alone=True).glob("*.jar")
@@ -178,11 +185,11 @@ def rows_in(broker: Broker, task: Task) -> list[dict[str, Any]]:
         return committed(broker, task.topic)
     import fastavro
 
-    # PyFlink writes its own schema: fields that may be null, and without the end of the window.
-    names = [name for name, _ in AVRO["ctr"] if name != "window_end"]
-    kinds = dict(AVRO["ctr"])
-    nullable = {"type": "record", "name": "ctr", "fields": [{"name": n, "type": ["null", kinds[n]]} for n in names]}
-    schema = nullable if task.topic.startswith("flink") else _schema("ctr")
+    schema = _schema("ctr")
+    if not task.topic.startswith("ours"):
+        schema = _of_peers()
+    if task.topic.startswith("flink"):  # it writes a schema of its own, of fields that may be null
+        schema["fields"] = [{**field, "type": ["null", field["type"]]} for field in schema["fields"]]
     return committed(broker, task.topic, lambda data: fastavro.schemaless_reader(io.BytesIO(data), schema, None))
 
 

@@ -68,7 +68,8 @@ def main() -> int:
 
 def ours(launcher: str) -> Contestant:
     """A run of ours in a new folder. Its parts: until the driver has taken the root and begins to start processes,
-    until the master leads, until the last range table is written, until the last row is visible, until the command has
+    until the master leads, on Spark until its first task begins (JVMs, their session and executors, and pyspark's
+    processes), until the last range table is written, until the last row is visible, until the command has
     ended."""
 
     def run(folder: Path) -> Mapping[str, float]:
@@ -85,6 +86,7 @@ def ours(launcher: str) -> Contestant:
         marks = {
             "driver_s": _born(folder),
             "leads_s": stamps[0],
+            **(_tasks(folder) if launcher == "spark" else {}),
             "tables_s": stamps[-1],
             "rows_s": max(path.stat().st_mtime for path in rows),
             "end_s": ended_s,
@@ -103,6 +105,12 @@ def _cpu_s() -> float:
 def _born(folder: Path) -> float:
     """When the driver asked for its first process, which is when the log of the master came to be."""
     return (folder / "root" / "logs" / "master.out").stat().st_mtime
+
+
+def _tasks(folder: Path) -> dict[str, float]:
+    """When the first task asked for its worker, which is when the worker's output came to be: nothing is printed to
+    it."""
+    return {"tasks_s": min(path.stat().st_mtime for path in (folder / "root" / "logs").glob("worker-*.out"))}
 
 
 def _stamps(log: Path) -> list[float]:

@@ -97,10 +97,12 @@ class JournalWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Groups of a journal that is being followed, each with its entries, and where to go on."""
+    """Groups of a journal that is being followed, each with its entries, and where to go on. ``whole``: these are all
+    that are certain now."""
 
     groups: Sequence[Sequence[bytes]]
     position: JournalPosition | None
+    whole: bool = True
 
 
 class JournalsRead(Protocol):

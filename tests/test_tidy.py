@@ -217,6 +217,7 @@ LARGE_CLASSES = {
     "Pipeline": "a public interface: how users write a pipeline",
     "PipelineHarness": "a public interface: what users ask of a pipeline under test",
     "Running": "one attribute per part of a run that is alive",
+    "Session": "the commands of the protocol: one method for each",
     "Shard": "one attribute per owner of a part of the shard, and no state besides",
     "SinkOperator": "what is prepared, published and visible of one sink are three positions with their times",
     "StatusWatcher": "what the last and the present look at a run have seen",

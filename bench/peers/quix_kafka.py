@@ -5,6 +5,7 @@ that are open at the end of the input are never written. The app itself stops at
 extractor of timestamps counts events.
 """
 
+import json
 import os
 import tempfile
 from datetime import timedelta
@@ -31,10 +32,21 @@ def moment(value, *_):
     return value["ts"]
 
 
+def codec():
+    """``BENCH_FORM`` is json or avro."""
+    if os.environ.get("BENCH_FORM", "json") == "json":
+        return "json", "json"
+    from quixstreams.models.serializers.avro import AvroDeserializer, AvroSerializer
+
+    event, row = (json.loads(os.environ[f"BENCH_{name}"]) for name in ("EVENT", "ROW"))
+    return AvroDeserializer(event), AvroSerializer(row)
+
+
+decoded, encoded = codec()
 events = app.topic(
-    os.environ["BENCH_INPUT"], value_deserializer="json", key_deserializer="str", timestamp_extractor=moment
+    os.environ["BENCH_INPUT"], value_deserializer=decoded, key_deserializer="str", timestamp_extractor=moment
 )
-counts = app.topic(os.environ["BENCH_TOPIC"], value_serializer="json", key_serializer="str")
+counts = app.topic(os.environ["BENCH_TOPIC"], value_serializer=encoded, key_serializer="str")
 
 
 def start(value):

@@ -10,7 +10,7 @@ from millwheel.cli.errors import sentences
 
 
 def main() -> None:
-    """Entry point: errors of ours are sentences on standard error and exit code 1, never a stack trace."""
-    atexit.register(gc.freeze)  # all is about to vanish: the interpreter need not look for garbage first
+    """Entry point: our own errors appear as sentences on standard error with exit code 1, never as a stack trace."""
+    atexit.register(gc.freeze)  # the process ends: a last garbage collection would be wasted
     with sentences():
         app()

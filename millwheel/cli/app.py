@@ -13,6 +13,26 @@ from millwheel.cli.ask.commands import asking
 from millwheel.cli.durations import seconds
 from millwheel.cli.look.arguments import AsJson, Pipeline, RootArgument, RunningRoot, Sets
 from millwheel.cli.look.commands import looking
+from millwheel.cli.run_options import (
+    AnyLogFormat,
+    Balance,
+    FromSavepoint,
+    Listen,
+    MetricsListen,
+    MetricsPort,
+    QueryPort,
+    RootFolder,
+    SecretsFolder,
+    SecurityFolder,
+    Spares,
+    SummaryFile,
+    Timeout,
+    UiPort,
+    UntilCaughtUp,
+    Verbose,
+    Workers,
+    ZooKeeper,
+)
 from millwheel.cli.write.commands import writing
 from millwheel.errors import SetupError
 from millwheel.launch.early import children_for, loading
@@ -27,61 +47,6 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-
-Workers = Annotated[int, typer.Option(min=1, help="worker processes; each costs about 150 MB")]
-Spares = Annotated[int, typer.Option(min=0, help="extra workers that take over at once when others die")]
-Balance = Annotated[
-    bool, typer.Option("--balance/--no-balance", help="move, split and merge shards by their measured load")
-]
-UntilCaughtUp = Annotated[
-    bool,
-    typer.Option(
-        "--until-caught-up",
-        help="end once all is processed that followed files and topics have now; state, open windows and watermarks "
-        "are kept, and the next run on the root goes on",
-    ),
-]
-RootFolder = Annotated[
-    str, typer.Option(metavar="FOLDER", help="state and journals, shared by all workers; default .millwheel/NAME")
-]
-ZooKeeper = Annotated[
-    str,
-    typer.Option(
-        metavar="HOST:PORT/CHROOT",
-        help="your ZooKeeper; `embedded` starts one here, which is the default with --spark-master",
-    ),
-]
-Listen = Annotated[
-    str,
-    typer.Option(
-        metavar="ADDRESS",
-        help="address that all processes listen on: this machine's loopback, or, with --security, `auto` for the "
-        "address that other machines use",
-    ),
-]
-SecurityFolder = Annotated[
-    str,
-    typer.Option(
-        metavar="FOLDER",
-        envvar="MILLWHEEL_SECURITY",
-        help="certificates and token that all processes of the run use (`millwheel certs` makes a set); needed with "
-        "--listen other than the loopback",
-    ),
-]
-SecretsFolder = Annotated[
-    str,
-    typer.Option(
-        metavar="FOLDER",
-        envvar="MILLWHEEL_SECRETS",
-        help="a file NAME for each ${secret:NAME} of the pipeline, on every machine; secrets without a file are read "
-        "from the environment",
-    ),
-]
-FromSavepoint = Annotated[
-    str, typer.Option(metavar="FOLDER", help="start the new root with the state of this savepoint")
-]
-Timeout = Annotated[str, typer.Option(metavar="DURATION", help="give up after this; the pipeline then continues")]
-SummaryFile = Annotated[str, typer.Option(metavar="FILE.json", help="write the summary there, as JSON")]
 
 
 def _version(wanted: bool) -> None:
@@ -99,38 +64,6 @@ def millwheel(
     ] = False,
 ) -> None:
     """Millisecond, exactly-once, per-key stream processing in plain Python, on Spark."""
-
-
-AnyLogFormat = Annotated[
-    LogFormat, typer.Option(help="logs of all processes as text for people, or as JSON lines for other programs")
-]
-QueryPort = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=65535,
-        help="port of the first worker for queries by the Redis protocol; the others take free ones (docs/queries.md)",
-    ),
-]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="progress with a line for each node")]
-MetricsPort = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        max=65535,
-        help="port of the driver for the metrics of all processes, in Prometheus' format; 0 takes a free one, which "
-        "metrics.json in the root names",
-    ),
-]
-
-MetricsListen = Annotated[
-    str,
-    typer.Option(
-        metavar="HOST",
-        help="the address for --metrics-port and the probes, where it is not that of --listen; off the loopback it "
-        "takes --security (docs/metrics.md)",
-    ),
-]
 
 
 @app.command()
@@ -162,6 +95,7 @@ def run(
     metrics_listen: MetricsListen = "",
     log_format: AnyLogFormat = LogFormat.TEXT,
     query_port: QueryPort = None,
+    ui: UiPort = None,
     verbose: Verbose = False,
 ) -> None:
     """Run a pipeline until its input ends, or until Ctrl-C. The same command on the same root continues it.
@@ -188,6 +122,7 @@ def run(
         metrics_listen=metrics_listen,
         log_format=log_format,
         query_port=query_port,
+        ui_port=ui,
         verbose=verbose,
     )
     with children_for(settings) as children:
@@ -200,7 +135,7 @@ def run(
 @app.command()
 def validate(pipeline: Pipeline, sets: Sets = None, as_json: AsJson = False) -> None:
     """Check a pipeline without starting anything. Exits with 1 if it is wrong."""
-    from millwheel.cli.validate import validate as check
+    from millwheel.cli.write.validate import validate as check
 
     raise typer.Exit(check(pipeline, parse_sets(sets or []), as_json))
 
@@ -221,11 +156,19 @@ def explain(
 
 
 @app.command()
-def certs(folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or empty folder")]) -> None:
+def certs(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or empty folder")], as_json: AsJson = False
+) -> None:
     """Make certificates and a token for --security: their own CA and one certificate per role, valid for a year."""
     from millwheel.launch.certificates import make_set
 
-    typer.echo(f"Made {make_set(folder)}. Start with: millwheel run PIPELINE --security {folder}")
+    made = make_set(folder)
+    if as_json:
+        from millwheel.cli.look.status import write_json
+
+        write_json({"folder": str(made)})
+    else:
+        typer.echo(f"Made {made}. Start with: millwheel run PIPELINE --security {folder}")
 
 
 app.add_typer(looking)
@@ -257,19 +200,20 @@ def ranges_split(
     key: Annotated[
         str, typer.Option(help="a text key: the upper half begins with its hash (of slices: any key, with its slot)")
     ] = "",
+    as_json: AsJson = False,
 ) -> None:
     """Split a shard in two while records flow. Only shards of computations can be split."""
     from millwheel.cli.ranges import split
 
-    split(root, shard, at, key, Console(stderr=True))
+    split(root, shard, at, key, Console(stderr=True), as_json)
 
 
 @ranges.command("merge")
-def ranges_merge(lower: Shard, upper: Shard, root: RunningRoot = "") -> None:
+def ranges_merge(lower: Shard, upper: Shard, root: RunningRoot = "", as_json: AsJson = False) -> None:
     """Merge two neighbouring shards while records flow. Name the one with the lower keys first."""
     from millwheel.cli.ranges import merge
 
-    merge(root, lower, upper, Console(stderr=True))
+    merge(root, lower, upper, Console(stderr=True), as_json)
 
 
 @ranges.command("move")
@@ -277,11 +221,12 @@ def ranges_move(
     shard: Shard,
     worker: Annotated[str, typer.Argument(help="its name, as `millwheel ranges show` prints it")],
     root: RunningRoot = "",
+    as_json: AsJson = False,
 ) -> None:
     """Move a shard to another worker. Shards are balanced again when workers join or leave."""
     from millwheel.cli.ranges import move
 
-    move(root, shard, worker, Console(stderr=True))
+    move(root, shard, worker, Console(stderr=True), as_json)
 
 
 @app.command()
@@ -289,11 +234,12 @@ def scale(
     workers: Annotated[int, typer.Option(min=1, help="number of workers, without spares")],
     root: RunningRoot = "",
     timeout: Annotated[str, typer.Option(metavar="DURATION", help="how long to wait for the change")] = "1m",
+    as_json: AsJson = False,
 ) -> None:
     """Change the number of workers of a running pipeline. A leaving worker gives its ranges away first."""
     from millwheel.cli.scale import scale as change
 
-    change(root, workers, seconds(timeout, "--timeout"), Console(stderr=True))
+    change(root, workers, seconds(timeout, "--timeout"), Console(stderr=True), as_json)
 
 
 @app.command()
@@ -319,6 +265,7 @@ def stop(
         str, typer.Option(metavar="FOLDER", help="take a savepoint and stop with it; no window fires early")
     ] = "",
     timeout: Timeout = "1m",
+    as_json: AsJson = False,
 ) -> None:
     """Stop a running pipeline: like Ctrl-C, drained, or with a savepoint."""
     from millwheel.cli.savepoint import Ending
@@ -330,7 +277,7 @@ def stop(
             "state as well, take a savepoint first.)"
         )
     ending = Ending.DRAINED if drain else Ending.SAVED if savepoint else Ending.AT_ONCE
-    end(root, ending, savepoint, seconds(timeout, "--timeout"), Console(stderr=True))
+    end(root, ending, savepoint, seconds(timeout, "--timeout"), Console(stderr=True), as_json)
 
 
 @app.command(name="explain-upgrade")
@@ -338,6 +285,7 @@ def explain_upgrade(
     old: Annotated[str, typer.Argument(metavar="OLD", help="a pipeline's file, a root or a savepoint")],
     new: Annotated[str, typer.Argument(metavar="NEW", help="a pipeline's file")],
     sets: Sets = None,
+    as_json: AsJson = False,
 ) -> None:
     """Tell which parts of a changed pipeline fit the old pipeline's state, which migrate, and which are refused.
 
@@ -345,7 +293,8 @@ def explain_upgrade(
     """
     from millwheel.cli.explain_upgrade import explain_upgrade as explained
 
-    raise typer.Exit(explained(old, new, parse_sets(sets or []), Console(width=None if sys.stdout.isatty() else 120)))
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    raise typer.Exit(explained(old, new, parse_sets(sets or []), console, as_json))
 
 
 @app.command()
@@ -368,11 +317,12 @@ def inject(
             help="name of this input, for lines without an id: sent again under this name, each line still counts once",
         ),
     ] = "",
+    as_json: AsJson = False,
 ) -> None:
     """Send records to a running pipeline. They are durable when this command ends, and count once if they have ids."""
     from millwheel.cli.inject import inject as send
 
-    send(root, stream, file, id_field, name, Console(stderr=True))
+    send(root, stream, file, id_field, name, Console(stderr=True), as_json)
 
 
 OfComputation = Annotated[str, typer.Option(metavar="NAME", help="only those of this computation or source")]
@@ -398,6 +348,7 @@ def replay(
     computation: OfComputation = "",
     reason: WithReason = "",
     limit: Annotated[int | None, typer.Option(min=1, help="at most this many")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Retry dead letters after fixing code or data: each once, in the computation that failed on it.
 
@@ -405,7 +356,7 @@ def replay(
     """
     from millwheel.cli.letters import replay as again
 
-    again(root, computation, reason, limit, Console(stderr=True))
+    again(root, computation, reason, limit, Console(stderr=True), as_json)
 
 
 @app.command()
@@ -433,6 +384,7 @@ def chaos(
     ] = ".millwheel/chaos",
     limit: Annotated[str, typer.Option(metavar="DURATION", help="a run that takes longer fails")] = "10m",
     summary: SummaryFile = "",
+    as_json: AsJson = False,
 ) -> None:
     """Run a pipeline once undisturbed and once while killing its processes, and compare the results row by row.
 
@@ -446,5 +398,6 @@ def chaos(
     targets = parse_targets(kill, launcher, partition)
     plan = Plan(targets, parse_seconds(every, "--every"), pause, seed, partitions=partition, one_by_one=one_by_one)
     limit_s = parse_seconds(limit, "--limit")
-    settings = ChaosSettings(pipeline, parse_sets(sets or []), plan, launcher, workers, folder, most, limit_s, summary)
+    params = parse_sets(sets or [])
+    settings = ChaosSettings(pipeline, params, plan, launcher, workers, folder, most, limit_s, summary, as_json)
     raise typer.Exit(run_chaos(settings, Console(stderr=True)))

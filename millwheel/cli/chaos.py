@@ -22,6 +22,7 @@ from millwheel.chaos.observer import Observer
 from millwheel.chaos.plan import Plan, Target
 from millwheel.chaos.report import recovery_table, summary
 from millwheel.chaos.results import Difference, compared, result_folders
+from millwheel.cli.look.status import write_json
 from millwheel.core.model.times import duration_us
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import SetupError
@@ -49,10 +50,11 @@ class ChaosSettings:
     most: int
     limit_s: float
     summary: str = ""
+    as_json: bool = False
 
 
 def parse_targets(text: str, launcher: LauncherKind, partition: bool = False) -> tuple[Target, ...]:
-    """``workers,master`` as targets. SetupError naming a word that is no target."""
+    """``workers,master`` as targets. Raises SetupError that names an unknown target."""
     known = {target.value: target for target in Target}
     found = []
     for word in filter(None, (part.strip() for part in text.split(","))):
@@ -77,7 +79,7 @@ def parse_seconds(text: str, option: str) -> float:
 
 
 def chaos(settings: ChaosSettings, console: Console) -> int:
-    """Both runs. 0 when their results are the same, else 1."""
+    """Run the pipeline twice, undisturbed and under faults. Returns 0 when the results are the same, else 1."""
     before = signal.signal(signal.SIGTERM, _interrupted)  # what was started must be stopped, and what was made removed
     try:
         return _both_runs(settings, console)
@@ -103,6 +105,8 @@ def _both_runs(settings: ChaosSettings, console: Console) -> int:
     _report(calm, disturbed, differences, console)
     if settings.summary:
         Path(settings.summary).write_text(json.dumps(summary(calm, disturbed, differences), indent=2) + "\n")
+    if settings.as_json:
+        write_json(summary(calm, disturbed, differences))
     same = not any(each.lost or each.surplus for each in differences)
     if same:
         for run in (CALM, CHAOS):
@@ -129,7 +133,7 @@ def _disturbed_run(settings: ChaosSettings, results: Sequence[Path], console: Co
 
 
 def _namespaces(settings: ChaosSettings, stack: ExitStack, console: Console) -> Namespaces | None:
-    """Namespaces for the workers; None, after a message, where there can be none."""
+    """Network namespaces for the workers; None, after a message, where the system allows none."""
     if settings.launcher is LauncherKind.SPARK:
         why = "the executors of one Spark share a network; use --launcher processes"
     else:
@@ -165,7 +169,7 @@ def _command(settings: ChaosSettings, run: str, root: Path, namespaces: Namespac
 
 
 def _session(root: Path) -> Coordination:
-    """A session with the ZooKeeper of the run that is going on; it survives faults of the server."""
+    """A session with the ZooKeeper of the running pipeline; the session survives faults of the server."""
     run = attach(root.absolute())
     return open_coordination(
         run.zookeeper, run.pipeline, lost_after_s=_OUTAGE_S, connect_timeout_s=1.0, security=run.security

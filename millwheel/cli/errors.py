@@ -1,4 +1,4 @@
-"""Errors as a person at a terminal sees them."""
+"""Errors on a terminal: messages and exit codes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _INTERRUPTED = 130  # Fixed: exit code after Ctrl-C, as shells have it
 
 @contextmanager
 def sentences() -> Iterator[None]:
-    """Turns an error of ours into its text on standard error and exit code 1, or 3 when a run was stopped because too
-    much failed; Ctrl-C ends with 130. No secret that became known meanwhile is written there.
+    """Prints one of our own errors as a sentence on standard error and exits with 1, or with 3 when a run stopped
+    because too many calls failed; Ctrl-C exits with 130. Secrets that were read meanwhile are masked.
 
-    A reader of our standard output that has gone away (``| head``) ends us quietly, as Unix expects.
+    If the reader of standard output has closed it (``| head``), the command ends quietly, as Unix expects.
     """
     plain, sys.stderr = sys.stderr, masking(sys.stderr)
     try:

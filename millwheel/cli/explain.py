@@ -22,8 +22,8 @@ from millwheel.spec.pipelines import read_document
 def explain(
     pipeline: str, params: Mapping[str, str], svg: str, console: Console, mermaid: bool = False, as_json: bool = False
 ) -> None:
-    """Print the tree, or the same as ``mermaid`` text or JSON, and write the SVG if it has a name. Parameters of
-    sources and sinks that have no value are shown as they are written."""
+    """Print the tree, or the same as ``mermaid`` text or JSON, and write the SVG if a file is named. Parameters of
+    sources and sinks without a value are shown as written."""
     unset = stand_ins(read_document(pipeline).top, lambda name: f"${{{name}}}")
     given = resolve_params(pipeline, params, os.environ, os.getcwd())
     picture = picture_of(load_pipeline(pipeline, {**unset, **given}))

@@ -6,9 +6,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from millwheel.cli.look.status import write_json
 from millwheel.errors import SetupError
 from millwheel.roots.shipped import with_defaults
 from millwheel.savepoints.blueprint import Blueprint, blueprint_of
@@ -27,11 +29,21 @@ _CONCLUSIONS = {
 }
 
 
-def explain_upgrade(old: str, new: str, params: Mapping[str, str], console: Console) -> int:
+class Upgrade(msgspec.Struct, frozen=True):
+    """Every change with its verdict, and the worst of them, in ``--json``."""
+
+    verdict: Compatibility
+    changes: list[Change]
+
+
+def explain_upgrade(old: str, new: str, params: Mapping[str, str], console: Console, as_json: bool = False) -> int:
     """Print every change with its verdict; 1 when one is refused."""
     before = _blueprint(old, params)
     changes = compare(before, _of_file(new, params))
     verdict = worst(changes)
+    if as_json:
+        write_json(Upgrade(verdict, changes))
+        return int(verdict is Compatibility.REFUSED)
     if changes:
         console.print(_table(changes))
     else:

@@ -10,13 +10,16 @@ from rich.console import Console
 
 from millwheel.adapters.grpc.injection_client import InjectionClient, InjectionResult
 from millwheel.adapters.grpc.security import load_security
+from millwheel.cli.look.status import write_json
 from millwheel.client.injecting import DOUBLES_AGAIN, SAFE_AGAIN, Identified, Injecting, line_batches
 from millwheel.client.injector import follow, id_field
 from millwheel.errors import SetupError
 from millwheel.roots.attaching import attach, connected, find_root
 
 
-def inject(address: str, stream: str, file: str, field: str, name: str, console: Console) -> None:
+def inject(
+    address: str, stream: str, file: str, field: str, name: str, console: Console, as_json: bool = False
+) -> None:
     """Send every line of ``file`` ("-": standard input) to ``stream`` of the run on the root at ``address``. Lines have
     ids by ``field``, else by ``name`` and number."""
     root = find_root(address)
@@ -35,7 +38,13 @@ def inject(address: str, stream: str, file: str, field: str, name: str, console:
         for lines in line_batches(source):
             done += sending.send(identified.records(lines))
             status.update(_words(done))
-    console.print(_words(done), markup=False, highlight=False, soft_wrap=True)
+    _tell(done, console, as_json)
+
+
+def _tell(done: InjectionResult, console: Console, as_json: bool) -> None:
+    if as_json:
+        return write_json({"accepted": done.accepted, "duplicates": done.duplicates, "rejected": done.rejected})
+    return console.print(_words(done), markup=False, highlight=False, soft_wrap=True)
 
 
 def _opened(file: str) -> BinaryIO:

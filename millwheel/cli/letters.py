@@ -1,4 +1,4 @@
-"""``millwheel letters`` and ``millwheel replay``: records that could not be used, and how to try them again."""
+"""``millwheel letters`` and ``millwheel replay``: records that could not be processed, and their replay."""
 
 from __future__ import annotations
 
@@ -47,22 +47,29 @@ def letters(address: str, computation: str, reason: str, as_json: bool, console:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def replay(address: str, computation: str, reason: str, limit: int | None, console: Console) -> None:
-    """Ask for another try of dead letters, and print when it will happen."""
+def replay(
+    address: str, computation: str, reason: str, limit: int | None, console: Console, as_json: bool = False
+) -> None:
+    """Request a replay of dead letters, and print when it will happen."""
     root = find_root(address)
     found = _chosen(root, computation, reason)
     orders = _orders(address, root)
     before = asked_for(orders)
     count = ask(root, orders, found, limit)
-    when = "now" if is_driven(root) else "when the pipeline is run on this root again"
+    driven, rest = is_driven(root), list(left_out(found, before, count))
+    if as_json:
+        asked = {"root": str(root), "replayed": count, "running": driven, "left_out": rest}
+        sys.stdout.buffer.write(msgspec.json.encode(asked) + b"\n")
+        return
+    when = "now" if driven else "when the pipeline is run on this root again"
     word = "letter is" if count == 1 else "letters are"
     console.print(f"{count:,} dead {word} tried again, {when}.", markup=False, highlight=False, soft_wrap=True)
-    for line in left_out(found, before, count):
+    for line in rest:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def left_out(found: Sequence[Letter], before: Collection[str], count: int) -> Iterator[str]:
-    """Which of the letters ``found`` are not among the ``count`` that are tried again, and why."""
+    """Sentences about those letters of ``found`` that are not among the ``count`` replayed ones, with the reason."""
     never = Counter(_WHAT.get(letter.what, "others") for letter in found if not letter.again)
     if never:
         kinds = ", ".join(f"{many:,} of {what}" for what, many in sorted(never.items()))

@@ -36,8 +36,8 @@ def _master(address: str) -> Iterator[MasterClient]:
 
 
 class ShardShown(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One shard, in ``--json``: its key range by the hashes of its edges (hex), its owner ("": nobody), what is
-    planned, and what it does."""
+    """One shard, in ``--json``: its key range by the hashes of its edges (hex), its owner ("": none), the planned
+    change, and its work."""
 
     node: str
     shard: str
@@ -103,7 +103,17 @@ def shards_table(tables: Mapping[str, RangeTable], work: Mapping[str, Work]) -> 
     return table
 
 
-def split(address: str, shard: str, at: str, key: str, console: Console) -> None:
+class RangeChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A change that the master has taken, in ``--json``: the ``shards`` it is about, where one is cut (hex), and the
+    worker that one moves to."""
+
+    change: str
+    shards: tuple[str, ...]
+    at: str = ""
+    worker: str = ""
+
+
+def split(address: str, shard: str, at: str, key: str, console: Console, as_json: bool = False) -> None:
     """Cut a shard in two: in the middle of its range, at a hash, or so that the upper half begins with a key."""
     if at and key:
         raise SetupError("Give --at or --key, not both")
@@ -112,27 +122,34 @@ def split(address: str, shard: str, at: str, key: str, console: Console) -> None
         if key:
             at = f"{edge_before(build_graph(load_shipped(str(find_root(address)))), node, key):016x}"
         master.split(node, shard, at)
-    console.print(f"{shard} is being split.", highlight=False)
+    _told(RangeChange("split", (shard,), at), f"{shard} is being split.", console, as_json)
 
 
 def edge_before(graph: Graph, node: str, key: str) -> int:
-    """Where a range of a node has to begin to begin with a text key, or with the slot of a key of slices."""
+    """The lower edge of a range of a node that begins with a text key, or with the slot of a key of slices."""
     hashed = graph.hash_of(node)(key)
     return hashed - hashed % graph.grain(node)
 
 
-def merge(address: str, lower: str, upper: str, console: Console) -> None:
+def merge(address: str, lower: str, upper: str, console: Console, as_json: bool = False) -> None:
     """Make one shard of two neighbours."""
     if node_of(lower) != node_of(upper):
         raise SetupError(f"{lower} and {upper} belong to different nodes; only neighbours in one can be merged")
     _ask(address, lambda master: master.merge(node_of(lower), lower, upper))
-    console.print(f"{lower} and {upper} are being merged.", highlight=False)
+    _told(RangeChange("merge", (lower, upper)), f"{lower} and {upper} are being merged.", console, as_json)
 
 
-def move(address: str, shard: str, worker: str, console: Console) -> None:
+def move(address: str, shard: str, worker: str, console: Console, as_json: bool = False) -> None:
     """Let another worker serve a shard."""
     _ask(address, lambda master: master.move(node_of(shard), shard, worker))
-    console.print(f"{shard} is on its way to {worker}.", highlight=False)
+    change = RangeChange("move", (shard,), worker=worker)
+    _told(change, f"{shard} is on its way to {worker}.", console, as_json)
+
+
+def _told(change: RangeChange, sentence: str, console: Console, as_json: bool) -> None:
+    if as_json:
+        return write_json(change)
+    return console.print(sentence, highlight=False)
 
 
 def _ask(address: str, question: Callable[[MasterClient], None]) -> None:

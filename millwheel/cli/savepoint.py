@@ -28,7 +28,7 @@ _LOOK_S = 0.1  # between looks whether the savepoint stands
 
 
 class Ending(Enum):
-    """How a run is stopped: as by Ctrl-C, with its sources at their end, or with a savepoint."""
+    """The ways to stop a run: as by Ctrl-C, after draining it, or with a savepoint."""
 
     AT_ONCE = "at once"
     DRAINED = "drained"
@@ -36,7 +36,7 @@ class Ending(Enum):
 
 
 class SavepointTaken(msgspec.Struct, frozen=True):
-    """A savepoint, in ``--json``. ``taken`` is when (UTC), ``held_ms`` how long all shards stood still."""
+    """A savepoint, in ``--json``. ``taken`` is its time (UTC), ``held_ms`` the pause of all shards in ms."""
 
     folder: str
     name: str
@@ -45,6 +45,15 @@ class SavepointTaken(msgspec.Struct, frozen=True):
     shards: int
     bytes: int
     held_ms: int
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """A run that was stopped, in ``--json``. ``summary`` is that of a drained run."""
+
+    root: str
+    how: Ending
+    savepoint: SavepointTaken | None = None
+    summary: Summary | None = None
 
 
 def savepoint(folder: str, root_option: str, patience_s: float, console: Console, as_json: bool = False) -> None:
@@ -57,35 +66,66 @@ def savepoint(folder: str, root_option: str, patience_s: float, console: Console
             pass
     if as_json:
         return write_json(_taken(record, wanted.folder))
-    _say(console, _words(record, wanted.folder))
+    _say(console, _words(_taken(record, wanted.folder)))
     return _say(console, "The pipeline continues.")
 
 
-def stop(root_option: str, ending: Ending, folder: str, limit_s: float, console: Console) -> None:
+def stop(
+    root_option: str, ending: Ending, folder: str, limit_s: float, console: Console, as_json: bool = False
+) -> None:
     """Stop the run on a root, and wait until its driver has ended."""
     root = find_root(root_option)
     run = attach(root)
     if ending is Ending.SAVED:
-        wanted = _wanted(folder, root, run, True, limit_s)
-        with connected(run) as coordination, console.status("coming to rest") as status:
-            with taken(wanted, coordination, status.update) as record:
-                _say(console, _words(record, wanted.folder))
-                _ask_to_stop(run, coordination)
-                _await_end(root, limit_s)
-                note_saved(root, record, wanted.folder)
-        _say(console, f"Stopped. To continue: millwheel run PIPELINE --root NEW --from-savepoint {wanted.folder}")
-        return
-    if ending is Ending.DRAINED:
-        spec = load_shipped(str(root))
-        with connected(run) as coordination, console.status("coming to rest") as status:
-            with sources_ended(spec, limit_s, coordination, status.update):
-                _await_end(root, limit_s)
-        _report_drained(root, console)
+        stopped = _stop_saved(root, run, folder, limit_s, console, as_json)
+    elif ending is Ending.DRAINED:
+        stopped = _stop_drained(root, run, limit_s, console)
     else:
-        with connected(run) as coordination, console.status("stopping"):
+        stopped = _stop_at_once(root, run, limit_s, console)
+    if as_json:
+        write_json(stopped)
+    else:
+        _tell_stopped(stopped, console)
+
+
+def _stop_saved(root: Path, run: RunInfo, folder: str, limit_s: float, console: Console, as_json: bool) -> Stopped:
+    wanted = _wanted(folder, root, run, True, limit_s)
+    with connected(run) as coordination, console.status("coming to rest") as status:
+        with taken(wanted, coordination, status.update) as record:
+            saved = _taken(record, wanted.folder)
+            if not as_json:  # now: it stands even if the run does not end in time
+                _say(console, _words(saved))
             _ask_to_stop(run, coordination)
             _await_end(root, limit_s)
-        _say(console, f"Stopped. The same `millwheel run` command continues on the root {root}.")
+            note_saved(root, record, wanted.folder)
+    return Stopped(str(root), Ending.SAVED, savepoint=saved)
+
+
+def _stop_drained(root: Path, run: RunInfo, limit_s: float, console: Console) -> Stopped:
+    spec = load_shipped(str(root))
+    with connected(run) as coordination, console.status("coming to rest") as status:
+        with sources_ended(spec, limit_s, coordination, status.update):
+            _await_end(root, limit_s)
+    return Stopped(str(root), Ending.DRAINED, summary=_drained(root))
+
+
+def _stop_at_once(root: Path, run: RunInfo, limit_s: float, console: Console) -> Stopped:
+    with connected(run) as coordination, console.status("stopping"):
+        _ask_to_stop(run, coordination)
+        _await_end(root, limit_s)
+    return Stopped(str(root), Ending.AT_ONCE)
+
+
+def _tell_stopped(stopped: Stopped, console: Console) -> None:
+    if stopped.savepoint is not None:
+        folder = stopped.savepoint.folder
+        _say(console, f"Stopped. To continue: millwheel run PIPELINE --root NEW --from-savepoint {folder}")
+    elif stopped.summary is not None:
+        _say(console, "Drained: every record read has been processed to the end, and every window has fired.")
+        for line in summary_lines(stopped.summary):
+            _say(console, line)
+    else:
+        _say(console, f"Stopped. The same `millwheel run` command continues on the root {stopped.root}.")
 
 
 def _wanted(folder: str, root: Path, run: RunInfo, stay: bool, patience_s: float) -> Savepoint:
@@ -100,7 +140,7 @@ def _ask_to_stop(run: RunInfo, coordination: Coordination) -> None:
 
 
 def _await_end(root: Path, limit_s: float) -> None:
-    """Until no driver holds the root. The order stands as long as we do."""
+    """Wait until no driver holds the root. The request to stop lasts as long as this process."""
     logging.getLogger("millwheel").setLevel(logging.CRITICAL)  # the run's own ZooKeeper ends with it: no news
     end = time.monotonic() + limit_s
     while is_driven(root):
@@ -112,16 +152,14 @@ def _await_end(root: Path, limit_s: float) -> None:
         time.sleep(_LOOK_S)
 
 
-def _report_drained(root: Path, console: Console) -> None:
+def _drained(root: Path) -> Summary:
     done = read_completed(root)
     if done is None:
         raise SetupError(
             f"The run on {root} has ended before it was drained. Start it again with the same `millwheel run` "
             "command, then drain it again"
         )
-    _say(console, "Drained: every record read has been processed to the end, and every window has fired.")
-    for line in summary_lines(msgspec.convert(done, Summary)):
-        _say(console, line)
+    return msgspec.convert(done, Summary)
 
 
 def _taken(record: SavepointRecord, folder: Path) -> SavepointTaken:
@@ -130,11 +168,10 @@ def _taken(record: SavepointRecord, folder: Path) -> SavepointTaken:
     return SavepointTaken(str(folder), record.name, record.taken, nodes, len(record.shards), size, record.held_ms)
 
 
-def _words(record: SavepointRecord, folder: Path) -> str:
-    taken = _taken(record, folder)
+def _words(taken: SavepointTaken) -> str:
     return (
-        f"Savepoint {folder}: {taken.shards} shards of {taken.nodes} nodes, {taken.bytes / 1e6:,.1f} MB; all stood "
-        f"still for {taken.held_ms} ms at most."
+        f"Savepoint {taken.folder}: {taken.shards} shards of {taken.nodes} nodes, {taken.bytes / 1e6:,.1f} MB; all "
+        f"stood still for {taken.held_ms} ms at most."
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 from rich.console import Console
 
+from millwheel.cli.look.status import write_json
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.scaling import answer, ask
 from millwheel.roots.attaching import attach, find_root, is_driven
@@ -13,10 +15,18 @@ from millwheel.roots.attaching import attach, find_root, is_driven
 _POLL_S = 0.1  # between looks whether the driver has obeyed
 
 
-def scale(address: str, workers: int, limit_s: float, console: Console) -> None:
-    """Ask the driver for another number of workers, and wait until the change has been made or refused.
+class Scaled(msgspec.Struct, frozen=True):
+    """The output of ``--json`` once the requested number of workers is reached."""
 
-    Raises SetupError, with the driver's words, when it cannot be, and UnavailableError when it takes too long.
+    root: str
+    workers: int
+
+
+def scale(address: str, workers: int, limit_s: float, console: Console, as_json: bool = False) -> None:
+    """Request another number of workers from the driver, and wait until the change has been made or refused.
+
+    Raises SetupError with the driver's reason when the request is refused, and UnavailableError when the change takes
+    too long.
     """
     root = find_root(address)
     attach(root)
@@ -34,4 +44,7 @@ def scale(address: str, workers: int, limit_s: float, console: Console) -> None:
             time.sleep(_POLL_S)
     if found.problem:
         raise SetupError(f"There cannot be {workers} workers: {found.problem}")
+    if as_json:
+        return write_json(Scaled(str(root), workers))
     console.print("There is 1 worker." if workers == 1 else f"There are {workers} workers.", highlight=False)
+    return None

@@ -7,7 +7,9 @@ import os
 import typer
 from rich.console import Console
 
-from millwheel.cli.app import (
+from millwheel.cli.errors import sentences
+from millwheel.cli.look.arguments import Pipeline, Sets
+from millwheel.cli.run_options import (
     AnyLogFormat,
     Balance,
     FromSavepoint,
@@ -20,13 +22,12 @@ from millwheel.cli.app import (
     SecurityFolder,
     Spares,
     SummaryFile,
+    UiPort,
     UntilCaughtUp,
     Verbose,
     Workers,
     ZooKeeper,
 )
-from millwheel.cli.errors import sentences
-from millwheel.cli.look.arguments import Pipeline, Sets
 from millwheel.launch.settings import RunSettings, parse_sets
 from millwheel.processes.address import LOOPBACK
 from millwheel.processes.logs import LogFormat
@@ -50,6 +51,7 @@ def _run(
     metrics_listen: MetricsListen = "",
     log_format: AnyLogFormat = LogFormat.TEXT,
     query_port: QueryPort = None,
+    ui: UiPort = None,
     verbose: Verbose = False,
 ) -> None:
     """Run a pipeline in the executors of this Spark application, one long task per worker."""
@@ -75,6 +77,7 @@ def _run(
         metrics_listen=metrics_listen,
         log_format=log_format,
         query_port=query_port,
+        ui_port=ui,
         verbose=verbose,
     )
     with children_for(settings) as children:

@@ -56,29 +56,36 @@ class Injector:
             stack.callback(self._sending.close)
             self._stack = stack.pop_all()
 
-    def send(self, values: Iterable[Value], ids: Sequence[str] | None = None) -> InjectionResult:
+    def send(
+        self, values: Iterable[Value], ids: Sequence[str] | None = None, *, traceparent: str = ""
+    ) -> InjectionResult:
         """Send records; returns once all of them are durable, and says how many were accepted, were known already, and
         became dead letters. What is unclear (a worker died, a shard moved) is sent again under the same ids, so each
         counts once.
 
         ``ids`` names the records, one each. Without them a record has the value of the stream's ``id`` field, or, where
-        there is none, a number that no other record has. It blocks while the pipeline takes no more.
+        there is none, a number that no other record has. It blocks while the pipeline takes no more. ``traceparent`` is
+        the trace that all of them belong to (docs/tracing.md).
 
         Raises UnavailableError when no worker takes the records in time: they may have been taken or not, and may be
         sent again with the same ids. Raises SetupError, before anything is sent, for ``ids`` that do not fit and values
         that JSON cannot hold; and for a record that is too large."""
-        records = self.records([as_json(value) for value in values], ids)
+        lines = [as_json(value) for value in values]
+        records = self.records(lines, ids, [traceparent] * len(lines))
         return self._sending.send(records)
 
-    def records(self, lines: Sequence[bytes], ids: Sequence[str] | None = None) -> list[OutsideRecord]:
-        """JSON texts with their ids. Raises SetupError as :meth:`send`."""
+    def records(
+        self, lines: Sequence[bytes], ids: Sequence[str] | None = None, traces: Sequence[str] | None = None
+    ) -> list[OutsideRecord]:
+        """JSON texts with their ids, and their trace contexts ("" for none). Raises SetupError as :meth:`send`."""
         if ids is not None and len(ids) != len(lines):
             raise SetupError(f"{len(lines)} records have {len(ids)} ids; give one for each")
         with self._lock:
             found = [self._id_of(line) for line in lines] if ids is None else list(ids)
         if not all(found):
             raise SetupError("a record has an empty id; give each one a text of its own")
-        return [OutsideRecord(name, line) for name, line in zip(found, lines, strict=True)]
+        known = [""] * len(lines) if traces is None else traces
+        return [OutsideRecord(*parts) for parts in zip(found, lines, known, strict=True)]
 
     def send_records(self, records: Sequence[OutsideRecord]) -> InjectionResult:
         """As :meth:`send`, for records that have their ids."""
@@ -110,11 +117,13 @@ class AsyncInjector:
         self._make = lambda: Injector(root, stream, security=security, patience_s=patience_s)
         self._injector: Injector | None = None
 
-    async def send(self, values: Iterable[Value], ids: Sequence[str] | None = None) -> InjectionResult:
+    async def send(
+        self, values: Iterable[Value], ids: Sequence[str] | None = None, *, traceparent: str = ""
+    ) -> InjectionResult:
         """See :meth:`Injector.send`. Several may be awaited at once."""
         if self._injector is None:
             raise SetupError("an AsyncInjector sends within `async with` only")
-        return await asyncio.to_thread(self._injector.send, values, ids)
+        return await asyncio.to_thread(self._injector.send, values, ids, traceparent=traceparent)
 
     async def __aenter__(self) -> AsyncInjector:
         self._injector = await asyncio.to_thread(self._make)

@@ -1,1 +1,1 @@
-"""``millwheel dev``: a pipeline on a few records, in this process, again at each save. docs/commands.md tells how."""
+"""``millwheel dev``: runs a pipeline on a few records in this process, again at each save. See docs/commands.md."""

@@ -1,4 +1,4 @@
-"""A trial for a terminal: a small table for each stage, and the failures."""
+"""Prints a trial on a terminal: a small table for each stage, and the failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDEST = 40  # characters of a cell
 
 
 def shown(trial: Trial) -> RenderableType:
-    """All stages, then what failed."""
+    """All stages, then the failures."""
     parts: list[RenderableType] = []
     for stage in trial.stages:
         parts += [_title(stage), _table(stage.rows), Text()]
@@ -44,6 +44,13 @@ def _table(rows: Sequence[Any]) -> Table:
 def _cell(value: Any) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=repr).decode()
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def as_line(found: Trial | str) -> str:
+    """A trial, or the reason why there is none, as one line of JSON. Values without a JSON type appear in Python's
+    notation."""
+    known = {"problem": found} if isinstance(found, str) else {"stages": found.stages, "failures": found.failures}
+    return msgspec.json.encode(known, enc_hook=repr).decode()
 
 
 def print_trial(trial: Trial, console: Console) -> None:

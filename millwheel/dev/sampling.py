@@ -1,4 +1,4 @@
-"""The first records of each source, or records that are made up from what the pipeline declares."""
+"""The first records of each source, or synthetic records made from the pipeline's declarations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from millwheel.sources.generator import build_generator
 from millwheel.spec.loading import load_object
 
 UNSET = "no-value-for-"
-"""Begins what stands for a parameter without a value."""
+"""The prefix of placeholders for parameters without a value."""
 _FIRST_US = 1_767_225_600 * SECOND  # made-up records begin with 2026
 _KEYS = 5  # values of a made-up key
 _JUMP_US = 10 * SECOND  # of the clock of a generator between two reads: it has a second's records ready
@@ -29,7 +29,7 @@ _IDLE = 20  # reads without a record, after which a source is said to have no mo
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Records of one stream by partition, where they are from, and what of the input was no record."""
+    """Records of one stream by partition, their origin, and the rejected parts of the input."""
 
     stream: str
     origin: str
@@ -102,7 +102,7 @@ def _read(stream: StreamSpec, source: Source, most: int) -> Sample:
 
 
 def _made_up(stream: StreamSpec, spec: PipelineSpec, number: int) -> dict[str, Any]:
-    """A record with every field that is known of."""
+    """A synthetic record with every known field."""
     makers = _makers(stream, spec)
     value = {name: make(number) for name, make in makers.items()}
     if stream.timestamp and ":" not in stream.timestamp:
@@ -123,7 +123,7 @@ def _cycle(values: Sequence[Any]) -> Callable[[int], Any]:
 
 
 def _named(stream: StreamSpec, spec: PipelineSpec) -> dict[str, str]:
-    """Fields that expressions, aggregates and keys name."""
+    """The fields that expressions, aggregates and keys name."""
     found: dict[str, str] = {}
     for computation in spec.computations:
         if any(given.stream == stream.name for given in computation.inputs):
@@ -137,7 +137,7 @@ def _named(stream: StreamSpec, spec: PipelineSpec) -> dict[str, str]:
 
 
 def _expressions(computation: ComputationSpec) -> Iterator[str]:
-    """All that is written in the small language, in a computation."""
+    """All texts of a computation that are in the expression language."""
     for each in computation.aggregates:
         yield from (each.argument, each.condition)
     yield computation.condition
@@ -160,7 +160,8 @@ def _names(expression: str) -> list[str]:
 
 
 def _compared(spec: PipelineSpec) -> dict[str, list[Any]]:
-    """The values that fields are compared with anywhere: made-up records have one of them, so that each is met."""
+    """The values that fields are compared with anywhere. Synthetic records contain one of them, so that each comparison
+    is met."""
     found: dict[str, list[Any]] = {}
     for text in [text for computation in spec.computations for text in _expressions(computation)]:
         for node in ast.walk(_tree(text)):

@@ -1,4 +1,4 @@
-"""One try of a pipeline: its sample goes through all stages in memory, and what each stage emits is kept."""
+"""One trial of a pipeline: the sample passes through all stages in memory, and the output of each stage is kept."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from millwheel.testing import PipelineHarness
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What one stream has: how many records, and the values of the first of them. ``made_by`` is a computation, or
-    where a source's records are from."""
+    """The records of one stream: their number, and the values of the first of them. ``made_by`` is a computation, or
+    the origin of a source's records."""
 
     stream: str
     made_by: str
@@ -26,14 +26,14 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """All stages in the order of the graph, and sentences about what failed."""
+    """All stages in the order of the graph, and sentences about failures."""
 
     stages: Sequence[Stage]
     failures: Sequence[str]
 
 
 def tried(spec: PipelineSpec, samples: Sequence[Sample], rows: int) -> Trial:
-    """Push the samples, end the input, look at every stream. Lookups answer that nothing is known."""
+    """Push the samples, end the input, and collect the records of every stream. Lookups find nothing."""
     lookups = {each.name: _nothing for each in spec.computations if each.lookup is not None}
     with PipelineHarness(spec, shards=1, workers=1, lookups=lookups) as harness:
         for sample in samples:
@@ -54,7 +54,7 @@ def tried(spec: PipelineSpec, samples: Sequence[Sample], rows: int) -> Trial:
 
 
 def _nothing(_: Any) -> None:
-    """Nobody is asked."""
+    """A lookup that finds nothing and calls no service."""
 
 
 def _first(sample: Sample, rows: int) -> list[Any]:
@@ -67,7 +67,7 @@ def _in_order(spec: PipelineSpec) -> list[ComputationSpec]:
 
 
 def _rejected(samples: Sequence[Sample]) -> list[str]:
-    """What of the input was no record."""
+    """The parts of the input that are no records."""
     return [
         f"{sample.stream}: {count:,} x {reason}"
         for sample in samples
@@ -76,7 +76,7 @@ def _rejected(samples: Sequence[Sample]) -> list[str]:
 
 
 def _failed(letters: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Dead letters by what failed where, the most frequent first, each with one of its values."""
+    """Dead letters by cause and place of failure, the most frequent first, each with one of its values."""
     groups = Counter((each["computation"], each["reason"], each.get("location", "")) for each in letters)
     examples = {(each["computation"], each["reason"], each.get("location", "")): each for each in reversed(letters)}
     return [

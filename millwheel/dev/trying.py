@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from millwheel.dev.rendering import print_trial
+from millwheel.dev.rendering import as_line, print_trial
 from millwheel.dev.sampling import UNSET, samples_of
 from millwheel.dev.stages import Trial, tried
 from millwheel.errors import MillwheelError
@@ -36,34 +36,48 @@ def once(pipeline: str, params: Mapping[str, str], inputs: Mapping[str, str], re
     return tried(spec, samples_of(spec, inputs, records), rows)
 
 
-def shown_once(attempt: Callable[[], Trial], console: Console) -> bool:
-    """Try it and print what comes of it; False when it could not be tried."""
+def shown_once(attempt: Callable[[], Trial], console: Console, as_json: bool = False) -> bool:
+    """Try it and print the outcome, for people or as one line of JSON; False when it could not be tried."""
     began_s = time.monotonic()
+    found = _trial_or_problem(attempt)
+    if as_json:
+        console.out(as_line(found), highlight=False)
+    elif isinstance(found, str):
+        console.print(found, style="red", markup=False, highlight=False, soft_wrap=True)
+    else:
+        print_trial(found, console)
+        console.print(f"{time.monotonic() - began_s:.1f} s", style="dim")
+    return not isinstance(found, str)
+
+
+def _trial_or_problem(attempt: Callable[[], Trial]) -> Trial | str:
     try:
-        trial = attempt()
+        return attempt()
     except MillwheelError as error:
-        console.print(f"{error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        return False
+        return str(error)
     except Exception as error:  # whatever code of the user's raises outside of a callback
         where = traceback.extract_tb(error.__traceback__)[-1]
-        text = f"{where.filename}:{where.lineno}: {type(error).__name__}: {error}"
-        console.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
-        return False
-    print_trial(trial, console)
-    console.print(f"{time.monotonic() - began_s:.1f} s", style="dim")
-    return True
+        return f"{where.filename}:{where.lineno}: {type(error).__name__}: {error}"
 
 
-def again_at_each_save(folder: Path, attempt: Callable[[], Trial], console: Console, rounds: int | None = None) -> None:
-    """Try it now and whenever a file has changed, so many ``rounds`` (None: until Ctrl-C)."""
+def again_at_each_save(
+    folder: Path,
+    attempt: Callable[[], Trial],
+    console: Console,
+    rounds: int | None = None,
+    as_json: bool = False,
+) -> None:
+    """Try it now and whenever a file has changed; stop after ``rounds`` trials (None: after Ctrl-C)."""
     while rounds is None or rounds > 0:
         before = stamps(folder)
-        console.clear()
-        shown_once(attempt, console)
+        if not as_json:
+            console.clear()
+        shown_once(attempt, console, as_json)
         rounds = None if rounds is None else rounds - 1
         if rounds == 0:
             return
-        console.print("Saved files are tried again; Ctrl-C ends this.", style="dim")
+        if not as_json:
+            console.print("Saved files are tried again; Ctrl-C ends this.", style="dim")
         while stamps(folder) == before:
             time.sleep(_LOOK_S)
 
@@ -82,5 +96,5 @@ def stamps(folder: Path) -> Stamps:
 
 
 def folder_of(pipeline: str) -> Path:
-    """The folder whose files are looked at."""
+    """The folder whose files are watched."""
     return Path(PipelineFile.of(pipeline).file).resolve().parent

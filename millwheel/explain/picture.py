@@ -9,10 +9,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from millwheel.core.columns.slices import slice_form
+from millwheel.core.expressions.language import compile_expression
 from millwheel.core.model.times import duration_text
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
+    AggregationStage,
     ComputationSpec,
     PipelineSpec,
     QuerySpec,
@@ -107,7 +110,7 @@ def _box(node: Node, graph: Graph, spec: PipelineSpec) -> Box:
     if node.sink is not None:
         return _sink(node.name, node.sink, spec)
     assert node.computation is not None
-    return _computation(node.computation, graph)
+    return _computation(node.computation, graph, spec)
 
 
 # --- the ends --------------------------------------------------------------------------------------------
@@ -122,6 +125,7 @@ def _source(name: str, stream: StreamSpec, spec: PipelineSpec) -> Box:
         lines.append(f"id {stream.id}, copies within {duration_text(stream.id_horizon_us)}")
     if stream.schema:
         lines.append(f"schema {stream.schema}")
+    lines += words.types_texts(stream)
     lines.append(words.watermark_text(stream))
     return Box(name, BoxKind.SOURCE, stream.name, tuple(lines), where=_where(stream.where))
 
@@ -170,12 +174,12 @@ def _shortened(path: str, folder: str) -> str:
 # --- computations ----------------------------------------------------------------------------------------
 
 
-def _computation(computation: ComputationSpec, graph: Graph) -> Box:
+def _computation(computation: ComputationSpec, graph: Graph, spec: PipelineSpec) -> Box:
     kind, lines = BoxKind.CALLBACK, _callback(computation)
     if computation.window is not None:
         kind, lines = BoxKind.WINDOW, list(_window(computation, _delay_us(computation.name, graph)))
     elif computation.slices is not None:
-        kind, lines = BoxKind.WINDOW, list(_slices(computation, computation.slices))
+        kind, lines = BoxKind.WINDOW, list(_slices(computation, computation.slices, spec))
     elif not computation.callback:
         enriches = computation.enrich is not None or computation.lookup is not None
         kind = BoxKind.ENRICH if enriches else BoxKind.STEPS
@@ -192,8 +196,9 @@ def _callback(computation: ComputationSpec) -> list[str]:
     return [f"{code}({options})" if options else code]
 
 
-def _slices(computation: ComputationSpec, slices: SlicesSpec) -> Iterator[str]:
+def _slices(computation: ComputationSpec, slices: SlicesSpec, spec: PipelineSpec) -> Iterator[str]:
     yield words.slices_text(slices)
+    yield f"taken {slice_form(computation, spec, compile_expression)}"
     if computation.condition:
         yield f"where {computation.condition}"
     yield from (words.aggregate_text(aggregate) for aggregate in computation.aggregates)
@@ -208,6 +213,8 @@ def _window(computation: ComputationSpec, delay_us: int) -> Iterator[str]:
     if computation.condition:
         yield f"where {computation.condition}"
     yield from (words.aggregate_text(aggregate) for aggregate in computation.aggregates)
+    if computation.stage is not AggregationStage.WHOLE:
+        yield words.stage_text(computation.stage)
     if computation.callback:
         yield from _callback(computation)
     elif computation.join is not None:

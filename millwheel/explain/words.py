@@ -10,6 +10,7 @@ from typing import Any
 from millwheel.core.model.times import duration_text
 from millwheel.core.pipeline.spec import (
     AggregateSpec,
+    AggregationStage,
     ComputationSpec,
     Delivery,
     KeyKind,
@@ -33,8 +34,10 @@ def code_text(name: str) -> str:
 
 
 def key_text(key: KeySpec) -> str:
-    """``by path``; "" for the key that the producer gave."""
-    return "" if key.kind is KeyKind.RECORD else f"by {', '.join(code_text(name) for name in key.names)}"
+    """``by path``, ``by path, over 4 instances``; "" for the key that the producer gave."""
+    over = f"over {key.instances} instances" if key.instances > 1 else ""
+    names = "" if key.kind is KeyKind.RECORD else f"by {', '.join(code_text(name) for name in key.names)}"
+    return ", ".join(filter(None, (names, over)))
 
 
 def slices_text(slices: SlicesSpec) -> str:
@@ -66,6 +69,11 @@ def window_text(window: WindowSpec) -> str:
     if options.get("offset_us"):
         more.insert(0, f"offset {duration_text(options['offset_us'])}")
     return ", ".join([" ".join(words), *(word for word in more if word)])
+
+
+def stage_text(stage: AggregationStage) -> str:
+    """What a stage of an aggregation with divided keys does."""
+    return "emits accumulators" if stage is AggregationStage.PARTIAL else "merges accumulators"
 
 
 def aggregate_text(aggregate: AggregateSpec) -> str:
@@ -138,6 +146,17 @@ def watermark_text(stream: StreamSpec) -> str:
         return f"watermark {behind}"
     idle = "never idle" if stream.idle_after_us is None else f"idle after {duration_text(stream.idle_after_us)}"
     return f"watermark {behind}, {idle}"
+
+
+def types_texts(stream: StreamSpec) -> Iterator[str]:
+    """Where the types of fields come from that nobody has declared, if messages tell them."""
+    assert stream.source is not None
+    options = stream.source.options
+    form = options.get("format")
+    named = form if isinstance(form, str) else next(iter(form), "") if isinstance(form, Mapping) else ""
+    beside = any(options.get(name) for name in ("key_field", "timestamp_field", "headers_field"))
+    if stream.source.kind == "kafka" and named == "avro" and not (stream.fields or stream.schema or beside):
+        yield "fields of the Avro schema, in columns where all consumers take them"
 
 
 def lookup_text(lookup: LookupSpec) -> str:

@@ -42,6 +42,7 @@ class Dials:
     shards: int | None = None
     standby: int | None = None
     on_error: OnError | None = None
+    skew: str | None = None
 
     def fields(self) -> dict[str, Any]:
         """The options that are not None."""
@@ -52,6 +53,7 @@ class Dials:
             "shards": self.shards,
             "standby": self.standby,
             "on_error": self.on_error,
+            "skew": self.skew,
         }
         return {name: value for name, value in named.items() if value is not None}
 
@@ -65,6 +67,7 @@ class DialOptions(TypedDict, total=False):
     on_error: OnError | None
     shards: int | None
     standby: int | None
+    skew: str | None
 
 
 def given_dials(given: DialOptions) -> dict[str, Any]:
@@ -88,6 +91,7 @@ class Draft:
     limits: Mapping[str, int | str] = field(default_factory=dict)
     queries: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     ship: Sequence[str] = ()
+    tracing: Mapping[str, float | bool] | None = None
     origin: str = ""
 
     # --- records of calls --------------------------------------------------------------------------------
@@ -163,6 +167,8 @@ class Draft:
             parts["limits"] = self.limits
         if self.ship:
             parts["ship"] = self.ship
+        if self.tracing is not None:
+            parts["tracing"] = self.tracing
         if self.streams:
             parts["streams"] = self.streams
         else:

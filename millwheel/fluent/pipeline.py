@@ -36,13 +36,18 @@ class Pipeline:
     all errors are then reported together, with the lines of the calls. Pipelines in Python and in YAML can express the
     same; docs/pipeline.md describes it, docs/python-api.md the form in Python. ``limits`` are as in YAML, such as
     ``{"record": "1MB"}``; docs/limits.md has them all. ``ship`` names the data files of the folder that workers need,
-    or globs of them.
+    or globs of them. ``tracing`` is as in YAML, such as ``{"sample": 0.001}``, or ``{}``: docs/tracing.md.
     """
 
     def __init__(
-        self, name: str, *, limits: Mapping[str, int | str] | None = None, ship: Sequence[str] | None = None
+        self,
+        name: str,
+        *,
+        limits: Mapping[str, int | str] | None = None,
+        ship: Sequence[str] | None = None,
+        tracing: Mapping[str, float | bool] | None = None,
     ) -> None:
-        self._draft = Draft(name, here(), limits=dict(limits or {}), ship=ship or ())
+        self._draft = Draft(name, here(), limits=dict(limits or {}), ship=ship or (), tracing=tracing)
         self._live = ""
 
     def __repr__(self) -> str:

@@ -277,6 +277,7 @@ class Flow(Generic[T]):
         late: Late = "drop",
         output_time: Literal["end_of_window", "earliest", "latest"] | None = None,
         accumulation: Accumulation | None = None,
+        queryable: Literal["latest"] | None = None,
     ) -> WindowedStream[T]:
         """Group the records of each key: ``Tumbling("1m")``, ``Sessions("30m")``, your own object
         with ``assign(timestamp)``, ….
@@ -285,13 +286,14 @@ class Flow(Generic[T]):
         ``late`` is ``"refire"``, or ``"side:STREAM"`` for a stream of them (``pipeline.stream("STREAM")``).
         ``accumulation`` decides what a window emits when it fires again: only new records (``discarding``, the
         default), all records so far (``accumulating``), or all so far after taking back its previous result
-        (``retracting``).
+        (``retracting``). With ``queryable="latest"``, the newest result of each key is kept to be asked.
         """
         given = {
             "allowed_lateness": allowed_lateness,
             "late": None if late == "drop" else late,
             "output_time": output_time,
             "accumulation": accumulation,
+            "queryable": queryable,
         }
         fields = {name: value for name, value in given.items() if value is not None}
         line = here()

@@ -45,6 +45,11 @@ class MessageDecoder(ABC):
         any of them is wrong. Raises as :meth:`decode` does."""
         return None
 
+    def with_types(self, fields: Mapping[str, str]) -> MessageDecoder | None:
+        """The same for a stream that declares none, with types that were found in records: its :meth:`frame` gives
+        these fields, where the messages say themselves that they have them. None: this format does not say so."""
+        return None
+
 
 class MessageEncoder(ABC):
     """Rows to messages."""

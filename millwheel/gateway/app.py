@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,25 +12,30 @@ from typing import Any, Protocol
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from millwheel.adapters.hosts import host_of, is_called
 from millwheel.gateway.owners import Owners
 from millwheel.gateway.pages import DOCUMENT, PAGE
 from millwheel.gateway.questions import MAX_BATCH, QueryBatch, asking_of, batch_of, deadline_s, decode_batch
 from millwheel.queries.model import QueryError
 from millwheel.queries.names import Catalog
 from millwheel.queries.peers.asking import Asking, Workers
+from millwheel.queries.peers.watching import HealthWatch
 
 MAX_BODY_BYTES = 4 << 20
 """A request: 10,000 questions of 400 bytes."""
 MAX_WAITING = 20_000
 """Questions of one client address that wait for answers: further ones are refused with 429."""
 _STATUS = {"unknown_indicator": 404, "too_much": 413, "unavailable": 503, "not_here": 503}  # others: 400
+_PROBES = ("/healthz", "/readyz")
 _encode = msgspec.json.Encoder().encode
 _Handler = Callable[[Request], Awaitable[Response]]
 
@@ -49,11 +55,13 @@ class KnownRun(Protocol):
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """``token``: what clients show as ``Authorization: Bearer``; "" lets everybody ask. ``origins`` of other
-    sites whose pages may ask (CORS). ``pages``: a folder of files that are served beside it."""
+    sites whose pages may ask (CORS). ``pages``: a folder of files that are served beside it. ``hosts``: the names by
+    which clients call the gateway (): any."""
 
     token: str = ""
     origins: Sequence[str] = ()
     pages: str = ""
+    hosts: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -83,15 +91,19 @@ class Gateway:
             else Route("/", _page)
         )
         return Starlette(
-            routes=routes, middleware=[cors] if self.settings.origins else [], lifespan=lambda _: self._living()
+            routes=routes,
+            middleware=[Middleware(OwnNames, hosts=self.settings.hosts), *([cors] if self.settings.origins else [])],
+            lifespan=lambda _: self._living(),
         )
 
     @asynccontextmanager
     async def _living(self) -> Any:
         self._asks = self.workers()
+        watching = asyncio.ensure_future(HealthWatch(self._asks, lambda: self.run.owners.addresses).run())
         try:
             yield
         finally:
+            watching.cancel()
             self._asks.links.close()
 
     def _admitted(self, handler: _Handler) -> _Handler:
@@ -147,6 +159,23 @@ class Gateway:
     async def _readyz(self, request: Request) -> Response:
         problem = self.run.owners.ready()
         return refusal("unavailable", problem, 503) if problem else JSONResponse({"ready": True})
+
+
+class OwnNames:
+    """Refuses requests by names that are not ours. Probes come by any name."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
+        self._app = app
+        self._hosts = frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in _PROBES:
+            given = Headers(scope=scope).get("host", "")
+            if not is_called(given, self._hosts):
+                name = host_of(given)
+                refused = refusal("bad_host", f"this gateway is not called {name!r}; use --allow-host {name}", 421)
+                return await refused(scope, receive, send)
+        return await self._app(scope, receive, send)
 
 
 async def _read(request: Request) -> QueryBatch:

@@ -53,10 +53,15 @@ class FollowedRun:
                 self._follow()
                 self._told = ""
             except MillwheelError as ex:
-                if str(ex) != self._told:  # once, not with each try
-                    _log.warning("%s", ex)
-                self._told = str(ex)
+                self._tell(str(ex))
+            except Exception as ex:  # without this thread the gateway would go on with what it knew last
+                self._tell(f"the run cannot be followed: {type(ex).__name__}: {ex}")
             self._over.wait(_AGAIN_S)
+
+    def _tell(self, problem: str) -> None:
+        if problem != self._told:  # once, not with each try
+            _log.warning("%s", problem)
+        self._told = problem
 
     def _follow(self) -> None:
         run = attach(self._root)

@@ -6,6 +6,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from zlib import crc32
 
 from millwheel.core.model.keys import Key, key_hash
 from millwheel.core.model.range_table import RangeTable, ShardEntry
@@ -60,6 +61,16 @@ class Owners:
         entry = self._entry(computation, key)
         found = None if entry is None or not entry.standby else self._addresses.get(entry.standby)
         return () if found is None else (found,)
+
+    def anybody(self, computation: str, key: Key) -> Sequence[str]:
+        """The address of a worker that could open the snapshot of the key's shard: always the same one for a shard, as
+        long as it lives."""
+        entry = self._entry(computation, key)
+        if entry is None:
+            return ()
+        names = self._addresses.keys() - {entry.owner, entry.standby}
+        chosen = min(names, key=lambda name: crc32(f"{entry.shard} {name}".encode()), default=None)
+        return () if chosen is None else (self._addresses[chosen],)
 
     def _entry(self, computation: str, key: Key) -> ShardEntry | None:
         ranges = self._tables.get(computation)

@@ -48,7 +48,10 @@ _ANSWER = {
         "token": {"type": "integer", "description": "its lease"},
         "commit": {"type": "integer", "description": "the number of its commit"},
         "consistency": _text("what was asked", enum=[each.value for each in Consistency]),
-        "lag": {"type": ["integer", "null"], "description": "how far a standby is behind, µs, where that is known"},
+        "lag": {
+            "type": ["integer", "null"],
+            "description": "how long ago a standby had all of its owner's certain commits, µs, where that is known",
+        },
     },
 }
 _ERROR = {

@@ -13,7 +13,7 @@ from millwheel.errors import MillwheelError
 from millwheel.gateway.owners import Owners
 from millwheel.queries.model import Consistency, QueryError
 from millwheel.queries.names import Catalog
-from millwheel.queries.peers.asking import Asking, command_of
+from millwheel.queries.peers.asking import Asking, command_of, no_others
 
 MAX_BATCH = 10_000
 """Questions of one request; ask again for more."""
@@ -87,8 +87,9 @@ def asking_of(question: AskedQuestion, stale: bool, catalog: Catalog, owners: Ow
     return Asking(
         command_of(asked, text),
         follower[0] if follower else owners.owner(computation, key),
-        (lambda: owners.others(computation, key)) if stale else tuple,
-        command_of(asked, text, {"CONSISTENCY": "standby"}),
+        (lambda: owners.others(computation, key)) if stale else no_others,
+        (lambda: owners.anybody(computation, key)) if stale else no_others,
+        stale=command_of(asked, text, {"CONSISTENCY": "snapshot"}),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from millwheel.adapters.grpc.security import check_listen, is_loopback, load_security
+from millwheel.adapters.hosts import LOOPBACK_NAMES
 from millwheel.errors import SetupError
 from millwheel.queries.following import ChangesRead
 from millwheel.queries.peers.asking import Workers
@@ -22,7 +23,8 @@ _ROLE = "worker"  # its certificate is for servers and clients
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
-    """Where and how the gateway serves. See :class:`.GatewaySettings`."""
+    """Where and how the gateway serves. ``hosts`` are further names by which clients call it. See
+    :class:`.GatewaySettings`."""
 
     root: Path
     host: str
@@ -30,6 +32,7 @@ class ServeSettings:
     security: str = ""
     origins: Sequence[str] = ()
     pages: str = ""
+    hosts: Sequence[str] = ()
 
 
 def serve(settings: ServeSettings, changes: ChangesRead, told: Callable[[str], None]) -> None:
@@ -54,10 +57,11 @@ def serve(settings: ServeSettings, changes: ChangesRead, told: Callable[[str], N
     shown = None if is_loopback(settings.host) else known
     followed = FollowedRun(settings.root, changes)
     followed.start()
+    hosts = () if shown else (*LOOPBACK_NAMES, settings.host.lower(), *settings.hosts)
     gateway = Gateway(
         followed,
         lambda: Workers(secured_links(known)),
-        GatewaySettings(shown.token if shown else "", settings.origins, settings.pages),
+        GatewaySettings(shown.token if shown else "", settings.origins, settings.pages, hosts),
     )
     with _bound(settings.host, settings.port) as listening:
         scheme = "https" if shown else "http"

@@ -58,6 +58,7 @@ class RunHandle:
         self._streams = streams
         self._folder = folder
         self._outcome: RunOutcome | None = None
+        self._asked_to_stop = False
         self._said: deque[str] = deque(maxlen=_LINES)
         ours, theirs = os.pipe()
         command = [sys.executable, "-m", "millwheel.handles.attended", str(theirs)]
@@ -72,8 +73,9 @@ class RunHandle:
         )
         os.close(theirs)
         assert self._process.stdin is not None
-        self._process.stdin.write(msgspec.json.encode(settings) + b"\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has ended already: its end is told like any other
+            self._process.stdin.write(msgspec.json.encode(settings) + b"\n")
+            self._process.stdin.flush()
         self._readers = [_thread("output of the run", self._pass_on), _thread("end of the run", self._listen, ours)]
         if not draws:
             self._readers.append(_thread("words of the run", self._hear, shows))
@@ -138,6 +140,7 @@ class RunHandle:
     def stop(self, timeout_s: float = 60.0) -> RunStatus:
         """Stop it where it is, in order, and wait for its end. The same call on the same root continues it."""
         if not self.done:
+            self._asked_to_stop = True
             self._process.send_signal(signal.SIGTERM)
         if not self.wait(timeout_s):
             self.kill()
@@ -180,6 +183,8 @@ class RunHandle:
             return self._outcome
         words = "\n".join(self._said) or "it said nothing"
         code = self._process.returncode
+        if self._asked_to_stop and code == -signal.SIGTERM:  # so soon that it did not listen yet
+            return RunOutcome(RunState.STOPPED)
         text = f"The driver of the run on {self.root} has ended with {code}. Its last words: {words}"
         return RunOutcome(RunState.FAILED, None, "SetupError", (text,))
 

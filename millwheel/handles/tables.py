@@ -37,7 +37,7 @@ class StreamFiles:
         if self.format == "parquet":
             return pl.concat([pl.read_parquet(path) for path in files], how="diagonal_relaxed")
         if self.format == "csv":
-            return pl.concat([pl.read_csv(path) for path in files], how="diagonal_relaxed")
+            return pl.concat([pl.read_csv(path, infer_schema_length=None) for path in files], how="diagonal_relaxed")
         return _json_lines(b"".join(path.read_bytes() for path in files))
 
 

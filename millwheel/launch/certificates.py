@@ -21,7 +21,7 @@ from millwheel.errors import SetupError
 
 DAYS = 365  # that a certificate is valid
 ROLES = ("process", "worker", "master", "injector", "client")
-"""``process`` is what a process uses whose own role has no certificate."""
+"""A process whose own role has no certificate uses ``process``."""
 _SKEW = timedelta(minutes=5)
 _USAGES = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
 

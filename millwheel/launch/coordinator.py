@@ -30,10 +30,10 @@ class Keeper(Protocol):
         """How often the server died and was restarted."""
 
     def start(self) -> str:
-        """Start, and wait until it serves; its address. Raises SetupError when it does not."""
+        """Start it, wait until it serves, and return its address. Raises SetupError when it does not start."""
 
     def check(self) -> None:
-        """Raises MillwheelError when the coordinator has ended for good."""
+        """Raise MillwheelError when the coordinator has ended for good."""
 
     def stop(self) -> None:
         """End it; its data stays."""
@@ -42,8 +42,8 @@ class Keeper(Protocol):
 def coordinator_for(settings: RunSettings, root: Path, say: Callable[[str], None]) -> Keeper | None:
     """The coordinator of a run with its root in this folder; None when ``--zookeeper`` names a server.
 
-    A root stays with what it was begun with. A new one gets the coordinator in the driver when its workers are on this
-    machine, as plain processes or in a Spark of the run's own, else a ZooKeeper of its own.
+    A root keeps the coordinator that it began with. A new root gets the coordinator in the driver if its workers are on
+    this machine (as plain processes or in a Spark of the run's own), else an embedded ZooKeeper.
     """
     if settings.zookeeper not in ("", EMBEDDED):
         return None
@@ -95,7 +95,7 @@ def embedded_zookeeper(data_dir: str, port: int = 0, host: str = LOOPBACK) -> Em
 class ZooKeeperKeeper:
     """An embedded ZooKeeper with a thread of its own, since starting it takes a second.
 
-    The thread lives as long as the server, which would otherwise be ended together with it.
+    The thread must live as long as the server, because the server dies with it.
     """
 
     def __init__(self, folder: Path, say: Callable[[str], None], host: str = LOOPBACK) -> None:
@@ -113,14 +113,14 @@ class ZooKeeperKeeper:
         return self._server.pid
 
     def start(self) -> str:
-        """Start and wait until it serves; its address. Raises SetupError when it does not."""
+        """Start it, wait until it serves, and return its address. Raises SetupError when it does not start."""
         self._thread.start()
         self._started.wait()
         self.check()
         return self._server.address
 
     def check(self) -> None:
-        """Raises SetupError when the server died and cannot be brought back."""
+        """Raise SetupError when the server died and cannot be restarted."""
         if self._error is not None:
             raise self._error
 
@@ -144,7 +144,7 @@ class ZooKeeperKeeper:
             self._server.stop()
 
     def _restart(self) -> None:
-        """What killed the server may kill it again while it starts: one failure is not the end of a run."""
+        """Restart the server, with several attempts: the cause of its death may kill it again while it starts."""
         for attempt in range(1, _RESTART_ATTEMPTS + 1):
             try:
                 self._server.restart()

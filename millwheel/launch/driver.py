@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -17,7 +18,7 @@ from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.s3_address import is_s3
 from millwheel.connectors.lookups import lookup_of
 from millwheel.core.pipeline.graph import build_graph
-from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import BrokenError, SetupError
 from millwheel.launch.launchers.spark_master import check_installed, check_machines, check_master
 from millwheel.launch.launchers.warm_children import Children
@@ -38,14 +39,17 @@ from millwheel.savepoints.restoring import former_identity, refuse_saved, restor
 from millwheel.savepoints.taking import savepoint_folder
 from millwheel.savepoints.upgrading import blueprint_bytes, check_same_root, check_savepoint, kept_blueprint
 from millwheel.sinks import build_sink
+from millwheel.sinks.base import Sink
 from millwheel.spec import PipelineFile, load_pipeline, resolve_params
+from millwheel.spec.checks.field_flow import exact_fields, fields_of_classes
+from millwheel.ui.serving import check as check_page
 
 _ROOM_BYTES = 64 << 20
 """The free space that a root needs before a run begins."""
 
 
 class RunEnd(Enum):
-    """How a run ended that met no error."""
+    """How a run without errors ended."""
 
     COMPLETE = "complete"
     CAUGHT_UP = "caught up"
@@ -53,7 +57,7 @@ class RunEnd(Enum):
 
 
 class Driver:
-    """Runs one pipeline on one root. ``console`` (standard error) gets progress and sentences. ``children``: see
+    """Runs one pipeline on one root. ``console`` (standard error) gets progress and messages. ``children``: see
     :func:`millwheel.launch.early.children_for`."""
 
     def __init__(self, settings: RunSettings, console: Console, children: Children | None) -> None:
@@ -64,7 +68,8 @@ class Driver:
         self.summary: Summary | None = None
 
     def run(self) -> int:
-        """Run until bounded input has drained, the run has caught up, or it is stopped; the exit code is 0 for all.
+        """Run until bounded input has drained, the run has caught up, or it is stopped. Returns exit code 0 in all
+        three cases.
 
         Raises PipelineError or SetupError, with sentences, when the pipeline cannot run.
         """
@@ -74,6 +79,8 @@ class Driver:
             check_machines(self._settings.spark_master, self._settings.zookeeper)
             check_master(self._settings.spark_master)
         check_listen(f"{self._settings.listen}:0", load_security(self._settings.security))
+        if self._settings.ui_port is not None:
+            check_page(self._settings.ui_host, self._settings.ui_port)
         spec = self._validated()
         for stream in spec.streams:
             if stream.source is not None and stream.source.kind == "injection" and "port" in stream.source.options:
@@ -133,7 +140,7 @@ class Driver:
         report(summary, self._console, self._settings.summary)
 
     def _try_again(self, root: Root, replays: Replays, node: str, since_s: float) -> None:
-        """Ask for another try of the letters of the computation that stopped this run: they have the same cause."""
+        """Request a replay of the dead letters of the computation that stopped this run: they have the same cause."""
         with suppress(SetupError):  # letters that go elsewhere are there to be looked at
             found = list(read_letters(letters_folder(replays.spec, root.path)))
             mine = [letter for letter in found if letter.computation == node and letter.written_s >= since_s]
@@ -149,8 +156,8 @@ class Driver:
             )
 
     def _begin(self, root: Root, spec: PipelineSpec) -> str:
-        """Check the pipeline against the state it finds; a new root begins with the savepoint that was named. Whose
-        results it may go on with, besides its own."""
+        """Check the pipeline against the state of the root; a new root begins with the named savepoint. Returns whose
+        results the run may continue, besides its own."""
         begun = restored(root.path)
         if not self._settings.from_savepoint:
             check_same_root(root.path, spec, self._say)
@@ -173,14 +180,17 @@ class Driver:
         return former_identity(record)
 
     def _prepare(self, root: Root, spec: PipelineSpec, former: str) -> None:
-        """Check and write everything that must be in the root before a process is started."""
+        """Check and write everything that must be in the root before the first process starts."""
         root.check_reach(spec, self._settings.far)
         root.probe(_ROOM_BYTES)
+        known = exact_fields(spec, fields_of_classes(spec))
         for sink in spec.sinks:
             built = build_sink(sink, spec.folder)
             if former:
                 built.adopt(former, str(root.identity))
             built.check(str(root.identity))
+            if sink.stream in known:
+                _check_fields(sink, built, known[sink.stream])
         for lookup in [lookup_of(each, spec.folder) for each in spec.computations if each.lookup is not None]:
             lookup.check()
         for sentence in changed_inputs(spec, root.path):
@@ -196,6 +206,13 @@ class Driver:
 
     def _say(self, sentence: str) -> None:
         self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+
+def _check_fields(spec: SinkSpec, sink: Sink, fields: Sequence[str]) -> None:
+    try:
+        sink.check_fields(fields)
+    except SetupError as ex:
+        raise SetupError(f"{f'{spec.where}: ' if spec.where else ''}sinks.{spec.stream}.{spec.kind}: {ex}") from ex
 
 
 def _complete(address: str) -> str:

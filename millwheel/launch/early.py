@@ -1,4 +1,4 @@
-"""What a run begins with, before the driver's own modules are loaded: a tenth of a second is worth it."""
+"""The first steps of a run, before the driver's own modules are loaded. They save a tenth of a second."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from millwheel.secret_values import FOLDER_VARIABLE
 
 
 def children_for(settings: RunSettings) -> AbstractContextManager[Children | None]:
-    """What starts the processes of this machine, for as long as the context lasts. With plain processes it loads what
-    they need while the driver loads its own modules; with Spark there is nothing of that kind (None)."""
+    """The starter of this machine's processes; it lives as long as the context. With plain processes, it loads their
+    modules while the driver loads its own. With Spark there is none (None)."""
     if settings.secrets:
-        os.environ[FOLDER_VARIABLE] = settings.secrets  # children have our environment as it is now
+        os.environ[FOLDER_VARIABLE] = settings.secrets  # children inherit the environment as of this moment
     return Children() if settings.launcher is LauncherKind.PROCESSES else nullcontext()
 
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """While modules are loaded: what they make stays, so nobody looks for garbage among it, now or later."""
+    """Suspends garbage collection while modules load, and excludes their objects from later collections: they all
+    stay."""
     gc.disable()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The metrics of a whole run on one port of the driver, and where its processes serve theirs."""
+"""The metrics of a whole run on one port of the driver, and the addresses at which its processes serve theirs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from millwheel.roots.root import write_atomically
 
 DRIVER = "driver"
 _STILL_S = 120.0
-"""Without a step, the driver's loop hangs: a coordinator that is away is waited for half as long."""
+"""Without a step for this long, the driver's loop hangs: the wait for a lost coordinator is half as long."""
 METRICS_FILE = "metrics.json"
 """In the root, in the format of Prometheus' ``file_sd_configs``: the driver first, then each process."""
 
 
 def driver_address(root: Path) -> str:
-    """Where the driver of the run on a root serves the metrics of all processes; "" if it does not (yet)."""
+    """The address at which the driver of a root's run serves the metrics of all processes; "" if it does not (yet)."""
     try:
         targets = msgspec.json.decode((root / METRICS_FILE).read_bytes())
     except FileNotFoundError:
@@ -35,8 +35,9 @@ def driver_address(root: Path) -> str:
 
 
 class GatheredMetrics:
-    """Asks every process when it is asked. ``slots`` are the workers that should be there; ``restarts`` tells how often
-    each process was started again. :meth:`step` is for the driver's loop, everything else runs on other threads."""
+    """Collects the metrics of every process on each request. ``slots`` are the expected workers; ``restarts`` returns
+    how often each process was restarted. The driver's loop calls :meth:`step`; all other methods run on other
+    threads."""
 
     def __init__(
         self,
@@ -58,7 +59,8 @@ class GatheredMetrics:
         self._known: dict[str, str] = {}
 
     def serve(self, listen: str, port: int, security: str) -> None:
-        """Serve from now on. ``security`` is the folder of the run, or "". Raises SetupError when the port is taken."""
+        """Start serving. ``security`` is the security folder of the run, or "". Raises SetupError when the port is
+        taken."""
         self._security = load_security(security, "client")
         secured = load_security(security, "process")
         host = LOOPBACK if listen == AUTO else listen
@@ -68,14 +70,14 @@ class GatheredMetrics:
         self.step()
 
     def close(self) -> None:
-        """Answer no more, and say so in the root."""
+        """Stop serving, and record that in the root."""
         if self._endpoint is not None:
             self._endpoint.close()
             self._file.unlink(missing_ok=True)
 
     def step(self) -> None:
-        """Note in the root where everybody is, when that has changed. A worker that is gone stays known until another
-        has its slot: that it does not answer is to be seen."""
+        """Write the addresses of all processes to the root when they have changed. The address of a lost worker stays
+        until another worker has its slot, so that monitoring shows that it does not answer."""
         assert self._endpoint is not None
         self._stepped_s = time.monotonic()
         for worker in list(self._watcher.members.values()):
@@ -87,12 +89,12 @@ class GatheredMetrics:
             write_atomically(self._file, msgspec.json.format(msgspec.json.encode(targets), indent=1))
 
     def healthy(self) -> str:
-        """Why the driver should be started again; "" if there is no reason to."""
+        """The reason to restart the driver; "" if there is none."""
         still_s = time.monotonic() - self._stepped_s
         return f"the driver's loop has stood still for {still_s:.0f} s" if still_s > _STILL_S else ""
 
     def ready(self) -> str:
-        """What is missing for records to be processed; "" if nothing is."""
+        """What still keeps records from being processed; "" if nothing does."""
         there = {f"worker-{worker.slot}" for worker in list(self._watcher.members.values())} | {*self._watcher.services}
         missing = [name for name in self._expected if name not in there]
         if missing:

@@ -1,11 +1,11 @@
-"""One run while it is alive: everything up in order, watched until the work is done, and down in order.
+"""One run: it starts everything in order, watches until the work is done, and stops everything in order.
 
     up:    ZooKeeper → master, injector → workers
     down:  master → workers → injector → ZooKeeper
 
-The master goes first, so that it does not hand on what leaving workers drop. Children die with the thread that
-starts them, so one thread starts them all, and it lives longest. Whoever asks the injector (over gRPC) is started
-after the launcher: Spark's JVM is forked, and a process that forks while it uses gRPC can stand still for ever.
+The master stops first, so that it does not reassign the shards of leaving workers. Children die with the thread that
+starts them, so one thread starts them all and outlives them. Clients of the injector (over gRPC) start after the
+launcher: starting Spark's JVM forks, and a process that forks while it uses gRPC can hang for ever.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rich.console import Console
 from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.durable_store import open_space
-from millwheel.adapters.grpc.security import load_security
+from millwheel.adapters.grpc.security import is_loopback, load_security
 from millwheel.adapters.metrics.otlp import OtlpMetrics, configured
 from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.adapters.spaces.s3_address import is_s3
@@ -62,8 +62,8 @@ _REPLAYS_S = {False: 1.0, True: 10.0}  # between looks for letters to replay, of
 
 
 class Running:
-    """One run on a prepared root. ``spec`` has its defaults. ``children`` starts processes of this machine; None: they
-    are executed."""
+    """One run on a prepared root. ``spec`` has its defaults. ``children`` starts processes on this machine; None: each
+    is started with a command of its own."""
 
     def __init__(
         self,
@@ -89,13 +89,13 @@ class Running:
         self._metrics: GatheredMetrics | None = None
         self._catching_up: CatchingUp | None = None
         self.caught_up = False
-        """Whether the run ended because it had caught up, and not because its input had."""
+        """Whether the run ended because it had caught up, not because its input had ended."""
 
     def run(self) -> Summary | None:
         """The summary once the input has drained, or the run has caught up; None when SIGINT or SIGTERM came first.
 
-        Raises, after everything was taken down, SetupError when a part cannot be kept alive, and BrokenError when too
-        much failed.
+        Stops everything first, then raises SetupError when a process cannot be kept alive, or BrokenError when too many
+        calls failed.
         """
         earlier = self._root.read_run()
         before_s = earlier.seconds if earlier else 0.0
@@ -117,6 +117,7 @@ class Running:
                 if self._catching_up is not None:
                     self._catching_up.start()
                 self._open_endpoints()
+                self._open_page()
                 self._start_workers(launcher)
                 began_s = time.monotonic()
                 noting = Noting(self._root.path, self._spec.name, self._graph, self._restarts, before_s, expected)
@@ -146,9 +147,10 @@ class Running:
         return self._embedded.start()
 
     def _claim(self, zookeeper: str) -> None:
-        """Root and ZooKeeper must belong together: with tables of another root, or none for a used one, state is lost.
+        """Check that root and ZooKeeper belong together. With tables of another root, or without tables for a used
+        root, state would be lost.
 
-        Raises SetupError when they do not.
+        Raises SetupError when they do not belong together.
         """
         coordination = self._connect(zookeeper)
         try:
@@ -170,7 +172,7 @@ class Running:
             coordination.close()
 
     def _note(self, zookeeper: str, seconds: float) -> None:
-        """Tell tools, and the next run, where this one is and how long the work has taken so far."""
+        """Record for tools and for the next run where this run is, and how long its work has taken so far."""
         identity = self._root.identity
         where = (zookeeper, os.getpid(), round(seconds, 3), self._settings.security)
         self._root.write_run(RunInfo(identity.pipeline, identity.instance, *where))
@@ -199,8 +201,8 @@ class Running:
         return launcher
 
     def _catch_up(self, zookeeper: str, stack: ExitStack) -> CatchingUp | None:
-        """What notices that the run has caught up, if it is to end then. It lets go of the shards when no worker is
-        left to go on."""
+        """The detector of a run that has caught up, if the run is to end then. It releases the shards once no worker is
+        left to continue."""
         if not has_ends(self._root.path):
             return None
         found = CatchingUp(self._graph, lambda: self._connect(zookeeper), SystemClock())
@@ -228,13 +230,23 @@ class Running:
             stack.callback(export.close)  # before the workers end: it sends what they have done
 
     def _open_endpoints(self) -> None:
-        """The processes by which records are posted. A run that only catches up takes none."""
+        """Start the processes that accept posted records over HTTP. A run that only catches up has none."""
         for stream in self._spec.streams if self._catching_up is None else ():
             if stream.source is not None and "port" in stream.source.options and stream.source.kind == "injection":
                 security = ("--security", self._settings.security) if self._settings.security else ()
                 argv = ["--root", str(self._root.path), "--stream", stream.name, *security]
                 name = f"http {stream.name}"
                 self._supervisor.keep(name, partial(self._services.start, name, "millwheel.connectors.http", argv))
+
+    def _open_page(self) -> None:
+        """Start the process that serves the page of the run, if requested."""
+        port, host = self._settings.ui_port, self._settings.ui_host
+        if port is None:
+            return
+        security = ("--security", self._settings.security) if self._settings.security else ()
+        argv = ["--root", str(self._root.path), "--port", str(port), "--host", host, *security]
+        self._supervisor.keep("page", partial(self._services.start, "page", "millwheel.ui", argv))
+        self._line.say(f"The page is at {'http' if is_loopback(host) else 'https'}://{host}:{port}/")
 
     def _start_workers(self, launcher: Launcher) -> None:
         def begin(slot: int) -> None:
@@ -277,7 +289,7 @@ class Running:
     # --- while it runs -----------------------------------------------------------------------------------
 
     def _connect(self, zookeeper: str) -> Coordination:
-        """A session that rides out a restart of ZooKeeper: the driver owns nothing that others could take."""
+        """A session that survives a restart of ZooKeeper: the driver owns nothing that others could take."""
         security = self._settings.security
         return open_coordination(zookeeper, self._spec.name, lost_after_s=_OUTAGE_S, security=security)
 
@@ -293,7 +305,8 @@ class Running:
             self._embedded.check()
 
     def _look_at_replays(self, watcher: StatusWatcher) -> None:
-        """Orders for what is asked for while the run goes on. A root that does not answer is asked again."""
+        """Write the orders for replays that are requested during the run. If the root does not answer, try again
+        later."""
         now_s = time.monotonic()
         if now_s < self._replays_due_s:
             return
@@ -303,7 +316,8 @@ class Running:
             self._replays.settle(watcher.latest)
 
     def _forget_hangs(self) -> None:
-        """All is processed and no worker is left: no note about a callback that did not return can meet anything."""
+        """Delete the notes about callbacks that did not return: all input is processed and no worker is left, so they
+        have no effect."""
         try:
             HangNotes(open_space(self._root.address)).clear(self._graph.nodes)
         except (UnavailableError, SetupError) as error:

@@ -1,8 +1,8 @@
 """Changes the number of workers while a run goes on.
 
-Whoever wants another number writes it into the root, and the driver brings slots and processes there. A new slot is a
-new worker, which the master finds by itself. A worker that is too many is *drained*: it becomes a member of
-``leaving``, the master moves its shards away, and only when no range table names it is its process ended.
+A request writes the new number to the root, and the driver adjusts slots and processes to it. A new slot is a new
+worker, which the master finds by itself. A surplus worker is *drained*: it becomes a member of ``leaving``, and the
+master moves its shards away. Its process ends only when no range table names it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOK_S = 0.2  # between looks whether another number of workers is wanted
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """How many workers there are to be, or are. ``problem`` says why it cannot be so."""
+    """The requested or present number of workers. ``problem`` says why a requested number is refused."""
 
     workers: int
     problem: str = ""
@@ -43,7 +43,7 @@ def answer(root: Path) -> Scale | None:
 
 
 def forget(root: Path) -> None:
-    """A new run begins with as many workers as its command says."""
+    """Remove requests and answers of earlier runs: a new run begins with the number of workers in its command."""
     for name in (_ASKED, _ANSWERED):
         (root / name).unlink(missing_ok=True)
 
@@ -56,7 +56,7 @@ def _read(path: Path) -> Scale | None:
 
 
 class Cluster(Protocol):
-    """The driver's view of the workers, and its requests to the master to empty some."""
+    """The driver's view of the workers, and its requests to the master to move the shards of some away."""
 
     @property
     def members(self) -> Mapping[str, JoinedWorker]:
@@ -64,10 +64,10 @@ class Cluster(Protocol):
 
     @property
     def owners(self) -> frozenset[str]:
-        """Every incarnation that a range table names as an owner, or as the next one."""
+        """Every incarnation that a range table names as an owner or as the next owner."""
 
     def drain(self, incarnations: frozenset[str]) -> None:
-        """Set the workers that give their shards away from now on."""
+        """Set the workers whose shards the master moves away from now on."""
 
     def seat(self, workers: int) -> None:
         """Set how many workers serve from now on; the others stand by."""
@@ -141,7 +141,8 @@ class Scaling:
         self._say(f"The worker {slot} gives its ranges away, and then leaves.")
 
     def _empty(self, cluster: Cluster, launcher: Launcher) -> None:
-        """End the workers that own nothing any more. One that dies earlier is followed as any dead worker is."""
+        """End the drained workers that no longer own anything. If one dies earlier, the master handles it as any dead
+        worker."""
         draining = {name: member for name, member in cluster.members.items() if member.slot in self._leaving}
         cluster.drain(frozenset(draining))
         for name, member in draining.items():

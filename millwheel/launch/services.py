@@ -25,7 +25,7 @@ class ServiceTemplate:
     log_format: LogFormat = LogFormat.TEXT
 
     def arguments(self, *more: str) -> list[str]:
-        """What follows the module."""
+        """The arguments after the module name."""
         return [
             *("--root", self.root, "--zookeeper", self.zookeeper),
             *("--pipeline", self.pipeline, "--listen", listen_on(self.listen, self.zookeeper)),
@@ -44,7 +44,7 @@ class Services:
         self._children: dict[str, Living] = {}
 
     def start(self, name: str, module: str, argv: list[str]) -> None:
-        """Start (again) the process of that name."""
+        """Start or restart the process of that name."""
         self._children[name] = self._start(Birth(module, argv, self._logs / name))
 
     def ended(self) -> list[ProcessEnded]:
@@ -65,6 +65,6 @@ class Services:
             stop_all([child], grace_s)
 
     def stop(self, grace_s: float) -> None:
-        """Stop all of them, in the order in which they were started last."""
+        """Stop all of them in the order of their latest starts."""
         for name in list(self._children):
             stop_all([self._children.pop(name)], grace_s)

@@ -8,7 +8,7 @@ from enum import Enum
 
 from millwheel.errors import SetupError
 from millwheel.launch.launchers.base import WORKER_MODULE
-from millwheel.processes.address import LOOPBACK
+from millwheel.processes.address import AUTO, LOOPBACK
 from millwheel.processes.logs import LogFormat
 from millwheel.roots.root import DEFAULT_FOLDER
 
@@ -22,17 +22,16 @@ class LauncherKind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """``root`` "" is ``.millwheel/<pipeline>`` below the current folder, ``zookeeper`` "" whatever fits the launcher,
-    ``spark_master`` "" executors on this machine. ``submitted`` is True when spark-submit has chosen the master.
-    ``summary`` names a file that gets the summary as JSON. ``listen`` is the address that all processes serve on,
-    ``security`` the folder with certificates and token ("": none, which only the loopback may have), ``secrets``
-    the one with the values of ``${secret:NAME}`` ("": the environment has them). With ``balance`` shards are
-    moved, split and merged by their measured load. With ``until_caught_up`` the run ends once it has processed what
-    there was when it began. ``metrics_port`` is where the driver serves the metrics of all processes (0: a free port),
-    ``metrics_listen`` the address of that port ("": that of ``listen``).
-    ``log_format`` is how master, injector and workers write their logs.
-    ``query_port`` is where the first worker answers queries (None: nobody does; 0: a free port).
-    With ``verbose`` the progress has a line for each node.
+    """``root`` "" is ``.millwheel/<pipeline>`` below the current folder, ``zookeeper`` "" the coordinator that fits the
+    launcher, ``spark_master`` "" executors on this machine. ``submitted`` is True when spark-submit has chosen the
+    master. ``summary`` names a file that gets the summary as JSON. ``listen`` is the address that all processes serve
+    on, ``security`` the folder with certificates and token ("": none, allowed only on the loopback), ``secrets`` the
+    one with the values of ``${secret:NAME}`` ("": the environment has them). With ``balance`` shards are moved, split
+    and merged by their measured load. With ``until_caught_up`` the run ends once it has processed the input that
+    existed when it began. ``metrics_port`` is where the driver serves the metrics of all processes (0: a free port),
+    ``metrics_listen`` the address of that port ("": that of ``listen``). ``log_format`` is how master, injector and
+    workers write their logs. ``query_port`` is where the first worker answers queries (None: no worker does; 0: a free
+    port). ``ui_port`` is the port of the page (None: no page). With ``verbose`` the progress has a line for each node.
     ``from_savepoint`` is the folder of the savepoint that a new root begins with.
     """
 
@@ -57,6 +56,7 @@ class RunSettings:
     metrics_listen: str = ""
     log_format: LogFormat = LogFormat.TEXT
     query_port: int | None = None
+    ui_port: int | None = None
     verbose: bool = False
 
     @property
@@ -75,18 +75,23 @@ class RunSettings:
         """Whether workers may run on other machines."""
         return self.launcher is LauncherKind.SPARK and not self.own_spark
 
+    @property
+    def ui_host(self) -> str:
+        """The address of this machine at which the page is served."""
+        return LOOPBACK if self.listen == AUTO else self.listen
+
     def root_address(self, pipeline: str) -> str:
-        """The root as given, or a pipeline's default one."""
+        """The requested root, or the default root of the pipeline."""
         return self.root or f"{DEFAULT_FOLDER}/{pipeline}"
 
 
 def launcher_for(given: LauncherKind | None, spark_master: str) -> LauncherKind:
-    """What is meant without ``--launcher``: Spark where a master is named, else plain processes, which need no Java."""
+    """The default of ``--launcher``: Spark if a Spark master is named, else plain processes, which need no Java."""
     return given or (LauncherKind.SPARK if spark_master else LauncherKind.PROCESSES)
 
 
 def parse_sets(pairs: Sequence[str]) -> dict[str, str]:
-    """``NAME=VALUE`` pairs as a mapping. Raises SetupError naming the one that is none."""
+    """``NAME=VALUE`` pairs as a mapping. Raises SetupError that names a malformed pair."""
     found: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

@@ -1,4 +1,4 @@
-"""How a driver learns of a request to stop: a member of a role, present for as long as the asking process lives."""
+"""Requests to stop a driver: each is a member of a role, present as long as the requesting process lives."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import msgspec
 from millwheel.core.model.damage import DAMAGE
 
 STOP = "stop"
-"""The role of those who ask."""
+"""The role of requests to stop."""
 
 
 class StopRequest(msgspec.Struct, frozen=True):
-    """Which life of which driver is meant: one that is started a moment later is not."""
+    """The life of the driver to stop. A driver that starts a moment later is not affected."""
 
     instance: str
     driver_pid: int
 
 
 def on_stop(mine: StopRequest, stop: Callable[[], None]) -> Callable[[Mapping[str, bytes]], None]:
-    """What to do when the members of the role change: call ``stop`` if one of them means us."""
+    """The handler of changes of the role: calls ``stop`` if a member names this driver."""
 
     def changed(members: Mapping[str, bytes]) -> None:
         for data in members.values():

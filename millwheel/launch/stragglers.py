@@ -1,7 +1,7 @@
-"""Workers that have been declared dead but are still processes (paused, hung): they are found here, and then killed.
+"""Finds the processes of workers that were declared dead but still run (paused, hung), so that they can be killed.
 
-A worker that is alive ends by itself once it learns that it is no member any more. One that cannot learn it would
-keep its slot for ever, because its supervisor only sees that the process is there.
+A worker ends by itself once it learns that it is no longer a member. A worker that cannot learn this would keep its
+slot for ever, because the supervisor only checks that the process exists.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 GRACE_S = 10.0
-"""How long a worker that is no member any more has to end by itself."""
+"""The time that a worker gets to end by itself once it is no longer a member."""
 
 
 class JoinedWorker(msgspec.Struct, frozen=True):
-    """A worker as it joined: its slot, its process on the machine where it runs, and where it serves ``/metrics``."""
+    """A worker's data from joining: its slot, its process id on its machine, and the address of its ``/metrics``."""
 
     slot: int
     pid: int
@@ -24,7 +24,7 @@ class JoinedWorker(msgspec.Struct, frozen=True):
 
 
 def read_members(datas: Mapping[str, bytes]) -> dict[str, JoinedWorker]:
-    """Members by incarnation, as their data in ZooKeeper says."""
+    """The members by incarnation, from their data in ZooKeeper."""
     return {name: msgspec.json.decode(data, type=JoinedWorker) for name, data in datas.items()}
 
 
@@ -37,12 +37,12 @@ class Stragglers:
     gone_since_s: dict[JoinedWorker, float] = field(default_factory=dict)
 
     def ended(self, slot: int) -> None:
-        """The process of a slot is known to have ended; whoever was a member from there needs no attention."""
+        """The process of a slot has ended: stop watching for workers of this slot."""
         self.over.update(member for member in self.present if member.slot == slot)
         self.gone_since_s = {member: since for member, since in self.gone_since_s.items() if member.slot != slot}
 
     def step(self, members: frozenset[JoinedWorker], now_s: float) -> list[JoinedWorker]:
-        """Take the present members. Returns the processes that should have ended by now, each once."""
+        """Take the present members. Returns, once each, the processes that should have ended by now."""
         gone = self.present - members
         self.gone_since_s.update(dict.fromkeys(gone - self.over, now_s))
         self.over -= gone

@@ -57,10 +57,10 @@ class Watch:
         check: Callable[[], None],
         caught_up: Callable[[ClusterView | None], ClusterView | None] = lambda view: None,
     ) -> ClusterView | None:
-        """How the graph stood when it had drained, or had ``caught_up``; None when ``stop`` was set first.
+        """The final state of the graph, once it has drained or ``caught_up``; None when ``stop`` was set first.
 
-        Raises SetupError when a process cannot be kept alive, or when ``check`` does, and BrokenError when too much
-        fails.
+        Raises SetupError when a process cannot be kept alive or when ``check`` raises it, and BrokenError when too many
+        calls fail.
         """
         while not stop.wait(_STEP_S):
             now_s = time.monotonic()

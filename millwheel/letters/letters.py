@@ -1,4 +1,4 @@
-"""Dead letters as they lie in files: read, grouped, and chosen to be tried again."""
+"""Dead letters in files: read, grouped, and selected for a retry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from millwheel.errors import CorruptionError, SetupError
 
 
 class Letter(msgspec.Struct):
-    """A dead letter. ``id`` names its file and line, which never change; ``written_s`` is when the file was."""
+    """A dead letter. ``id`` names its file and line, which never change; ``written_s`` is when that file was
+    written."""
 
     computation: str
     reason: str
@@ -40,12 +41,12 @@ class Letter(msgspec.Struct):
 
     @property
     def kind(self) -> str:
-        """What it is counted under."""
+        """The kind under which it is counted."""
         return kind_of(self.error, self.location, self.reason)
 
     @property
     def again(self) -> str:
-        """What of it can be tried again ("": it cannot)."""
+        """The part of it that can be tried again ("": none)."""
         if self.what == RECORD and self.stream and self.timestamp is not None:
             return RECORD
         if self.what.startswith("key of ") and self.timestamp is not None:
@@ -53,13 +54,13 @@ class Letter(msgspec.Struct):
         return LINE if self.what == LINE and self.computation.startswith("source.") else ""
 
     def wanted(self) -> RequestedLetter:
-        """As a request asks for it."""
+        """The letter in the form in which a request names it."""
         key, value = msgspec.msgpack.decode(b64decode(self.raw)) if self.raw else (self.key, self.value)
         history = [*self.history, Past(self.reason, self.attempts, self.id)]
         return RequestedLetter(self.id, self.computation, self.stream, self.again, key, self.timestamp, value, history)
 
     def matches(self, computation: str, reason: str) -> bool:
-        """Whether it is one of a computation ("": of any), with ``reason`` in its reason or kind."""
+        """Whether it is a letter of ``computation`` ("": of any) with ``reason`` in its reason or kind."""
         if computation and self.computation not in (computation, f"source.{computation}"):
             return False
         return reason in self.reason or reason in self.kind
@@ -67,8 +68,8 @@ class Letter(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class LetterGroup:
-    """Letters of one computation and kind: how many, how many of them were asked to be tried again, when the first and
-    the last were written (s since 1970), and one of them."""
+    """Letters of one computation and kind: how many, for how many of them a retry was requested, when the first and the
+    last were written (s since 1970), and one example."""
 
     computation: str
     kind: str
@@ -80,7 +81,7 @@ class LetterGroup:
 
 
 def letters_folder(spec: PipelineSpec, root: Path) -> Path:
-    """Where the letters of a pipeline lie. Raises SetupError when they are not in files that can be read back."""
+    """The folder of a pipeline's letters. Raises SetupError when they are not in files that can be read back."""
     sink = next((sink for sink in spec.sinks if sink.stream == DEAD_LETTERS), None)
     if sink is None:
         return root / DEAD_LETTERS
@@ -118,7 +119,8 @@ def read_letters(folder: Path) -> Iterator[Letter]:
 
 
 def grouped(letters: Iterable[Letter], asked: frozenset[str]) -> list[LetterGroup]:
-    """Letters by computation and kind, the largest groups first. ``asked`` are those to be tried again, by id."""
+    """Letters by computation and kind, the largest groups first. ``asked`` are the ids of letters whose retry was
+    requested."""
     found: dict[tuple[str, str], list[Letter]] = {}
     for letter in letters:
         found.setdefault((letter.computation, letter.kind), []).append(letter)

@@ -1,4 +1,4 @@
-"""Dead letters that are tried again: asked for by a person, bound by the driver, applied by workers."""
+"""Retries of dead letters: requested by a person, bound by the driver, applied by workers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from millwheel.workers.sources.sorting import Sorting
 from millwheel.workers.sources.source_parts import SourceParts
 
 _LETTERS = 5_000
-"""So many letters are in one request at most."""
+"""The most letters in one request."""
 _EVER = -(2**63)  # Fixed: nothing is late
 
 
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
-    """One person at a time chooses letters."""
+    """Let only one person at a time choose letters."""
     (root / "replay").mkdir(exist_ok=True)
     with open(root / "replay" / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -43,13 +43,13 @@ def _alone(root: Path) -> Iterator[None]:
 
 
 def asked_for(orders: ReplayOrders) -> frozenset[str]:
-    """The letters that were ever asked to be tried again, by id."""
+    """The ids of all letters whose retry was ever requested."""
     return frozenset(wanted.letter for request in orders.requests().values() for wanted in request.wanted)
 
 
 def ask(root: Path, orders: ReplayOrders, letters: list[Letter], limit: int | None) -> int:
-    """Ask for those letters that can be tried again and were never asked for; how many they are. What is asked for
-    when this is killed is asked for once."""
+    """Request a retry of the letters that can be retried and were never requested before; returns their number. Each
+    letter is requested only once, even if this process is killed on the way."""
     with _alone(root):
         requests = orders.requests()
         known = asked_for(orders)
@@ -63,7 +63,7 @@ def ask(root: Path, orders: ReplayOrders, letters: list[Letter], limit: int | No
 
 
 class Binding:
-    """Makes orders of requests, with the code of a pipeline: keys, times and values that are missing."""
+    """Turns requests into orders. The pipeline's code adds the missing keys, times and values."""
 
     def __init__(self, spec: PipelineSpec) -> None:
         self._spec = spec
@@ -71,7 +71,7 @@ class Binding:
         self._fanout = Fanout(self._graph, lambda key: load_extractor(key, spec.folder), most_key=spec.limits.key)
 
     def order(self, request: Request) -> ReplayOrder:
-        """What is to be done about a request."""
+        """The order that carries out a request."""
         found = [again for wanted in request.wanted for again in self._records(wanted)]
         return ReplayOrder(request.id, found)
 
@@ -88,7 +88,7 @@ class Binding:
         return Again(wanted.letter, node, wanted.stream, key, at, value, wanted.history, problem)
 
     def _keyed(self, wanted: RequestedLetter) -> list[Again]:
-        """A record that had no key for one consumer."""
+        """The order for a record that had no key for one consumer."""
         at = wanted.timestamp or 0
         batch = Batch(wanted.stream, [1], [at], [wanted.letter], [wanted.value])
         batches, keyless = self._fanout.split(batch, [wanted.value])
@@ -99,7 +99,7 @@ class Binding:
         return [self._again(wanted, wanted.node, wanted.letter, at, wanted.value, problem)]
 
     def _line(self, wanted: RequestedLetter) -> list[Again]:
-        """A line of a source that was no record: for each consumer of its stream."""
+        """The order for a source's line that was not a record: one part for each consumer of its stream."""
         stream = self._spec.stream(wanted.stream)
         schema = load_object(stream.schema, self._spec.folder) if stream.schema else None
         function = load_object(stream.timestamp, self._spec.folder) if ":" in stream.timestamp else None
@@ -107,7 +107,7 @@ class Binding:
             pipeline=self._spec.name,
             node=NodeName(wanted.node),
             stream=replace(stream, max_future_us=None),
-            source=None,  # type: ignore[arg-type]  # nothing is read here
+            source=None,  # type: ignore[arg-type]  # this source is never read
             partitions=list,
             mine=bool,
             fanout=self._fanout,
@@ -123,7 +123,8 @@ class Binding:
         return records + [self._unusable(wanted, letter) for letter in sorting.letters]
 
     def _unusable(self, wanted: RequestedLetter, letter: DeadLetter) -> Again:
-        """What still cannot be used. A source takes no records, so a consumer of its stream tells."""
+        """The order for a letter that still cannot be used. A source takes no records, so a consumer of its stream
+        reports it."""
         consumers = self._graph.consumers.get(wanted.stream, ())
         if letter.computation in consumers:
             at = letter.timestamp or 0
@@ -143,7 +144,7 @@ class Binding:
 
 
 def _read(value: Any, schema: Any) -> Chunk:
-    """A line, or the record that it was, as a source reads it."""
+    """Reads a line, or a record that was read from one, as the source would."""
     try:
         kind = Any if schema is None else schema
         given = msgspec.json.decode(value, type=kind) if isinstance(value, str) else msgspec.convert(value, kind)
@@ -160,7 +161,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(slots=True)
 class Replays:
-    """The replays of a root, as its driver sees them."""
+    """The replays of a root, managed by its driver."""
 
     orders: ReplayOrders
     spec: PipelineSpec
@@ -168,7 +169,7 @@ class Replays:
     open: dict[int, ReplayOrder] = field(default_factory=dict)
 
     def bind(self) -> None:
-        """Make orders of what is asked for."""
+        """Turn new requests into orders."""
         requests = self.orders.unbound()
         binding = Binding(self.spec) if requests else None
         for number, request in requests.items():
@@ -177,7 +178,7 @@ class Replays:
         self.open.update(self.orders.undone(frozenset(self.open)))
 
     def settle(self, view: ClusterView | None) -> None:
-        """Note the orders of which everything is applied, by the counters of the shards."""
+        """Note the orders that are applied completely, according to the counters of the shards."""
         for number, order in list(self.open.items()):
             applied = sum(node.counters.get(order.counter, 0) for node in view.nodes.values()) if view else 0
             if applied >= len(order.records):
@@ -185,5 +186,5 @@ class Replays:
                 del self.open[number]
 
     def left(self) -> int:
-        """How many records of open orders there are."""
+        """The number of records in open orders."""
         return sum(len(order.records) for order in self.open.values())

@@ -1,1 +1,1 @@
-"""Lookups: what other systems know of a key. docs/lookups.md tells how to use them."""
+"""Lookups: the values that other systems hold for a key. docs/lookups.md shows how to use them."""

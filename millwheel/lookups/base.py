@@ -1,9 +1,10 @@
-"""The contract of a lookup: what another system knows of a key, asked for while records are processed.
+"""The contract of a lookup: another system is asked for the value of a key while records are processed.
 
 Third parties register a factory under the entry point group ``millwheel.lookups``: ``name = "package.module:factory"``,
 where ``factory(options, folder) -> Lookup``.
 
-What a lookup answers depends on when it is asked. So results that hold answers are no function of the input alone.
+The answer of a lookup depends on when it is asked, so results with answers in them are not a function of the input
+alone.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ LookupKey = tuple[Any, ...]
 
 
 class LookupRefusedError(MillwheelError):
-    """The target does not answer because of at least one of the keys, in its words."""
+    """The target refuses to answer because of at least one of the keys. The message is the target's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """The target cannot answer for this key, in its words: the records become dead letters."""
+    """The target cannot answer for this key, for the reason that it gives. The records become dead letters."""
 
     reason: str
 
 
 class Lookup(ABC):
-    """One thread at a time uses it. It is made by the driver, which calls :meth:`check`, and for each shard, and
-    connects when it is first used, and again after an UnavailableError. ``where`` names the target in sentences,
-    without secrets. ``by`` are expressions over a record's value, most often fields: what a key is made of."""
+    """Only one thread uses a lookup at a time. The driver makes one to call :meth:`check`, and every shard has its own.
+    A lookup connects when it is first used, and again after an UnavailableError. ``where`` names the target in
+    messages, without secrets. ``by`` are the expressions over a record's value, most often fields, that make up the
+    key."""
 
     where: str = "the target"
     by: tuple[str, ...] = ()
@@ -44,12 +46,12 @@ class Lookup(ABC):
 
     @abstractmethod
     def look_up(self, keys: Sequence[LookupKey]) -> Sequence[Any]:
-        """One answer for each key, in their order, with one request if that is possible: plain data, None where the
-        target knows nothing, :class:`NoAnswer` where it cannot tell. The keys are distinct.
+        """One answer for each key, in their order, with one request if possible: plain data, None where the target has
+        no value, :class:`NoAnswer` where it cannot answer. The keys are distinct.
 
-        Raises UnavailableError when the target does not answer: it is asked again until it does, and the records wait.
-        Raises :class:`LookupRefusedError` when it is not known which key is to blame: then fewer keys are asked for at
-        a time. It must raise within seconds: nobody else can end it."""
+        Raises UnavailableError when the target does not respond: the call is repeated until it does, and the records
+        wait. Raises :class:`LookupRefusedError` when it is unknown which key is to blame: the call is repeated with
+        fewer keys. It must return or raise within seconds, because it cannot be interrupted."""
 
     def close(self) -> None:
         """Release connections. Never called while another method runs."""
@@ -57,7 +59,8 @@ class Lookup(ABC):
 
 
 def answers_to(lookup: Lookup, keys: Sequence[LookupKey]) -> list[Any]:
-    """What it answers to each key; halves of the keys where it refuses all of them."""
+    """The answers to all keys, in order. Where the target refuses several keys at once, each half is asked
+    separately."""
     try:
         found = list(lookup.look_up(keys))
     except LookupRefusedError as ex:

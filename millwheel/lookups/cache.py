@@ -1,4 +1,4 @@
-"""Answers of a lookup that are kept for a while: bounded in number and in time."""
+"""A cache of a lookup's answers, bounded in number and in time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections import OrderedDict
 from typing import Any
 
 UNKNOWN = object()
-"""What :meth:`AnswerCache.get` returns for a key that must be asked for."""
+"""Returned by :meth:`AnswerCache.get` for a key that is not in the cache."""
 
 
 class AnswerCache:
-    """Those of one computation in one worker: its shards share it, on the thread of the loop. ``size`` entries at most;
-    the ones that were used longest ago go first. An entry is used for ``ttl_us`` after its answer came. ``absent``:
-    that the target knows nothing of a key is an answer, too."""
+    """The answers for one computation in one worker. Its shards share the cache, on the thread of the loop. It holds at
+    most ``size`` entries and drops the least recently used ones first. An entry is valid for ``ttl_us`` after its
+    answer came. ``absent``: also cache that the target has no value for a key."""
 
     def __init__(self, size: int, ttl_us: int, absent: bool) -> None:
         self._size = size
@@ -24,7 +24,7 @@ class AnswerCache:
         return len(self._entries)
 
     def get(self, name: bytes, now_us: int) -> Any:
-        """The answer for a key, by its bytes."""
+        """The cached answer for a key, given as bytes, or :data:`UNKNOWN`."""
         entry = self._entries.get(name)
         if entry is None:
             return UNKNOWN

@@ -27,9 +27,9 @@ from millwheel.roots.shipment import shared_folder
 from millwheel.roots.shipped import load_shipped
 
 SESSION_TIMEOUT_S = 2.0
-"""How long a dead leader leads on: short, because a restart costs a master nothing."""
+"""How long a dead leader keeps the lead: short, because a restart costs a master nothing."""
 _CONNECT_S = 60.0
-"""The driver has seen that ZooKeeper is there; it may have died since, and take its time to come back."""
+"""The driver has reached ZooKeeper; ZooKeeper may have died since, and its restart takes a while."""
 
 
 def main(

@@ -4,16 +4,16 @@ Steps are taken one at a time, and only when they are worth their price, because
 
 - while the busiest worker is busier than the idlest by less than ``gap``, nothing is done for balance;
 - a move must leave both of them at least ``gain`` below what the busiest has now, so the sum of the squares of all
-  workers' loads falls with each move, and moves end. Both are shares of one core, and of what the busiest does where
-  that is more: measurements waver in proportion to what they measure;
+  workers' loads falls with each move, and moves end. Both are shares of one core, or of the busiest worker's load if
+  that is more than one core: measurement noise grows with the load;
 - a shard is split only when no move helps, it is busier than ``hot``, and an edge between sampled keys leaves at least
-  a tenth of its work on either side: right before or after a key that has much of it. A key is never divided, nor is
-  a slot of slices;
+  a tenth of its work on either side: right before or after a key with much work. Neither a key nor a slot of slices
+  is ever divided;
 - neighbours are merged when both together do less than ``cold``, and a node never gets fewer shards than it began with.
 
-A child of a split does at least a tenth of ``hot``, which is more than ``cold``: it is not merged while the load
-stays as it is. So under constant load the steps end, and nothing moves back and forth. Because loads vary, a step is
-taken only after ``steady`` looks in a row have found one, and each step is followed by a pause of ``rest_us``.
+A child of a split does at least a tenth of ``hot``, which is more than ``cold``: it is not merged while the load stays
+as it is. So under constant load the steps end, and nothing moves back and forth. Because loads vary, a step is taken
+only after ``steady`` checks in a row have found one. A pause of ``rest_us`` follows each step.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from millwheel.master.tables.planner import Move
 from millwheel.master.tables.resharding import Merge, Resharding, Split
 
 _SIDE = 0.1  # of the load: less on one side of a split is not worth one
-_MIN_SAMPLE = 32  # sampled keys below which nobody knows where to split
+_MIN_SAMPLE = 32  # sampled keys; fewer do not show where to split
 
 Step = Move | Resharding
 
@@ -58,8 +58,8 @@ class BalanceConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLoad:
-    """The input of a balancing decision. ``least`` are the nodes whose shards can be split and merged, each with the
-    number of shards that it has at least. The edges of a node's ranges are multiples of its ``grains`` (default: 1)."""
+    """The input of a balancing decision. ``least`` maps each node whose shards can be split and merged to its minimum
+    number of shards. The edges of a node's ranges are multiples of its ``grains`` (default: 1)."""
 
     tables: Sequence[RangeTable]
     workers: Collection[WorkerName]
@@ -68,7 +68,7 @@ class ClusterLoad:
     grains: Mapping[NodeName, int] = field(default_factory=dict)
 
     def served(self, worker: WorkerName) -> Iterator[tuple[NodeName, ShardEntry]]:
-        """The shards of a worker that are not on their way."""
+        """The shards of a worker that are not being moved."""
         for table in self.tables:
             for entry in table.shards:
                 if entry.owner == worker and not entry.next_owner and not entry.resharded:
@@ -112,8 +112,8 @@ def _evened(cluster: ClusterLoad, config: BalanceConfig) -> Step | None:
 
 
 def best_edge(keys: KeyRange, sample: Sequence[int], grain: int = 1) -> int | None:
-    """The lower edge of the upper half that cuts the work most evenly, None when none leaves a tenth on either side. Of
-    equals the one beside the key (or slot: ``grain`` hashes) that has more of the work."""
+    """The lower edge of the upper half that divides the work most evenly; None when no edge leaves a tenth on either
+    side. Among equally good edges, the one beside the key (or slot: ``grain`` hashes) with more work."""
     mine = sorted(point for point in sample if point in keys)
     if len(mine) < _MIN_SAMPLE:
         return None
@@ -130,7 +130,7 @@ def _evenness(edge: int, mine: Sequence[int]) -> int:
 
 
 def _merged(cluster: ClusterLoad, config: BalanceConfig) -> Merge | None:
-    """The idlest pair of neighbours that do next to nothing."""
+    """The idlest pair of neighbours whose joint load is below ``cold``."""
     resting = {entry.shard for worker in cluster.workers for _, entry in cluster.served(worker)}
     found: list[tuple[float, Merge]] = []
     for table in cluster.tables:
@@ -145,7 +145,7 @@ def _merged(cluster: ClusterLoad, config: BalanceConfig) -> Merge | None:
 
 @dataclass(slots=True)
 class Balancer:
-    """Takes a step once several looks in a row have found one, and pauses after it."""
+    """Takes a step once several checks in a row have found one, and pauses after it."""
 
     config: BalanceConfig
     _wanted: int = field(default=0)

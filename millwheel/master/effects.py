@@ -26,14 +26,15 @@ class WriteRangeTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveMember:
-    """Take a dead worker, which owns nothing any more, out of the membership."""
+    """Remove a dead worker that no longer owns anything from the membership."""
 
     incarnation: WorkerName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachWorker:
-    """Keep a line to a living worker open: it reports loads and releases, and breaks when the process dies."""
+    """Keep a connection to a living worker open. The worker reports loads and releases on it; it breaks when the
+    process dies."""
 
     incarnation: WorkerName
     address: str
@@ -48,7 +49,7 @@ class DetachWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectJournal:
-    """Delete the segments of a sealed journal that no table needs any more. The seal stays."""
+    """Delete the segments of a sealed journal that no table needs. The seal stays."""
 
     incarnation: WorkerName
 

@@ -11,12 +11,14 @@ from millwheel.master.tables.resharding import Resharding
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A worker as its membership describes it. ``leaving``: the worker is about to give its shards away and stop."""
+    """A worker as its membership describes it. ``leaving``: the worker is about to give its shards away and stop.
+    ``weight``: its share of shards, relative to a worker of weight 1."""
 
     incarnation: WorkerName
     address: str
     host: str = ""
     leaving: bool = False
+    weight: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +35,8 @@ class ShardLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesLoaded:
-    """All range tables as they stand. A master must be told before it hears of members: an owner that it does
-    not find among members that are older than the table would be taken for dead."""
+    """All range tables as stored. This event must come before the first members: if the members were older than the
+    tables, an owner that joined in between would be missing among them and count as dead."""
 
     tables: tuple[RangeTable, ...]
 
@@ -48,7 +50,7 @@ class TableSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteConflicted:
-    """Our write of a table lost against another one. ``stored`` is the stored table (None: there is none)."""
+    """Another write of the table came before ours. ``stored`` is the stored table (None: there is none)."""
 
     node: NodeName
     stored: RangeTable | None
@@ -56,7 +58,7 @@ class WriteConflicted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteFailed:
-    """Our write of a table had no effect; it is decided anew at the next tick."""
+    """Our write of a table had no effect; the next tick decides it anew."""
 
     node: NodeName
 
@@ -70,14 +72,14 @@ class MembersChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatsChanged:
-    """So many workers are to serve from now on, spares not counted; None: as many as the run began with."""
+    """The requested number of serving workers, without spares; None: the number that the run began with."""
 
     seats: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerUnreachable:
-    """The process of a worker is gone, whatever ZooKeeper still believes."""
+    """The process of a worker is gone, even if its ZooKeeper session has not expired yet."""
 
     incarnation: WorkerName
     reason: str
@@ -93,7 +95,7 @@ class JournalSealed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealFailed:
-    """A journal could not be sealed; it is tried again at the next tick."""
+    """A journal could not be sealed; the next tick tries again."""
 
     incarnation: WorkerName
 

@@ -1,4 +1,4 @@
-"""What the master sees, as figures for ``/metrics``."""
+"""The metrics of the master for ``/metrics``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from millwheel.master.runtime import MasterView
 
 
 def figures_of(view: MasterView) -> Iterator[Figure]:
-    """The workers that live, and how many shards of each node have an owner."""
+    """The number of living workers, and for each node the number of shards with an owner."""
     yield Figure(c.LIVE_WORKERS, len(view.workers))
     alive = set(view.workers)
     for table in view.tables:

@@ -1,4 +1,4 @@
-"""The load of shards, from the totals that their owners report: smoothed rates, and the distribution of their keys.
+"""The load of shards, computed from the totals that their owners report: smoothed rates and the distribution of keys.
 Pure."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LoadBook:
         self._loads: dict[ShardName, Load] = {}
 
     def take(self, report: ShardLoad, now_us: int) -> None:
-        """A report of totals since the shard was opened. A new owner begins from zero."""
+        """Add a report of totals since the owner opened the shard. A new owner begins from zero."""
         last = self._last.get(report.shard)
         self._last[report.shard] = _Last(now_us, report)
         # Totals of two owners have no difference: a zombie's would make a busy shard look idle, and it would not move.
@@ -54,12 +54,12 @@ class LoadBook:
         self._loads[report.shard] = Load(max(busy, 0.0), max(records, 0.0), report.sample)
 
     def forget_others(self, shards: Collection[ShardName]) -> None:
-        """Only these shards are left."""
+        """Drop all shards but these."""
         for gone in self._last.keys() - shards:
             del self._last[gone]
             self._loads.pop(gone, None)
 
     @property
     def loads(self) -> dict[ShardName, Load]:
-        """Every shard of which the load is known."""
+        """Every shard whose load is known."""
         return dict(self._loads)

@@ -1,8 +1,8 @@
 """Living and dead workers, and the steps that a death requires. Pure, as ``state.py`` is.
 
-Death is final: an incarnation is never used again, so a false alarm costs a restart of that worker and
-nothing else. A dead worker goes through seal, removal from the membership, and collection of its journal. Workers that
-die together are sealed in the order of their names, so that the same events give the same effects.
+Death is final: an incarnation is never used again, so a false alarm costs only a restart of that worker. A dead worker
+goes through seal, removal from the membership, and collection of its journal. Workers that die together are sealed in
+the order of their names, so that the same events give the same effects.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Membership:
 
     @property
     def dead(self) -> Mapping[WorkerName, int | None]:
-        """The dead, each with the end of its sealed journal or None while that is open."""
+        """The dead workers, each with the end of its sealed journal, or None while the journal is open."""
         return self._dead
 
     @property
@@ -62,16 +62,20 @@ class Membership:
         """The workers that may be given shards, each with its host."""
         return {name: member.host for name, member in self.live().items() if not member.leaving}
 
+    def weights(self) -> dict[WorkerName, int]:
+        """The weight of each living worker."""
+        return {name: member.weight for name, member in self.live().items()}
+
     def struck(self) -> set[str]:
-        """The hosts of the dead that are members still: they died a moment ago."""
+        """The hosts of dead workers that are still members: they died a moment ago."""
         return {member.host for name, member in (self._members or {}).items() if name in self._dead}
 
     def leaving(self) -> set[WorkerName]:
-        """The living workers that are to give their shards away."""
+        """The living workers whose shards must move to others."""
         return {name for name, member in self.live().items() if member.leaving}
 
     def take(self, members: Collection[Member]) -> bool:
-        """The members as of now; whether that changed anything."""
+        """Store the present members; True if anything changed."""
         before = self._members
         self._members = {member.incarnation: member for member in members}
         self._hosts.update((member.incarnation, member.host) for member in members if member.host)
@@ -102,17 +106,17 @@ class Membership:
         self._dead[incarnation] = end
 
     def seal_failed(self, incarnation: WorkerName) -> None:
-        """It counts as being sealed until it is time for another try."""
+        """The seal failed; the journal counts as being sealed until the next try is due."""
         self._seal_failed.add(incarnation)
 
     def try_again(self) -> None:
-        """The time for another try has come."""
+        """Allow another try of the seals that failed."""
         self._sealing -= self._seal_failed
         self._seal_failed.clear()
 
     def journals_found(self, incarnations: Collection[WorkerName]) -> None:
-        """The journals on the root. One whose worker is unknown twice in a row was left behind by a worker that
-        died before our time; once is not enough, because a worker opens its journal before it joins."""
+        """Take the journals on the root. If the worker of a journal is unknown twice in a row, it died before this
+        master was elected. Once is not enough, because a worker opens its journal before it joins."""
         strays = frozenset(incarnations) - (self._members or {}).keys() - self._dead.keys() - self._collected
         for incarnation in sorted(strays & self._strays):
             self.bury(incarnation, "its journal is left over")
@@ -122,7 +126,7 @@ class Membership:
     # --- effects, each given once
 
     def lines(self) -> Iterator[AttachWorker | DetachWorker]:
-        """Keep exactly the living attached."""
+        """Attach the living workers and detach all others."""
         live = self.live()
         for name in sorted(self._attached - live.keys()):
             self._attached.discard(name)
@@ -146,7 +150,7 @@ class Membership:
                 yield RemoveMember(incarnation=name)
 
     def collections(self, mentioned: Collection[WorkerName]) -> Iterator[CollectJournal]:
-        """Delete what the dead wrote once no table names them, and forget them."""
+        """Delete the journals of dead workers that no table names, and drop these workers."""
         for name, end in list(self._dead.items()):
             if end is not None and name not in (self._members or {}) and name not in mentioned:
                 del self._dead[name], self._reasons[name]

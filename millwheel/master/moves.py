@@ -1,5 +1,5 @@
-"""Requested moves, splits and merges, planned or asked for, until the stored table carries them. Pure, as ``state.py``
-is."""
+"""Moves, splits and merges, planned by the master or requested by users, until the stored table contains them. Pure, as
+``state.py`` is."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RequestedMoves:
 
 
 def _refusal(request: MoveRequested, holdings: Holdings, takers: Collection[WorkerName]) -> str | None:
-    """ "" when the table contains the move, None when it may still do so, else the reason why it never will."""
+    """ "" when the table contains the move, None when it still may, else the reason why it never will."""
     table = holdings.stored.get(request.node)
     if table is None:
         return f"there is no node {request.node}; there are {', '.join(sorted(holdings.stored)) or 'none yet'}"

@@ -53,9 +53,9 @@ log = logging.getLogger("millwheel.master")
 
 WORKERS = "workers"
 LEAVING = "leaving"
-"""Workers that are also members of this role are to give their shards away."""
+"""The master moves the shards of workers that are also members of this role to others."""
 SEATS = "seats"
-"""The name of its one member is the number of workers that are to serve, when it is not what the run began with."""
+"""The name of its one member is the requested number of serving workers, if it differs from the number at the start."""
 
 
 class Lines(Protocol):
@@ -68,7 +68,8 @@ class Lines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MasterPorts:
-    """The outside world. ``post`` enqueues an event from any thread; ``background`` runs something elsewhere."""
+    """The outside world. ``post`` enqueues an event from any thread; ``background`` runs a function on another
+    thread."""
 
     clock: Clock
     coordination: Coordination
@@ -81,7 +82,7 @@ class MasterPorts:
 
 @dataclass(frozen=True, slots=True)
 class MasterPace:
-    """How often things are done (µs): ``scan_us`` looks at snapshots and journals."""
+    """Intervals of periodic work (µs). ``scan_us`` is the one between scans of snapshots and journals."""
 
     tick_us: int = 200_000
     scan_us: int = 10_000_000
@@ -113,7 +114,7 @@ class MasterRuntime:
         self.view = MasterView()
 
     def begin(self) -> None:
-        """Read the tables, then follow members and tables. Called once, by the thread that steps.
+        """Read the tables, then follow members and tables. Call it once, on the thread that steps.
 
         Raises UnavailableError when ZooKeeper does not answer.
         """
@@ -127,20 +128,21 @@ class MasterRuntime:
         self._ports.coordination.watch_tables(lambda table: self._ports.post(TableSeen(table=table)))
 
     def ask_move(self, node: NodeName, shard: ShardName, worker: WorkerName, answer: Callable[[str], None]) -> None:
-        """Ask for a planned move, on the thread that steps. ``answer`` gets a refusal, or "" once the stored table
-        contains the move."""
+        """Request a move; call it on the thread that steps. ``answer`` is called with a refusal, or with "" once the
+        stored table contains the move."""
         self._tickets += 1
         self._answers[self._tickets] = answer
         self._ports.post(MoveRequested(ticket=self._tickets, node=node, shard=shard, worker=worker))
 
     def ask_reshard(self, requested: Resharding, answer: Callable[[str], None]) -> None:
-        """Ask for a split or merge; ``answer`` gets a refusal, or "" once the stored table contains it."""
+        """Request a split or merge. ``answer`` is called with a refusal, or with "" once the stored table contains
+        it."""
         self._tickets += 1
         self._answers[self._tickets] = answer
         self._ports.post(ReshardRequested(ticket=self._tickets, resharding=requested))
 
     def step(self, events: Sequence[Event]) -> int:
-        """Handle ``events`` and everything that follows from them; the monotonic time (µs) of the next step."""
+        """Handle ``events`` and all their consequences. Returns the monotonic time (µs) of the next step."""
         now_us = self._ports.clock.monotonic_us()
         pending = deque(events)
         if now_us >= self._next_tick_us:
@@ -201,7 +203,7 @@ class MasterRuntime:
         return TableSeen(table=replace(table, version=version))
 
     def _reread(self, node: NodeName) -> Event:
-        log.warning("Somebody else wrote the range table of %s; deciding again.", node)
+        log.warning("Another master wrote the range table of %s; deciding again.", node)
         try:
             return WriteConflicted(node=node, stored=self._ports.coordination.tables().get(node))
         except UnavailableError:
@@ -217,8 +219,8 @@ class MasterRuntime:
     # --- in the background
 
     def _collect(self, incarnation: WorkerName) -> None:
-        """Delete a dead worker's journal. The tables are read once more: if this master has been replaced and has not
-        noticed it yet, its successor may have given shards to a worker that never owned any here."""
+        """Delete a dead worker's journal. Reads the tables again first: if this master has been replaced without having
+        noticed, its successor may have assigned shards to a worker that owns none in our tables."""
         try:
             if any(_mentions(table, incarnation) for table in self._ports.coordination.tables().values()):
                 return
@@ -234,7 +236,8 @@ class MasterRuntime:
             self._ports.background(lambda: self._scan(shards))
 
     def _scan(self, shards: Sequence[ShardName]) -> None:
-        """Look for snapshots that shorten lineages, and for journals that no table or member accounts for."""
+        """Look for snapshots that shorten lineages, and for journals that belong to no member and that no table
+        names."""
         try:
             for shard in shards:
                 found = self._ports.snapshots.latest(shard)
@@ -276,7 +279,13 @@ class MasterRuntime:
 
 def _member(incarnation: WorkerName, data: bytes, leaving: bool) -> Member:
     facts = json.loads(data)
-    return Member(incarnation=incarnation, address=facts["address"], host=facts.get("host", ""), leaving=leaving)
+    return Member(
+        incarnation=incarnation,
+        address=facts["address"],
+        host=facts.get("host", ""),
+        leaving=leaving,
+        weight=facts.get("weight", 1),
+    )
 
 
 def _mentions(table: RangeTable, incarnation: WorkerName) -> bool:

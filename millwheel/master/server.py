@@ -1,4 +1,4 @@
-"""The master process: stands for election, and while it leads steps the runtime and answers questions by gRPC."""
+"""The master process. It stands for election; while it leads, it steps the runtime and answers requests over gRPC."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAX_THREADS = 32  # workers and commands at once
 
 @dataclass(frozen=True, slots=True)
 class _MoveAsked:
-    """A question for the loop; ``answer`` may be called on its thread."""
+    """A request to the loop; ``answer`` may be called on the thread of the loop."""
 
     request: pb.MoveRequest
     answer: Callable[[str], None]
@@ -51,7 +51,7 @@ class _Won:
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """The process ends; ``lost`` when its session has been lost."""
+    """The process ends; ``lost``: because its session was lost."""
 
     lost: bool
 
@@ -104,7 +104,7 @@ class MasterService(MasterServicer):
         return self._answered(context, lambda answer: _ReshardAsked(requested, answer))
 
     def _answered(self, context: grpc.ServicerContext, asked: Callable[[Callable[[str], None]], _Item]) -> pb.MoveReply:
-        """The loop's answer to a question."""
+        """The loop's answer to a request."""
         answers: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._put(asked(answers.put))
         try:
@@ -115,7 +115,7 @@ class MasterService(MasterServicer):
         return pb.MoveReply(accepted=not refusal, reason=refusal)
 
     def _leading(self, context: grpc.ServicerContext) -> Callable[[], MasterView]:
-        """The view of a master that leads; ends the call of one that stands by."""
+        """The view of the leading master. On a standby it ends the call."""
         if self.view is None:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this master stands by; ask the one that leads")
             raise InvariantError("gRPC went on after an abort")
@@ -165,7 +165,7 @@ class MasterProcess:
         self._endpoint = Endpoint(f"{listen.rpartition(':')[0]}:0", outside.security, pages)
 
     def stop(self) -> None:
-        """Let :meth:`run` return soon (any thread, or a signal handler)."""
+        """Make :meth:`run` return soon; may be called on any thread and in a signal handler."""
         self._items.put(_Ending(lost=False))
 
     def run(self) -> None:

@@ -1,13 +1,13 @@
 """The master as a pure machine: an event in, effects out.
 
-It decides from levels, not from edges: every event first updates the known state, and then all decisions are derived
-from that state anew. This makes each step idempotent. A newly elected master reads tables and members and continues,
-whatever was in progress: an owner that is not a member is dead, so its journal is sealed, and then its shards get new
-owners.
+The machine decides from levels, not from edges: every event first updates the known state, and then all decisions are
+derived anew from this state. Therefore each step is idempotent. A newly elected master reads tables and members and
+continues whatever was in progress: an owner that is not a member is dead, so its journal is sealed, and then its shards
+get new owners.
 
-The order at a death, which nothing here may shorten: seal the journal; only then write tables with new
-owners, higher tokens and the sealed end in the lineage; only when no table names the dead worker as owner,
-remove it from the membership; only when no lineage names it, delete its journal (never the seal).
+No change may shorten the order of steps after a death: seal the journal; only then write tables with new owners, higher
+tokens and the sealed end in the lineage; only when no table names the dead worker as owner, remove it from the
+membership; only when no lineage names it, delete its journal (never the seal).
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ from millwheel.master.tables.succession import Situation, successor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterConfig:
-    """The nodes to be served, and the waiting times.
+    """The nodes to be served, and the delays before decisions.
 
-    While nothing is served, shards are given away only once ``expected_workers`` are there, or ``grace_us``
-    after the first one came. Balance is looked at ``settle_us`` after the last change of membership, with at
-    most ``moves_at_once`` shards on their way; by measured load, too, with ``balance``. With ``spares`` no more than
-    ``expected_workers`` own shards, unless another number of seats is asked for; without, everybody does. Standbys are
-    chosen ``standby_settle_us`` after the last change of membership, so that a worker that was started again counts.
+    While nothing is served, shards are given away only once ``expected_workers`` are there, or ``grace_us`` after the
+    first one came. Balancing begins ``settle_us`` after the last change of membership and moves at most
+    ``moves_at_once`` shards at a time; with ``balance`` it also uses the measured load. With ``spares``, at most
+    ``expected_workers`` workers own shards unless another number of seats is requested; without spares, all workers do.
+    Standbys are chosen ``standby_settle_us`` after the last change of membership, so that a restarted worker counts.
     """
 
     nodes: tuple[NodeDemand, ...]
@@ -106,16 +106,16 @@ class MasterState:
 
     @property
     def live_workers(self) -> tuple[WorkerName, ...]:
-        """Members that are not known to be dead."""
+        """The members that are not known to be dead."""
         return tuple(sorted(self._membership.live()))
 
     @property
     def loads(self) -> Mapping[ShardName, Load]:
-        """The loads of shards, as far as they are known."""
+        """The known loads of shards."""
         return self._book.loads
 
     def shards_with_lineage(self) -> tuple[ShardName, ...]:
-        """The shards whose snapshots are worth a look: a newer one shortens the lineage."""
+        """The shards with a lineage, which a newer snapshot would shorten."""
         return tuple(entry.shard for _, entry in self._holdings.entries() if entry.lineage or entry.parents)
 
     def handle(self, event: Event) -> list[Effect]:
@@ -191,8 +191,7 @@ class MasterState:
                 self._membership.journals_found(event.incarnations)
 
     def _unsettle(self) -> None:
-        """The set of serving workers may have changed: look at the balance again once it has been stable for a
-        while."""
+        """The set of serving workers may have changed: balance again once the set has been stable for a while."""
         self._members_since_us = self._now_us
         self._balanced = False
 
@@ -205,7 +204,7 @@ class MasterState:
         return seated(self._membership.hosts_of_takers(), burdens, self._seats, self._membership.struck(), following)
 
     def _forget_old_news(self) -> None:
-        """Drop requests that stored tables have made obsolete, and note since when a worker could take shards."""
+        """Drop requests that stored tables have made obsolete, and note when the first worker could take shards."""
         held = {(entry.owner, entry.shard, entry.token) for _, entry in self._holdings.entries()}
         self._released = {key: commit for key, commit in self._released.items() if key in held}
         takers = self._membership.takers()
@@ -236,7 +235,9 @@ class MasterState:
             reshardings=tuple(self._reshardings.requested),
             standbys=self._standbys,
         )
-        census = Census(situation.takers, self._holdings.expected().values(), self._membership.hosts)
+        census = Census(
+            situation.takers, self._holdings.expected().values(), self._membership.hosts, self._membership.weights()
+        )
         for demand in self._config.nodes:
             table = None if demand.name in self._holdings.writing else self._next_table(demand, situation, census)
             if table is not None:
@@ -244,7 +245,7 @@ class MasterState:
                 yield WriteRangeTable(table=table)
 
     def _next_table(self, demand: NodeDemand, situation: Situation, census: Census) -> RangeTable | None:
-        """The table that should be stored next, None when the stored one is right."""
+        """The table to store next; None when the stored one is right."""
         stored = self._holdings.stored.get(demand.name)
         if stored is None:
             return first_table(demand, self._config.expected_workers, census) if situation.takers else None
@@ -266,7 +267,7 @@ class MasterState:
         serving = self._serving()
         # A worker that lost its seat is emptied like one that leaves.
         leaving = self._membership.live().keys() - serving
-        moves = plan_moves(demanded, serving, leaving, room, self._state_bytes)
+        moves = plan_moves(demanded, serving, leaving, room, self._state_bytes, self._membership.weights())
         self._moves.plan(moves)
         # A move that somebody asks for later is not taken back: only a change of membership starts this again.
         self._balanced = not moves and not on_their_way

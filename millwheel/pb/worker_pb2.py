@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19millwheel/pb/worker.proto\x12\x0cmillwheel.pb\"}\n\x05\x46rame\x12*\n\ndeliveries\x18\x01 \x03(\x0b\x32\x16.millwheel.pb.Delivery\x12\x1f\n\x04\x61\x63ks\x18\x02 \x03(\x0b\x32\x11.millwheel.pb.Ack\x12\'\n\x08refusals\x18\x03 \x03(\x0b\x32\x15.millwheel.pb.Refusal\"\x92\x01\n\x08\x44\x65livery\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0e\n\x06target\x18\x03 \x01(\t\x12\x14\n\x0ctarget_token\x18\x04 \x01(\x04\x12\r\n\x05\x65poch\x18\x05 \x01(\x04\x12\r\n\x05index\x18\x06 \x01(\x04\x12\r\n\x05\x62\x61tch\x18\x07 \x01(\x0c\x12\x14\n\x0csender_token\x18\x08 \x01(\x04\"Z\n\x03\x41\x63k\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\r\n\x05index\x18\x04 \x01(\x04\x12\x14\n\x0csender_token\x18\x05 \x01(\x04\"\x9f\x01\n\x07Refusal\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12,\n\x06reason\x18\x04 \x01(\x0e\x32\x1c.millwheel.pb.Refusal.Reason\x12\x14\n\x0csender_token\x18\x05 \x01(\x04\" \n\x06Reason\x12\x0b\n\x07RESTART\x10\x00\x12\t\n\x05MOVED\x10\x01\"\x1f\n\rAttachRequest\x12\x0e\n\x06master\x18\x01 \x01(\t\"p\n\tShardLoad\x12\r\n\x05shard\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\x04\x12\x13\n\x0bstate_bytes\x18\x04 \x01(\x04\x12\x0f\n\x07\x62usy_us\x18\x05 \x01(\x04\x12\x0e\n\x06sample\x18\x06 \x03(\x06\"=\n\x08Released\x12\r\n\x05shard\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x04\x12\x13\n\x0blast_commit\x18\x03 \x01(\x04\"`\n\x0cWorkerReport\x12&\n\x05loads\x18\x01 \x03(\x0b\x32\x17.millwheel.pb.ShardLoad\x12(\n\x08released\x18\x02 \x03(\x0b\x32\x16.millwheel.pb.Released\")\n\x0cInjectRecord\x12\r\n\x05value\x18\x01 \x01(\x0c\x12\n\n\x02id\x18\x02 \x01(\t\"\\\n\rInjectRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12+\n\x07records\x18\x03 \x03(\x0b\x32\x1a.millwheel.pb.InjectRecord\"T\n\x0bInjectReply\x12\r\n\x05moved\x18\x01 \x01(\x08\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x04\x12\x12\n\nduplicates\x18\x03 \x01(\x04\x12\x10\n\x08rejected\x18\x04 \x01(\x04\x32\x8f\x01\n\x06Worker\x12\x43\n\x06\x41ttach\x12\x1b.millwheel.pb.AttachRequest\x1a\x1a.millwheel.pb.WorkerReport0\x01\x12@\n\x06Inject\x12\x1b.millwheel.pb.InjectRequest\x1a\x19.millwheel.pb.InjectReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19millwheel/pb/worker.proto\x12\x0cmillwheel.pb\"}\n\x05\x46rame\x12*\n\ndeliveries\x18\x01 \x03(\x0b\x32\x16.millwheel.pb.Delivery\x12\x1f\n\x04\x61\x63ks\x18\x02 \x03(\x0b\x32\x11.millwheel.pb.Ack\x12\'\n\x08refusals\x18\x03 \x03(\x0b\x32\x15.millwheel.pb.Refusal\"\xb2\x01\n\x08\x44\x65livery\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0e\n\x06target\x18\x03 \x01(\t\x12\x14\n\x0ctarget_token\x18\x04 \x01(\x04\x12\r\n\x05\x65poch\x18\x05 \x01(\x04\x12\r\n\x05index\x18\x06 \x01(\x04\x12\r\n\x05\x62\x61tch\x18\x07 \x01(\x0c\x12\x14\n\x0csender_token\x18\x08 \x01(\x04\x12\x13\n\x06traces\x18\t \x01(\x0cH\x00\x88\x01\x01\x42\t\n\x07_traces\"Z\n\x03\x41\x63k\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12\r\n\x05index\x18\x04 \x01(\x04\x12\x14\n\x0csender_token\x18\x05 \x01(\x04\"\x9f\x01\n\x07Refusal\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x04\x12,\n\x06reason\x18\x04 \x01(\x0e\x32\x1c.millwheel.pb.Refusal.Reason\x12\x14\n\x0csender_token\x18\x05 \x01(\x04\" \n\x06Reason\x12\x0b\n\x07RESTART\x10\x00\x12\t\n\x05MOVED\x10\x01\"\x1f\n\rAttachRequest\x12\x0e\n\x06master\x18\x01 \x01(\t\"p\n\tShardLoad\x12\r\n\x05shard\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x04\x12\x0f\n\x07records\x18\x03 \x01(\x04\x12\x13\n\x0bstate_bytes\x18\x04 \x01(\x04\x12\x0f\n\x07\x62usy_us\x18\x05 \x01(\x04\x12\x0e\n\x06sample\x18\x06 \x03(\x06\"=\n\x08Released\x12\r\n\x05shard\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x04\x12\x13\n\x0blast_commit\x18\x03 \x01(\x04\"`\n\x0cWorkerReport\x12&\n\x05loads\x18\x01 \x03(\x0b\x32\x17.millwheel.pb.ShardLoad\x12(\n\x08released\x18\x02 \x03(\x0b\x32\x16.millwheel.pb.Released\"8\n\x0cInjectRecord\x12\r\n\x05value\x18\x01 \x01(\x0c\x12\n\n\x02id\x18\x02 \x01(\t\x12\r\n\x05trace\x18\x03 \x01(\t\"\\\n\rInjectRequest\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12+\n\x07records\x18\x03 \x03(\x0b\x32\x1a.millwheel.pb.InjectRecord\"T\n\x0bInjectReply\x12\r\n\x05moved\x18\x01 \x01(\x08\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x04\x12\x12\n\nduplicates\x18\x03 \x01(\x04\x12\x10\n\x08rejected\x18\x04 \x01(\x04\x32\x8f\x01\n\x06Worker\x12\x43\n\x06\x41ttach\x12\x1b.millwheel.pb.AttachRequest\x1a\x1a.millwheel.pb.WorkerReport0\x01\x12@\n\x06Inject\x12\x1b.millwheel.pb.InjectRequest\x1a\x19.millwheel.pb.InjectReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,27 +34,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FRAME']._serialized_start=43
   _globals['_FRAME']._serialized_end=168
   _globals['_DELIVERY']._serialized_start=171
-  _globals['_DELIVERY']._serialized_end=317
-  _globals['_ACK']._serialized_start=319
-  _globals['_ACK']._serialized_end=409
-  _globals['_REFUSAL']._serialized_start=412
-  _globals['_REFUSAL']._serialized_end=571
-  _globals['_REFUSAL_REASON']._serialized_start=539
-  _globals['_REFUSAL_REASON']._serialized_end=571
-  _globals['_ATTACHREQUEST']._serialized_start=573
-  _globals['_ATTACHREQUEST']._serialized_end=604
-  _globals['_SHARDLOAD']._serialized_start=606
-  _globals['_SHARDLOAD']._serialized_end=718
-  _globals['_RELEASED']._serialized_start=720
-  _globals['_RELEASED']._serialized_end=781
-  _globals['_WORKERREPORT']._serialized_start=783
-  _globals['_WORKERREPORT']._serialized_end=879
-  _globals['_INJECTRECORD']._serialized_start=881
-  _globals['_INJECTRECORD']._serialized_end=922
-  _globals['_INJECTREQUEST']._serialized_start=924
-  _globals['_INJECTREQUEST']._serialized_end=1016
-  _globals['_INJECTREPLY']._serialized_start=1018
-  _globals['_INJECTREPLY']._serialized_end=1102
-  _globals['_WORKER']._serialized_start=1105
-  _globals['_WORKER']._serialized_end=1248
+  _globals['_DELIVERY']._serialized_end=349
+  _globals['_ACK']._serialized_start=351
+  _globals['_ACK']._serialized_end=441
+  _globals['_REFUSAL']._serialized_start=444
+  _globals['_REFUSAL']._serialized_end=603
+  _globals['_REFUSAL_REASON']._serialized_start=571
+  _globals['_REFUSAL_REASON']._serialized_end=603
+  _globals['_ATTACHREQUEST']._serialized_start=605
+  _globals['_ATTACHREQUEST']._serialized_end=636
+  _globals['_SHARDLOAD']._serialized_start=638
+  _globals['_SHARDLOAD']._serialized_end=750
+  _globals['_RELEASED']._serialized_start=752
+  _globals['_RELEASED']._serialized_end=813
+  _globals['_WORKERREPORT']._serialized_start=815
+  _globals['_WORKERREPORT']._serialized_end=911
+  _globals['_INJECTRECORD']._serialized_start=913
+  _globals['_INJECTRECORD']._serialized_end=969
+  _globals['_INJECTREQUEST']._serialized_start=971
+  _globals['_INJECTREQUEST']._serialized_end=1063
+  _globals['_INJECTREPLY']._serialized_start=1065
+  _globals['_INJECTREPLY']._serialized_end=1149
+  _globals['_WORKER']._serialized_start=1152
+  _globals['_WORKER']._serialized_end=1295
 # @@protoc_insertion_point(module_scope)

@@ -65,6 +65,7 @@ class Delivery(_message.Message):
     INDEX_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
     SENDER_TOKEN_FIELD_NUMBER: _builtins.int
+    TRACES_FIELD_NUMBER: _builtins.int
     channel: _builtins.str
     """who numbers the records: the sender's shard, or source shard and partition"""
     node: _builtins.str
@@ -81,6 +82,8 @@ class Delivery(_message.Message):
     """millwheel.core.formats.codec"""
     sender_token: _builtins.int
     """the token of the sender's shard: epochs are compared by (sender_token, epoch)"""
+    traces: _builtins.bytes
+    """the trace contexts of some of the records: advisory, absent where there are none"""
     def __init__(
         self,
         *,
@@ -92,12 +95,15 @@ class Delivery(_message.Message):
         index: _builtins.int = ...,
         batch: _builtins.bytes = ...,
         sender_token: _builtins.int = ...,
+        traces: _builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_traces", b"_traces", "traces", b"traces"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "channel", b"channel", "epoch", b"epoch", "index", b"index", "node", b"node", "sender_token", b"sender_token", "target", b"target", "target_token", b"target_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_traces", b"_traces", "batch", b"batch", "channel", b"channel", "epoch", b"epoch", "index", b"index", "node", b"node", "sender_token", b"sender_token", "target", b"target", "target_token", b"target_token", "traces", b"traces"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__traces: _TypeAlias = _typing.Literal["traces"]  # noqa: Y015
+    _WhichOneofArgType__traces: _TypeAlias = _typing.Literal["_traces", b"_traces"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__traces) -> _WhichOneofReturnType__traces | None: ...
 
 Global___Delivery: _TypeAlias = Delivery  # noqa: Y015
 
@@ -290,18 +296,22 @@ class InjectRecord(_message.Message):
 
     VALUE_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int
+    TRACE_FIELD_NUMBER: _builtins.int
     value: _builtins.bytes
     """JSON"""
     id: _builtins.str
+    trace: _builtins.str
+    """the trace context it comes with: traceparent, and tracestate on a second line"""
     def __init__(
         self,
         *,
         value: _builtins.bytes = ...,
         id: _builtins.str = ...,
+        trace: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "trace", b"trace", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Which address a process of a run serves on."""
+"""The address that a process of a run serves on."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ AUTO = "auto"
 
 
 def listen_on(wanted: str, zookeeper: str) -> str:
-    """``host:0`` to serve on: ``wanted`` itself, or, for :data:`AUTO`, what others reach this machine by.
+    """``host:0`` to serve on: ``wanted`` itself or, for :data:`AUTO`, the address by which others reach this machine.
 
-    Raises SetupError when the machine has no way to ZooKeeper.
+    Raises SetupError when the machine has no route to ZooKeeper.
     """
     return f"{_facing(zookeeper) if wanted == AUTO else wanted}:0"
 
 
 def check_reach(wanted: str, zookeeper: str) -> None:
-    """Raises SetupError when processes on other machines are meant to join, but cannot reach our ZooKeeper."""
+    """Raise SetupError when processes on other machines are to join but cannot reach our ZooKeeper."""
     if wanted != LOOPBACK and zookeeper in ("", EMBEDDED):
         raise SetupError(
             f"--listen {wanted} lets other machines in, but they cannot reach this run's own coordinator: it serves "

@@ -19,7 +19,7 @@ _LOG_LIMIT_BYTES = 16_000_000  # a larger log is begun anew
 
 
 class LifeLog:
-    """Where a process writes: standard error to ``<log>.log``, standard output to ``<log>.out``, both appended."""
+    """The log files of a process: standard error is appended to ``<log>.log``, standard output to ``<log>.out``."""
 
     def __init__(self, log: Path) -> None:
         self.err, self.out = log.with_suffix(".log"), log.with_suffix(".out")
@@ -27,12 +27,12 @@ class LifeLog:
         self._started_at = self.err.stat().st_size if self.err.exists() else 0
 
     def last_words(self) -> str:
-        """The end of what was written to the log since."""
+        """The last lines written to the log since this value was made."""
         return tail(self.err, self._started_at)
 
 
 class Living(Protocol):
-    """One life of a process, as a launcher sees it."""
+    """One life of a process, for a launcher."""
 
     @property
     def pid(self) -> int:
@@ -58,9 +58,9 @@ class Living(Protocol):
 
 
 class Child:
-    """A running process that we execute. It is in a session of its own, so that Ctrl-C in a terminal reaches the driver
-    alone, which then stops the rest in the right order. ``scratch`` is a directory that dies with it; ``pass_fds`` stay
-    open in it.
+    """A running process that we execute. It has a session of its own, so that Ctrl-C in a terminal reaches only the
+    driver, which then stops the rest in the right order. ``scratch`` is a directory that dies with it; ``pass_fds``
+    stay open in it.
     """
 
     def __init__(
@@ -151,6 +151,6 @@ def fresh_scratch(base: str, slot: int) -> str:
 
 
 def _rotate(log: Path) -> None:
-    """Keep one older log of a process that has written much, so that the root does not grow for ever."""
+    """Rotate a large log and keep one older file, so that the root does not grow without bound."""
     if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
         os.replace(log, log.with_suffix(".log.1"))

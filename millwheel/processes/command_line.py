@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOM = "-" * 1_000
-"""An argument of a process that will show another command line later: what it shows then must fit."""
+"""An argument of a process that will show another command line later: it reserves the space for it."""
 
 _ARG_START, _ARG_END = 47, 48
 """Fields of /proc/self/stat, from 0."""
 
 
 def show_as(command: Sequence[str]) -> bool:
-    """Let this process be seen under another command line, cut off where the room ends. False where that cannot be."""
+    """Show this process under another command line, truncated to the available space. False where the system does not
+    allow it."""
     try:
         fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""How the processes of a run report why they ended. The supervisor acts on these codes alone."""
+"""The exit codes by which processes of a run report why they ended. The supervisor acts on these codes alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Exit(IntEnum):
     STOPPED = 0
     """Asked to stop, and everything acked is durable."""
     BAD_CONFIG = 64
-    """Cannot work however often it is restarted; the last words on stderr say why (EX_USAGE)."""
+    """No restart can help; the last lines on standard error say why (EX_USAGE)."""
     HUNG = 70
     """User code did not return in time; a note says which, and a fresh incarnation may start at once (EX_SOFTWARE)."""
     FENCED = 75
@@ -24,10 +24,10 @@ class Exit(IntEnum):
 
 
 def leave(code: int) -> NoReturn:
-    """End this process now. What it wrote is written; the interpreter does not take itself apart first, which takes a
-    tenth of a second for nothing. Threads end where they stand, as when the process is killed."""
+    """End this process now. Its output is flushed first. The interpreter is not finalized, which would take a tenth of
+    a second for nothing. Threads end wherever they are, as when the process is killed."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # nobody reads it any more
+        with suppress(OSError, ValueError):  # the reader is gone
             stream.flush()
     os._exit(code)

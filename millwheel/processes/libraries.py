@@ -1,12 +1,12 @@
 """The share of a machine that a worker's libraries may use: memory and threads.
 
-Fresh memory has its price: the system fills each page with zeros when it is first touched, and in a virtual machine it
-may have to ask the host for it. Columns of some megabytes that are given back after every bundle cost a worker more
-than to work on them. So it keeps what it has used, for a while, and one allocator serves Python and Arrow.
+Fresh memory has its price: the system fills each page with zeros on first use, and a virtual machine may have to
+request the page from its host. Returning columns of some megabytes after every bundle would cost a worker more than
+processing them. Therefore a worker keeps used memory for a while, and one allocator serves Python and Arrow.
 
-A worker is a task of one core. With two threads for columns it takes two fifths more of the processor for the same
-work, which is then missing to its neighbours. Arrow's own allocator and OpenBLAS, which nothing here uses, begin
-threads as soon as they are loaded; without them workers can be forked (:mod:`millwheel.launch.launchers.warm_parent`).
+A worker is a task of one core. With two threads for columns it takes two fifths more CPU time for the same work, at the
+expense of its neighbours. Arrow's own allocator and OpenBLAS, which nothing here uses, start threads as soon as they
+are loaded; without these threads, workers can be forked (:mod:`millwheel.launch.launchers.warm_parent`).
 """
 
 from __future__ import annotations

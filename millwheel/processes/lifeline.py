@@ -1,11 +1,11 @@
-"""A child process must not outlive its parent: a run that is killed leaves nothing behind.
+"""Ends child processes with their parent: a killed run leaves no process behind.
 
 The parent starts a child with :func:`child_environment`; the child calls :func:`die_with_parent` first thing.
 Programs that are not ours (a JVM) are started through :func:`mortal`. Nothing runs between fork and exec, so
 this is safe in a parent with threads.
 
-On Linux the kernel sends the signal, when the *thread* that started the child ends: start children only from
-a thread that lives as long as they may. Elsewhere a watching thread does it within a second.
+On Linux the kernel sends the signal when the *thread* that started the child ends: start children only from a thread
+that outlives them. On other systems, a watching thread ends the child within a second.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ _WATCH_INTERVAL_S = 0.5  # between looks whether the parent lives, where the ker
 
 
 def child_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment for a child of this process: ``base`` (default: ours), and who its parent is."""
+    """The environment for a child of this process: ``base`` (default: ours) and the id of its parent."""
     return {**(os.environ if base is None else base), PARENT: str(os.getpid())}
 
 
 def mortal(command: Sequence[str]) -> list[str]:
-    """``command``, run so that it dies with the process that starts it (given :func:`child_environment`)."""
+    """``command``, wrapped so that it dies with the process that starts it (with the environment of
+    :func:`child_environment`)."""
     return [sys.executable, "-m", "millwheel.processes.lifeline", *command]
 
 
 def die_with_parent() -> None:
     """Arrange for SIGKILL as soon as the parent is gone; a process started by hand has no such parent.
 
-    SIGKILL, because dying at any moment is what every process here survives, and a polite end might hang.
+    SIGKILL, because every process here may die at any moment without harm, and an orderly end might hang.
     """
     named = os.environ.pop(PARENT, "")
     if not named:
@@ -44,7 +45,7 @@ def die_with_parent() -> None:
     parent = int(named)
     if not _ask_kernel():
         threading.Thread(target=_watch, args=(parent,), daemon=True, name="lifeline").start()
-    if os.getppid() != parent:  # it died before the kernel was asked
+    if os.getppid() != parent:  # the parent died before the call of prctl
         _die()
 
 

@@ -1,7 +1,7 @@
-"""How the processes of a run write their logs: text for people, or a JSON object per line for other programs.
+"""The logs of a run's processes: text for people, or one JSON object per line for other programs.
 
-A line that user code logs while a callback runs names the node, the shard and the hash of the key. That costs nothing
-until something is logged. Keys themselves are not written: logs are kept longer, and read by more people, than state.
+A line that user code logs during a callback names the node, the shard and the hash of the key. This costs nothing until
+user code logs. Keys themselves are not written, because logs are kept longer than state and more people read them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ FIELDS = ("node", "shard", "key_hash")
 
 
 class LogFormat(str, Enum):
-    """What a log is made of."""
+    """The format of a log."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class _Lines(logging.Formatter):
-    """``context`` is asked for lines of the thread that has set it."""
+    """``context`` describes the running call, for log lines of the thread that has set it."""
 
     def __init__(self, pattern: str, fixed: Mapping[str, str]) -> None:
         super().__init__(pattern)
@@ -36,11 +36,11 @@ class _Lines(logging.Formatter):
         self._thread = 0
 
     def follow(self, context: Context) -> None:
-        """Ask ``context`` about each line of this thread from now on."""
+        """Call ``context`` for each line of this thread from now on."""
         self._context, self._thread = context, threading.get_ident()
 
     def about(self, record: logging.LogRecord) -> dict[str, str]:
-        """What the line is about: as its ``extra`` says, or the running call."""
+        """The subject of the line: from its ``extra``, or the running call."""
         said = {name: str(value) for name in FIELDS if (value := getattr(record, name, None)) is not None}
         if said or self._context is None or record.thread != self._thread:
             return said
@@ -62,7 +62,7 @@ class TextLogLines(_Lines):
 
 
 class JsonLogLines(_Lines):
-    """One object per line: time, level, message, logger, pipeline, process, and what it is about."""
+    """One object per line: time, level, message, logger, pipeline, process, and subject."""
 
     def __init__(self, fixed: Mapping[str, str]) -> None:
         super().__init__("%(message)s", fixed)
@@ -84,7 +84,7 @@ class JsonLogLines(_Lines):
 
 
 def set_up(log_format: LogFormat, pipeline: str, process: str, level: int = logging.INFO) -> None:
-    """Let everything that this process logs go to standard error, in this format."""
+    """Send all log lines of this process to standard error, in this format."""
     handler = logging.StreamHandler(sys.stderr)
     fixed = {"pipeline": pipeline, "process": process}
     handler.setFormatter(JsonLogLines(fixed) if log_format is LogFormat.JSON else TextLogLines(fixed))

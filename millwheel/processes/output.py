@@ -1,6 +1,6 @@
 """Carries workers' output (the stdout sink) to the driver's standard output, wherever the workers run.
 
-Workers append to ``logs/worker-<slot>.out`` on the shared root; what has been passed on is given back to the file
+Workers append to ``logs/worker-<slot>.out`` on the shared root. Blocks that were passed on are returned to the file
 system, so that a pipeline that prints for ever does not fill the disk.
 """
 
@@ -17,7 +17,7 @@ _KEEP_SIZE_AND_PUNCH_HOLE = 0x03  # Fixed: of fallocate(2)
 
 
 class OutputPump:
-    """Follows the output files of a run. Whole lines only, so that those of two workers never mix."""
+    """Follows the output files of a run. It passes on whole lines only, so that lines of two workers never mix."""
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
@@ -45,7 +45,8 @@ class OutputPump:
         return data[:whole]
 
     def _give_back(self, path: Path) -> None:
-        """Free the blocks of what has been passed on. The writer appends on, so cutting the file is not possible."""
+        """Free the blocks that have been passed on. The file cannot be truncated, because the writer still appends to
+        it."""
         first, upto = self._punched.get(path, 0), self._done[path]
         if upto - first < _PUNCH_BYTES or not sys.platform.startswith("linux"):
             return

@@ -1,9 +1,9 @@
-"""When a process that ended is started again: pure decisions, one object per process.
+"""Decides when to restart a process that ended: one object per process. Pure.
 
-A crash is normal and is answered at once. A process that fails again within seconds of its start waits a little longer
-each time; one that keeps failing by itself is given up, because something is wrong that a restart does not mend
-(a callback module that is missing on the executor). Being killed from outside, or fenced, is no failure: it counts for
-neither, and is always answered at once.
+After a crash, the process is restarted at once. If it fails again within seconds of its start, the delay grows each
+time. If it keeps failing by itself, it is given up, because a restart does not mend the cause (for example a callback
+module that is missing on the executor). A process that was killed from outside, or fenced, has not failed: this counts
+towards neither rule, and it is always restarted at once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from millwheel.processes.exits import Exit
 QUICK_S = 5.0
 """A failure after a shorter life is a quick one."""
 PATIENCE = 3
-"""So many quick failures in a row are answered without delay."""
+"""After up to this many quick failures in a row, the process restarts without delay."""
 GIVE_UP = 10
-"""So many quick failures in a row end the run."""
+"""This many quick failures in a row end the run."""
 _FIRST_DELAY_S = 0.1  # before a process that fails quickly is started again; doubles
 _LONGEST_DELAY_S = 3.0  # before such a process is started again
 _KILLED = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP})
@@ -54,13 +54,13 @@ def exit_words(code: int) -> str:
 
 @dataclass(slots=True)
 class RestartPolicy:
-    """The story of one supervised process; ask it once per death."""
+    """The history of one supervised process; call :meth:`after` once per death."""
 
     quick_failures: int = 0
     restarts: int = 0
 
     def after(self, code: int, lived_s: float) -> Restart | GiveUp:
-        """What to do about a process that lived ``lived_s`` seconds and ended with ``code``."""
+        """The reaction to the end of a process that lived ``lived_s`` seconds and ended with ``code``."""
         if code == Exit.BAD_CONFIG:
             return GiveUp("cannot run as it is configured")
         failed = code not in _KILLED and code != Exit.FENCED

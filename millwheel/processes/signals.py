@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request to stop cleanly. A second Ctrl-C is taken at its word."""
+"""Ctrl-C and SIGTERM as a request to stop cleanly. A second Ctrl-C interrupts at once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignals:
-    """Catches the signals from :meth:`catch` to the end of the ``with`` block; only on the main thread, which is
-    the one that Python lets set handlers. ``requested`` is set by the first signal."""
+    """Catches the signals from :meth:`catch` to the end of the ``with`` block; only on the main thread, because Python
+    lets no other thread set handlers. ``requested`` is set by the first signal."""
 
     def __init__(self) -> None:
         self.requested = threading.Event()

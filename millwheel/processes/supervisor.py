@@ -1,4 +1,4 @@
-"""Keeps named processes alive: starts them, and starts them again when they end."""
+"""Keeps named processes alive: starts them, and restarts them when they end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Supervisor:
         start()
 
     def let_go(self, name: str, ended: Callable[[], None]) -> None:
-        """The next death of a process is its last one; ``ended`` is called then, or now if it is dead already."""
+        """Do not restart a process after its next death; ``ended`` is called then, or at once if it is already dead."""
         kept = self._kept.pop(name)
         if kept.due_s is None:
             self._let_go[name] = ended
@@ -48,7 +48,8 @@ class Supervisor:
             ended()
 
     def ended(self, event: ProcessEnded, now_s: float) -> None:
-        """Take note of a death. Raises SetupError, with the last words, when a restart would not help."""
+        """Handle the end of a process. Raises SetupError, with the last lines of its log, when a restart would not
+        help."""
         if event.name in self._let_go:
             self._let_go.pop(event.name)()
             return
@@ -62,7 +63,7 @@ class Supervisor:
         self._say(f"The {event.name} {exit_words(event.code)}; it is started again {when}.")
 
     def step(self, now_s: float) -> None:
-        """Start what is due."""
+        """Start the processes that are due."""
         for kept in self._kept.values():
             if kept.due_s is not None and kept.due_s <= now_s:
                 kept.due_s = None

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from millwheel.core.model.names import WorkerName
+from millwheel.core.model.names import NOBODY, WorkerName
 from millwheel.queries.model import Answer, Query, QueryError
 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Another worker has the key. ``for_now``: it takes the shard over, and has it for this question already."""
+    """Another worker has the key. ``for_now``: it takes the shard over, and has it for this question already.
+    ``standby`` follows it; "" when nobody does."""
 
     owner: WorkerName
     for_now: bool = False
+    standby: WorkerName = NOBODY
 
 
 Found = Answer | QueryError | Elsewhere

@@ -1,7 +1,8 @@
 """Which worker has which slots, in the words of Redis Cluster. Pure.
 
 The slots are those of one computation: the first one with slices, or else the first. Others may lie elsewhere; a
-question for them is sent on by MOVED. Slots that nobody has are told as somebody's, who says TRYAGAIN.
+question for them is sent on by MOVED. Slots that nobody has are told as their standby's, or else as somebody's, who
+says TRYAGAIN. The standby of a shard is told as the replica of its slots.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha1
 
-from millwheel.core.model.range_table import RangeTable
+from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.slices.slots import SLOTS, slots_within
 from millwheel.queries.resp import array, bulk, mapping, number
 
@@ -23,6 +24,15 @@ class SlotNode:
     host: str
     port: int
     slots: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SlotGroup:
+    """Slots that one worker has, and the worker that follows them; "" when there is none."""
+
+    owner: str
+    replica: str
+    slots: tuple[tuple[int, int], ...]
 
 
 @dataclass(slots=True)
@@ -40,30 +50,57 @@ class ClusterMap:
         if table.computation == self.computation:
             self.table = table
 
-    def nodes(self) -> list[SlotNode]:
-        """Every worker that answers, this one first."""
-        slots: dict[str, list[tuple[int, int]]] = {}
-        somebody = min(self.addresses, default=self.me)  # for what nobody has now: clients want every slot to be told
+    def groups(self) -> list[SlotGroup]:
+        """All slots, by owner and replica."""
+        slots: dict[tuple[str, str], list[tuple[int, int]]] = {}
         for entry in () if self.table is None else sorted(self.table.shards, key=lambda entry: entry.range.lo):
             first, last = slots_within(entry.range)
             if first <= last:
-                mine = slots.setdefault(entry.owner if entry.owner in self.addresses else somebody, [])
+                mine = slots.setdefault(self._who(entry), [])
                 if mine and mine[-1][1] + 1 == first:
                     first = mine.pop()[0]
                 mine.append((first, last))
+        return [SlotGroup(*who, tuple(mine)) for who, mine in slots.items() if who[0] in self.addresses]
+
+    def _who(self, entry: ShardEntry) -> tuple[str, str]:
+        replica = entry.standby if entry.standby in self.addresses else ""
+        somebody = replica or min(self.addresses, default=self.me)  # clients want every slot to be told
+        owner = entry.owner if entry.owner in self.addresses else somebody
+        return owner, "" if owner == replica else replica
+
+    def nodes(self) -> list[SlotNode]:
+        """Every worker that answers, this one first."""
+        slots: dict[str, list[tuple[int, int]]] = {}
+        for group in self.groups():
+            slots.setdefault(group.owner, []).extend(group.slots)
         names = sorted(self.addresses, key=lambda name: (name != self.me, name))
-        return [_node(name, self.addresses[name], tuple(slots.get(name, ()))) for name in names]
+        return [_node(name, self.addresses[name], _joined(slots.get(name, ()))) for name in names]
 
     def slots_reply(self) -> bytes:
-        """CLUSTER SLOTS."""
-        rows = [
-            array([number(first), number(last), _where(node)]) for node in self.nodes() for first, last in node.slots
-        ]
+        """CLUSTER SLOTS: first and last, who has them, and who follows."""
+        rows = []
+        for group in self.groups():
+            who = [_where(self._told(name)) for name in (group.owner, group.replica) if name]
+            rows += [array([number(first), number(last), *who]) for first, last in group.slots]
         return array(rows)
 
     def shards_reply(self, protocol: int) -> bytes:
-        """CLUSTER SHARDS."""
-        return array([_shard(node, protocol) for node in self.nodes()])
+        """CLUSTER SHARDS. Workers without slots are shards of their own."""
+        groups = self.groups()
+        told = {name for group in groups for name in (group.owner, group.replica)}
+        groups += [SlotGroup(name, "", ()) for name in sorted(self.addresses) if name not in told]
+        groups.sort(key=lambda group: (group.owner != self.me, group.owner))
+        return array([self._shard(group, protocol) for group in groups])
+
+    def _shard(self, group: SlotGroup, protocol: int) -> bytes:
+        edges = [number(edge) for pair in group.slots for edge in pair]
+        nodes = [_about(self._told(group.owner), b"master", protocol)]
+        if group.replica:
+            nodes.append(_about(self._told(group.replica), b"replica", protocol))
+        return mapping({"slots": array(edges), "nodes": array(nodes)}, protocol)
+
+    def _told(self, name: str) -> SlotNode:
+        return _node(name, self.addresses[name])
 
     def nodes_reply(self) -> bytes:
         """CLUSTER NODES."""
@@ -87,7 +124,7 @@ class ClusterMap:
         return bulk(lines.encode())
 
 
-def _node(name: str, address: str, slots: Sequence[tuple[int, int]]) -> SlotNode:
+def _node(name: str, address: str, slots: Sequence[tuple[int, int]] = ()) -> SlotNode:
     host, _, port = address.rpartition(":")
     return SlotNode(node_id(name), host.strip("[]"), int(port), tuple(slots))
 
@@ -101,15 +138,24 @@ def _where(node: SlotNode) -> bytes:
     return array([bulk(node.host.encode()), number(node.port), bulk(node.id.encode())])
 
 
-def _shard(node: SlotNode, protocol: int) -> bytes:
+def _about(node: SlotNode, role: bytes, protocol: int) -> bytes:
     about = {
         "id": bulk(node.id.encode()),
         "port": number(node.port),
         "ip": bulk(node.host.encode()),
         "endpoint": bulk(node.host.encode()),
-        "role": bulk(b"master"),
+        "role": bulk(role),
         "replication-offset": number(0),
         "health": bulk(b"online"),
     }
-    edges = [number(edge) for pair in node.slots for edge in pair]
-    return mapping({"slots": array(edges), "nodes": array([mapping(about, protocol)])}, protocol)
+    return mapping(about, protocol)
+
+
+def _joined(pairs: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Pairs in order, neighbours as one."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(pairs):
+        if found and found[-1][1] + 1 == first:
+            first = found.pop()[0]
+        found.append((first, last))
+    return tuple(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, count, islice
 
 import msgspec
@@ -13,8 +13,9 @@ from millwheel.core.slices.slots import slot_of
 from millwheel.queries import resp
 from millwheel.queries.asked import Elsewhere, Found
 from millwheel.queries.cluster import ClusterMap, node_id
-from millwheel.queries.model import Answer, Query, QueryError
+from millwheel.queries.model import Answer, Consistency, Query, QueryError
 from millwheel.queries.names import Catalog, QueryPlan
+from millwheel.queries.peers.health import ErrorShare, Health
 from millwheel.queries.rendering import get_reply, hash_reply, json_reply
 
 MAX_KEYS = 10_000
@@ -32,10 +33,23 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Gather:
-    """A reply that needs answers of other workers, too: ``questions`` with the addresses of their owners."""
+class AskedElsewhere:
+    """A question for another worker. ``standby`` is the address of whoever may answer for it, "" for nobody."""
 
-    questions: Sequence[tuple[str, Query]]
+    query: Query
+    owner: str
+    standby: str = ""
+
+    def others(self) -> Sequence[str]:
+        """Who else may answer."""
+        return (self.standby,) if self.standby else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """A reply that needs answers of other workers, too."""
+
+    questions: Sequence[AskedElsewhere]
     reply: Callable[[Sequence[Answer | QueryError]], bytes]
 
 
@@ -50,6 +64,8 @@ class QueryService:
     cluster: ClusterMap
     now_us: Callable[[], int]
     password: str = ""
+    errors: ErrorShare = field(default_factory=ErrorShare)
+    health: Callable[[], Health] = Health
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +75,8 @@ class _Form:
     names: Sequence[bytes]
     plans: Sequence[QueryPlan]
     write: Callable[[Sequence[Answer]], bytes]
+    follows: bool = True
+    """Whether the connection says which state is asked."""
 
     def reply(self, found: Sequence[Found]) -> bytes:
         """The reply to all questions of the plans in order, which are answered. An error where a formula has no
@@ -90,6 +108,7 @@ class Session:
         self._id = next(_ids)
         self.protocol = 2
         self.over = False
+        self._consistency = Consistency.DURABLE
 
     def execute(self, words: Sequence[bytes]) -> Reply:
         """The reply to a command. Never raises."""
@@ -127,10 +146,10 @@ class Session:
 
     def query(self, words: Sequence[bytes]) -> Reply:
         """Everything about an answer, as JSON. The indicator may be a formula."""
-        options = _options(words[3:])
+        options = {"consistency": self._consistency.value, **_options(words[3:])}
         texts = [word.decode(errors="replace") for word in words[1:3]]
         plan = self._service.catalog.planned(texts[0], texts[1], options)
-        return self._pending(_Form([words[2]], [plan], lambda answers: json_reply(answers[0])))
+        return self._pending(_Form([words[2]], [plan], lambda answers: json_reply(answers[0]), follows=False))
 
     def indicators(self, words: Sequence[bytes]) -> Reply:
         """What can be asked, as JSON."""
@@ -162,17 +181,21 @@ class Session:
     def _pending(self, form: _Form) -> Pending:
         now_us = self._service.now_us()  # one for all: a formula asks for one span
         queries = [
-            query if query.until_us is not None else replace(query, until_us=now_us)
+            query if query.until_us is not None or query.window_us is None else replace(query, until_us=now_us)
             for plan in form.plans
             for query in plan.questions
         ]
+        if self._consistency is Consistency.STANDBY and form.follows:
+            queries = [replace(query, consistency=Consistency.STANDBY) for query in queries]
         return Pending(queries, lambda found: self._reply(form, queries, found))
 
     def _reply(self, form: _Form, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
+        self._service.errors.replies += 1
         if all(isinstance(each, Answer) for each in found):
             return form.reply(found)
         for each in found:
             if isinstance(each, QueryError):
+                self._service.errors.failed += each.failed
                 return error_reply(each)
         firsts = form.firsts(found)
         if any(isinstance(each, Elsewhere) for each in firsts):
@@ -182,19 +205,23 @@ class Session:
     def _gather(self, form: _Form, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
         """Whoever has the first computation of a formula asks the others for theirs."""
         addresses = self._service.cluster.addresses
-        owners = {index: each.owner for index, each in enumerate(found) if isinstance(each, Elsewhere)}
-        if any(owner not in addresses for owner in owners.values()):
+        others = {
+            index: _asked_elsewhere(queries[index], each, addresses)
+            for index, each in enumerate(found)
+            if isinstance(each, Elsewhere)
+        }
+        if not all(each.owner for each in others.values()):
             return _UNKNOWN
 
         def reply(answers: Sequence[Answer | QueryError]) -> bytes:
             whole = list(found)
-            for index, answer in zip(owners, answers, strict=True):
+            for index, answer in zip(others, answers, strict=True):
                 if isinstance(answer, QueryError):
                     return error_reply(answer)
                 whole[index] = answer
             return form.reply(whole)
 
-        return Gather([(addresses[owner], queries[index]) for index, owner in owners.items()], reply)
+        return Gather(list(others.values()), reply)
 
     def _refusal(self, names: Sequence[bytes], found: Sequence[Found]) -> bytes:
         """Where the names are that are not here."""
@@ -259,10 +286,10 @@ class Session:
                 return resp.OK
 
     def info(self, words: Sequence[bytes]) -> Reply:
-        """What clients look for."""
+        """What clients look for, and how well this worker is."""
         return resp.bulk(
             b"# Server\r\nredis_version:7.0.0\r\nredis_mode:cluster\r\nserver_name:millwheel\r\n"
-            b"# Replication\r\nrole:master\r\n# Cluster\r\ncluster_enabled:1\r\n"
+            b"# Replication\r\nrole:master\r\n# Cluster\r\ncluster_enabled:1\r\n" + self._service.health().section()
         )
 
     def config(self, words: Sequence[bytes]) -> Reply:
@@ -298,6 +325,16 @@ class Session:
             case _:
                 return resp.error("CLUSTER answers SLOTS, SHARDS, NODES, INFO, MYID and KEYSLOT name")
 
+    def readonly(self, words: Sequence[bytes]) -> Reply:
+        """From now on, what a standby knows is good enough."""
+        self._consistency = Consistency.STANDBY
+        return resp.OK
+
+    def readwrite(self, words: Sequence[bytes]) -> Reply:
+        """Only owners answer again."""
+        self._consistency = Consistency.DURABLE
+        return resp.OK
+
     def fine(self, words: Sequence[bytes]) -> Reply:
         """What needs nothing done."""
         return resp.OK
@@ -306,6 +343,14 @@ class Session:
         """The last command of a connection."""
         self.over = True
         return resp.OK
+
+
+def _asked_elsewhere(query: Query, found: Elsewhere, addresses: Mapping[str, str]) -> AskedElsewhere:
+    """Whom to ask; owner "" when that is not known."""
+    owner = addresses.get(found.owner, "")
+    stale = query.consistency in (Consistency.STANDBY, Consistency.SNAPSHOT)
+    standby = addresses.get(found.standby, "") if stale else ""
+    return AskedElsewhere(query, owner or standby, standby)
 
 
 _UNKNOWN = resp.error("the key's worker is not known yet; ask again", "TRYAGAIN")
@@ -363,8 +408,8 @@ _COMMANDS: Mapping[bytes, _Command] = {
     b"CONFIG": _Command(Session.config, 2),
     b"COMMAND": _Command(Session.command),
     b"CLUSTER": _Command(Session.cluster, 2),
-    b"READONLY": _Command(Session.fine),
-    b"READWRITE": _Command(Session.fine),
+    b"READONLY": _Command(Session.readonly),
+    b"READWRITE": _Command(Session.readwrite),
     b"ASKING": _Command(Session.fine),
     b"SELECT": _Command(Session.fine, 2),
     b"QUIT": _Command(Session.quit),

@@ -21,6 +21,8 @@ class QueryMode(Enum):
     """Only a window on the edges of slices; any other is refused."""
     INSIDE = "inside"
     """Only the slices that lie in it whole."""
+    OPEN = "open"
+    """Of an aggregation with windows: all of a key's that are open."""
 
 
 Mode = QueryMode
@@ -36,6 +38,8 @@ class Consistency(Enum):
     """What is applied; a crash may take it back."""
     STANDBY = "standby"
     """What a follower knows; it may lag."""
+    SNAPSHOT = "snapshot"
+    """What a follower or the newest snapshot knows; answers say ``standby``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,8 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class QueryAnswer:
     """An answer: ``values`` of the span [``covered_start_us``, ``covered_end_us``) as of ``commit`` of ``shard``, owned
-    under ``token``, whose watermark was ``watermark_us``. See :class:`Finding`. ``lag_us``: how far a standby's
-    watermark is behind its owner's, where that is known."""
+    under ``token``, whose watermark was ``watermark_us``. See :class:`Finding`. ``lag_us``: how long ago
+    a standby had all that was certain of its owner's commits, where that is known."""
 
     values: Mapping[str, object]
     covered_start_us: int | None
@@ -127,7 +131,9 @@ worker; nobody who could answer at the moment."""
 class QueryError(Exception):
     """A question that has no answer: ``code`` is one of :data:`CODES`, ``sentence`` is for people."""
 
-    def __init__(self, code: str, sentence: str) -> None:
+    def __init__(self, code: str, sentence: str, failed: bool = False) -> None:
+        """``failed``: the worker is to blame, not the question."""
         super().__init__(sentence)
         self.code = code
         self.sentence = sentence
+        self.failed = failed

@@ -2,6 +2,7 @@
 
     INDICATOR ":" KEY [":" WINDOW ["@" MICROS]]
     QUERY ":" KEY ["@" MICROS]
+    COMPUTATION ":" KEY ["@" START]    the newest result, or the window that begins then
 
 The indicator ends at the first colon. What follows the last colon is the window if it is a duration; else the key goes
 on to the end. Braces around the whole key are none of it: with them, clients of Redis Cluster compute the slot of the
@@ -101,6 +102,8 @@ class Catalog:
     windowed: frozenset[str]
     named: NamedQueries = field(default_factory=NamedQueries)
     about: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    firing: frozenset[str] = frozenset()
+    """Computations with windows of their own."""
 
     @staticmethod
     def of(spec: PipelineSpec) -> Catalog:
@@ -108,7 +111,8 @@ class Catalog:
         keys = {each.name: _key_type(each, spec) for each in spec.computations}
         windowed = frozenset(each.name for each in spec.computations if each.slices is not None)
         about = {each.name: _about(each, keys[each.name]) for each in spec.computations}
-        return Catalog(keys, windowed, NamedQueries(spec.queries, frozenset(keys)), about)
+        firing = frozenset(each.name for each in spec.computations if each.window is not None)
+        return Catalog(keys, windowed, NamedQueries(spec.queries, frozenset(keys)), about, firing)
 
     def plan(self, name: bytes) -> QueryPlan:
         """What a name asks. ``until_us`` may be None: now. Raises QueryError."""
@@ -121,7 +125,9 @@ class Catalog:
     def parts(self, name: bytes) -> Name:
         """The parts of a name. Raises QueryError."""
         parts = parse_name(name)
-        if parts.window_us is None and parts.indicator in self.named.formulas:
+        if parts.window_us is None and (
+            parts.indicator in self.named.formulas or parts.indicator.partition(".")[0] in self.firing
+        ):
             key, until_us = _timed(parts.key)
             return Name(parts.indicator, key, None, until_us)
         return parts
@@ -157,7 +163,7 @@ class Catalog:
 
     def query(self, name: bytes) -> Query:
         """The query of a computation that a name is. ``until_us`` may be None: now. Raises QueryError."""
-        parts = parse_name(name)
+        parts = self.parts(name)
         return Query(parts.indicator, self.key(parts.indicator, parts.key), parts.window_us, parts.until_us)
 
     def asked(self, indicator: str, key: str, options: Mapping[str, str]) -> Query:
@@ -258,6 +264,8 @@ def _about(spec: ComputationSpec, key: str | None) -> Mapping[str, Any]:
     if spec.slices is not None:
         found["every"] = duration_text(spec.slices.levels_us[0])
         found["keep"] = duration_text(spec.slices.keep_us)
+    if spec.window is not None:
+        found["window"] = spec.window.kind
     return found
 
 

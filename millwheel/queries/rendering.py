@@ -47,13 +47,18 @@ def get_reply(answer: Answer, protocol: int) -> bytes:
 
 
 def hash_reply(answer: Answer, protocol: int) -> bytes:
-    """HGETALL: the values, and ``covered_start``, ``covered_end``, ``watermark`` (µs) and ``complete`` (0 or 1)."""
+    """HGETALL: the values, and ``covered_start``, ``covered_end``, ``watermark`` (µs) and ``complete`` (0 or 1). A
+    standby's also says so: ``consistency``, ``commit``, and ``lag`` (µs) where it is known."""
     parts = {name: value_reply(value, protocol) for name, value in answer.values.items()}
     for name, time_us in (("covered_start", answer.covered_start_us), ("covered_end", answer.covered_end_us)):
         if time_us is not None:
             parts[name] = bulk(b"%d" % time_us)
     parts["watermark"] = bulk(b"%d" % answer.watermark_us)
     parts["complete"] = bulk(b"1" if answer.complete else b"0")
+    if answer.consistency is Consistency.STANDBY:
+        parts["consistency"], parts["commit"] = bulk(b"standby"), bulk(b"%d" % answer.commit)
+        if answer.lag_us is not None:
+            parts["lag"] = bulk(b"%d" % answer.lag_us)
     return mapping(parts, protocol)
 
 

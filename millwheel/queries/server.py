@@ -98,20 +98,23 @@ class _Connection(asyncio.Protocol):
         try:
             reply = slot.pending.reply(found)
         except Exception:
-            _log.exception("a reply failed")
-            reply = resp.error("the reply failed; the worker's log says why")
+            reply = failed_reply()
         if isinstance(reply, Gather):
-            self._server.gather(self, slot, reply)
+            self._server.gather(self, slot, reply)  # its queries wait on
         else:
-            slot.data = reply
-        before, self._waiting = self._waiting, self._waiting - len(found)
-        if before > MAX_WAITING >= self._waiting and not self._transport.is_closing():
-            self._transport.resume_reading()
+            self._complete(slot, reply)
 
     def gathered(self, slot: _Slot, reply: bytes) -> None:
         """What other workers had to say is there."""
-        slot.data = reply
+        self._complete(slot, reply)
         self._flush()
+
+    def _complete(self, slot: _Slot, reply: bytes) -> None:
+        assert slot.pending is not None
+        slot.data = reply
+        before, self._waiting = self._waiting, self._waiting - len(slot.pending.queries)
+        if before > MAX_WAITING >= self._waiting and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def flush(self) -> None:
         """Write what is complete."""
@@ -213,13 +216,21 @@ class QueryServer:
         task.add_done_callback(self._tasks.discard)
 
     async def _gathered(self, connection: _Connection, slot: _Slot, wanted: Gather) -> None:
+        try:
+            reply = await self._asked_of_others(wanted)
+        except Exception:  # else the command, and all behind it, would have no reply for ever
+            reply = failed_reply()
+        connection.gathered(slot, reply)
+
+    async def _asked_of_others(self, wanted: Gather) -> bytes:
         text = self.service.catalog.text
         asked = [
-            Asking(command_of(query, text(query.computation, query.key)), owner) for owner, query in wanted.questions
+            Asking(command_of(each.query, text(each.query.computation, each.query.key)), each.owner, each.others)
+            for each in wanted.questions
         ]
         await self._workers.ask(asked, GATHER_S)
         found = [answer_of(each.reply) if isinstance(each.reply, bytes) else each.reply for each in asked]
-        connection.gathered(slot, wanted.reply([each for each in found if each is not None]))
+        return wanted.reply([each for each in found if each is not None])
 
     def _send(self) -> None:
         jobs, queries, self._jobs, self._queries = self._jobs, self._queries, [], []
@@ -266,6 +277,12 @@ class QueryServer:
                 start += size
         for connection in told:
             connection.flush()
+
+
+def failed_reply() -> bytes:
+    """The reply to a command that failed in here. For an exception that is being handled."""
+    _log.exception("a reply failed")
+    return resp.error("the reply failed; the worker's log says why")
 
 
 def _bound(listen: str) -> socket.socket:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -18,10 +18,12 @@ from millwheel.core.slices.levels import SliceLevel, slice_levels
 from millwheel.core.slices.slots import slot_stored_key
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query, QueryError
-from millwheel.queries.span import SlicePiece, SliceSpan, pieces, span_of
+from millwheel.queries.span import SliceSpan, pieces, span_of
 
 MOST_PIECES = 100_000
 """An answer reads so many accumulators at most. A span that needs more is refused: with more levels it needs fewer."""
+
+_KNOWN_SPANS, _KNOWN_PIECES = 256, 1_000  # that are remembered: many keys are asked for one span
 
 
 class StoredSlice(msgspec.Struct, array_like=True):
@@ -59,6 +61,8 @@ class SliceAnswers:
     aggregation: Aggregation
     stored_key: Callable[[Key], bytes] = slot_stored_key
     """Where a key lies in the store: its hash, which begins with its slot, and its bytes."""
+    _known: dict[tuple[SliceSpan, bool], Sequence[bytes]] = field(default_factory=dict, repr=False, compare=False)
+    """What is the same for all keys that are asked for one span: see :meth:`_pieces`."""
 
     @staticmethod
     def of(spec: SlicesSpec, aggregation: Aggregation) -> SliceAnswers:
@@ -120,18 +124,26 @@ class SliceAnswers:
                 newest_us = max(newest_us, stored.newest_us)
         return acc, newest_us
 
-    def _pieces(self, span: SliceSpan, beyond: bool) -> list[SlicePiece]:
+    def _pieces(self, span: SliceSpan, beyond: bool) -> Sequence[bytes]:
+        """The beginnings of the store keys of the slices that make up a span."""
+        known = self._known.get((span, beyond))
+        if known is not None:
+            return known
         found = []
         for piece in pieces(self.levels, span, beyond):
-            found.append(piece)
+            found.append(slice_prefix(piece.level, piece.start_us))
             if len(found) > MOST_PIECES:
                 raise QueryError(
                     "too_much", f"the window has more than {MOST_PIECES} slices; give the computation longer levels"
                 )
+        if len(found) <= _KNOWN_PIECES:
+            if len(self._known) >= _KNOWN_SPANS:
+                self._known.clear()
+            self._known[span, beyond] = found
         return found
 
-    def _read(self, wanted: Sequence[SlicePiece], stored_key: bytes, state: StoreView) -> list[StoredSlice | None]:
-        store_keys = [slice_prefix(piece.level, piece.start_us) + stored_key for piece in wanted]
+    def _read(self, wanted: Sequence[bytes], stored_key: bytes, state: StoreView) -> list[StoredSlice | None]:
+        store_keys = [prefix + stored_key for prefix in wanted]
         return [None if data is None else decode_slice(data) for data in state.get_many(store_keys)]
 
 

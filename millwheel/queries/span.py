@@ -38,6 +38,8 @@ class SliceSpan(NamedTuple):
 def span_of(levels: Sequence[SliceLevel], window_us: int | None, until_us: int, mode: Mode) -> SliceSpan:
     """The span that answers for ``[until - window, until)``. QueryError for a window that is none, or not on edges in
     mode ``exact``."""
+    if mode is Mode.OPEN:
+        raise QueryError("bad_window", "slices are asked for a window, such as 1h; open is for windows that fire")
     if window_us is None or window_us <= 0:
         given = "no window" if window_us is None else f"a window of {window_us}us"
         raise QueryError("bad_window", f"{given} was given; slices are asked for a window longer than 0, such as 1h")

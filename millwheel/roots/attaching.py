@@ -1,4 +1,4 @@
-"""How tools find a run that is going on: by its root, and from there by its ZooKeeper."""
+"""How tools find a running pipeline: by its root, and from there by its ZooKeeper."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from millwheel.errors import SetupError, UnavailableError
 from millwheel.ports import Coordination
 from millwheel.roots.root import DEFAULT_FOLDER, LOCK_FILE, RunInfo, read_run, root_path
 
-_ANSWER_S = 10.0  # for ZooKeeper to say who leads
-_LEADER_S = 5.0  # for somebody to lead
+_ANSWER_S = 10.0  # for ZooKeeper to name the leader
+_LEADER_S = 5.0  # for a leader to be elected
 
 
 def find_root(address: str) -> Path:
-    """The root that is meant: ``address``, or the only one below ``.millwheel`` when ``address`` is "".
+    """The root to use: ``address``, or the only one below ``.millwheel`` when ``address`` is "".
 
     Raises SetupError when there is none, or more than one to choose from.
     """
@@ -51,7 +51,7 @@ def is_driven(root: Path) -> bool:
 
 
 def attach(root: Path) -> RunInfo:
-    """Where the run on a root is. Raises SetupError when none is going on."""
+    """The address of the run on a root. Raises SetupError when no run is going on."""
     run = read_run(root)
     if run is None:
         raise SetupError(f"{root} is not the root of a run: give the --root of its `millwheel run`")
@@ -81,14 +81,14 @@ class LiveMembers:
         coordination.watch_members(role, self._changed)
 
     def now(self) -> Mapping[str, bytes]:
-        """Names and data. Raises UnavailableError when ZooKeeper does not say who they are."""
+        """Names and data. Raises UnavailableError when ZooKeeper does not answer."""
         if not self._known.wait(_ANSWER_S):
             raise UnavailableError(f"ZooKeeper did not list the {self._role} within {_ANSWER_S:.0f} s")
         return self._members
 
     def some(self, within_s: float = _LEADER_S) -> Mapping[str, bytes]:
-        """As :meth:`now`, once there are any, or {} when nobody comes in time: a leader is missing for a moment while
-        a run starts, and after one has died."""
+        """As :meth:`now`, once the role has members; {} if it gets none in time. There is no leader for a moment while
+        a run starts, and after a leader has died."""
         self.now()
         self._any.wait(within_s)
         return self._members

@@ -29,10 +29,10 @@ def keep_inputs(spec: PipelineSpec, root: Path) -> bool:
 
 
 def keep_ends(spec: PipelineSpec, root: Path) -> bool:
-    """Write ``inputs/<stream>.ends.json`` for each unbounded source: what there is now, and how far it goes. False, and
-    nothing, when all sources end by themselves.
+    """Write ``inputs/<stream>.ends.json`` for each unbounded source: its present partitions and their ends. Returns
+    False and writes nothing when all sources end by themselves.
 
-    Raises SetupError, with a sentence, for a source that has no end to be reached."""
+    Raises SetupError for a source without an end that could be reached."""
     forget_ends(root)
     found: dict[str, Sequence[Partition]] = {}
     for stream in spec.streams:
@@ -46,7 +46,7 @@ def keep_ends(spec: PipelineSpec, root: Path) -> bool:
 
 
 def forget_ends(root: Path) -> None:
-    """This run goes beyond what an earlier one has found."""
+    """Remove the ends that an earlier run has found: this run goes beyond them."""
     for path in (root / "inputs").glob(f"*{ENDS}"):
         path.unlink()
 
@@ -57,12 +57,12 @@ def has_ends(root: Path) -> bool:
 
 
 def ends_file(root: Path, stream: str) -> Path:
-    """Where the ends of a stream's partitions are kept for a run that ends once it has caught up."""
+    """The file with the ends of a stream's partitions, for a run that ends once it has caught up."""
     return root / "inputs" / f"{stream}{ENDS}"
 
 
 def changed_inputs(spec: PipelineSpec, root: Path) -> list[str]:
-    """One sentence for each bounded source that reads something else now than when the root was new."""
+    """One sentence for each bounded source whose input differs from that of the new root."""
     sentences = []
     for stream, partitions in _bounded(spec).items():
         kept = _kept(root / "inputs" / f"{stream}.json")
@@ -79,7 +79,7 @@ def changed_inputs(spec: PipelineSpec, root: Path) -> list[str]:
 
 
 def _bounded(spec: PipelineSpec) -> dict[str, Sequence[Partition] | None]:
-    """By stream: what a bounded source has to read now; None for an unbounded source."""
+    """By stream: the present partitions of a bounded source; None for an unbounded source."""
     found: dict[str, Sequence[Partition] | None] = {}
     for stream in spec.streams:
         if stream.source is not None and stream.source.kind == "injection":

@@ -1,9 +1,9 @@
 """One driver at a time on a root in an object store, which has no file system lock.
 
-The object ``driver.json`` names who drives and is replaced every few seconds, each time only as it was read. Whoever
-wants the root watches it: as long as it changes, somebody drives; when it stands still for longer than any driver
-may be silent, it is replaced, and a driver that was silent learns that from its next beat and ends. No two clocks are
-compared.
+The object ``driver.json`` names the driver. The driver replaces it every few seconds by compare-and-set. Another driver
+that is to take the root watches the object: as long as it changes, a driver is alive. If it stays unchanged for longer
+than a driver may be silent, the other driver replaces it; the silent driver notices this at its next beat and ends.
+Clocks of different machines are never compared.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LeasePace:
 
 class _Holder(msgspec.Struct, frozen=True):
     """``life`` is new with each taking, ``beat`` with each replacement, so no two contents are the same. ``here``
-    tells where ``pid`` means something ("": unknown)."""
+    identifies the boot and namespace in which ``pid`` is valid ("": unknown)."""
 
     who: str
     here: str
@@ -49,7 +49,7 @@ class _Holder(msgspec.Struct, frozen=True):
 
 
 class DriverLease:
-    """Held from :meth:`take` to :meth:`release`, by a thread that beats."""
+    """A lease that is held from :meth:`take` to :meth:`release`; a thread renews it."""
 
     def __init__(self, space: ReplacingSpace, holder: _Holder, tag: str, pace: LeasePace) -> None:
         self._space, self._holder, self._tag, self._pace = space, holder, tag, pace
@@ -61,9 +61,10 @@ class DriverLease:
 
     @classmethod
     def take(cls, space: ReplacingSpace, say: Callable[[str], None], pace: LeasePace | None = None) -> DriverLease:
-        """Become the driver, at once when the last one ended well, else once it has been silent for long enough.
+        """Become the driver: at once if the last driver released the lease, else once it has been silent for long
+        enough.
 
-        Raises SetupError when somebody drives.
+        Raises SetupError when another driver is alive.
         """
         pace = pace or LeasePace()
         who = f"process {os.getpid()} on {socket.gethostname()}"
@@ -83,12 +84,12 @@ class DriverLease:
         return cls(space, mine, now.tag, pace)
 
     def check(self) -> None:
-        """Raise SetupError when the root is another's now."""
+        """Raise SetupError when another driver has taken the root."""
         if self._lost:
             raise SetupError(self._lost)
 
     def release(self) -> None:
-        """Let others have the root at once. What fails is left to their patience."""
+        """Release the root at once. If that fails, other drivers wait until the lease expires."""
         self._ended.set()
         self._thread.join()
         if not self._lost:
@@ -116,7 +117,7 @@ class DriverLease:
 
 
 def _is_over(holder: _Holder) -> bool:
-    """Whether a driver has said that it ended, or was a process of this machine that is no more."""
+    """Whether the driver has released the lease, or was a process of this machine that no longer exists."""
     if holder.released or not holder.here or holder.here != _here():
         return holder.released
     try:
@@ -129,7 +130,7 @@ def _is_over(holder: _Holder) -> bool:
 
 
 def _here() -> str:
-    """This boot of this machine, and among whom process ids count."""
+    """This boot of this machine, and the namespace of its process ids."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -138,7 +139,7 @@ def _here() -> str:
 
 
 def _watch(space: ReplacingSpace, key: str, found: ObjectVersion, pace: LeasePace) -> None:
-    """Return when the version has stood still for long enough. Raises SetupError when it changes."""
+    """Return once the version has not changed for long enough. Raises SetupError when it changes."""
     began_s = time.monotonic()
     while time.monotonic() - began_s < pace.silent_s:
         time.sleep(pace.look_s)

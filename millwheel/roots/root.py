@@ -22,7 +22,7 @@ from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import SetupError
 
 DEFAULT_FOLDER = ".millwheel"
-"""Where roots lie that nobody has named, below the current folder."""
+"""The folder of default roots, below the current folder."""
 LOCK_FILE = "driver.lock"
 IDENTITY = "identity.json"
 _RUN = "run.json"
@@ -31,7 +31,8 @@ COMPLETED = "COMPLETED"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a root belongs to: one pipeline, and one birth of it. Written once, never changed."""
+    """The identity of a root: its pipeline, and the random id of this instance of the root. Written once, never
+    changed."""
 
     pipeline: str
     instance: str
@@ -40,7 +41,7 @@ class Identity:
         return f"{self.pipeline}-{self.instance}"
 
     def must_be(self, pipeline: str, root: str | Path) -> None:
-        """Raises SetupError when the root is that of another pipeline."""
+        """Raise SetupError when the root belongs to another pipeline."""
         if self.pipeline != pipeline:
             raise SetupError(
                 f"The root {root} belongs to the pipeline {self.pipeline!r}, not to {pipeline!r}. "
@@ -50,8 +51,8 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """Where the run on a root can be reached, for tools. ``seconds`` is how long earlier runs have worked,
-    ``security`` its security folder."""
+    """The addresses of the run on a root, for tools. ``seconds`` is the working time of earlier runs, ``security`` its
+    security folder."""
 
     pipeline: str
     instance: str
@@ -62,8 +63,8 @@ class RunInfo:
 
 
 class Root:
-    """A directory that this driver holds, from :meth:`open` to :meth:`close`. ``address`` is what other processes
-    know it by, ``path`` where this machine keeps what concerns it."""
+    """A directory that this driver holds, from :meth:`open` to :meth:`close`. ``address`` is its name for other
+    processes, ``path`` the folder of this machine for its data."""
 
     def __init__(self, path: Path, identity: Identity, lock: IO[str]) -> None:
         self.path = path
@@ -94,26 +95,27 @@ class Root:
             ) from error
 
     def close(self) -> None:
-        """Let other drivers have it."""
+        """Release the root for other drivers."""
         self._lock.close()
 
     def check(self) -> None:
-        """Raises SetupError when the root is no longer ours."""
+        """Raise SetupError when this driver no longer holds the root."""
 
     def probe(self, need_bytes: int) -> None:
-        """Raises SetupError unless the root keeps the promises that a run rests on, and has so much room."""
+        """Raise SetupError unless the root gives the guarantees that a run relies on and has enough free space."""
         probe(str(self.path), need_bytes=need_bytes)
 
     def share(self) -> None:
-        """Let other processes have what was shipped, and the lists of inputs: in a folder they see them."""
+        """Share the shipped files and the lists of inputs with other processes. In a folder they are visible
+        already."""
 
     @property
     def logs(self) -> Path:
-        """Where the processes of a run write what they have to say."""
+        """The folder in which the processes of a run write their logs."""
         return self._folder("logs")
 
     def logs_of_workers(self, far: bool) -> str:
-        """Where workers write theirs; "" lets each keep them where it runs."""
+        """The folder for logs of workers; "": each worker keeps its logs on its own machine."""
         return str(self.logs)
 
     @property
@@ -122,7 +124,7 @@ class Root:
         return self._folder("scratch")
 
     def clear_scratch(self) -> None:
-        """Forget what workers of an earlier run left behind; none of them lives while we hold the root."""
+        """Delete the scratch files of an earlier run's workers; none of these workers lives while we hold the root."""
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def used(self) -> bool:
@@ -132,18 +134,18 @@ class Root:
 
     @property
     def orders(self) -> str:
-        """Where the driver's orders to workers in executors are (see ``launch/launchers/executor_orders.py``)."""
+        """The location of the driver's orders to workers in executors (see ``launch/launchers/executor_orders.py``)."""
         return str(self.path / "stop")
 
     def check_reach(self, spec: PipelineSpec, far: bool) -> None:
-        """Raises SetupError when the pipeline needs a folder that workers on other machines (``far``) do not have."""
+        """Raise SetupError when the pipeline needs a folder that workers on other machines (``far``) do not have."""
 
     def read_run(self) -> RunInfo | None:
-        """What the last driver wrote, or None."""
+        """The information of the last driver about its run, or None."""
         return read_run(self.path)
 
     def write_run(self, info: RunInfo) -> None:
-        """Tell tools where the run is."""
+        """Write the addresses of the run, for tools."""
         write_atomically(self.path / _RUN, msgspec.json.encode(info))
 
     def completed(self) -> Mapping[str, Any] | None:
@@ -179,7 +181,7 @@ def root_path(address: str) -> Path:
 
 
 def read_run(path: Path) -> RunInfo | None:
-    """Where the run on the root at ``path`` is, or None when none was ever started there."""
+    """The addresses of the run on the root at ``path``; None when no run was ever started there."""
     try:
         return msgspec.json.decode((path / _RUN).read_bytes(), type=RunInfo)
     except FileNotFoundError:
@@ -194,7 +196,7 @@ def read_completed(path: Path) -> Mapping[str, Any] | None:
 
 
 def write_atomically(target: Path, data: bytes) -> None:
-    """Replace a small file so that a reader, or a crash, sees the old bytes or the new ones."""
+    """Replace a small file atomically: readers see the old bytes or the new ones, even after a crash."""
     staged = target.with_name(f".{target.name}.{os.getpid()}")
     with open(staged, "wb") as file:
         file.write(data)
@@ -214,7 +216,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Raises SetupError for a folder with anything in it but a root, or what a driver leaves that died making one."""
+    """Raise SetupError for a folder that holds anything but a root or the remains of an interrupted creation of one."""
     names = {entry.name for entry in path.iterdir()}
     strange = [name for name in names - {LOCK_FILE} if not name.startswith(f".{IDENTITY}.")]
     if strange and IDENTITY not in names:
@@ -224,7 +226,7 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def take_lock(path: Path) -> IO[str]:
-    """Hold the folder of a root against other drivers of this machine. Raises SetupError when one holds it."""
+    """Lock the folder of a root against other drivers of this machine. Raises SetupError when one holds the lock."""
     lock = open(path / LOCK_FILE, "a+")  # noqa: SIM115  (held until the run ends)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -243,7 +245,7 @@ def take_lock(path: Path) -> IO[str]:
 
 
 def identity_of(folder: str) -> str:
-    """What the root whose shared files lie in ``folder`` calls itself, "" for one without a name."""
+    """The instance of the root whose shared files lie in ``folder``; "" if it has none."""
     try:
         return str(msgspec.json.decode((Path(folder) / IDENTITY).read_bytes(), type=Identity))
     except (OSError, *DAMAGE):
@@ -251,7 +253,7 @@ def identity_of(folder: str) -> str:
 
 
 def _identity(path: Path, pipeline: str) -> Identity:
-    """The identity that stands, created by us if there is none. Raises SetupError when it is another pipeline's."""
+    """The stored identity, created if there is none. Raises SetupError when it is that of another pipeline."""
     target = path / IDENTITY
     if not target.exists():
         staged = path / f".{IDENTITY}.{secrets.token_hex(4)}"
@@ -259,7 +261,7 @@ def _identity(path: Path, pipeline: str) -> Identity:
             file.write(msgspec.json.encode(Identity(pipeline, secrets.token_hex(8))))
             file.flush()
             os.fsync(file.fileno())
-        with suppress(FileExistsError):  # somebody was quicker: theirs stands, and is read below
+        with suppress(FileExistsError):  # another driver was quicker: its identity is stored, and is read below
             os.link(staged, target)
         os.unlink(staged)
         sync_folder(path)

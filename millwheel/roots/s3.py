@@ -25,7 +25,7 @@ from millwheel.roots.shipping import HOME_FILE
 
 
 class S3Root(Root):
-    """Held from :meth:`open` to :meth:`close`, on this machine by a file lock, everywhere by a lease."""
+    """A root that is held from :meth:`open` to :meth:`close`: by a file lock on this machine, by a lease everywhere."""
 
     def __init__(
         self, address: str, identity: Identity, lock: IO[str], space: ReplacingSpace, lease: DriverLease
@@ -111,7 +111,7 @@ class S3Root(Root):
 
 
 def _shared_identity(space: ReplacingSpace, pipeline: str) -> Identity:
-    """The identity that stands in the root, made by us if there is none."""
+    """The identity stored in the root, created if there is none."""
     key = f"{space.root}/{IDENTITY}"
     if not space.exists(key):
         strange = [name for name in space.names(space.root) if name != LEASE_FILE and not name.startswith(TEMPORARY)]
@@ -130,7 +130,7 @@ def _shared_identity(space: ReplacingSpace, pipeline: str) -> Identity:
 
 
 def _adopt(path: Path, identity: Identity) -> None:
-    """Bind this machine's folder to the root, as long as it has belonged to no other that had the same address."""
+    """Bind this machine's folder to the root, unless the folder belongs to an earlier root at the same address."""
     target = path / IDENTITY
     if not target.exists():
         write_atomically(target, msgspec.json.encode(identity))

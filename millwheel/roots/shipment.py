@@ -1,5 +1,5 @@
-"""What a root in an object store holds for other processes and machines: the shipped pipeline, the lists of inputs, and
-the savepoint it began with, in one object, so that it changes as a whole."""
+"""The shared content of a root in an object store: the shipped pipeline, the lists of inputs, and the savepoint that
+the root began with. All of it is in one object, so that it changes as a whole."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TRIES = 3  # attempts while others ship to the same root
 
 
 def share(space: ReplacingSpace, folder: Path) -> None:
-    """Put what ``folder`` has for other processes into the root, and replace what was there.
+    """Write the shared parts of ``folder`` to the root, in place of the former ones.
 
     Raises UnavailableError when others keep replacing it.
     """
@@ -40,7 +40,7 @@ def share(space: ReplacingSpace, folder: Path) -> None:
 
 
 def fetch(space: ObjectSpace, folder: Path) -> bool:
-    """Fill ``folder`` with what was shared, replacing what is there; False when nothing was."""
+    """Replace the shared parts of ``folder`` by those of the root; False when the root has none."""
     key = f"{space.root}/{_NAME}"
     try:
         data = space.get(key)
@@ -55,7 +55,7 @@ def fetch(space: ObjectSpace, folder: Path) -> bool:
 
 @contextmanager
 def shared_folder(root: str) -> Iterator[str]:
-    """The folder with what was shipped to a root: the root itself, or a copy for as long as the context lasts."""
+    """The folder with the shipped files of a root: the root itself, or a copy that lasts as long as the context."""
     if not is_s3(root):
         yield root
         return
@@ -64,7 +64,7 @@ def shared_folder(root: str) -> Iterator[str]:
 
 
 def fetched(root: str, folder: str) -> str:
-    """The same for the life of a process: the root itself, or ``folder``, filled. Raises SetupError."""
+    """The same for the life of a process: the root itself, or ``folder`` with a copy. Raises SetupError."""
     if not is_s3(root):
         return root
     if not fetch(open_space(root), Path(folder)):

@@ -1,4 +1,4 @@
-"""The pipeline that a driver shipped to the root, as every process of the run loads it."""
+"""Loads the pipeline that a driver shipped to the root, for every process of the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from millwheel.spec import load_pipeline
 
 
 def load_shipped(root: str) -> PipelineSpec:
-    """The spec, with what every pipeline has by default. Raises SetupError when nothing was shipped."""
+    """The spec with the defaults of every pipeline. Raises SetupError when nothing was shipped."""
     folder = Path(root) / "pipeline"
     try:
         params = msgspec.json.decode((folder / PARAMS_FILE).read_bytes(), type=dict[str, str])
@@ -30,7 +30,7 @@ def load_shipped(root: str) -> PipelineSpec:
 
 
 def with_defaults(spec: PipelineSpec, root: str) -> PipelineSpec:
-    """The spec with a sink for dead letters, below the root unless the pipeline names one: nothing bad vanishes."""
+    """The spec with a sink for dead letters, below the root unless the pipeline names one: no bad record is lost."""
     if any(sink.stream == DEAD_LETTERS for sink in spec.sinks):
         return spec
     sink = SinkSpec(DEAD_LETTERS, "files", {"path": str(Path(root) / DEAD_LETTERS), "format": "jsonl"})

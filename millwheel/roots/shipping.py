@@ -1,10 +1,10 @@
 """The pipeline as workers see it: a copy of its folder and its parameters below the root.
 
-A worker on another machine has neither the user's folder nor the user's environment, so the driver copies the
-YAML file (as ``pipeline.yaml``), the Python files that it imports and the files that it declares (``ship:``) to
+A worker on another machine has neither the user's folder nor the user's environment, so the driver copies the YAML file
+(as ``pipeline.yaml``), the Python files that it imports and the files that it declares (``ship:``) to
 ``<root>/pipeline/``, and writes the values of all ``${parameters}``, the environment's included, to ``params.json``
-beside them. Nothing else of the folder: roots and results may lie in it, too. A Python pipeline keeps its name, which
-its functions are found by; the file ``entry`` says which it is.
+beside them. It copies no other files of the folder, because roots and results may lie in it, too. A Python pipeline
+keeps its file name, by which its functions are found; the file ``entry`` holds this name.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from millwheel.spec.ship import files_to_ship
 PIPELINE_FILE = "pipeline.yaml"
 PARAMS_FILE = "params.json"
 ENTRY_FILE = "entry"
-"""Holds what is to be loaded (``visits.py:visits``) when it is not ``pipeline.yaml``."""
+"""Holds the entry to load (``visits.py:visits``) if it is not ``pipeline.yaml``."""
 ORIGIN_FILE = "origin"
-"""Holds the folder the pipeline came from, which literal relative paths in it are relative to."""
+"""Holds the original folder of the pipeline: literal relative paths in the pipeline are relative to it."""
 BLUEPRINT_FILE = ".blueprint.json"
-"""Holds what of the pipeline concerns its state."""
+"""Holds the parts of the pipeline that concern its state."""
 HOME_FILE = ".home"
-"""Holds the folder for what the pipeline keeps beside its root, when the root is no folder."""
+"""Holds the folder for the pipeline's data beside its root, when the root is not a folder."""
 TOTAL_LIMIT_BYTES = 50_000_000  # of a pipeline's folder: every worker reads them, and data does not belong there
 
 
@@ -39,10 +39,10 @@ def ship(
     pipeline: str | Path, params: Mapping[str, str], root: Path, spec: PipelineSpec, blueprint: bytes = b""
 ) -> Path:
     """Copy the pipeline (``p.yaml``, ``p.py`` or ``p.py:name``), which was read as ``spec``, below the root and return
-    the copy's folder. Replaces what an earlier run shipped. ``blueprint`` is what a later run compares its pipeline
-    with ("": nothing).
+    the copy's folder. Replaces what an earlier run shipped. A later run compares its pipeline with ``blueprint`` ("":
+    with nothing).
 
-    Raises SetupError when it is more than each worker should get.
+    Raises SetupError when the files are too large to send to each worker.
     """
     given = PipelineFile.of(str(pipeline))
     file = Path(given.file)

@@ -44,7 +44,8 @@ class Blueprint(msgspec.Struct, frozen=True):
 def blueprint_of(spec: PipelineSpec) -> Blueprint:
     """The blueprint of a valid pipeline. Its callbacks are imported: raises PipelineError when that fails."""
     nodes = {name: _node(node, spec) for name, node in build_graph(spec).nodes.items()}
-    return msgspec.convert(msgspec.to_builtins(Blueprint(spec.name, nodes)), Blueprint)
+    # As it is read back: a tuple differs from the list that it becomes in a file.
+    return msgspec.json.decode(msgspec.json.encode(Blueprint(spec.name, nodes)), type=Blueprint)
 
 
 def _node(node: Node, spec: PipelineSpec) -> NodeBlueprint:
@@ -97,6 +98,9 @@ def _computation(spec: ComputationSpec, pipeline: PipelineSpec) -> NodeBlueprint
                 "output_time": spec.output_time,
                 "late": spec.late,
                 "where": spec.condition,
+                # Open windows that columns hold are in rows where results are kept. Left out without it: older
+                # blueprints do not know it.
+                **({"queryable": spec.queryable} if spec.queryable else {}),
             }
         )
         facets["columns"] = {given.stream: _columns(given, pipeline) for given in spec.inputs}
@@ -134,9 +138,10 @@ def _columns(given: InputSpec, pipeline: PipelineSpec) -> dict[str, Any]:
 
 def key_words(key: KeySpec) -> str:
     """A key extractor in words."""
+    over = f", over {key.instances} instances" if key.instances > 1 else ""
     if key.kind is KeyKind.RECORD:
-        return "the record's own key"
-    return f"{'function' if key.kind is KeyKind.FUNCTION else 'field'} {', '.join(key.names)}"
+        return f"the record's own key{over}"
+    return f"{'function' if key.kind is KeyKind.FUNCTION else 'field'} {', '.join(key.names)}{over}"
 
 
 def _states(spec: ComputationSpec, folder: str) -> dict[str, Any]:

@@ -226,6 +226,22 @@ def _windows(what: str) -> Callable[[Any, Any, NodeBlueprint], Found]:
     return rule
 
 
+def _slices(before: list[Any], after: list[Any], node: NodeBlueprint) -> Found:
+    (old, *old_rest), (new, *new_rest) = before, after
+    names = [name for name in _changed(old, new) if name != "keep_us"]
+    names += ["where"] if old_rest[0] != new_rest[0] else []
+    if names:
+        text = f"its slices changed ({', '.join(names)}), and those that are kept are of the old form; {_NEW_NAME}"
+        yield Compatibility.REFUSED, text
+    elif old["keep_us"] != new["keep_us"]:
+        yield (
+            Compatibility.FREE,
+            "its slices are kept for another time, from now on: what has expired does not come back",
+        )
+    if old_rest[1] != new_rest[1]:
+        yield Compatibility.FREE, "records of expired slices go another way, from the next record on"
+
+
 def _productions(before: str, after: str, node: NodeBlueprint) -> Found:
     told = f"its productions were {before} and are {after}"
     if "window" in node.facets:
@@ -265,6 +281,7 @@ _RULES: dict[str, Callable[[Any, Any, NodeBlueprint], Found]] = {
     "window": _windows("its window"),
     "aggregates": _windows("its aggregates"),
     "speaking": _windows("when it fires, or on which records,"),
+    "slices": _slices,
     "columns": _windows("the declared fields of its input"),
     "pairing": lambda before, after, node: iter(
         [

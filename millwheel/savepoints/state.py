@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from millwheel.core.model.lease import Lease
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import UnavailableError
 from millwheel.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing
@@ -78,7 +79,7 @@ class Taking:
             self._began_us = now_us
             return self._again(now_us)
         assert self.order is not None
-        said = {shard: standing for answer in answers for shard, standing in answer.shards.items()}
+        said = _latest(answers)
         problem = next((answer.problem for answer in answers if answer.problem), "")
         if self.order.phase is Phase.SAVE:
             return self._after_save(now_us, tables, said, problem)
@@ -177,3 +178,14 @@ class Taking:
             wanted.savepoint, number, phase, folder, wanted.stay, wanted.finish or settle, settle, cut
         )
         return self.order
+
+
+def _latest(answers: Sequence[OrderAnswer]) -> dict[str, Standing]:
+    """What each shard's last owner said. A former owner that gave the shard away is alive and its answer stays, so the
+    order in which the answers are listed tells nothing: see mistake the_last_answer_in_the_list_counts."""
+    said: dict[str, Standing] = {}
+    for answer in answers:
+        for shard, standing in answer.shards.items():
+            if shard not in said or not Lease(said[shard].token).outlived(standing.token):
+                said[shard] = standing
+    return said

@@ -18,6 +18,7 @@ from millwheel.errors import SetupError
 from millwheel.ports import Coordination
 from millwheel.roots.root import RunInfo, root_path, write_atomically
 from millwheel.savepoints.blueprint import blueprint_of
+from millwheel.savepoints.noted import note
 from millwheel.savepoints.orders import Phase
 from millwheel.savepoints.record import KEPT_FOLDERS, RECORD_FILE, SavepointRecord, encode_record, saved_shards
 from millwheel.savepoints.runtime import Taker
@@ -89,6 +90,7 @@ def taken(wanted: Savepoint, coordination: Coordination, told: Callable[[str], N
             named={table.computation: table.named for table in taking.tables},
         )
         _finish(wanted, record)
+        note(wanted.root, wanted.folder, record)
         yield record
     finally:
         taker.release()

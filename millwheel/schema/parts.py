@@ -15,6 +15,7 @@ from millwheel.schema.ends import LOOKUP_FORMS, SINK_FORMS, SOURCE_FORMS, end
 from millwheel.schema.words import Schema
 from millwheel.spec.parts import computations, limits, lookups, queries, slices, steps, streams, windows
 from millwheel.spec.pipelines import FIELDS
+from millwheel.spec.tracing import FIELDS as TRACING_FIELDS
 
 _OBJECT = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
 _SIZE: Schema = {"type": "string", "description": "a number and a unit, such as 64kB or 16MiB"}
@@ -39,6 +40,7 @@ def pipeline_schema(more: Installed = Installed()) -> Schema:
         "sinks": w.entries(end(SINK_FORMS, found, more.sinks), w.NAME, "where streams go"),
         "queries": w.entries(_query(), w.NAME, "formulas over what computations keep"),
         "limits": _limits(),
+        "tracing": _tracing(),
         "ship": {**w.one_or_more(w.TEXT), "description": "data files that workers need, or globs of them"},
     }
     same(top, FIELDS)
@@ -78,6 +80,7 @@ def _computation(found: dict[str, Schema], more: Installed) -> Schema:
         "on_error": _on_error(),
         "shards": w.number(1, 4_096),
         "standby": w.number(0, 1),
+        "skew": {"type": "string", "pattern": r"^(hash|scatter\([0-9]+\))$", "description": "hash, or scatter(4)"},
     }
     known = {
         "input": {**w.either(inputs, w.one_or_more(w.NAME)), "description": "streams, each with its key"},
@@ -158,6 +161,7 @@ def _windowed() -> dict[str, Schema]:
         "allowed_lateness": w.DURATION,
         "output_time": w.choice(kind.value for kind in OutputTime),
         "late": late,
+        "queryable": w.choice(["latest"]),
     }
 
 
@@ -222,6 +226,12 @@ def _limits() -> Schema:
     }
     same(known, limits.FIELDS)
     return w.fields(known)
+
+
+def _tracing() -> Schema:
+    known = {"sample": w.either({"type": "number", "minimum": 0, "maximum": 1}, w.PARAMETER), "keys": w.FLAG}
+    same(known, TRACING_FIELDS)
+    return w.fields(known, text="records whose way through the pipeline is a trace")
 
 
 def _on_error() -> Schema:

@@ -23,18 +23,19 @@ class. An object with the necessary methods only is wrapped (``adapted.py``).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.tracing.contexts import TraceContext
 from millwheel.errors import MillwheelError, UnavailableError
 
 
 @dataclass(slots=True, unsafe_hash=True)
 class SinkRecord:
-    """One record on its way out; nobody changes it. It is not frozen because there is one for each row, and a frozen
-    dataclass takes four times as long to make.
+    """One record on its way out. It is never changed, but not frozen: there is one for each row, and a frozen dataclass
+    takes four times as long to make.
 
     ``value`` is plain data: dicts, lists, text, bytes, numbers, booleans, None.
     """
@@ -51,12 +52,14 @@ class SinkBatch:
 
     ``attempt`` is unique to this attempt, ``<token>-<counter>``: two attempts of the same number never share a file.
     The records are in ``records``; only for a writer with ``takes_columns`` they may be in ``columns`` instead.
+    ``traces`` are the contexts of those that are traced, by index, for targets that have headers.
     """
 
     number: int
     attempt: str
     records: list[SinkRecord]
     columns: Sequence[ColumnBatch] = ()
+    traces: Mapping[int, TraceContext] = field(default_factory=dict)
 
 
 Cut = SinkBatch
@@ -100,10 +103,10 @@ class Writer(ABC):
     waits for it; otherwise a slow ``publish`` holds up all shards of the worker."""
     publishes_in_order: bool = False
     """True when a batch must be visible before the next one is published. Only together with :attr:`publishes_aside`.
-    Committed batches of a former owner are published aside then, too, instead of while the shard is opened."""
+    Committed batches of a former owner are then published on that thread, too, and not while the shard is opened."""
     lane: str = ""
-    """Publications of one lane share a thread. Another system that may be away for minutes needs a lane of its own,
-    or all other sinks of the worker wait with it."""
+    """Publications of one lane share a thread. An outside system that may be away for minutes needs a lane of its own.
+    Otherwise all other sinks of the worker wait with it."""
 
     @abstractmethod
     def prepare(self, batch: SinkBatch) -> bytes:
@@ -115,7 +118,8 @@ class Writer(ABC):
 
     def take_refused(self) -> list[Refused]:
         """Records of the last :meth:`prepare` that are not in its committable, because the target cannot take them.
-        Asked once after each ``prepare``. Refuse by the record alone: it must be refused again after a crash."""
+        Called once after each ``prepare``. Only the record itself may decide: after a crash the same record must be
+        refused again."""
         return []
 
     @abstractmethod
@@ -129,8 +133,8 @@ class Writer(ABC):
 
     @abstractmethod
     def sweep(self, committables: list[bytes]) -> None:
-        """Remove what older, uncommitted attempts of this shard left behind. Called once after the shard has opened:
-        ``publish`` has ended for each of ``committables``, which are the committed ones, and was not called for others.
+        """Remove what older, uncommitted attempts of this shard left behind. Called once, after the shard has opened.
+        ``committables`` are the committed ones: ``publish`` has ended for each of them, and was called for no others.
 
         Attempts with a newer token than this writer's belong to a living successor: removing them loses its results.
         For a sink that ``keeps_latest`` this is also the fence: afterwards nothing that an older owner prepared may be
@@ -159,8 +163,8 @@ class Sink(ABC):
     cut_records: int = 50_000
     """A batch is written once it has this many records."""
     takes_retractions: bool = False
-    """The sink understands records that take back earlier ones (:func:`millwheel.as_retraction`). Without it a stream
-    that carries such records is refused when the pipeline is checked."""
+    """The sink handles records that take back earlier ones (:func:`millwheel.as_retraction`). Without it a stream that
+    carries such records is refused when the pipeline is checked."""
     keeps_latest: bool = False
     """The sink shows the current rows. Each batch then holds all rows of the shard and replaces the previous batch.
     Publishing an older batch must never replace a newer one; ``publish`` raises :class:`LostError` when the
@@ -175,6 +179,11 @@ class Sink(ABC):
         """Called once by the driver before anything starts. ``identity`` names the root that this run belongs to.
         Raises SetupError when the output cannot be written or holds the results of another root: two runs that write
         to the same output would replace or double each other's results."""
+
+    def check_fields(self, fields: Sequence[str]) -> None:
+        """Called by the driver after :meth:`check`, if the rows can have these fields and no others. Raises SetupError
+        when the output cannot take them, so that not every row of the run becomes a dead letter."""
+        return
 
     def adopt(self, former: str, identity: str) -> None:
         """Called before :meth:`check` if this run starts from the savepoint with which the run on the root ``former``

@@ -18,13 +18,13 @@ class Mode(str, Enum):
     APPEND = "append"
     """Each record is a row. Not for streams with retractions."""
     CHANGELOG = "changelog"
-    """Each record is a row with a mark: ``+`` for what is emitted, ``-`` for what is taken back."""
+    """Each record is a row with a mark: ``+`` for an emitted row, ``-`` for a retracted one."""
     UPSERT = "upsert"
-    """The current rows: the latest of each identity, without those that were taken back."""
+    """The current rows: the latest of each identity, without retracted ones."""
 
 
 def mode_of(text: str) -> Mode:
-    """ValueError, with a sentence, for what is none."""
+    """The mode that a text names. Raises ValueError, with a sentence, when there is none."""
     one_of("mode", text, [mode.value for mode in Mode])
     return Mode(text)
 

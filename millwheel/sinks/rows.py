@@ -29,7 +29,7 @@ def rows_of(records: Sequence[SinkRecord], with_key: bool, with_timestamp: bool)
 
 
 def has_tuple_keys(batch: ColumnBatch) -> bool:
-    """Whether the keys are tuples, which no column of a result file holds."""
+    """Whether the keys are tuples, which a column of a result file cannot hold."""
     return isinstance(batch.keys.dtype, pl.Struct)
 
 
@@ -40,7 +40,8 @@ def records_of(batch: ColumnBatch) -> list[SinkRecord]:
 
 
 def frame_of(batches: Sequence[ColumnBatch], with_key: bool, with_timestamp: bool) -> pl.DataFrame:
-    """:func:`rows_of` for records in columns, of one stream. Their keys are no tuples, or not wanted."""
+    """:func:`rows_of` for records in columns, of one stream. Their keys must not be tuples, unless the keys are left
+    out."""
     frames = []
     for batch in batches:
         extra = [batch.keys.alias("key")] if with_key else []
@@ -65,8 +66,8 @@ def _row(value: Any) -> dict[str, Any]:
 
 
 def json_lines(rows: Sequence[Any]) -> bytes:
-    """A line of JSON per row. What JSON lacks becomes what it has: bytes base64 text, sets and tuples lists, times
-    ISO 8601 text, NaN and infinities null, keys that are no text the text of them."""
+    """A line of JSON per row. Values that JSON lacks are converted: bytes become base64 text, sets and tuples lists,
+    times ISO 8601 text, NaN and infinities null, and other keys than text become text."""
     try:
         return _encode(rows)
     except (TypeError, ValueError):

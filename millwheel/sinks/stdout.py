@@ -1,7 +1,7 @@
 """Prints a stream as JSON lines on the standard output of the worker, which its launcher keeps as a log file and may
 forward to the terminal.
 
-At least once: what is printed cannot be taken back, so a crash right after printing prints the same lines
+At least once: printed lines cannot be taken back, so after a crash right after printing the same lines are printed
 again. Nothing is lost, because the lines themselves are the committable.
 """
 
@@ -54,7 +54,7 @@ def build_stdout(options: Mapping[str, Any], out: TextIO | None = None) -> Stdou
 
 
 class StdoutLines(Sink, Writer):
-    """Built by :func:`build_stdout`. It is its own writer: no shard has anything to keep."""
+    """Built by :func:`build_stdout`. It is its own writer, because its shards keep no state."""
 
     cut_records = 1_000
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from millwheel.core.model.times import MAX_TIME
+from millwheel.core.tracing.contexts import TraceContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,6 +66,8 @@ class Chunk:
     Sources whose input changes keep further facts in notes (see :meth:`Reader.resume`). ``note`` is what a later
     reader must know to continue at ``next_position``. ``begins`` is a decision about the input behind a position, as
     (position, note), which a second reading might not repeat. Nothing more is read before it is durable.
+
+    ``traces`` are the trace contexts that came with records, by position, after :meth:`Reader.tell_traces`.
     """
 
     positions: list[int]
@@ -76,6 +79,7 @@ class Chunk:
     watermark: int | None = None
     note: bytes = b""
     begins: tuple[int, bytes] | None = None
+    traces: Mapping[int, TraceContext] | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -93,6 +97,7 @@ class FrameChunk:
     finished: bool = False
     note: bytes = b""
     begins: tuple[int, bytes] | None = None
+    traces: Mapping[int, TraceContext] | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -148,6 +153,11 @@ class Reader(ABC):
         """Asked in such a run when a read has found nothing, or nothing more for now: whether all is read that there
         was when the run began. By default nothing more for now is all."""
         return True
+
+    def tell_traces(self) -> None:
+        """The pipeline traces records: from now on set :attr:`Chunk.traces`, where records come with trace contexts.
+        Called before each read. By default none do."""
+        return
 
     def close(self) -> None:
         """Release files and connections. Called once; nothing is called after it."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SinkSpec, StreamSpec
 from millwheel.core.triggers.triggers import Default
 from millwheel.spec.checks.code import CodeChecks
@@ -30,9 +31,10 @@ from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import Problems
 from millwheel.spec.reading.reader import NodeReader
 from millwheel.spec.ship import check_ship, read_ship
+from millwheel.spec.tracing import read_tracing
 
 _log = logging.getLogger(__name__)
-FIELDS = ("pipeline", "streams", "computations", "sinks", "queries", "limits", "ship")
+FIELDS = ("pipeline", "streams", "computations", "sinks", "queries", "limits", "ship", "tracing")
 _EXAMPLE = "pipeline: NAME, streams: …, computations: …, sinks: …"
 
 
@@ -104,7 +106,7 @@ def check_document(
         raise reader.problems.error()
     for name in parameters.unused():
         reader.problems.warn(1, "", f"--set {name}=… was given, but the pipeline has no ${{{name}}}")
-    return parts.spec, reader.problems.warnings
+    return planned(parts.spec), reader.problems.warnings
 
 
 @dataclass(slots=True)
@@ -137,6 +139,7 @@ def _read(reader: NodeReader, top: YamlNode, folder: str, origin: str, check_cod
         limits=read_limits(reader, fields.get("limits")),
         ship=read_ship(reader, fields.get("ship")),
         queries=read_queries(reader, fields.get("queries")),
+        tracing=read_tracing(reader, fields.get("tracing")),
     )
     return _Parts(
         spec,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import duration_us
@@ -27,9 +27,8 @@ class Question:
 
 def ask(cluster: MemoryCluster, question: Question, queries: Sequence[QuerySpec] = ()) -> Answer:
     """The answer of the shard that has the key, or of one of the named ``queries``."""
-    until_us = cluster.clock.now if question.until is None else question.until
     window_us = None if question.window is None else duration_us(question.window)
-    query = Query(question.indicator, question.key, window_us, until_us, Mode(question.mode))
+    query = Query(question.indicator, question.key, window_us, question.until, Mode(question.mode))
     named = next((each for each in queries if each.name == question.indicator), None)
     if named is None:
         return _answer(cluster, query)
@@ -38,6 +37,8 @@ def ask(cluster: MemoryCluster, question: Question, queries: Sequence[QuerySpec]
 
 
 def _answer(cluster: MemoryCluster, query: Query) -> Answer:
+    if query.window_us is not None and query.until_us is None:
+        query = replace(query, until_us=cluster.clock.now)
     shard = _shard(cluster, query)
     watermark_us = max(shard.meta.watermark, shard.watermark.input)
     found = shard.operator.answer(query, shard.store, watermark_us)

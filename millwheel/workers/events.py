@@ -187,6 +187,8 @@ class Injected:
     values: Sequence[bytes]
     ids: Sequence[str]
     answer: Callable[[bool, int, int, int], None]
+    traces: Sequence[str] = ()
+    """The trace contexts that they came with, "" for none; empty where none has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +220,8 @@ class ShardSaved:
 
 @dataclass(frozen=True, slots=True)
 class FiguresAsked:
-    """Somebody asks for ``/metrics``: ``answer`` gets the shards that are served here, and the wall clock (µs). They
-    are its to read until it returns."""
+    """Somebody asks for ``/metrics`` or ``/rows``: ``answer`` gets the shards that are served here, and the
+    wall clock (µs). They are its to read until it returns."""
 
     answer: Callable[[Iterable[Any], int], None]
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import ShardReport
 from millwheel.ports import Clock
+from millwheel.queries.model import Answer, Query
 from millwheel.savepoints.orders import OrderAnswer, SavepointOrder, Standing
 from millwheel.workers import events as ev
 from millwheel.workers.delivery.outbox import Send
+from millwheel.workers.tracing.tracing import Tracing
 
 
 class Errand(Protocol):
@@ -75,6 +77,20 @@ class Followers(Protocol):
 
     def drop(self, shard: ShardName) -> None:
         """Follow it no longer."""
+
+
+class Copies(Protocol):
+    """Stores of other workers' shards that can be asked here."""
+
+    def answer(self, shard: ShardName, query: Query) -> Answer | None:
+        """What the copy of a shard knows, as of a commit that counts; None where there is none. Raises QueryError."""
+
+
+class NoCopies:
+    """Nothing of other workers is here."""
+
+    def answer(self, shard: ShardName, query: Query) -> Answer | None:
+        return None
 
 
 class SnapshotQueue(Protocol):
@@ -145,3 +161,5 @@ class WorkerPorts:
     master: MasterLine
     savepoints: Savepoints
     followers: Followers
+    copies: Copies = field(default_factory=NoCopies)
+    tracing: Tracing | None = None

@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -17,9 +18,11 @@ from millwheel.adapters.clock import SteadyClock, SystemClock
 from millwheel.adapters.exchange.mailbox import Mailbox
 from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.grpc.watermark_client import InjectorClient
+from millwheel.adapters.metrics.spans import OtlpSpans, configured
 from millwheel.core.model.names import ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.query_changes import QUERIES_ROLE
+from millwheel.core.tracing.spans import NoSpans, SpanCounts
 from millwheel.ports import Coordination, Journals, Snapshots, StateStores
 from millwheel.processes.logs import follow
 from millwheel.queries.following import ChangesRead
@@ -48,9 +51,13 @@ from millwheel.workers.loop.pace import RuntimeLimits
 from millwheel.workers.loop.reporting import ReportPace
 from millwheel.workers.loop.runtime import WorkerRuntime
 from millwheel.workers.ports import WorkerPorts
+from millwheel.workers.queries.copies import FollowedCopies
+from millwheel.workers.queries.kept import StoreAnswers
+from millwheel.workers.queries.snapshots import SnapshotCopies, SnapshotFolder
 from millwheel.workers.recovery.following import Following, Standbys
 from millwheel.workers.recovery.journal_reads import ReadOnce
 from millwheel.workers.server import MasterReports, WorkerService, serve
+from millwheel.workers.tracing.tracing import Tracing
 
 _MAX_EVENTS = 2_000  # that a step takes: more would make the commit wait
 _REPLAYS_S = {True: 1.0, False: 10.0}
@@ -73,6 +80,8 @@ class WorkerSettings:
     security: Security | None = None
     queries: str = ""
     """Where queries are answered (host:port); "": nowhere."""
+    weight: int = 1
+    """How many times the shards of a worker of weight 1 this one is to have: machines differ."""
     on_hang: Callable[[], None] = sys.exit
     """Ends the process when a callback does not return; called on another thread."""
 
@@ -107,7 +116,11 @@ class WorkerProcess:
         self._service = WorkerService(self._events.put)
         host = settings.listen.rpartition(":")[0]
         labels = {"pipeline": assembly.spec.name, "process": f"worker-{settings.slot}"}
-        self._transport = ExchangeTransport(f"{host}:0", self._events, settings.security)
+        self._spans = (
+            OtlpSpans(assembly.spec.name, labels["process"]) if assembly.spec.tracing and configured() else None
+        )
+        self._tracing = self._traced(assembly, labels["process"])
+        self._transport = ExchangeTransport(f"{host}:0", self._events, settings.security, self._tracing)
         self._injector = InjectorClient(
             lambda: self._injector_address,
             lambda watermarks: self._events.put(ev.WatermarksRose(watermarks)),
@@ -122,13 +135,18 @@ class WorkerProcess:
         given = assembly.spec.limits
         hangs = Hangs(storage.notes, given.hangs)
         assembly.watch(hangs)
-        self._observed = Observed(labels, self._events.put, journal.written, hangs)
+        self._observed = Observed(labels, self._events.put, journal.written, hangs, self._span_counts, settings.scratch)
         self._watchdog = None if given.callback_us is None else Watchdog(hangs, given.callback_us, settings.on_hang)
-        following = Following(storage.stores, storage.snapshots, storage.journals, scratch, Lock)
+        monotonic_us = self._clock.monotonic_us
+        following = Following(storage.stores, storage.snapshots, storage.journals, scratch, Lock, monotonic_us)
         standbys = Standbys(following)
         reads = ReadOnce(storage.journals, Lock())
         recovering = Recovering(storage.stores, storage.snapshots, storage.journals, scratch, hangs, standbys, reads)
         copying = Copying(storage.savepoints, journal.check)
+        opening = ThreadPoolExecutor(1, "snapshots asked")
+        opened = SnapshotCopies(
+            SnapshotFolder(storage.stores, storage.snapshots, scratch, Lock, opening.submit, monotonic_us)
+        )
         ports = WorkerPorts(
             clock=self._clock,
             transport=self._transport,
@@ -139,6 +157,8 @@ class WorkerProcess:
             master=MasterReports(self._service),
             savepoints=SavepointThread(copying, Desk(coordination, self.incarnation), scratch, post),
             followers=StandbyThread(standbys, _FOLLOW_S[writer.quick], post),
+            copies=FollowedCopies(standbys, StoreAnswers(assembly.spec).answer, monotonic_us, opened),
+            tracing=self._tracing,
         )
         for order in storage.replays.undone().values():
             self._events.put(ev.ReplayOrdered(order, at_start=True))
@@ -179,6 +199,19 @@ class WorkerProcess:
         finally:
             server.stop(grace=None)
             self._transport.close()
+            if self._spans is not None:
+                self._spans.close()
+
+    def _traced(self, assembly: Assembly, name: str) -> Tracing | None:
+        spec = assembly.spec
+        if spec.tracing is None:
+            return None
+        return Tracing(spec.tracing, spec.name, name, self._spans or NoSpans(), self._clock.now_us)
+
+    def _span_counts(self) -> SpanCounts | None:
+        if self._spans is None or self._tracing is None:
+            return None
+        return SpanCounts(*self._spans.counts(), self._tracing.left_out[0])
 
     def _loop(self) -> None:
         events: list[ev.Event] = []
@@ -200,6 +233,7 @@ class WorkerProcess:
             "queries": self._answers_at(),
             "host": socket.gethostname(),
             "slot": self._settings.slot,
+            "weight": self._settings.weight,
             "pid": os.getpid(),
         }
 
@@ -211,7 +245,12 @@ class WorkerProcess:
         if self._queried is None:
             return ""
         post = self._events.put
-        return self._queried.begin(lambda asked: post(ev.QueriesCame(asked)), self._check_seal, self._clock.now_us)
+        return self._queried.begin(
+            lambda asked: post(ev.QueriesCame(asked)),
+            self._check_seal,
+            self._clock.now_us,
+            self._observed.health,
+        )
 
     def _table_changed(self, table: RangeTable) -> None:
         if self._queried is not None:

@@ -62,7 +62,9 @@ class WorkerService(WorkerServicer):
         if not all(record.id for record in request.records):
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "each record needs an id, by which one sent again is known")
         values, ids = [record.value for record in request.records], [record.id for record in request.records]
-        self._post(ev.Injected(request.stream, ShardName(request.target), values, ids, answer))
+        traces = [record.trace for record in request.records]
+        known = traces if any(traces) else ()
+        self._post(ev.Injected(request.stream, ShardName(request.target), values, ids, answer, known))
         if not answered.wait(_INJECT_TIMEOUT_S):
             context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "not durable yet; inject it again under the same ids")
         return reply

@@ -46,6 +46,7 @@ class Message:
     at: int
     data: bytes | None = None
     problem: Error | None = None
+    named: list[tuple[str, bytes]] | None = None
 
     def __len__(self) -> int:
         return len(self.data or b"")
@@ -62,6 +63,9 @@ class Message:
     def value(self) -> bytes | None:
         return self.data
 
+    def headers(self) -> list[tuple[str, bytes]] | None:
+        return self.named
+
     def error(self) -> Error | None:
         return self.problem
 
@@ -72,6 +76,8 @@ class Log:
 
     values: list[bytes]
     low: int = 0
+    headers: dict[int, list[tuple[str, bytes]]] = field(default_factory=dict)
+    """Those of some messages, by offset."""
 
     @property
     def end(self) -> int:
@@ -127,7 +133,10 @@ class FakeConsumer:
                 found.append(Message(share, at, None, Error("_AUTO_OFFSET_RESET")))
                 continue
             if share not in self._kafka.paused:
-                found += [Message(share, offset, log.values[offset - log.low]) for offset in range(at, log.end)]
+                found += [
+                    Message(share, offset, log.values[offset - log.low], None, log.headers.get(offset))
+                    for offset in range(at, log.end)
+                ]
                 self._at[share] = log.end
                 found.append(Message(share, log.end, None, Error("_PARTITION_EOF")))
         return found

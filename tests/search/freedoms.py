@@ -87,6 +87,7 @@ class Free:
     behind a watermark that no commit has seen may count as on time"."""
 
 
+_LONG_US = 365 * 86_400_000_000  # a record from the future can move a watermark by 70 days
 _NOTHING = Facts(Level.NOTHING, Order.NONE, paced=False, timely=False, single=False)
 
 
@@ -192,7 +193,8 @@ def _of(c: ComputationSpec, found: Mapping[str, Facts], spec: PipelineSpec, stat
     if c.window is not None:
         return _windowed(base, c, spec, stated, free)
     if c.slices is not None:
-        return _Made(_sliced(base, stated, free))
+        lasting = c.slices.keep_us >= _LONG_US  # no record is so far behind any watermark: nothing expires
+        return _Made(_sliced(base, stated, lasting, free))
     if c.callback:
         return _Made(_called(base, c, spec, free))
     if c.enrich is not None:
@@ -200,6 +202,9 @@ def _of(c: ComputationSpec, found: Mapping[str, Facts], spec: PipelineSpec, stat
         return _Made(_NOTHING if _races_its_version(c, spec, stated) else _enriched(base, c, each))
     if c.deduplicate is not None:
         return _Made(_deduplicated(base, c))
+    if c.lookup is not None:
+        # lookups.md: "Order, delivery and watermarks are those of any computation", and these answers never change.
+        return _Made(replace(_stepped(base, c), single=False))
     return _Made(_stepped(base, c))
 
 
@@ -263,10 +268,10 @@ def _called(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> 
     return replace(base, paced=False, single=False, timely=base.timely and not c.options.get("past"))
 
 
-def _sliced(base: Facts, stated: bool, free: Free) -> Facts:
+def _sliced(base: Facts, stated: bool, lasting: bool, free: Free) -> Facts:
     """queries.md, Slices: a record of an expired slice is late, which the watermark decides that has come by then."""
-    known = base.level is Level.ALL and base.paced and base.timely and stated and not free.deaf
-    return base if known else _NOTHING
+    known = lasting or (base.paced and base.timely and stated and not free.deaf)
+    return base if base.level is Level.ALL and known else _NOTHING
 
 
 def _stepped(base: Facts, c: ComputationSpec) -> Facts:

@@ -29,6 +29,8 @@ from millwheel.workers.host import assembly as assembly_module
 from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.operators.callbacks import CallbackOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
+from tests.search.divided import as_whole, divided
+from tests.search.looked_up import ConstantLookup
 from tests.search.probes import answers
 from tests.search.removal import check_removed
 from tests.search.script import Action, Case, Clock, Finish, Letter, Outcome, Push, Row, Watermark
@@ -65,6 +67,8 @@ class Way:
     racing_clock: bool = False
     """The clock moves while the records that the script has behind its move are on their way."""
     service_lives: bool = False
+    scatter: int = 1
+    """Keys that can be divided are, over so many instances."""
 
     @property
     def crashes(self) -> bool:
@@ -194,7 +198,13 @@ class Bench(PipelineHarness):
         self._pushes: dict[str, list[Row]] = {}
         self._closed = False
         clock = ManualClock(case.now or 0)
-        outside = Factories(self._source, self._taps.build, listed=self._partitions, by_name=self._pushed)
+        outside = Factories(
+            self._source,
+            self._taps.build,
+            listed=self._partitions,
+            by_name=self._pushed,
+            lookup=lambda spec, folder: ConstantLookup(),
+        )
         kind = _Assembly if way.columns else _RowsOnly
         limits = ShardLimits(bundle=way.bundle, timers=way.timers, settle_us=0, company_us=0)
         made = kind(self.spec, "", clock, outside, limits)
@@ -375,14 +385,14 @@ def _raced(case: Case, script: Sequence[Action]) -> list[Action | _Soon]:
 
 def run(case: Case, way: Way, spec: PipelineSpec | None = None) -> Outcome:
     """What comes of a case in one way."""
-    spec = spec or case.spec()
+    spec = divided(spec or case.spec(), way.scatter)
     crash_at = None
     if way.crash_at is not None:
         crash_at = max(1, int(_units(case, replace(way, crash_at=None), spec) * way.crash_at))
     with _paths(way), Bench(case, way, spec) as bench:
         bench.crash_after(crash_at)
         _go(bench, case, way)
-        return bench.outcome()
+        return bench.outcome() if way.scatter == 1 else as_whole(bench.outcome())
 
 
 def _units(case: Case, way: Way, spec: PipelineSpec) -> int:

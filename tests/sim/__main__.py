@@ -48,7 +48,7 @@ def main() -> int:
         sys.exit(f"no such faults: {', '.join(sorted(unknown))}. There are {', '.join(sorted(ALL_FAULTS))}")
     keep = None if given.keep is None else tuple(int(n) for n in given.keep.split(",") if n != "none")
     cases = [
-        Case(seed, faults, given.workload, keep, given.size, given.savepoint, given.finish, given.embedded)
+        Case(seed, faults, given.workload, keep, given.size, given.savepoint, given.finish, given.embedded, given.days)
         for seed in range(given.seed, given.seed + given.runs)
     ]
     return _one(cases[0], given.trace) if len(cases) == 1 else _many(cases, given.processes)
@@ -68,6 +68,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--savepoint", action="store_true", help="take savepoints, and go on from one of them")
     parser.add_argument("--finish", action="store_true", help="tell the sources to end where they are")
     parser.add_argument("--embedded", action="store_true", help="the embedded coordinator in place of ZooKeeper")
+    parser.add_argument("--days", action="store_true", help="runs that end once they have caught up, one after another")
     parser.add_argument("--trace", action="store_true", help="print all that happened (one seed)")
     parser.add_argument("--mutations", action="store_true", help="put each known mistake into the code and look for it")
     return parser

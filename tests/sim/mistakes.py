@@ -31,6 +31,7 @@ class Mutation:
     finish: bool = False
     first: int = 1
     embedded: bool = False
+    days: bool = False
 
     def cases(self) -> Iterator[Case]:
         """The runs of which one must fail."""
@@ -42,6 +43,7 @@ class Mutation:
                 savepoint=self.savepoint,
                 finish=self.finish,
                 embedded=self.embedded,
+                days=self.days,
             )
 
 
@@ -64,13 +66,14 @@ def mistake(
     finish: bool = False,
     first: int = 1,
     embedded: bool = False,
+    days: bool = False,
 ) -> Callable[[Callable[[], Context]], Callable[[], Context]]:
     """Enlist a mutation."""
 
     def enlist(make: Callable[[], Context]) -> Callable[[], Context]:
         name = make.__name__
         kinds = frozenset(faults.split()) - {"none"} if faults else ALL_FAULTS
-        MUTATIONS[name] = Mutation(name, make, within, kinds, workload, savepoint, finish, first, embedded)
+        MUTATIONS[name] = Mutation(name, make, within, kinds, workload, savepoint, finish, first, embedded, days)
         return make
 
     return enlist

@@ -6,10 +6,11 @@ import os
 import random
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from tests.sim.days import Days
 from tests.sim.faults import ALL_FAULTS, Fault, plan, schedule
 from tests.sim.kernel import SECOND, START_US, Event, Failure, Simulation
 from tests.sim.savepoints import Savepoints, cut_to_the_end
@@ -19,13 +20,15 @@ from tests.sim.world import Refused, Shape, World
 _SAFETY_US = 5 * SECOND
 _LIVENESS_US = 60 * SECOND
 _SEARCHED_FROM = 1_000
+_DAILY = ("numbers", "windows", "accounts", "transactional", "graphs")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """What to run. ``keep`` are the numbers of the planned faults that happen (None: all); ``size`` scales
     the input. ``savepoint``: savepoints are taken, and a second cluster goes on from one of them. ``finish``:
-    the sources are told to end where they are. ``embedded``: the embedded coordinator does what ZooKeeper does; half of
+    the sources are told to end where they are. ``days``: runs that end once they have caught up, one after the other,
+    while the input grows. ``embedded``: the embedded coordinator does what ZooKeeper does; half of
     the seeds from 1000 on have it anyway."""
 
     seed: int
@@ -36,6 +39,7 @@ class Case:
     savepoint: bool = False
     finish: bool = False
     embedded: bool = False
+    days: bool = False
 
     def planned(self) -> list[Fault]:
         """The faults that happen."""
@@ -57,6 +61,8 @@ class Case:
             words.append("--finish")
         if self.embedded:
             words.append("--embedded")
+        if self.days:
+            words.append("--days")
         if self.size != 1.0:
             words.append(f"--size {self.size}")
         return " ".join(words)
@@ -75,16 +81,17 @@ class Result:
 def simulate(case: Case) -> Result:
     """Run a case. Raises Failure, with the story so far, when an invariant does not hold."""
     sim = Simulation(case.seed)
-    name = case.workload or _workload(case.seed)
+    name = case.workload or (_DAILY[case.seed % len(_DAILY)] if case.days else _workload(case.seed))
     shape = Shape.drawn(sim, case.seed)
     if case.embedded or (case.seed >= _SEARCHED_FROM and _is_embedded(case.seed)):
         shape = replace(shape, embedded=True)
     refused = ""
     workload = WORKLOADS[name](case.seed, case.size)
+    workload.days = Days(case.seed) if case.days else None
     with _chance_of_the_system(case.seed), _no_folders_of_this_machine():
         try:
             sim.trace(f"{name} on {shape}")
-            savepoints = Savepoints(case.seed) if case.savepoint or case.finish else None
+            savepoints = Savepoints(case.seed) if case.savepoint or case.finish or case.days else None
             world = World(sim, workload, shape, savepoints)
             _run(world, case)
             if savepoints is not None and savepoints.taken is not None:
@@ -117,7 +124,10 @@ def _workload(seed: int) -> str:
 
 def _run(world: World, case: Case) -> None:
     try:
-        _phases(world, case)
+        if case.days:
+            _catch_up(world, case)
+        else:
+            _phases(world, case)
     finally:
         world.close()
 
@@ -132,14 +142,34 @@ def _phases(world: World, case: Case) -> None:
     if faults or world.savepoints.wanted:
         world.sim.run(lambda: False, _SAFETY_US)
     world.heal()
-    if not world.sim.run(world.drained, _LIVENESS_US):
-        if world.damaged:
-            raise Refused(f"{world.damaged} is damaged, and whoever needs it waits: {world.stuck()}")
-        raise Failure(f"everything drains: not {_LIVENESS_US // SECOND} s after the last fault: {world.stuck()}")
+    _wait(world, world.drained, "everything drains")
     world.sim.run(lambda: False, world.workload.settle_us)
     if case.finish:
         cut_to_the_end(world)
     world.workload.check()
+
+
+def _catch_up(world: World, case: Case) -> None:
+    """Run after run catches up, under the faults of its time; then the sources are told to end."""
+    days = world.workload.days
+    assert days is not None
+    faults = case.planned()
+    while not days.last:
+        schedule(world, days.faults_of_now(faults))
+        days.watch(world)
+        if not world.sim.run(lambda: days.caught_up, _SAFETY_US):
+            world.heal()
+            _wait(world, lambda: days.caught_up, "a run catches up")
+        days.next_run(world)
+    _phases(world, replace(case, days=False, finish=True, keep=tuple(f.number for f in days.faults_of_now(faults))))
+
+
+def _wait(world: World, until: Callable[[], bool], promise: str) -> None:
+    if world.sim.run(until, _LIVENESS_US):
+        return
+    if world.damaged:
+        raise Refused(f"{world.damaged} is damaged, and whoever needs it waits: {world.stuck()}")
+    raise Failure(f"{promise}: not {_LIVENESS_US // SECOND} s after the last fault: {world.stuck()}")
 
 
 @contextmanager

@@ -100,6 +100,11 @@ def test_a_cluster_whose_sources_are_told_to_end_gives_the_results_of_what_was_r
     told(Case(seed, finish=True))
 
 
+@pytest.mark.parametrize("seed", [1, 2, 20083, 20093])  # in the last two no run ever caught up
+def test_runs_that_end_caught_up_and_go_on_give_the_results_of_one_run(seed: int) -> None:
+    told(Case(seed, days=True))
+
+
 @pytest.mark.parametrize("seed", [10, 11, 23, 77, 82])  # in 11 and 23, windows in columns came in another order
 def test_the_same_seed_gives_the_same_story(seed: int) -> None:
     first, second = simulate(Case(seed)), simulate(Case(seed))

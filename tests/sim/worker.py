@@ -22,6 +22,9 @@ from millwheel.workers.host.assembly import Assembly
 from millwheel.workers.host.background import SEAL_CHECK_S, Copying, Desk, Publishing, Recovering, write_groups
 from millwheel.workers.loop.runtime import WorkerRuntime
 from millwheel.workers.ports import ShardWork, WorkerPorts
+from millwheel.workers.queries.copies import FollowedCopies
+from millwheel.workers.queries.kept import StoreAnswers
+from millwheel.workers.queries.snapshots import SnapshotCopies, SnapshotFolder
 from millwheel.workers.recovery.following import Following
 from millwheel.workers.recovery.journal_reads import ReadOnce
 from tests.sim.hanging import WatchdogTask
@@ -82,9 +85,11 @@ class SimWorker(Process):
         assembly.publish_aside(PublishTask(self).publish)
         hangs = self._watched(assembly)
         stores = world.storage.stores(self)
-        standbys = ToldStandbys(self, Following(stores, snapshots, journals, scratch, lambda: Lock(self)))
+        now_us = self.clock.monotonic_us
+        standbys = ToldStandbys(self, Following(stores, snapshots, journals, scratch, lambda: Lock(self), now_us))
         reads = ReadOnce(journals, YieldingLock(self))
         recovering = Recovering(stores, snapshots, journals, scratch, hangs, standbys, reads)
+        opened = SnapshotCopies(SnapshotFolder(stores, snapshots, scratch, lambda: Lock(self), self.spawn, now_us))
         ports = WorkerPorts(
             clock=self.steady,
             transport=self.transport,
@@ -95,6 +100,7 @@ class SimWorker(Process):
             master=MasterLine(self),
             savepoints=SavepointTask(self, journal.check, scratch),
             followers=StandbyTask(self, standbys),
+            copies=FollowedCopies(standbys, StoreAnswers(assembly.spec).answer, now_us, opened),
         )
 
         def make_shard(*parts: Any) -> Any:

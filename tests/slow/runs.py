@@ -107,6 +107,15 @@ class Run:
             time.sleep(0.05)
         return self
 
+    def until_committed(self, timeout_s: float = 60) -> Run:
+        """Until something is durable, or the run is over."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if any(path.stat().st_size for path in self.root.glob("journal/*/*.log")):
+                return self
+            time.sleep(0.01)
+        return self
+
     def kill_at_random(
         self, kinds: tuple[str, ...], seed: int, times: int, pause_s: tuple[float, float]
     ) -> dict[str, int]:

@@ -49,10 +49,12 @@ def caught_up(tmp_path: Path, name: str, kills: bool = False) -> Run:
     params = {"input": str(tmp_path / f"in-{name}"), "output": str(folder / "out")}
     run = Run(tmp_path / "p.yaml", folder, params, more=("--until-caught-up",)).start()
     if kills:
-        run.until_reading()
-        run.kill_at_random(("millwheel.workers",), seed=3, times=1, pause_s=(0.0, 0.1))
+        run.until_committed()
+        killed = run.kill_at_random(("millwheel.workers",), seed=3, times=1, pause_s=(0.0, 0.02))
+        assert killed["millwheel.workers"] == 1
     run.wait()
     assert run.code == 0, run.said
+    assert bool(run.summary["restarts"]) is kills, "the kill came too late"
     assert "Caught up." in run.said
     return run
 

@@ -69,14 +69,15 @@ def test_what_is_posted_counts_once_while_a_worker_and_the_endpoint_are_killed(t
     lines = b'{"page": "a", "ts": 1}\n{"page": "b", "ts": 2}\n'
     for number in range(REQUESTS):
         if number in (5, 12):
-            for victim in run.processes("millwheel.workers" if number == 5 else "millwheel.connectors.http"):
-                victim.send_signal(signal.SIGKILL)
+            [victim] = run.processes("millwheel.workers" if number == 5 else "millwheel.connectors.http")
+            victim.send_signal(signal.SIGKILL)
         status, told = post(port, lines, f"k{number}")
         assert (status, told["accepted"] + told["duplicates"]) == (200, 2)
     assert post(port, lines, "k3") == (200, {"accepted": 0, "duplicates": 2, "rejected": 0})
     assert post(port, b'{"page": "a", "ts": 1}\nno\n', "k99")[0] == 400
     done("stop", "--drain", "--root", str(run.root))
     assert run.wait().code == 0, run.said
+    assert set(run.summary["restarts"]) == {"worker 0", "http hits"}  # type: ignore[call-overload]
     found = sorted((row["page"], row["n"]) for row in rows_of(tmp_path / "out" / "counts"))
     assert found == [(page, n) for page in "ab" for n in range(1, REQUESTS + 1)]
 

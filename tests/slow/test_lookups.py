@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from millwheel.connectors.postgres.lookup import build_postgres_lookup
@@ -10,6 +13,7 @@ from millwheel.errors import SetupError, UnavailableError
 from millwheel.lookups.base import NoAnswer, answers_to
 from tests.servers.postgres import Server
 from tests.servers.redis import RedisServer
+from tests.slow.runs import Run
 
 pytestmark = pytest.mark.slow
 
@@ -61,3 +65,41 @@ def test_a_column_that_is_not_there_is_a_sentence(server: Server) -> None:
     server.sql("CREATE TABLE items (id int)")
     with pytest.raises(SetupError, match=r"nr.* does not exist"):
         build_postgres_lookup({"dsn": server.dsn, "table": "items", "by": "nr"}).check()
+
+
+PRICED = """
+pipeline: shop
+streams:
+  orders: {source: {files: {path: "${input}", format: jsonl}}, timestamp: {field: at, unit: us}}
+computations:
+  priced:
+    input: {orders: {key: user}}
+    enrich: {lookup: {redis: {url: "${url}", key: "item:{item}"}}, fields: {cents: price}, cache: {size: 3, ttl: 1m}}
+    output: priced
+sinks:
+  priced: {files: {path: "${output}/priced", flush: 50ms}}
+"""
+ORDERS, ITEMS, USERS = 60_000, 7, 40
+
+
+def test_each_order_is_priced_once_while_a_worker_is_killed(redis_server: RedisServer, tmp_path: Path) -> None:
+    client = redis_server.client()
+    client.flushall()
+    for item in range(1, ITEMS):  # one item has no price
+        client.hset(f"item:i{item}", mapping={"price": item * 10})
+    orders = [{"at": n, "n": n, "user": f"u{n * 31 % USERS}", "item": f"i{n % ITEMS}"} for n in range(ORDERS)]
+    (tmp_path / "orders.jsonl").write_text("".join(json.dumps(order) + "\n" for order in orders))
+    (tmp_path / "p.yaml").write_text(PRICED)
+    params = {"input": str(tmp_path / "orders.jsonl"), "output": str(tmp_path / "out"), "url": redis_server.url}
+    run = Run(tmp_path / "p.yaml", tmp_path, params).start().until_reading()
+    killed = run.kill_at_random(("millwheel.workers",), seed=1, times=1, pause_s=(0.0, 0.02))
+    run.wait()
+    assert run.code == 0, run.said
+    assert killed["millwheel.workers"] == 1
+    assert run.summary["restarts"], "the kill came too late"
+    files = sorted((tmp_path / "out" / "priced").glob("part-*.jsonl"))
+    rows = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    prices = {f"i{item}": str(item * 10) if item else None for item in range(ITEMS)}
+    assert sorted(rows, key=lambda row: row["n"]) == [{**each, "cents": prices[str(each["item"])]} for each in orders]
+    counted = run.summary["nodes"]["priced"]  # type: ignore[index]
+    assert counted["unmatched"] == sum(each["item"] == "i0" for each in orders)

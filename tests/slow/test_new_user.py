@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from tests.servers.chromium import browser
 from tests.slow.runs import REPO
 from tests.slow.test_wheel import SUPPORTED, built, installed
 from tests.unit.test_docs import files_of_the_readme
@@ -29,16 +32,18 @@ class User:
 
     def __init__(self, folder: Path, programs: Path) -> None:
         self.folder = folder
+        self.ports = {"8081": str(free_port()), "8082": str(free_port())}
         self._programs = programs
         self._environment = {"PATH": str(programs), "HOME": str(folder), "LANG": "C.UTF-8", "COLUMNS": "160"}
 
     def words(self, command: str) -> list[str]:
+        """The command of the page, at a port that is free."""
         assert re.search(rf"^{re.escape(command)}\b", PAGE, re.MULTILINE), f"the page has no {command}"
         name, *rest = shlex.split(command)
-        return [str(self._programs / name), *rest]
+        return [str(self._programs / name), *(self.ports.get(word, word) for word in rest)]
 
-    def start(self, command: str) -> psutil.Popen:
-        with (self.folder / "said.txt").open("wb") as said:
+    def start(self, command: str, told: str = "said.txt") -> psutil.Popen:
+        with (self.folder / told).open("wb") as said:
             streams = {"stdout": said, "stderr": said, "cwd": self.folder, "env": self._environment}
             return psutil.Popen(self.words(command), **streams)
 
@@ -57,7 +62,7 @@ class User:
 def user(tmp_path: Path) -> User:
     wheel = built(REPO, tmp_path / "dist")
     files_of_the_readme(tmp_path)
-    return User(tmp_path, installed(wheel, VERSION, tmp_path / "environment"))
+    return User(tmp_path, installed(wheel, VERSION, tmp_path / "environment", "ui"))
 
 
 @pytest.fixture
@@ -68,12 +73,28 @@ def run(user: User) -> Iterator[psutil.Popen]:
     text, changes = re.subn(r"source: .*", f"source: {followed}", pipeline.read_text())
     assert changes == 1
     pipeline.write_text(text)
-    process = user.start("millwheel run visits.yaml --set input=visits.jsonl --set output=out")
+    process = user.start("millwheel run visits.yaml --set input=visits.jsonl --set output=out --ui 8081")
     yield process
     if process.poll() is None:
         for each in (*process.children(recursive=True), process):
             each.kill()
         process.wait()
+
+
+def free_port() -> int:
+    """A port that nobody has now."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture
+def tab(user: User, run: psutil.Popen) -> Iterator[Any]:
+    """The page of the run in a browser."""
+    until(user.said, "3 records")
+    with browser() as chromium:
+        opened = chromium.new_page()
+        opened.goto(f"http://127.0.0.1:{user.ports['8081']}/")
+        yield opened
 
 
 def until(asked: Callable[[], str], pattern: str, within_s: float = 60) -> str:
@@ -88,21 +109,33 @@ def until(asked: Callable[[], str], pattern: str, within_s: float = 60) -> str:
     raise AssertionError(f"no {pattern} in {answer}")
 
 
-def test_install_run_look_kill_a_worker_and_replay_a_dead_letter(user: User, run: psutil.Popen) -> None:
-    until(user.said, "3 records")
+def test_install_run_look_kill_a_worker_and_replay_a_dead_letter(user: User, run: psutil.Popen, tab: Any) -> None:
+    until(lambda: tab.inner_text("#graph"), "by_page")
     status = until(lambda: user.runs("millwheel status"), "source.visits")
     assert "by_page" in status
     [worker, *_] = [each for each in run.children(recursive=True) if "millwheel.workers" in each.cmdline()]
     worker.kill()
     assert "The run says `1 restart`" in PAGE
     until(user.said, "1 restart")
+    assert "the page's time line says which worker is gone" in PAGE
+    until(lambda: tab.inner_text("#panel"), r"worker \d is gone")
+    until(lambda: tab.inner_text("#panel"), r"shards of \S+ went to \S+ within")
     [line] = re.findall(r"^echo '(.*)' >> visits.jsonl", PAGE, re.MULTILINE)
     with (user.folder / "visits.jsonl").open("a") as file:
         file.write(f"{line}\n")
     until(user.said, "2 dead letters")
     assert "has no field 'user'" in user.runs("millwheel letters")
+    ui = user.start("millwheel ui .millwheel/visits --port 8082 --writable", "ui.txt")
+    said = until((user.folder / "ui.txt").read_text, r"The page is at (\S+)")
+    tab.goto(said.split()[-1])
+    tab.click("#tab-letters")
+    tab.click("#panel article > button >> nth=0")
+    until(lambda: tab.inner_text("#panel"), "1 dead letter is tried again, now")
+    ui.terminate()
+    assert ui.wait(20) is not None
+    until(user.said, "3 dead letters")
     assert "2 dead letters are tried again" in user.runs("millwheel replay .millwheel/visits")
-    until(user.said, "4 dead letters")
+    until(user.said, "5 dead letters")
     run.send_signal(signal.SIGINT)
     assert run.wait(60) == 0
     returned = (path.read_text() for path in (user.folder / "out" / "returned").glob("*.jsonl"))

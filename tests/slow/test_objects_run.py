@@ -32,7 +32,7 @@ sinks:
   all: {files: {path: out, flush: 20ms, partition_by: country, roll: {size: 200kB, every: 10m}}}
 """
 
-RECORDS, OBJECTS = 40_000, 4
+RECORDS, OBJECTS = 120_000, 4
 COUNTRIES = ("DE", "FR", "a/b")
 START_MS = 1_769_903_000_000  # a quarter of an hour before midnight
 
@@ -51,7 +51,7 @@ def test_each_count_appears_once(s3: S3Server, tmp_path: Path, monkeypatch: pyte
     try:
         while not any(store.list("out/day=")) and run.process.poll() is None:
             time.sleep(0.05)
-        killed = run.kill_at_random(("millwheel.workers",), seed=3, times=2, pause_s=(0.0, 0.2))["millwheel.workers"]
+        killed = run.kill_at_random(("millwheel.workers",), seed=3, times=2, pause_s=(0.0, 0.1))["millwheel.workers"]
     finally:
         run.wait(180)
     assert killed, "it ended before it was disturbed"
@@ -88,7 +88,8 @@ def test_followed_objects_are_read_once_into_few_files_day_after_day(s3: S3Serve
             while not any(tmp_path.glob("out/country=*/*.jsonl")) and run.process.poll() is None:
                 time.sleep(0.05)
             if day == 0:
-                run.kill_at_random(("millwheel.workers",), seed=7, times=2, pause_s=(0.0, 0.1))
+                killed = run.kill_at_random(("millwheel.workers",), seed=7, times=2, pause_s=(0.0, 0.1))
+                assert killed["millwheel.workers"], "it ended before it was disturbed"
         finally:
             run.wait(120)
         assert run.code == 0, run.said

@@ -311,6 +311,27 @@ def test_a_column_that_is_not_there_and_one_that_cannot_be_written_are_sentences
     assert "twice of the table fits is generated" in check(server, table="fits", columns={"twice": "n"})
 
 
+def test_rows_that_can_never_fit_are_told_before_the_run(server: Server) -> None:
+    server.sql("create table fitting (ad int, day date not null, clicks int, made timestamptz not null default now())")
+
+    def told(*fields: str, **options: Any) -> str:
+        sink = build_postgres_sink({"dsn": server.dsn, "table": "fitting", **options})
+        sink.check("r")
+        try:
+            sink.check_fields(fields)
+        except SetupError as ex:
+            return str(ex)
+        return ""
+
+    assert told("ad", "day", "clicks") == told("ad", "day", "window_start", "window_end") == ""
+    assert "a field 'click', and the table fitting" in told("ad", "day", "click")
+    assert "did you mean 'clicks'?" in told("ad", "day", "click")
+    assert "the column 'day' of the table fitting" in told("ad", "clicks")
+    assert "known: ad, clicks" in told("ad", "clicks")
+    assert told("ad", "other", columns={"ad": "ad", "day": "other"}) == ""
+    assert "'day'" in told("ad", "other", columns={"ad": "ad"})
+
+
 def test_a_wrong_password_and_a_server_that_is_not_there_are_sentences_without_the_password(server: Server) -> None:
     wrong = server.dsn.replace(PASSWORD, "another-secret")
     with pytest.raises(SetupError, match="password authentication failed for user") as caught:

@@ -1,17 +1,23 @@
-"""A running pipeline is asked by Redis clients while a worker is killed: every answer is right, or an error."""
+"""A running pipeline is asked while a shard moves, a worker stands still, and one is killed: every answer is right."""
 
 from __future__ import annotations
 
 import json
+import random
 import socket
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import httpx
+import psutil
+import pyarrow
 import pytest
 import redis
 from redis.exceptions import RedisClusterException
@@ -21,7 +27,7 @@ from tests.slow.runs import Run
 
 pytestmark = pytest.mark.slow
 
-RECORDS, KEYS, STEP_US = 60_000, 40, 10_000
+RECORDS, KEYS, STEP_US, SLICE_US = 60_000, 40, 10_000, 10_000_000
 FIRST_US = 1_700_000_000_000_000
 END_US = FIRST_US + RECORDS * STEP_US
 PIPELINE = """
@@ -36,13 +42,21 @@ computations:
     input: {events: {key: key}}
     slices: {every: 10s, keep: 30d, levels: [10s, 1m]}
     aggregate: {n: count, spend: {sum: cost}}
+    standby: 1
   costly:
     input: {events: {key: key}}
     slices: {every: 10s, keep: 30d}
     aggregate: {n: {count: {where: cost > 3}}}
+    standby: 1
   seen:
     input: {events: {key: key}}
     callback: seen:Seen
+  minutes:
+    input: {events: {key: key}}
+    window: {tumbling: 1m}
+    aggregate: {n: count, spend: {sum: cost}}
+    queryable: latest
+    output: minute_rows
 queries:
   cpc: {formula: clicks.spend / clicks.n, window: 10m}
 """
@@ -102,20 +116,23 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
         until(lambda: len(plain.execute_command("CLUSTER SLOTS")) == 2)
         client = until(lambda: redis.RedisCluster(host="127.0.0.1", port=port, decode_responses=True))
 
-        def count() -> int:
+        def counted() -> int:
             names = [f"clicks.n:{{{key}}}:10m@{END_US}" for key in range(KEYS)]
             return sum(int(client.get(name)) for name in names)
 
-        until(lambda: count() == RECORDS)
+        until(lambda: counted() == RECORDS)
         check(client)
         check_named(client, run.root)
         gateway, url = gateway_of(run.root)
         check_http(url)
         until(lambda: client.get("seen.count:{3}") == str(RECORDS // KEYS))
         check_state(client, url)
+        check_windows(client, url)
         owners = {client.nodes_manager.get_node_from_slot(slot_of_key(key)).port for key in range(KEYS)}
         assert len(owners) == 2  # both workers answer
-        victim = run.processes("--slot 1")[0]
+        check_moved(client, url, run.root)
+        check_silent(url, run, port)
+        victim = until(lambda: run.processes("--slot 1"))[0]
         victim.kill()
         # The gateway tries again until somebody has the shards of the dead worker.
         batch = {"queries": [{"name": f"clicks.n:{key}:10m@{END_US}"} for key in range(KEYS)], "deadline_ms": 30_000}
@@ -125,8 +142,9 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
             with suppress(redis.RedisError, RedisClusterException, OSError):  # no answer is no wrong one
                 assert int(client.get(f"clicks.n:{{{answers % KEYS}}}:10m@{END_US}")) == RECORDS // KEYS
             answers += 1
-        until(lambda: count() == RECORDS)
+        until(lambda: counted() == RECORDS)
         check(client)
+        compare(url, 5)
         assert client.get(f"share:{{3}}@{END_US}") == str(share_of(3))  # whoever serves now knows it, too
     finally:
         if gateway is not None:
@@ -134,6 +152,103 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
             gateway.communicate()
         run.end()
         run.wait()
+
+
+@cache
+def raw() -> Any:
+    """All records, by DuckDB."""
+    known = duckdb.connect()
+    rows = [(each["at"], each["key"], each["cost"]) for each in map(record, range(RECORDS))]
+    at, key, cost = (list(column) for column in zip(*rows, strict=True))
+    known.register("given", pyarrow.table({"at_us": at, "key": key, "cost": cost}))
+    known.execute("create table events as select * from given")
+    return known
+
+
+def compare(url: str, seed: int, consistency: str = "durable", deadline_ms: int = 30_000) -> set[str]:
+    """Windows of all lengths, each with another end, are what the raw records of the span that is covered make. Of
+    which consistency the answers were."""
+    rng, known, kinds = random.Random(seed), raw(), set()
+    asked = [
+        {
+            "indicator": "clicks",
+            "key": rng.randrange(KEYS),
+            "window": rng.choice([7_000_000, 60_000_000, 333_000_000, 10**10]),
+            "until": rng.randrange(FIRST_US, END_US),
+            "consistency": consistency,
+        }
+        for _ in range(200)
+    ]
+    for question, answer in zip(asked, answers_of(url, {"queries": asked, "deadline_ms": deadline_ms}), strict=True):
+        assert "error" not in answer, answer
+        start_us, end_us = answer["covered_start"], answer["covered_end"]
+        assert start_us <= question["until"] - question["window"] < start_us + SLICE_US
+        assert question["until"] <= end_us < question["until"] + SLICE_US
+        (right,) = known.execute(
+            "select count(*), sum(cost) from events where key = ? and at_us >= ? and at_us < ?",
+            [question["key"], start_us, end_us],
+        ).fetchall()
+        assert (answer["values"]["n"], answer["values"]["spend"]) == (right[0], int(right[1] or 0)), question
+        kinds.add(answer["consistency"])
+    return kinds
+
+
+def check_moved(client: Any, url: str, root: Path) -> None:
+    """While a shard goes to the other worker, and behind that."""
+    name = f"clicks:{{3}}:10m@{END_US}"
+    before = json.loads(client.execute_command("MW.QUERY", "clicks", 3, "WINDOW", "10m", "UNTIL", END_US))
+    shown = json.loads(millwheel("ranges", "show", "--root", root, "--json"))
+    rows = [each for each in shown if each["shard"].startswith("clicks-")]
+    owner = next(each["owner"] for each in rows if each["shard"] == before["shard"])
+    other = next(each["owner"] for each in rows if each["owner"] != owner)
+    millwheel("ranges", "move", before["shard"], other, "--root", root)
+    until(lambda: compare(url, 1) and token_of(client) > before["token"])
+    assert client.hgetall(name)["n"] == str(RECORDS // KEYS)
+
+
+def token_of(client: Any) -> int:
+    told = client.execute_command("MW.QUERY", "clicks", 3, "WINDOW", "10m", "UNTIL", END_US)
+    token: int = json.loads(told)["token"]
+    return token
+
+
+def check_silent(url: str, run: Run, port: int) -> None:
+    """A worker stands still, too short to be replaced: standbys answer for it, and say so. Behind that, it does."""
+    rows = lambda: json.loads(millwheel("ranges", "show", "--root", run.root, "--json"))  # noqa: E731
+    until(lambda: all(each["standby"] for each in rows() if each["shard"].startswith("cl")))
+    later = count(1)
+
+    def followed() -> bool:
+        # What was committed last is certain once more is committed: records behind all that is asked.
+        at_us = END_US + 60_000_000 + next(later)
+        more = [json.dumps({"at": at_us, "key": key, "cost": 0}) + "\n" for key in range(KEYS)]
+        with (run.folder / "in" / "a.jsonl").open("a") as file:
+            file.write("".join(more))
+        asked = [{"name": f"clicks.n:{key}:10m@{END_US}", "consistency": "standby"} for key in range(KEYS)]
+        found = answers_of(url, {"queries": asked})
+        return all(each.get("consistency") == "standby" and each["values"]["n"] == RECORDS // KEYS for each in found)
+
+    until(followed)
+    assert compare(url, 2, "standby") == {"standby"}
+    check_replicas(port)
+    victim = run.processes("--slot 1")[0]
+    victim.suspend()
+    try:
+        kinds = compare(url, 3, deadline_ms=1_000)  # at once
+    finally:
+        with suppress(psutil.NoSuchProcess):  # on a slow machine it was replaced meanwhile
+            victim.resume()
+    assert "standby" in kinds
+    until(lambda: compare(url, 4) == {"durable"})
+
+
+def check_replicas(port: int) -> None:
+    """A client that reads from replicas asks owners and standbys in turn, and is told which one it was."""
+    client = redis.RedisCluster(host="127.0.0.1", port=port, decode_responses=True, read_from_replicas=True)
+    found = [client.hgetall(f"clicks:{{{key}}}:10m@{END_US}") for key in range(KEYS) for _ in range(2)]
+    assert {each["n"] for each in found} == {str(RECORDS // KEYS)}
+    assert {each.get("consistency") for each in found} == {None, "standby"}
+    client.close()
 
 
 def share_of(key: int) -> float:
@@ -195,6 +310,22 @@ def check_state(client: Any, url: str) -> None:
     assert found["values"] == {"count": len(costs), "by_cost": by_cost}
     with pytest.raises(redis.ResponseError, match="seen has no 'pages'"):
         client.get("seen.pages:{3}")
+
+
+def check_windows(client: Any, url: str) -> None:
+    """The newest result of a window, and those that are open, each what the raw records of its span say."""
+    fired = until(lambda: client.hgetall("minutes:{3}"))
+    start_us, end_us = int(fired["covered_start"]), int(fired["covered_end"])
+    assert end_us - start_us == 60_000_000
+    right = expected(3, start_us, end_us, RECORDS)
+    assert ({name: int(fired[name]) for name in right}, fired["complete"]) == (right, "1")
+    assert int(client.get(f"minutes.n:3@{start_us}")) == right["n"]
+    asked = httpx.get(f"{url}/v1/query?indicator=minutes&key=3&mode=open").json()
+    for window in asked["values"]["windows"]:
+        span = window.pop("window_start"), window.pop("window_end")
+        assert window == expected(3, *span, RECORDS)
+    refused = httpx.get(f"{url}/v1/query?indicator=minutes&key=3&window=1h").json()
+    assert refused["error"]["code"] == "bad_window"
 
 
 def millwheel(*words: object) -> str:

@@ -30,6 +30,7 @@ def test_each_key_has_the_count_of_its_last_minute(redis_server: RedisServer, tm
     run.processes("millwheel.workers")[0].kill()
     run.wait(180)
     assert run.code == 0, run.said
+    assert run.summary["restarts"], "the kill came too late"
     last_ms = clicks[-1]["ts"] // 60_000 * 60_000
     expected: dict[int, tuple[int, int]] = {}
     for click in clicks:

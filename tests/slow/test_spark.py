@@ -13,8 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from millwheel.handles.tables import RunResult, StreamFiles
 from millwheel.launch.launchers.base import WorkerExit
 from millwheel.launch.launchers.spark import SparkLauncher, SparkSettings
+from millwheel.launch.progress.summary import Summary
 from tests.slow.runs import EXAMPLES, ads_events
 from tests.unit.launch.helpers import eventually, lives, template, write_worker
 
@@ -94,7 +96,8 @@ def test_whatever_is_killed_the_worker_comes_back_and_nothing_is_left(cluster: C
     assert log.endswith("stopped\n"), "the last life was not asked to stop"
 
 
-def test_exit_codes_and_last_words_come_up(cluster: Cluster) -> None:
+def test_exit_codes_and_last_words_come_up(cluster: Cluster, tmp_path: Path) -> None:
+    _the_rows_of_a_run_are_a_dataframe_of_its_session(cluster, tmp_path / "rows")
     (cluster.folder / "exit").write_text("64")
     cluster.chain(1)["worker"].send_signal(signal.SIGKILL)
     cluster.until(lambda: [gone for gone in cluster.exits if gone.code == 64])
@@ -110,6 +113,19 @@ cluster = Cluster(Path(sys.argv[1]), "stand_in_worker")
 print("up", flush=True)
 time.sleep(600)
 """
+
+
+def _the_rows_of_a_run_are_a_dataframe_of_its_session(cluster: Cluster, folder: Path) -> None:
+    """Here, because a JVM of its own would take ten seconds. The slots are taken: nothing but the driver computes."""
+    from pyspark.sql import SparkSession
+
+    folder.mkdir()
+    (folder / "part-a-1.jsonl").write_text('{"page": "a", "n": 1}\n{"page": "b", "n": 2}\n')
+    result = RunResult(Summary(2, 2, 0, 0, 0, 1.0, 2.0), True, {"pages": StreamFiles(folder, "jsonl")})
+    session = SparkSession(cluster.launcher._context)
+    found = result.to_spark("pages", session)
+    assert found.columns == ["page", "n"]
+    assert sorted(map(tuple, found.collect())) == [("a", 1), ("b", 2)]
 
 
 def test_a_killed_driver_leaves_no_process_behind(tmp_path: Path) -> None:

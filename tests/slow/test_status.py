@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -11,9 +12,11 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import httpx
 import pytest
 
 from millwheel.core.model.keys import key_hash
+from tests.servers.redis import RedisServer
 from tests.slow.runs import Run
 
 pytestmark = pytest.mark.slow
@@ -53,7 +56,24 @@ def asked(run: Run, holds: Callable[[dict[str, Any]], bool], within_s: float = 6
             found = json.loads(done.stdout)
             if holds(found):
                 return found
+        time.sleep(0.3)
     raise AssertionError(f"not within {within_s:.0f} s: {found}\n{done.stderr}")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def page_shows(port: int, words: str) -> bool:
+    """Whether the page of the run gets to tell these words, among what stands still or beside a node."""
+    deadline_s = time.monotonic() + 30
+    while time.monotonic() < deadline_s:
+        live = httpx.get(f"http://127.0.0.1:{port}/api/live").json()
+        if words in " ".join([*live["troubles"], *(node["held"]["words"] for node in live["nodes"] if node["held"])]):
+            return True
+        time.sleep(0.2)
+    return False
 
 
 def test_a_slow_callback_and_a_silent_partition_are_named(tmp_path: Path) -> None:
@@ -63,7 +83,8 @@ def test_a_slow_callback_and_a_silent_partition_are_named(tmp_path: Path) -> Non
     go = tmp_path / "go"
     (tmp_path / "in" / "a.jsonl").write_text(json.dumps({"page": "slow", "at": 1_000, "until": str(go)}) + "\n")
     (tmp_path / "in" / "b.jsonl").write_text("")
-    run = Run(tmp_path / "p.yaml", tmp_path, more=("--log-format", "json")).start()
+    port = free_port()
+    run = Run(tmp_path / "p.yaml", tmp_path, more=("--log-format", "json", "--ui", str(port))).start()
     try:
         [trouble] = [
             each
@@ -73,12 +94,14 @@ def test_a_slow_callback_and_a_silent_partition_are_named(tmp_path: Path) -> Non
         assert "record of key 'slow' in calls-" in trouble
         assert trouble.endswith("in process_record")
         assert "slow.py:" in trouble
+        assert page_shows(port, "record of key 'slow' in calls-")
         go.touch()
         found = asked(run, lambda found: not any("one step" in each for each in found["troubles"]))
         held = {node["node"]: node["held_by"] for node in found["nodes"]}
         assert held["calls"]["node"] == held["sink.called"]["node"] == "source.hits"
         assert "b.jsonl" in held["calls"]["words"]
         assert any("b.jsonl" in each for each in found["troubles"])
+        assert page_shows(port, "b.jsonl")
     finally:
         run.end()
         run.wait()
@@ -87,3 +110,71 @@ def test_a_slow_callback_and_a_silent_partition_are_named(tmp_path: Path) -> Non
     [said] = [line for line in map(json.loads, lines) if line["message"] == "called"]
     assert (said["node"], said["key_hash"]) == ("calls", f"{key_hash('slow'):016x}")
     assert any("is restored" in line for line in lines)
+
+
+WAITING = """
+    pipeline: waiting
+    streams:
+      ticks: {source: {generator: {rate: 300, start: "2026-11-23T10:00:00Z"}}}
+      hits: {source: {files: {path: "in/*.jsonl", format: jsonl}}, timestamp: {field: at, unit: us}}
+    computations:
+      chained: {input: {hits: {key: page}}, callback: "chain:Chain", output: called}
+    sinks:
+      called: {files: {path: out/called, format: jsonl}}
+      ticks: {redis: {url: "${url}", key: "tick:{key}", kind: string}}
+"""
+CHAIN = """
+    import os, time
+    from millwheel import Computation, ValueState
+
+    class Chain(Computation):
+        until = ValueState(str)
+
+        def process_record(self, ctx, record):
+            self.until.set(record.value["until"])
+            ctx.set_timer("tick", record.timestamp + 1)
+
+        def process_timer(self, ctx, timer):
+            time.sleep(0.001)
+            if not os.path.exists(self.until.get()):
+                ctx.set_timer("tick", timer.at + 1)
+"""
+
+
+def test_a_timer_that_falls_behind_and_a_sink_that_is_away_are_named(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "chain.py").write_text(dedent(CHAIN))
+    (tmp_path / "p.yaml").write_text(dedent(WAITING))
+    go = tmp_path / "go"
+    record = {"page": "p", "at": 1_795_428_000_000_000, "until": str(go)}  # when the generator begins
+    (tmp_path / "in" / "a.jsonl").write_text(json.dumps(record) + "\n")
+    (tmp_path / "redis").mkdir()
+    target = RedisServer(tmp_path / "redis")
+    target.start()
+    port = free_port()
+    run = Run(tmp_path / "p.yaml", tmp_path, params={"url": target.url}, more=("--ui", str(port))).start()
+
+    def held_by(found: dict[str, Any], node: str, words: str) -> bool:
+        held = {each["node"]: each["held_by"] for each in found["nodes"]}
+        return held.get(node) is not None and words in held[node]["words"]
+
+    try:
+        found = asked(run, lambda found: held_by(found, "chained", "timer 'tick' of key 'p' at 2026-11-23 10:00:"))
+        assert held_by(found, "sink.called", "timer 'tick'")
+        assert page_shows(port, "timer 'tick' of key 'p' at 2026-11-23 10:00:")
+        go.touch()
+        asked(run, lambda found: found["nodes"][2]["state"] == "drained")
+        target.kill()
+        away = asked(run, lambda found: any("not yet published: " in each for each in found["troubles"]))
+        [trouble] = [each for each in away["troubles"] if "not yet published: " in each]
+        assert trouble.startswith("sink.ticks ")
+        assert "held by sink.ticks-" in trouble
+        assert "onnect" in trouble
+        assert held_by(away, "sink.ticks", "not yet published: ")
+        assert page_shows(port, "not yet published: ")
+        target.start()
+        asked(run, lambda found: not any(each.startswith("sink.ticks ") for each in found["troubles"]))
+    finally:
+        run.end()
+        run.wait()
+        target.kill()

@@ -88,12 +88,12 @@ def interpreter(version: str) -> str:
     pytest.skip(f"there is no Python {version} on this machine")
 
 
-def installed(wheel: Path, version: str, folder: Path) -> Path:
-    """The ``bin`` folder of a new environment that has the wheel and what it requires, and nothing else."""
+def installed(wheel: Path, version: str, folder: Path, extra: str = "") -> Path:
+    """The ``bin`` folder of a new environment that has the wheel and what it and an extra require, and nothing else."""
     uv = program("uv", "uv")
     environment = {**os.environ, "VIRTUAL_ENV": str(folder)}
     subprocess.run([uv, "venv", "-q", "--python", interpreter(version), folder], check=True, timeout=60)
-    install = [uv, "pip", "install", "-q", "--link-mode", "symlink", str(wheel)]
+    install = [uv, "pip", "install", "-q", "--link-mode", "symlink", f"{wheel}{f'[{extra}]' if extra else ''}"]
     # What was fetched once is not asked for again.
     if subprocess.run([*install, "--offline"], env=environment, capture_output=True).returncode:
         subprocess.run(install, env=environment, check=True, timeout=280)

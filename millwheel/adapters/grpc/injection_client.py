@@ -18,10 +18,12 @@ _TIMEOUT_S = 35.0  # longer than the worker's own timeout, whose answer is more 
 
 @dataclass(frozen=True, slots=True)
 class OutsideRecord:
-    """A record from outside: its id, and its value as JSON."""
+    """A record from outside: its id, its value as JSON, and the trace context that it comes with, if any: the text of
+    ``traceparent``, and that of ``tracestate`` on a second line."""
 
     id: str
     value: bytes
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,9 @@ class InjectionClient:
         if channel is None:
             channel = self._channels.setdefault(address, new_channel(address, self._security))
         request = pb.InjectRequest(stream=stream, target=shard)
-        request.records.extend(pb.InjectRecord(value=record.value, id=record.id) for record in records)
+        request.records.extend(
+            pb.InjectRecord(value=record.value, id=record.id, trace=record.trace) for record in records
+        )
         try:
             reply = WorkerStub(channel).Inject(request, timeout=_TIMEOUT_S)
         except grpc.RpcError as error:

@@ -73,7 +73,7 @@ class CreateForm:
         # At every number but the first there was a group.
         if newest is None and (number > 1 or top_of(folder).newest) and _group(folder, number) is None:
             folder.refuse_gap(number)
-        return Followed(groups, JournalPosition(number, 0, number))
+        return Followed(groups, JournalPosition(number, 0, number), whole=len(groups) < _AT_ONCE)
 
     def collect(self, folder: JournalFolder) -> None:
         end = top_of(folder).end

@@ -44,7 +44,7 @@ def certain_groups(folder: SegmentFolder, since: JournalPosition | None) -> Foll
     prefix = valid_prefix(data, opened)
     if finished:
         _check_whole(folder, since, prefix, len(data))
-        return Followed(_entries(data, prefix), JournalPosition(since.segment + 1, 0, prefix.next_group))
+        return Followed(_entries(data, prefix), JournalPosition(since.segment + 1, 0, prefix.next_group), whole=False)
     return _without_newest(since, data, opened, prefix)
 
 

@@ -1,8 +1,8 @@
 """The HTTP server of one process for ``/metrics``: a socket, and a thread that sleeps until a request comes.
 
-It answers one request at a time. On the loopback it is open, like the rest of a run there; elsewhere it uses
-TLS and requires the pipeline's token (``Authorization: Bearer``), as gRPC does. ``/healthz`` and ``/readyz`` need no
-token: a kubelet has none, and they name processes and nodes only.
+Each request has a thread of its own, for as long as it takes. On the loopback the server is open, like the rest of a
+run there; elsewhere it uses TLS and requires the pipeline's token (``Authorization: Bearer``), as gRPC does.
+``/healthz`` and ``/readyz`` need no token: a kubelet has none, and they name processes and nodes only.
 """
 
 from __future__ import annotations
@@ -11,19 +11,21 @@ import hmac
 import logging
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from millwheel.adapters.grpc.security import Security, check_listen, is_loopback
+from millwheel.adapters.hosts import LOOPBACK_NAMES, is_called
 from millwheel.adapters.metrics.text import CONTENT_TYPE
 from millwheel.errors import SetupError
 
 if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler
 
-_TIMEOUT_S = 5.0  # for a client to send its request and to take the answer; others wait meanwhile
+_TIMEOUT_S = 5.0  # for a client to send its request and to take the answer
+_AT_ONCE = 16  # requests: clients that say nothing must not keep a probe from its answer
 _BACKLOG = 16  # connections that wait
 _TEXT = "text/plain; charset=utf-8"
 _log = logging.getLogger("millwheel.metrics")
@@ -58,6 +60,7 @@ class Endpoint:
         self._pages = dict(pages)
         self._checks = {HEALTHZ: healthy, READYZ: ready}
         self._context: Any = None
+        self._free = threading.BoundedSemaphore(_AT_ONCE)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -85,22 +88,27 @@ class Endpoint:
                 connection, peer = self._socket.accept()
             except OSError:
                 return  # closed
-            try:
-                self._answer(connection, peer)
-            except OSError:
-                pass  # the client went away
-            except Exception:
-                _log.exception("a question for metrics failed")
-            finally:
-                connection.close()
+            self._free.acquire()
+            threading.Thread(target=self._one, args=(connection, peer), name="metrics", daemon=True).start()
+
+    def _one(self, connection: socket.socket, peer: Any) -> None:
+        try:
+            self._answer(connection, peer)
+        except OSError:
+            pass  # the client went away
+        except Exception:
+            _log.exception("a question for metrics failed")
+        finally:
+            connection.close()
+            self._free.release()
 
     def _answer(self, connection: socket.socket, peer: Any) -> None:
         connection.settimeout(_TIMEOUT_S)
         if self._security is None:
-            _handler(self._pages, self._checks, "")(connection, peer, self)
+            _handler(self._pages, self._checks, "", LOOPBACK_NAMES)(connection, peer, self)
             return
         with self._secured(connection, self._security) as secured:
-            _handler(self._pages, self._checks, self._security.token)(secured, peer, self)
+            _handler(self._pages, self._checks, self._security.token, ())(secured, peer, self)
 
     def _secured(self, connection: socket.socket, security: Security) -> socket.socket:
         from millwheel.adapters.metrics.tls import server_context
@@ -112,7 +120,7 @@ class Endpoint:
 
 
 def _handler(
-    pages: Mapping[str, Page], checks: Mapping[str, Check], token: str
+    pages: Mapping[str, Page], checks: Mapping[str, Check], token: str, hosts: Collection[str]
 ) -> Callable[..., BaseHTTPRequestHandler]:
     from http.server import BaseHTTPRequestHandler  # not before the first request
 
@@ -126,6 +134,8 @@ def _handler(
             if path in checks:
                 reason = checks[path]()
                 self._send(HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK, _TEXT, reason or "ok")
+            elif not is_called(self.headers.get("Host", ""), hosts):
+                self.send_error(421, "this server has other names: use localhost")
             elif token and not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
                 self.send_error(401, "this pipeline wants the token of its --security folder")
             elif page is None:

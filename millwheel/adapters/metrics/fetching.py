@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 2.0
 """For one process to answer: less than a scrape of the whole run may take (Prometheus waits 10 s)."""
 _AT_ONCE = 16  # processes that are asked at the same time
-METRICS, STANDING = "/metrics", "/standing"
+METRICS, STANDING, ROWS = "/metrics", "/standing", "/rows"
 
 
 def fetched(addresses: Mapping[str, str], path: str, security: Security | None) -> dict[str, str]:

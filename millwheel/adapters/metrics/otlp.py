@@ -3,6 +3,7 @@ environment variables (``OTEL_EXPORTER_OTLP_ENDPOINT`` and its relatives)."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -15,6 +16,8 @@ from millwheel.errors import SetupError
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 INTERVAL = "OTEL_METRIC_EXPORT_INTERVAL"
 _INTERVAL_MS = 60_000  # Fixed: OpenTelemetry's default
+_LAST_S = 5.0  # for the last points of a run, whose end waits for them
+_log = logging.getLogger("millwheel.metrics")
 _UNITS = {"_seconds": "s", "_bytes": "By"}
 
 
@@ -38,6 +41,7 @@ class OtlpMetrics:
                 f"{ENDPOINTS[1]} is set, and metrics go there by OpenTelemetry: pip install "
                 "'millwheel-spark[otlp]', or unset it"
             ) from None
+        self._pause_s = _pause_s(os.environ.get(INTERVAL, ""))
         self._page = page
         self._pipeline = pipeline
         self._exporter = OTLPMetricExporter()
@@ -53,7 +57,7 @@ class OtlpMetrics:
         """Send what there is now, and end."""
         self._stop.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_LAST_S)
         self._exporter.shutdown()
 
     def send(self) -> None:
@@ -61,10 +65,26 @@ class OtlpMetrics:
         self._exporter.export(metrics_data(self._page().decode(), self._pipeline, self._began_ns, time.time_ns()))
 
     def _follow(self) -> None:
-        pause_s = int(os.environ.get(INTERVAL) or _INTERVAL_MS) / 1_000
-        while not self._stop.wait(pause_s):
+        while not self._stop.wait(self._pause_s):
+            self._try()
+        self._try()
+
+    def _try(self) -> None:
+        try:
             self.send()
-        self.send()
+        except Exception:  # the next points may go through
+            _log.exception("metrics could not be sent by OTLP")
+
+
+def _pause_s(text: str) -> float:
+    """Raises SetupError for what is no interval."""
+    try:
+        found_ms = int(text) if text else _INTERVAL_MS
+        if found_ms > 0:
+            return found_ms / 1_000
+    except ValueError:
+        pass
+    raise SetupError(f"{INTERVAL} is {text!r}: write milliseconds, such as {_INTERVAL_MS}")
 
 
 def metrics_data(text: str, pipeline: str, began_ns: int, now_ns: int) -> Any:

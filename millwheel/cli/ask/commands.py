@@ -28,19 +28,20 @@ def queries_set(
     ],
     formula: Annotated[str, typer.Option(help="formula of the named query, such as clicks.spend / clicks.n")] = "",
     window: Annotated[str, typer.Option(metavar="DURATION", help="window, unless the question has another")] = "",
+    as_json: AsJson = False,
 ) -> None:
     """Add or change named queries. Workers answer them at once, and so do later runs on this root."""
     from millwheel.cli.ask.named import set_queries
 
-    set_queries(root, what, formula, window, Console(stderr=True))
+    set_queries(root, what, formula, window, Console(stderr=True), as_json)
 
 
 @queries.command("remove")
-def queries_remove(root: Root, name: Name) -> None:
+def queries_remove(root: Root, name: Name, as_json: AsJson = False) -> None:
     """Remove a named query, also one of the pipeline's file."""
     from millwheel.cli.ask.named import remove_query
 
-    remove_query(root, name, Console(stderr=True))
+    remove_query(root, name, Console(stderr=True), as_json)
 
 
 @queries.command("list")
@@ -65,6 +66,9 @@ def serve(
         list[str] | None, typer.Option(metavar="ORIGIN", help="a site whose pages may ask, too; repeatable")
     ] = None,
     pages: Annotated[str, typer.Option(metavar="FOLDER", help="also serve these files, such as a dashboard")] = "",
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="a further name by which clients call it; repeatable")
+    ] = None,
 ) -> None:
     """Answer queries of a running pipeline by HTTP and JSON. Any number of these can run behind a balancer.
 
@@ -72,4 +76,4 @@ def serve(
     """
     from millwheel.cli.ask.serving import serve as begin
 
-    begin(root, listen, port, security, cors or [], pages)
+    begin(root, listen, port, security, cors or [], pages, allow_host or [])

@@ -18,6 +18,7 @@ from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.spaces.query_table import QueryTable
 from millwheel.adapters.spaces.s3_address import is_s3
+from millwheel.cli.look.status import write_json
 from millwheel.core.pipeline.query_changes import QUERIES_ROLE, QueryChanges, QueryRow
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import SetupError
@@ -32,11 +33,12 @@ from millwheel.spec.named import load_queries, one_query
 
 _KNOWN_S = 10.0  # for workers to follow a change: they look at once, and at the latest after this
 _PAUSE_S = 0.02  # between two looks whether they do: shorter than anybody notices
+_ALL_KNOW = "All workers answer accordingly"
 _NOTHING = "The run answers no queries: start it with --query-port"
 
 
-def set_queries(address: str, what: str, formula: str, window: str, console: Console) -> None:
-    """Set the queries of a file, or one by its formula. Raises PipelineError for what is none."""
+def set_queries(address: str, what: str, formula: str, window: str, console: Console, as_json: bool = False) -> None:
+    """Set the queries of a file, or one by its formula. Raises PipelineError for an invalid query."""
     spec, table = _opened(address)
     if formula:
         found = one_query(what, formula, window, spec)
@@ -45,16 +47,16 @@ def set_queries(address: str, what: str, formula: str, window: str, console: Con
     else:
         found = load_queries(what, spec)
     changes = table.change([QueryRow.of(each) for each in found])
-    _told(address, f"Set {_list([each.name for each in found])}", changes, console)
+    _told(address, "Set", [each.name for each in found], changes, console, as_json)
 
 
-def remove_query(address: str, name: str, console: Console) -> None:
+def remove_query(address: str, name: str, console: Console, as_json: bool = False) -> None:
     """Remove one. Raises SetupError when there is none of that name."""
     spec, table = _opened(address)
     there = merged(spec.queries, table.read())
     if name not in there:
         raise SetupError(f"There is no query {name!r}; there are: {', '.join(sorted(there)) or 'none'}")
-    _told(address, f"Removed {name}", table.change([QueryRow(name)]), console)
+    _told(address, "Removed", [name], table.change([QueryRow(name)]), console, as_json)
 
 
 def list_queries(address: str, as_json: bool, console: Console) -> None:
@@ -78,14 +80,16 @@ def _opened(address: str) -> tuple[PipelineSpec, QueryTable]:
     return load_shipped(str(root)), QueryTable(open_space(address if is_s3(address) else str(root)))
 
 
-def _told(address: str, what: str, changes: QueryChanges, console: Console) -> None:
+def _told(address: str, done: str, names: list[str], changes: QueryChanges, console: Console, as_json: bool) -> None:
     root = find_root(address)
     when = _wait(root, changes.number) if is_driven(root) else "The next run on this root has that"
-    console.print(f"{what}. {when}.", markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        return write_json({"change": done.lower(), "queries": names, "known": when == _ALL_KNOW, "sentence": when})
+    return console.print(f"{done} {_list(names)}. {when}.", markup=False, highlight=False, soft_wrap=True)
 
 
 def _wait(root: Path, number: int) -> str:
-    """Tell the workers, and wait until they know."""
+    """Notify the workers, and wait until they have taken the change."""
     run = attach(root)
     with connected(run) as coordination:
         coordination.join(QUERIES_ROLE, f"change-{uuid4().hex}", b"")
@@ -96,7 +100,7 @@ def _wait(root: Path, number: int) -> str:
         behind = asyncio.run(_behind(addresses, number, secured_links(load_security(run.security, "client"))))
     if behind:
         return f"{_list(behind)} did not say within {_KNOWN_S:.0f} s that they know it; they look every 10 s"
-    return "All workers answer accordingly"
+    return _ALL_KNOW
 
 
 def _addresses(members: Mapping[str, bytes]) -> list[str]:
@@ -104,7 +108,7 @@ def _addresses(members: Mapping[str, bytes]) -> list[str]:
 
 
 async def _behind(addresses: Sequence[str], number: int, links: Links) -> list[str]:
-    """The workers that do not know the change in time."""
+    """The workers that have not taken the change in time."""
     end_s, waiting = monotonic() + _KNOWN_S, list(addresses)
     while waiting and monotonic() < end_s:
         for address in list(waiting):

@@ -14,8 +14,14 @@ from millwheel.gateway.serving import serve as run
 from millwheel.roots.attaching import find_root
 
 
-def serve(address: str, host: str, port: int, security: str, origins: Sequence[str], pages: str) -> None:
+def serve(
+    address: str, host: str, port: int, security: str, origins: Sequence[str], pages: str, hosts: Sequence[str]
+) -> None:
     """Serve until Ctrl-C, and say where."""
     root = find_root(address)
     changes = QueryTable(open_space(address if is_s3(address) else str(root)))
-    run(ServeSettings(root, host, port, security, origins, pages), changes, lambda url: typer.echo(f"Serving {url}"))
+    run(
+        ServeSettings(root, host, port, security, origins, pages, hosts),
+        changes,
+        lambda url: typer.echo(f"Serving {url}"),
+    )

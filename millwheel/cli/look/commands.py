@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from millwheel.cli.look.arguments import AsJson, RootArgument, RunningRoot
+from millwheel.processes.address import LOOPBACK
 
 looking = typer.Typer()
 
@@ -24,6 +25,32 @@ def status(
     from millwheel.cli.look.status import status as show
 
     show(root or folder, Console(width=None if sys.stdout.isatty() else 200), as_json, watch)
+
+
+@looking.command()
+def ui(
+    root: RootArgument = "",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one")] = 8081,
+    listen: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="address to listen on; other than the loopback needs --security")
+    ] = LOOPBACK,
+    security: Annotated[
+        str, typer.Option(metavar="FOLDER", help="certificates and token; default: those of the run")
+    ] = "",
+    writable: Annotated[
+        bool, typer.Option("--writable", help="let the page replay dead letters; prints its address with a token")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="a further name by which browsers call it; repeatable")
+    ] = None,
+) -> None:
+    """Show a run as a page: its graph, what stands still and why, restarts, dead letters, rows (docs/ui.md).
+
+    Needs `pip install 'millwheel-spark[ui]'`. The run may be over.
+    """
+    from millwheel.cli.look.page import page
+
+    page(root, listen, port, security, writable, allow_host or [])
 
 
 @looking.command()

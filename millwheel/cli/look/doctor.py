@@ -1,4 +1,4 @@
-"""``millwheel doctor``: whether a machine can run pipelines, and what to do where it cannot."""
+"""``millwheel doctor``: checks whether a machine can run pipelines, and says how to fix it if it cannot."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _ports() -> Diagnosis:
 
 
 def _clock() -> Diagnosis:
-    """Processing-time timers and idle sources go by the wall clock, on each machine by its own."""
+    """Processing-time timers and idle sources use the wall clock of each machine."""
     try:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))
     except (OSError, AttributeError):
@@ -148,7 +148,7 @@ def _limits() -> Diagnosis:
 
 
 def permissions(folder: str) -> Diagnosis:
-    """Whether a root can be there: written, with links, and names that are given once."""
+    """Whether a root can be created there: files can be written and linked, and a name can be created only once."""
     made = _first_new(Path(folder).absolute())
     try:
         probe(folder, need_bytes=NEED_BYTES)
@@ -166,7 +166,7 @@ def _first_new(path: Path) -> Path | None:
 
 
 def _remove_empty(path: Path, made: Path | None) -> None:
-    """What the check made is gone again."""
+    """Remove the folders that the check made."""
     for each in (path, *path.parents) if made is not None else ():
         if not each.is_dir() or any(each.iterdir()):
             return
@@ -176,7 +176,7 @@ def _remove_empty(path: Path, made: Path | None) -> None:
 
 
 def disk(folder: str) -> Diagnosis:
-    """How long a sync takes where the journals will be."""
+    """The duration of a sync in the folder of the journals."""
     existing = next(each for each in (Path(folder).absolute(), *Path(folder).absolute().parents) if each.is_dir())
     try:
         took_s = sorted(_sync_times(existing))
@@ -204,7 +204,7 @@ def _sync_times(folder: Path) -> Iterator[float]:
 
 
 def reach(address: str) -> Diagnosis:
-    """Whether something takes connections at the first of these addresses."""
+    """Whether a server accepts connections at the first of these addresses."""
     host, _, port = address.partition("/")[0].partition(",")[0].rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()

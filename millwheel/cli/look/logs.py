@@ -1,4 +1,4 @@
-"""``millwheel logs``: what all processes of a run have logged, in the order of time."""
+"""``millwheel logs``: the logs of all processes of a run, in the order of time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     exception: str = ""
 
     def at_least(self, level: str) -> bool:
-        """Whether it is of this level or graver. A level that nobody knows is shown."""
+        """Whether it has this level or a graver one. Entries of unknown levels are shown."""
         return self.level not in LEVELS or LEVELS.index(self.level) >= LEVELS.index(level)
 
     def concerns(self, computation: str) -> bool:
@@ -65,8 +65,8 @@ def merged_logs(paths: Iterable[Path]) -> Iterator[LogEntry]:
 
 
 def entries_of(path: Path) -> Iterator[LogEntry]:
-    """The entries of one log. Lines without a time of their own, such as those of a traceback, belong to the one
-    before them; what a process says before its first entry has the time of that."""
+    """The entries of one log. Lines without a time of their own, such as those of a traceback, belong to the one before
+    them; lines before the first entry get the time of that entry."""
     process, waiting, before = path.stem, None, ""
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:

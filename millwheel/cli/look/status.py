@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,24 +14,15 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from millwheel.adapters.grpc.security import Security, load_security
-from millwheel.adapters.grpc.watermark_client import fetch_status
-from millwheel.adapters.metrics.fetching import STANDING, fetched
-from millwheel.cli.look.standing import NodeStanding, RunStanding, WorkerStanding, failing, node_standings, troubles_of
-from millwheel.core.model.names import NodeName, WorkerName
-from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.model.times import SECOND, duration_text
-from millwheel.core.pipeline.graph import Graph, NodeKind, build_graph
 from millwheel.errors import UnavailableError
-from millwheel.launch.metrics import driver_address
-from millwheel.launch.progress.polling import LEADER_ROLE, addresses, cluster_view
 from millwheel.launch.progress.report import summary_lines
-from millwheel.launch.progress.summary import ClusterView, Summary, total
-from millwheel.launch.stragglers import JoinedWorker, read_members
-from millwheel.roots.attaching import LiveMembers, attach, connected, find_root
+from millwheel.launch.progress.summary import Summary
+from millwheel.roots.attaching import attach, find_root
 from millwheel.roots.root import RunInfo, read_completed
-from millwheel.roots.shipped import load_shipped
+from millwheel.standing.asking import asked
+from millwheel.standing.standing import NodeStanding, RunStanding
 
 WATCH_S = 1.0
 """Between two looks of ``--watch``."""
@@ -54,7 +44,7 @@ def status(address: str, console: Console, as_json: bool = False, watch: bool = 
         return _print_complete(root, msgspec.convert(done, Summary), console, as_json)
     run = attach(root)
     if not watch:
-        return _print(_asked(root, run), console, as_json)
+        return _print(asked(root, run), console, as_json)
     if as_json:
         for standing in _watched(root, run):
             _print(standing, console, as_json)
@@ -66,10 +56,10 @@ def status(address: str, console: Console, as_json: bool = False, watch: bool = 
 
 
 def _watched(root: Path, run: RunInfo) -> Iterator[RunStanding]:
-    """Looks until the run is over. Raises SetupError when its driver is gone."""
+    """The standings, again and again, until the run is over. Raises SetupError when its driver is gone."""
     while read_completed(root) is None:
         with suppress(UnavailableError):  # a new leader is being elected
-            yield _asked(root, run)
+            yield asked(root, run)
         time.sleep(WATCH_S)
         attach(root)
 
@@ -93,74 +83,6 @@ def write_json(value: object) -> None:
     """One line of JSON on standard output."""
     sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
     sys.stdout.buffer.flush()
-
-
-def _asked(root: Path, run: RunInfo) -> RunStanding:
-    graph = build_graph(load_shipped(str(root)))
-    security = load_security(run.security, "client")
-    with connected(run) as coordination:
-        tables = coordination.tables()
-        members = LiveMembers(coordination, "workers").now()
-        leaders = addresses(LiveMembers(coordination, LEADER_ROLE).some())
-        view = _view(leaders, security)
-    nodes = node_standings(graph, view, tables, list(members))
-    workers = _workers(read_members(members), addresses(members), tables, security)
-    return standing_of(graph, run.pipeline, str(root), view, nodes, workers, driver_address(root))
-
-
-def standing_of(
-    graph: Graph,
-    pipeline: str,
-    root: str,
-    view: ClusterView,
-    nodes: tuple[NodeStanding, ...],
-    workers: tuple[WorkerStanding, ...],
-    metrics: str,
-) -> RunStanding:
-    """All of it together."""
-    counters = {name: node.counters for name, node in view.nodes.items()}
-    read = total(graph, counters, "records_in", NodeKind.SOURCE)
-    dead = sum(node.counters.get("dead_letters", 0) for node in nodes)
-    return RunStanding(
-        pipeline, root, read, dead, nodes, workers, (*troubles_of(nodes, workers), *failing(view)), metrics
-    )
-
-
-def _view(leaders: Mapping[str, str], security: Security | None) -> ClusterView:
-    """The answer of the leading injector. Raises UnavailableError when there is none."""
-    for address in leaders.values():
-        return cluster_view(fetch_status(address, security=security))
-    raise UnavailableError("No injector leads at the moment; ask again in a second")
-
-
-class _Call(msgspec.Struct):
-    shard: str
-    what: str
-    key: str
-
-
-class _Step(msgspec.Struct):
-    step_s: float = 0.0
-    where: str = ""
-    calls: tuple[_Call, ...] = ()
-
-
-def _workers(
-    joined: Mapping[str, JoinedWorker],
-    at: Mapping[str, str],
-    tables: Mapping[NodeName, RangeTable],
-    security: Security | None,
-) -> tuple[WorkerStanding, ...]:
-    owned = Counter(entry.owner for table in tables.values() for entry in table.shards)
-    asked = {name: worker.metrics for name, worker in joined.items() if worker.metrics}
-    steps = {name: msgspec.json.decode(text, type=_Step) for name, text in fetched(asked, STANDING, security).items()}
-    found = []
-    for name, worker in sorted(joined.items(), key=lambda each: each[1].slot):
-        step = steps.get(name, _Step())
-        calls = tuple(f"{call.what} of key {call.key} in {call.shard}" for call in step.calls)
-        about = (step.step_s, step.where, calls)
-        found.append(WorkerStanding(name, worker.slot, at[name], owned[WorkerName(name)], name in steps, *about))
-    return tuple(found)
 
 
 # --- for people --------------------------------------------------------------------------------------------------

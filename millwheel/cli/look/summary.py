@@ -1,4 +1,4 @@
-"""``millwheel summary``: what a run has done so far, in the words of its end."""
+"""``millwheel summary``: the summary of a run so far, in the form of its final summary."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from millwheel.cli.look.arguments import Pipeline, Sets
+from millwheel.cli.look.arguments import AsJson, Pipeline, Sets
 
 writing = typer.Typer()
 
@@ -25,6 +25,7 @@ def dev(
     records: Annotated[int, typer.Option(min=1, help="how many records of each source")] = 1000,
     rows: Annotated[int, typer.Option(min=1, help="rows that are shown of each stream")] = 5,
     once: Annotated[bool, typer.Option("--once", help="try it once; exits with 1 if it cannot be")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Try a pipeline on its first records, in memory: shows the rows of each stream, again whenever a file is saved.
 
@@ -37,8 +38,8 @@ def dev(
     console = Console(width=None if sys.stdout.isatty() else 160)
     one = partial(attempt, pipeline, parse_sets(sets or []), parse_sets(inputs or []), records, rows)
     if once:
-        raise typer.Exit(0 if shown_once(one, console) else 1)
-    again_at_each_save(folder_of(pipeline), one, console)
+        raise typer.Exit(0 if shown_once(one, console, as_json) else 1)
+    again_at_each_save(folder_of(pipeline), one, console, as_json=as_json)
 
 
 @writing.command()

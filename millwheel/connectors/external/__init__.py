@@ -1,1 +1,1 @@
-"""External sinks: what sinks for other systems have in common. docs/connectors.md has their protocol."""
+"""External sinks: the common part of sinks for other systems. docs/connectors.md has their protocol."""

@@ -1,4 +1,4 @@
-"""A target that does not answer: when it is tried again, and what is said about it meanwhile."""
+"""A target that does not answer: when it is tried again, and what is logged meanwhile."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _FIRST_WAIT_S = 0.1  # most absences are over at once: a fail-over, a restart
 
 
 class Absence:
-    """Of one target, shared by all that write to it in this process. Any thread.
+    """The absence of one target, shared by all its writers in this process. Any thread may call it.
 
-    The first failure is said at once, then one sentence a minute, however many shards wait for the target."""
+    The first failure is logged at once, then one sentence a minute, however many shards wait for the target."""
 
     def __init__(
         self,

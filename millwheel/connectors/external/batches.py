@@ -29,12 +29,13 @@ decode_rows = checked(msgspec.msgpack.Decoder(RowBatch).decode, "the rows of a b
 
 
 def encode_rows(number: int, records: Sequence[SinkRecord]) -> bytes:
-    """A batch as the commit of its shard has it. Raises as msgspec does for values that are no plain data."""
+    """A batch in the form in which its shard's commit stores it. Raises msgspec's errors for values that are not plain
+    data."""
     return _encode(RowBatch(number, [(record.key, record.value, record.timestamp) for record in records]))
 
 
 def encode_what_can(number: int, records: Sequence[SinkRecord]) -> tuple[bytes, list[Refused]]:
-    """:func:`encode_rows` without the records whose values are no plain data, and those."""
+    """:func:`encode_rows` without the records whose values are not plain data; these records are returned beside it."""
     try:
         return encode_rows(number, records), []
     except (TypeError, ValueError, OverflowError):

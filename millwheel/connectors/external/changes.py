@@ -1,4 +1,4 @@
-"""Records as changes of rows: new ones and those that are taken back, and what they come to at the end of a batch."""
+"""Records as changes of rows: new rows, retracted rows, and the net change at the end of a batch."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def changes_of(records: Sequence[SinkRecord]) -> list[RowChange]:
 
 @dataclass(slots=True)
 class RowOutcome:
-    """What a batch comes to for one identity: ``row`` stands at the end; without one, whatever stands is removed
-    (``gone``), or it is removed if it is one of ``backs``."""
+    """The net change of a batch for one identity. ``row`` stands at the end. Without a row, any standing row is removed
+    (``gone``), or is removed only if it is one of ``backs``."""
 
     row: RowChange | None = None
     gone: bool = False

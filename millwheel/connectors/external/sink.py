@@ -12,9 +12,9 @@ from millwheel.sinks.base import Sink
 
 
 class ExternalSink(Sink):
-    """A sink whose rows lie in the journal until a target has taken them. ``where`` names the target in sentences,
-    without secrets: ``PostgreSQL at db:5432``. ``longest_wait_s`` bounds the wait between two
-    tries to write to a target that is away."""
+    """A sink whose rows stay in the journal until a target has accepted them. ``where`` names the target in sentences,
+    without secrets: ``PostgreSQL at db:5432``. ``longest_wait_s`` bounds the wait between two tries to write to a
+    target that is away."""
 
     cut_records = 2_000
     where: str = "the target"
@@ -22,7 +22,7 @@ class ExternalSink(Sink):
 
     @abstractmethod
     def target(self, owner: Owner) -> ExternalTarget:
-        """The target as one owner of a shard uses it. Connects when it is used, not here."""
+        """The target for one owner of a shard. It connects when it is first used, not here."""
 
     def open(self, shard: str, token: int) -> ExternalWriter:
         if not self.identity:

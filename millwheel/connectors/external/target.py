@@ -1,7 +1,7 @@
 """The contract of a target: another system, as the owner of one shard of a sink uses it.
 
 A target notes, beside the rows and in the same transaction, the number of their batch and the lease token of their
-writer. So whoever comes next knows what is there, and whoever came before is shut out.
+writer. So the next owner knows which batches are in the target, and former owners are fenced.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Owner:
     token: int
 
     def admits(self, token: int) -> None:
-        """Raises FencedError if the token that the target knows is newer than ours."""
+        """Raises FencedError if the target's token is newer than ours."""
         if Lease(self.token).is_behind(token):
             raise FencedError(f"{self.name} has a newer publisher: its lease token is {token}, ours {self.token}")
 
@@ -41,17 +41,20 @@ class RowsRefusedError(MillwheelError):
 
 
 class ExternalTarget(ABC):
-    """One thread at a time uses it. It connects when it is first used, and again after an UnavailableError.
+    """Only one thread uses a target at a time. The target connects when it is first used, and again after an
+    UnavailableError.
 
     A target without transactions returns :data:`NOTHING_YET` from :meth:`fence`, and writes by key, so that writing a
     batch again changes nothing; or it documents that it is at-least-once."""
 
     @abstractmethod
     def fence(self) -> int:
-        """Note our token, so that no former owner can write any more; return the number of the last batch in the
-        target, :data:`NOTHING_YET` for none. What a former owner had begun is in that number or can no longer happen.
+        """Note our token, so that no former owner can write any more. Return the number of the last batch in the
+        target, :data:`NOTHING_YET` for none. A batch that a former owner had begun is either counted in that number or
+        can no longer be written.
 
-        Raises FencedError when the target knows a newer token than ours, UnavailableError to be called again."""
+        Raises FencedError when the target has a newer token than ours, UnavailableError when the caller should try
+        again."""
 
     @abstractmethod
     def write(self, number: int, records: Sequence[SinkRecord]) -> None:

@@ -1,8 +1,8 @@
 """Publishes the batches of one shard into a target, each once, in their order, on a thread of the shard's own.
 
 The rows are in our journal before anything is sent, so a transaction of the target that fails, times out or is lost
-with its reply is simply sent again. A row that the target refuses is taken out by the runtime: the dead letter and the
-batch without the row are one commit of ours, and nothing of the batch is written before that.
+with its reply is simply sent again. The runtime removes a row that the target refuses: one commit of ours holds the
+dead letter and the batch without the row, and nothing of the batch is written before that commit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from millwheel.sinks.base import BatchRefusedError, Refused, SinkBatch, Writer
 
 
 class ExternalWriter(Writer):
-    """``lane`` is unique to the shard: a target that is away holds up nobody else."""
+    """``lane`` is unique to the shard, so a target that is away delays no other shard."""
 
     publishes_aside = True
     publishes_in_order = True
@@ -52,7 +52,7 @@ class ExternalWriter(Writer):
                     self._target.close()
 
     def sweep(self, committables: list[bytes]) -> None:
-        """Nothing is left behind: what a former owner has begun is ended by ``fence``."""
+        """Nothing is left behind: ``fence`` ends any write that a former owner has begun."""
 
     def close(self) -> None:
         self._closed = True

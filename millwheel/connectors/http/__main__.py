@@ -53,14 +53,13 @@ def _serve(root: str, stream: str, security: str) -> None:
     check_listen(f"{options.host}:{options.port}", known)
     with _bound(options) as listening, Injector(root, stream, security=security, patience_s=_PATIENCE_S) as injector:
 
-        def inject(lines: Sequence[bytes], ids: Sequence[str]) -> InjectionResult:
+        def inject(lines: Sequence[bytes], ids: Sequence[str], traces: Sequence[str]) -> InjectionResult:
             own = injector.records(lines)
             named = [name or record.id for name, record in zip(ids, own, strict=True)]
-            return injector.send_records(injector.records(lines, named))
+            return injector.send_records(injector.records(lines, named, traces))
 
-        endpoint = HttpEndpoint(
-            options, known.token if known else "", lambda lines, ids: aside(lambda: inject(lines, ids))
-        )
+        token = known.token if known else ""
+        endpoint = HttpEndpoint(options, token, lambda *posted: aside(lambda: inject(*posted)))
         config = uvicorn.Config(endpoint.app(), log_level="warning", **_tls(options, security, known))
         uvicorn.Server(config).run(sockets=[listening])
 

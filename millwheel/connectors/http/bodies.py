@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from millwheel.core.tracing.contexts import TRACEPARENT, TRACESTATE, context_of
+
 _EVENT, _EVENTS = "application/cloudevents+json", "application/cloudevents-batch+json"
 _PREFIX = "ce-"
 _NEEDED = ("specversion", "id", "source", "type")
@@ -26,15 +28,18 @@ class BodyError(Exception):
 
 @dataclass(slots=True)
 class Posted:
-    """Records as JSON texts, and the ids that the request gave them ("" for none)."""
+    """Records as JSON texts, the ids that the request gave them, and the trace contexts of events that have one of
+    their own ("" for none): ``traceparent``, and ``tracestate`` on a second line."""
 
     lines: list[bytes] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
+    traces: list[str] = field(default_factory=list)
 
-    def add(self, line: bytes, name: str = "") -> None:
+    def add(self, line: bytes, name: str = "", trace: str = "") -> None:
         """One more record."""
         self.lines.append(line)
         self.ids.append(name)
+        self.traces.append(trace)
 
 
 def read_body(body: bytes, headers: Mapping[str, str]) -> Posted:
@@ -58,6 +63,17 @@ def read_body(body: bytes, headers: Mapping[str, str]) -> Posted:
     return _lines(body)
 
 
+def trace_in(attributes: Mapping[str, Any]) -> str:
+    """The trace context in the headers of a request or the attributes of an event (CloudEvents' Distributed Tracing
+    extension), "" for none."""
+    context = context_of(*(_if_text(attributes.get(name)) for name in (TRACEPARENT, TRACESTATE)))
+    return "" if context is None else f"{context.parent}\n{context.state}".rstrip("\n")
+
+
+def _if_text(given: Any) -> str:
+    return given if isinstance(given, str) else ""
+
+
 def _lines(body: bytes) -> Posted:
     posted = Posted()
     for number, line in enumerate(body.split(b"\n"), 1):
@@ -76,7 +92,7 @@ def _events(events: list[Any]) -> Posted:
         if missing:
             raise BodyError(f"event {number} is no CloudEvent: it has no {' and no '.join(missing)}")
         # The specification promises that source and id together identify an event.
-        posted.add(_encode(_value(event)), f"{event['source']} {event['id']}")
+        posted.add(_encode(_value(event)), f"{event['source']} {event['id']}", trace_in(event))
     return posted
 
 

@@ -12,12 +12,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from millwheel.adapters.grpc.injection_client import InjectionResult
-from millwheel.connectors.http.bodies import BodyError, Posted, read_body
+from millwheel.connectors.http.bodies import BodyError, Posted, read_body, trace_in
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.sources.http_options import HttpOptions
 
-Inject = Callable[[Sequence[bytes], Sequence[str]], Awaitable[InjectionResult]]
-"""(JSON texts, ids, with "" for none) -> how many were accepted, durably."""
+Inject = Callable[[Sequence[bytes], Sequence[str], Sequence[str]], Awaitable[InjectionResult]]
+"""(JSON texts, ids, trace contexts, with "" for none) -> how many were accepted, durably."""
 _LATER = {"Retry-After": "1"}
 
 
@@ -59,7 +59,10 @@ class HttpEndpoint:
     async def _take(self, request: Request) -> Response:
         try:
             posted = read_body(await self._body(request), dict(request.headers))
-            result = await self._inject(posted.lines, _named(posted, request.headers.get("idempotency-key", "")))
+            names = _named(posted, request.headers.get("idempotency-key", ""))
+            # The trace of an event comes before that of the request, which may carry many events of many.
+            whole = trace_in(request.headers)
+            result = await self._inject(posted.lines, names, [trace or whole for trace in posted.traces])
         except _TooLargeError:
             return _refusal(413, f"a request has at most {self._options.max_bytes} bytes; send several")
         except BodyError as error:
@@ -82,7 +85,7 @@ class HttpEndpoint:
 
 
 def _named(posted: Posted, key: str) -> list[str]:
-    """The ids of the records: their own, or the key of the request and their number in it."""
+    """The ids of the records: their own ids, or the key of the request and the number of the record in it."""
     return [name or (f"{key} {index}" if key else "") for index, name in enumerate(posted.ids)]
 
 

@@ -1,4 +1,4 @@
-"""What all Kafka clients of this project have in common: addresses, settings, and errors in words.
+"""The common part of all Kafka clients of this project: addresses, settings, and errors in words.
 
 The library is confluent-kafka: librdkafka in one wheel, the only Python client with transactions that Confluent keeps.
 """
@@ -54,8 +54,8 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 class Complaints:
-    """Errors that librdkafka reports beside its calls: the first one, then at most one a minute, goes to the log,
-    unless somebody else tells that rows wait (not ``aloud``). Any thread."""
+    """Logs the errors that librdkafka reports outside of calls: the first one, then at most one a minute. Without
+    ``aloud`` nothing is logged, because another part reports that rows wait. Any thread may call it."""
 
     def __init__(self, brokers: str, aloud: bool = True) -> None:
         self._brokers = brokers

@@ -1,7 +1,7 @@
-"""One consumer for all partitions of a source in a process, and the messages of each that nobody has asked for yet.
+"""One consumer for all partitions of a source in a process, and the messages of each partition that are not yet taken.
 
-librdkafka fetches on threads of its own; nothing here waits. The loop asks partition by partition, so messages that
-come for another one are kept until it is asked for, and a partition of which too many are kept is paused.
+librdkafka fetches on threads of its own; nothing here waits. The loop reads partition by partition, so messages of
+other partitions are kept until their turn. A partition with too many kept messages is paused.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from millwheel.connectors.kafka.group_offsets import GroupOffsets, TopicShare
 from millwheel.errors import ExhaustedError, SetupError
 
 _KEPT = 40_000  # messages of a partition that wait; with more it is paused until half are taken
-_KEPT_BYTES = 1 << 26  # or so many bytes, as far as some of them tell
-_SOME = 16  # messages whose bytes are looked at to tell
+_KEPT_BYTES = 1 << 26  # or with more bytes of values
 _PULL = 10_000  # messages that are taken from the library at once
 _BOUNDS_S = 2.0  # for an answer that the loop of a worker waits for, once in each gap
 _GONE = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"})
@@ -28,20 +27,39 @@ _GONE = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"})
 
 @dataclass(slots=True)
 class _Assigned:
-    """A partition that is read. ``next_offset`` is what the next taker should ask for; ``end`` is how far the
-    broker said that there is nothing for now (-1: it has not); ``gone``: retention has taken what was asked for."""
+    """A partition that is read. ``next_offset`` is the offset of the next read. ``messages`` wait, with values of
+    ``waiting_bytes``. ``end`` is the offset at which the broker reported the end for now (-1: it has not). ``gone``:
+    retention has deleted the requested messages."""
 
     next_offset: int
     messages: list[Any] = field(default_factory=list)
     end: int = -1
     gone: bool = False
     paused: bool = False
+    waiting_bytes: int = 0
+
+    def put(self, run: list[Any]) -> None:
+        """More has come."""
+        self.messages += run
+        # Of all of them, in C: sizes that repeat with a period fool any sample at a fixed stride.
+        self.waiting_bytes += sum(map(len, run))
+
+    def take(self, most: int) -> list[Any]:
+        """The first ones."""
+        taken = self.messages[:most]
+        del self.messages[:most]
+        self.waiting_bytes = self.waiting_bytes - sum(map(len, taken)) if self.messages else 0
+        return taken
+
+    def has_many(self, parts: int = 1) -> bool:
+        """Whether so many wait that no more should come; with ``parts``, whether such a part of so many waits."""
+        return len(self.messages) > _KEPT // parts or self.waiting_bytes > _KEPT_BYTES // parts
 
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """Messages in the order of their offsets; the next one to ask for is ``next_offset``. ``at_end``: the broker had
-    nothing more. ``gone``: what was asked for is not there any more."""
+    """Messages in the order of their offsets; the next read begins at ``next_offset``. ``at_end``: the broker had no
+    further messages. ``gone``: the requested messages no longer exist."""
 
     messages: list[Any]
     next_offset: int
@@ -101,11 +119,10 @@ class Consuming:
             del self._assigned[share]
             self._consumer.incremental_unassign([self._kafka.TopicPartition(*share)])
             return Polled([], offset, False, gone=True)
-        messages = at.messages[:most]
-        del at.messages[:most]
+        messages = at.take(most)
         if messages:
             at.next_offset = messages[-1].offset() + 1
-        if at.paused and not _many(at.messages, 2):
+        if at.paused and not at.has_many(2):
             at.paused = False
             self._consumer.resume([self._kafka.TopicPartition(*share)])
         at_end = not at.messages and at.end >= at.next_offset
@@ -125,7 +142,7 @@ class Consuming:
         return low, high
 
     def committed(self, share: TopicShare, offset: int, last: bool = False) -> None:
-        """A commit of ours with this position is durable. ``last``: nothing more will be read of it."""
+        """A commit of ours with this position is durable. ``last``: the partition will not be read any further."""
         if self._offsets is not None:
             self._offsets.note(share, offset)
             if last:
@@ -153,7 +170,7 @@ class Consuming:
         return at
 
     def _pull(self) -> bool:
-        """Take over what the library has at once; whether messages were among it."""
+        """Take the events that the library has ready, without waiting; whether there were messages among them."""
         found = self._consumer.consume(_PULL, 0)
         if not found:
             return False
@@ -168,8 +185,8 @@ class Consuming:
             share = (run[0].topic(), run[0].partition())
             at = self._assigned.get(share)
             if at is not None:
-                at.messages += run
-                if not at.paused and _many(at.messages):
+                at.put(run)
+                if not at.paused and at.has_many():
                     at.paused = True
                     self._consumer.pause([self._kafka.TopicPartition(*share)])
         for event in events:
@@ -203,11 +220,3 @@ class Consuming:
                 f"Kafka at {self._brokers} refuses topic {message.topic()}, partition {message.partition()}: "
                 f"{error.str()}"
             )
-
-
-def _many(messages: list[Any], parts: int = 1) -> bool:
-    """Whether so many wait that no more should come; with ``parts``, whether such a part of so many waits."""
-    if len(messages) > _KEPT // parts:
-        return True
-    few = messages[:: max(len(messages) // _SOME, 1)]
-    return len(messages) * sum(map(len, few)) > len(few) * (_KEPT_BYTES // parts)

@@ -1,6 +1,7 @@
 """Our committed positions as offsets of a consumer group, for lag tools. Nothing of ours reads them back.
 
-They are sent by librdkafka's own thread, so nobody waits for the brokers. An answer may be lost: the next one has it.
+librdkafka's own thread sends them, so the loop never waits for the brokers. A lost answer does no harm: the next
+offsets replace the lost ones.
 """
 
 from __future__ import annotations

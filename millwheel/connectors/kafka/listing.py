@@ -102,7 +102,7 @@ class ListingThread:
         threading.Thread(target=self._run, name="kafka-listing", daemon=True).start()
 
     def known(self) -> Mapping[TopicShare, Span] | None:
-        """What there is; None as long as that is not known. Raises SetupError if it cannot be."""
+        """The listing, or None until it is known. Raises SetupError if it cannot be had."""
         if self._failed is not None and not self._known:
             raise self._failed
         return self._known if self._listed.is_set() else None

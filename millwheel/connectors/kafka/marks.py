@@ -1,7 +1,7 @@
 """Marks: up to which committable each shard of a sink has published, kept in a compacted topic.
 
-A mark is written in the transaction of the rows, so that it stands exactly when they do. It names the lease token of
-its writer, too: a worker that finds a higher one is a zombie, and stops.
+A mark is written in the transaction of the rows, so that it stands exactly when they do. It also names the lease token
+of its writer: a worker that finds a higher token is a zombie, and stops.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def encode(mark: Mark) -> bytes:
 
 
 def last_mark(consumer: Any, topic: str, name: str, everything: Any) -> Mark | None:
-    """The newest committed mark of a shard, None if it has none. ``consumer`` reads committed messages only,
-    and tells the end of a partition. ``everything`` is a consumer that reads uncommitted ones, too: it tells where the
-    partition really ends.
+    """The newest committed mark of a shard, None if it has none. ``consumer`` reads only committed messages and reports
+    the end of a partition. ``everything`` is a consumer that reads uncommitted messages as well, so it reports where
+    the partition really ends.
 
-    Call it after ``init_transactions`` only: before that, a transaction of the former owner may still be open, and
-    its mark would appear behind our look.
+    Call it after ``init_transactions`` only: before that, a transaction of the former owner may still be open, and its
+    mark would appear after this read.
     """
     kafka = library()
     try:

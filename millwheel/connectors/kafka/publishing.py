@@ -68,9 +68,9 @@ class Transactions:
         self._carefully = False
 
     def publish(self, committable: Committable) -> None:
-        """Visible to readers of committed messages, once, whoever has tried before. Raises UnavailableError when it
-        should be tried again, RowsRefusedError when nothing is written because of some messages, FencedError when a
-        newer owner has published."""
+        """Make the messages visible to readers of committed messages, once, even if earlier owners have tried. Raises
+        UnavailableError when the caller should try again, RowsRefusedError when refused messages keep all of them from
+        being written, FencedError when a newer owner has published."""
         try:
             if self._producer is None:
                 self._begin()
@@ -85,7 +85,7 @@ class Transactions:
         self._absence.over()
 
     def close(self) -> None:
-        """Give the connections up; what is open is aborted by the next owner."""
+        """Close the connections. The next owner aborts any open transaction."""
         self._producer = None
 
     def _begin(self) -> None:
@@ -167,7 +167,7 @@ class Transactions:
             raise RowsRefusedError(_words(self._options, messages, refused))
 
     def _deliver_each(self, messages: Sequence[Message]) -> dict[int, Any]:
-        """One by one, in a transaction of its own; those that are refused, and why."""
+        """Send the messages one by one, in a transaction of its own; the refused ones, each with the reason."""
         refused: dict[int, Any] = {}
         self._begin_again()
         for index, message in enumerate(messages):
@@ -193,8 +193,8 @@ class Transactions:
             producer.abort_transaction(_WITHOUT_END)
 
     def _after(self, error: Any) -> Exception:
-        """What an error of the library means here. The producer is given up whatever it was: a new one knows whether
-        the transaction counts, because it reads the mark."""
+        """The error of ours for an error of the library. The producer is discarded in any case: a new one reads the
+        mark, which tells whether the transaction counts."""
         # Kept, it would go by the number that it remembers, and a commit whose answer was lost would be done twice
         # (test_a_commit_whose_answer_is_lost_is_not_done_twice).
         producer, self._producer = self._producer, None

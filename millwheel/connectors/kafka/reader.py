@@ -14,6 +14,14 @@ import numpy.typing as npt
 from millwheel.connectors.kafka.consuming import Consuming, Polled
 from millwheel.connectors.kafka.group_offsets import TopicShare
 from millwheel.connectors.kafka.source_options import KafkaSourceOptions
+from millwheel.core.tracing.contexts import (
+    NOT_SAMPLED,
+    TRACEPARENT,
+    TRACESTATE,
+    TraceContext,
+    context_of,
+    declines,
+)
 from millwheel.errors import SetupError
 from millwheel.formats.base import MessageDecoder
 from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
@@ -53,13 +61,48 @@ class Extras:
 @dataclass(frozen=True, slots=True)
 class Forms:
     """How values become records: decoded by ``rows``, then converted into ``schema`` if there is one; decoded by
-    ``columns`` where a stream declares ``fields``."""
+    ``columns`` where a stream declares ``fields``. ``guesses``: where it declares none, types that are found in records
+    may be tried."""
 
     rows: MessageDecoder
     schema: type | None
     extras: Extras
     columns: MessageDecoder | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
+    guesses: bool = False
+
+
+@dataclass(slots=True)
+class _Typed:
+    """Columns of ``fields`` that nobody has declared, by a ``decoder`` that has found their types. ``kept``: a read
+    that gave none, and where it began; the broker is not asked for it again."""
+
+    decoder: MessageDecoder | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    kept: tuple[int, Polled] | None = None
+
+    def frame(self, values: list[bytes]) -> tuple[None, pl.DataFrame, dict[int, str]] | None:
+        """As :func:`_frame`. None where a message has other types, or no value in one of the fields: what that is, rows
+        tell."""
+        from millwheel.sources.frames import frame_of
+
+        assert self.decoder is not None
+        if not values:
+            return None, frame_of([], self.fields), {}
+        frame = self.decoder.frame(values)
+        return None if frame is None or any(frame.null_count().row(0)) else (None, frame, {})
+
+    def take(self, position: int, most: int) -> Polled | None:
+        """The first messages of what was kept, if it begins there."""
+        kept, self.kept = self.kept, None
+        if kept is None or kept[0] != position:
+            return None
+        polled = kept[1]
+        if len(polled.messages) <= most:
+            return polled
+        next_offset = polled.messages[most - 1].offset() + 1
+        self.kept = next_offset, Polled(polled.messages[most:], polled.next_offset, polled.at_end)
+        return Polled(polled.messages[:most], next_offset, False)
 
 
 class KafkaReader(Reader):
@@ -85,6 +128,8 @@ class KafkaReader(Reader):
         self._decided = start < 0 or end is not None
         self._bytes = 200.0
         self._lost: list[Reject] = []
+        self._traces = False
+        self._typed = _Typed()
 
     def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
         """See :class:`millwheel.sources.base.Reader`. The only decision is where the partition begins."""
@@ -100,6 +145,10 @@ class KafkaReader(Reader):
         """See :class:`millwheel.sources.base.Reader`: a broker that has not answered yet is no end."""
         return self._end is None or position >= self._end
 
+    def tell_traces(self) -> None:
+        """See :class:`millwheel.sources.base.Reader`."""
+        self._traces = True
+
     def read(self, position: int, max_records: int) -> Chunk:
         """See :class:`millwheel.sources.base.Reader`."""
         if position == 0 and not self._decided:
@@ -109,16 +158,21 @@ class KafkaReader(Reader):
         chunk = Chunk([], [], taken.next_offset, caught_up=taken.at_end)
         self._sort(taken.messages, chunk)
         chunk.finished = self._ended(taken)
+        chunk.traces = self._contexts(taken.messages)
         return chunk
 
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
         """See :class:`millwheel.sources.base.Reader`."""
-        form = self._forms.columns
+        form = self._typed.decoder or self._forms.columns
         if form is None or (position == 0 and not self._decided):
             return None
         taken = self._take(position, min(max(int(max_bytes / self._bytes), _LEAST), _MOST))
         whole, values, empty = _apart(taken.messages, self._forms.rows.takes_empty)
-        indexes, frame, wrong = _frame(form, values, self._forms.fields)
+        found = _frame(form, values, self._forms.fields) if self._typed.decoder is None else self._typed.frame(values)
+        if found is None:
+            self._typed.kept = position, taken
+            return None
+        indexes, frame, wrong = found
         offsets = _offsets(whole) + 1
         rejects = self._take_lost() + self._empty_ones(empty)
         rejects += [self._reject(whole[index], reason) for index, reason in wrong.items()]
@@ -126,14 +180,26 @@ class KafkaReader(Reader):
         if values:
             self._bytes = max(sum(map(len, values)) / len(values), 1.0)
         positions = offsets if indexes is None else offsets[indexes]
-        return FrameChunk(positions, frame, taken.next_offset, rejects, self._ended(taken))
+        traces = self._contexts(taken.messages)
+        return FrameChunk(positions, frame, taken.next_offset, rejects, self._ended(taken), traces=traces)
+
+    def take_columns(self, fields: Mapping[str, str]) -> bool:
+        """See :class:`millwheel.sources.base.Reader`: where the schema that each message names has these types."""
+        self._typed.fields = fields
+        self._typed.decoder = self._forms.rows.with_types(fields) if self._forms.guesses else None
+        return self._typed.decoder is not None
 
     def close(self) -> None:
         self._consuming.leave(self._share)
 
+    def _contexts(self, messages: list[Any]) -> dict[int, TraceContext] | None:
+        return _contexts(messages) if self._traces and messages else None
+
     # --- messages ----------------------------------------------------------------------------------------
 
     def _take(self, position: int, most: int) -> Polled:
+        if (kept := self._typed.take(position, most)) is not None:
+            return kept
         if self._end is not None and position >= self._end:
             return Polled([], position, True)
         offset = self._start if position == 0 and self._start > 0 else position
@@ -235,6 +301,24 @@ def _frame(
 def _offsets(messages: list[Any]) -> npt.NDArray[np.int64]:
     count = len(messages)
     return np.fromiter(map(type(messages[0]).offset, messages) if messages else (), np.int64, count)
+
+
+def _contexts(messages: list[Any]) -> dict[int, TraceContext]:
+    """The trace contexts in the headers of messages, by position."""
+    found: dict[int, TraceContext] = {}
+    every = list(map(type(messages[0]).headers, messages))
+    if not any(every):
+        return found
+    for message, headers in zip(messages, every, strict=True):
+        if headers:
+            named = dict(headers)
+            parent = named.get(TRACEPARENT)
+            if parent is None:
+                continue
+            context = NOT_SAMPLED if declines(parent) else context_of(parent, named.get(TRACESTATE))
+            if context is not None:
+                found[message.offset() + 1] = context
+    return found
 
 
 def _apart(messages: list[Any], takes_empty: bool) -> tuple[list[Any], list[bytes], list[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,6 +11,7 @@ import msgspec
 from millwheel.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import tuple_key
+from millwheel.core.tracing.contexts import TRACEPARENT, TRACESTATE, TraceContext
 from millwheel.core.windows.panes import Retraction, as_retraction
 from millwheel.errors import CorruptionError, RecordError
 from millwheel.formats.base import MessageEncoder
@@ -37,7 +38,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Committable(msgspec.Struct, frozen=True, array_like=True):
-    """What is written in one transaction, numbered from 0 in its shard."""
+    """The messages of one transaction, numbered from 0 in its shard."""
 
     number: int
     messages: list[Message]
@@ -50,7 +51,7 @@ _decode = msgspec.msgpack.Decoder(Committable).decode
 
 
 def encode(committable: Committable) -> bytes:
-    """A committable as the commit of a shard has it."""
+    """A committable in the form in which the commit of a shard stores it."""
     return _encode(committable)
 
 
@@ -68,7 +69,7 @@ def most_bytes(options: KafkaSinkOptions) -> int:
 
 
 def as_record(message: Message) -> SinkRecord:
-    """What is left of the record of a message: its key and time, and its value as it was to be written."""
+    """The remains of a message's record: its key, its time, and its value in the form that was to be written."""
     return SinkRecord(tuple_key(message.record_key), _readable(message.value), message.at_us)
 
 
@@ -79,6 +80,30 @@ def with_header(committable: Committable, header: bytes) -> Committable:
         for message in committable.messages
     ]
     return Committable(committable.number, messages)
+
+
+def with_traces(
+    messages: Sequence[Message],
+    traces: Mapping[int, TraceContext],
+    records: Sequence[SinkRecord],
+    refused: Sequence[Refused],
+) -> list[Message]:
+    """The messages of ``records`` but the ``refused`` ones; those of traced records have the context as headers, in
+    place of headers of that name. ``traces`` are by the indexes of the records."""
+    left_out = {id(each.record) for each in refused}
+    kept = [index for index, record in enumerate(records) if id(record) not in left_out]
+    return [
+        _traced(message, traces[index]) if index in traces else message
+        for index, message in zip(kept, messages, strict=True)
+    ]
+
+
+def _traced(message: Message, context: TraceContext) -> Message:
+    own = [(name, value) for name, value in message.headers if name not in (TRACEPARENT, TRACESTATE)]
+    own.append((TRACEPARENT, context.parent.encode()))
+    if context.state:
+        own.append((TRACESTATE, context.state.encode("latin-1", "replace")))
+    return msgspec.structs.replace(message, headers=own)
 
 
 class Rows:
@@ -119,7 +144,7 @@ class Rows:
     def _together(
         self, records: Sequence[SinkRecord], values: Sequence[Any], encoded: Sequence[bytes | RecordError | None]
     ) -> list[Message] | None:
-        """All messages, where they differ in key and value only; None when one of them needs a look of its own."""
+        """All messages, if they differ only in key and value; None when one of them needs handling of its own."""
         if not self._alike:
             return None
         try:
@@ -204,7 +229,7 @@ def as_bytes(value: Any) -> bytes | None:
 
 
 def _readable(value: bytes | None) -> Any:
-    """JSON as what it says, other text as text, the rest as bytes."""
+    """JSON is decoded, other text stays text, the rest stays bytes."""
     if value is None:
         return None
     for read in (msgspec.json.decode, bytes.decode):

@@ -10,7 +10,16 @@ from millwheel.connectors.external.absence import absence_of
 from millwheel.connectors.external.target import RowsRefusedError
 from millwheel.connectors.kafka.client import ANSWER_S, Complaints, existing_topics, library, settings
 from millwheel.connectors.kafka.publishing import AtLeastOnce, Transactions
-from millwheel.connectors.kafka.rows import Committable, Rows, as_record, decode, encode, most_bytes, with_header
+from millwheel.connectors.kafka.rows import (
+    Committable,
+    Rows,
+    as_record,
+    decode,
+    encode,
+    most_bytes,
+    with_header,
+    with_traces,
+)
 from millwheel.connectors.kafka.sink_options import EXACTLY_ONCE, EXAMPLES, KafkaSinkOptions
 from millwheel.errors import SetupError
 from millwheel.formats.base import MessageEncoder
@@ -65,7 +74,7 @@ class KafkaSink(Sink):
             self._encoder.check()
 
     def _check_topics(self, admin: Any) -> None:
-        """What the settings of the topics forbid. Not everybody may ask for them."""
+        """Raises SetupError if a setting of a topic rules this sink out. Settings that we may not read are skipped."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # it has no __all__
 
@@ -77,7 +86,7 @@ class KafkaSink(Sink):
                 self._check_key(resource.name, told["cleanup.policy"].value)
 
     def _check_size(self, topic: str, theirs: int) -> None:
-        """A row that we send and the brokers refuse would hold up all rows behind it."""
+        """Checked before the run, because a row that the brokers refuse would hold up all rows behind it."""
         ours = most_bytes(self._options)
         if theirs < ours:
             raise SetupError(
@@ -149,6 +158,8 @@ class KafkaWriter(Writer):
     def prepare(self, batch: SinkBatch) -> bytes:
         """The rows themselves: they lie in the journal from here on."""
         messages, self._refused = self._rows.messages(batch.records)
+        if batch.traces:
+            messages = with_traces(messages, batch.traces, batch.records, self._refused)
         return encode(Committable(batch.number, messages))
 
     def take_refused(self) -> list[Refused]:

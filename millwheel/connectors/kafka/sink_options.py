@@ -1,4 +1,4 @@
-"""What may stand below ``kafka:`` of a sink."""
+"""The options below ``kafka:`` of a sink."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
     """``topic`` is a name, or ``{by: expression, among: [names]}``. ``key``, ``headers`` and ``partition`` are
     expressions over the record's value. ``guarantee: exactly_once`` writes rows and their number in one transaction;
     ``at_least_once`` does without, so a crash may repeat some rows. ``mode: upsert`` writes a retraction as a tombstone
-    of its ``key``, ``changelog`` as a row with a mark. ``event_time`` gives a message the time of its record, not that
-    at which it is sent: the brokers' retention then deletes at once what is older than it keeps, and they refuse what
-    lies in the future. ``marks_topic`` is the compacted topic that remembers, for each shard of a sink, which rows it
-    has published."""
+    of its ``key``, ``changelog`` as a row with a mark. ``event_time`` gives a message the time of its record instead of
+    the time at which it is sent: the brokers then delete messages older than the retention at once, and refuse messages
+    from the future. ``marks_topic`` is the compacted topic that remembers, for each shard of a sink, which rows it has
+    published."""
 
     brokers: str
     topic: str | dict[str, Any]
@@ -82,7 +82,7 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
         return named or self.topics()[0]
 
     def subject(self) -> str:
-        """What a schema is registered under if nothing else is said; "" where several topics are written to."""
+        """The default subject of a schema in the registry; "" where several topics are written to."""
         return f"{self.topic}-value" if isinstance(self.topic, str) else ""
 
     def topic_by(self) -> str | None:

@@ -1,7 +1,7 @@
 """Topics as a source. A partition of a topic is a partition of ours, named ``topic/number``.
 
-The position of a message is its offset plus one, so that the next read begins at the offset of the same number. What is
-applied is committed by the runtime, never by a consumer group: a group's offsets are for others to look at.
+The position of a message is its offset plus one, so that the next read begins at the offset of the same number. The
+runtime commits the applied positions, never a consumer group: the offsets of a group only inform other tools.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ class KafkaSource(Source):
         columns = None
         if self._fields and self._schema is None and not extras and form in _COLUMNS:
             columns = self._decoder if form != "json" else self._json_columns()
-        return Forms(self._decoder, self._schema, extras, columns, self._fields)
+        guesses = not self._fields and self._schema is None and not extras
+        return Forms(self._decoder, self._schema, extras, columns, self._fields, guesses)
 
     def _json_columns(self) -> MessageDecoder:
         from millwheel.sources.frames import row_type

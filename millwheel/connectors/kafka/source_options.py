@@ -1,4 +1,4 @@
-"""What may stand below ``source: {kafka: …}``."""
+"""The options below ``source: {kafka: …}``."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ EXAMPLES = {
 class KafkaSourceOptions(msgspec.Struct, frozen=True):
     """``topics`` are names, or one pattern that begins with ``^``. ``start`` is where a partition begins that the root
     does not know yet: ``earliest``, ``latest``, ``{time: …}`` or ``{group: …}`` (the committed offsets of a consumer
-    group). ``until: latest`` reads what is there when the root is new, and ends. ``group`` gets our positions, for lag
-    tools; they are never read back. ``key_field``, ``timestamp_field``
-    (ms) and ``headers_field`` add what Kafka has beside the value to each record.
+    group). ``until: latest`` reads the messages that exist when the root is new, and ends. ``group`` gets our
+    positions, for lag tools; they are never read back. ``key_field``, ``timestamp_field`` (ms) and ``headers_field``
+    add the other parts of a message to each record.
     """
 
     brokers: str
@@ -90,7 +90,7 @@ class KafkaSourceOptions(msgspec.Struct, frozen=True):
         return _ms(self.start["time"])
 
     def start_group(self) -> str | None:
-        """The consumer group whose committed offsets are where reading begins."""
+        """The consumer group at whose committed offsets reading begins."""
         return str(self.start["group"]) if isinstance(self.start, Mapping) and "group" in self.start else None
 
     def _check_topics(self) -> None:

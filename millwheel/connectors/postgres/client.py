@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL, and what its errors mean here. Passwords appear in no text.
+"""Connections to PostgreSQL, and the translation of its errors into ours. Passwords appear in no text.
 
 The library is psycopg 3, the maintained client with COPY and pipelines.
 """
@@ -37,7 +37,8 @@ def library() -> Any:
 
 
 def address_of(dsn: str) -> str:
-    """The server and the database in words. Raises ValueError, with a sentence, for what is no connection string."""
+    """The server and the database in words. Raises ValueError, with a sentence, if the text is not a connection
+    string."""
     psycopg = library()
     if _SECRET in dsn:  # only checked: the value is not known here
         return "PostgreSQL"
@@ -83,14 +84,14 @@ def refuses_row(error: Any) -> bool:
 
 
 def in_words(error: Any, where: str) -> MillwheelError:
-    """What another error means: to be tried again, or for a person to mend."""
+    """Classify any other error: one to try again, or one that a person must mend."""
     if (error.sqlstate or "")[:2] in _OF_THE_TABLE:
         return SetupError(f"{where}: {says(error)}. Nothing is lost; mend it and continue the run")
     return UnavailableError(f"{where}: {says(error)}")
 
 
 def unreachable(error: Any, where: str) -> SetupError:
-    """What a failed connection means before the run has begun."""
+    """The error of a failed connection before the run has begun."""
     return SetupError(
         f"{where} cannot be used: {says(error)}. Check the option 'dsn': host, port, database, user and password"
     )

@@ -95,8 +95,8 @@ class PostgresLookup(Lookup):
         return client.in_words(error, self.where)
 
     def _made(self, connection: Any) -> Any:
-        """The query. Keys come as arrays of text, one for each column, which the server turns into the types of the
-        columns: so it can use an index on them, and tells in its own words what does not fit."""
+        """The query. Keys come as arrays of text, one for each column, which the server casts to the types of the
+        columns. So the server can use an index on the columns, and its own error names a key that does not fit."""
         sql = self._psycopg.sql
         options = self._options
         rows = (

@@ -28,7 +28,7 @@ class RowDecoder:
         self._types = FieldTypes(fields if schema is None else {})
 
     def one(self, text: bytes) -> tuple[Any, str]:
-        """(The record, what is wrong with it or "")."""
+        """(The record, the error in it or "")."""
         try:
             value = self._decode(text)
         except DAMAGE as ex:
@@ -37,8 +37,8 @@ class RowDecoder:
 
 
 class Fetching:
-    """A thread that asks for one page after the other, up to ``until``. Errors other than an absence end it, and are
-    raised to whoever takes."""
+    """A thread that fetches one page after the other, up to ``until``. Any error other than an absence ends the thread
+    and is raised by the next ``take``."""
 
     def __init__(self, pages: Pages, after: int, until: int) -> None:
         self._pages, self._after, self._until = pages, after, until
@@ -63,7 +63,7 @@ class Fetching:
             pass
 
     def take_silently(self) -> bool:
-        """Drop a page, so that the thread does not wait for room."""
+        """Drop a page, so that the thread stops waiting for room."""
         try:
             self._found.get_nowait()
         except queue.Empty:

@@ -46,7 +46,7 @@ class RowMaker:
         }
 
     def rows(self, records: Sequence[SinkRecord]) -> tuple[list[TextRow], dict[int, str]]:
-        """In the order of the records, and what is wrong with those that cannot be rows, by their indexes."""
+        """The rows in the order of the records, and the errors of records that cannot be rows, by index."""
         rows: list[TextRow] = []
         wrong: dict[int, str] = {}
         for change in changes_of(records):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millwheel.connectors.external.sink import ExternalSink
 from millwheel.connectors.external.target import ExternalTarget, Owner
 from millwheel.connectors.postgres import client
+from millwheel.connectors.postgres.rows import OF_WINDOWS
 from millwheel.connectors.postgres.sink_options import EXAMPLES, PostgresSinkOptions, identity_of
 from millwheel.connectors.postgres.table import DatabaseTable, check_by, create_statement, look_at, quoted
 from millwheel.connectors.postgres.target import PostgresTarget
@@ -29,6 +30,7 @@ class PostgresSink(ExternalSink):
 
     def __init__(self, options: PostgresSinkOptions) -> None:
         self._options = options
+        self._found: DatabaseTable | None = None
         self.where = client.address_of(options.dsn)
         self.flush_us = flush_us(options.flush)
         self.cut_records = options.cut_records
@@ -46,10 +48,38 @@ class PostgresSink(ExternalSink):
             raise client.unreachable(ex, self.where) from None
         with connection:
             try:
-                self._check_table(self._table(connection))
+                self._found = self._table(connection)
+                self._check_table(self._found)
                 self._make_batches(connection)
             except psycopg.Error as ex:
                 raise SetupError(f"{self.where}: {client.says(ex)}") from None
+
+    def check_fields(self, fields: Sequence[str]) -> None:
+        """Every field has a column, and every column that needs a value has a field."""
+        table, options = self._found, self._options
+        if table is None:
+            return
+        if not options.columns:
+            for name in fields:
+                if name not in table.columns and name not in OF_WINDOWS:
+                    raise SetupError(
+                        f"the rows have a field {name!r}, and the table {table.name} of {self.where} no such column"
+                        f"{did_you_mean(name, list(table.columns))}; add it, or name the columns to write in option "
+                        "'columns'"
+                    )
+        written = {*(options.columns or fields), *self._added()}
+        for name, column in table.columns.items():
+            if column.required and name not in written:
+                raise SetupError(
+                    f"the column {name!r} of the table {table.name} of {self.where} must have a value, and the rows "
+                    f"have no such field{did_you_mean(name, list(fields))}; known: {', '.join(fields)}"
+                )
+
+    def _added(self) -> list[str]:
+        """Columns that the sink fills itself."""
+        options = self._options
+        mark = [options.mark] if options.mode == Mode.CHANGELOG.value else []
+        return [*mark, *(["key"] if options.with_key else []), *(["timestamp"] if options.with_timestamp else [])]
 
     def _table(self, connection: Any) -> DatabaseTable:
         options = self._options
@@ -82,9 +112,7 @@ class PostgresSink(ExternalSink):
 
     def _check_table(self, table: DatabaseTable) -> None:
         options = self._options
-        mark = [options.mark] if options.mode == Mode.CHANGELOG.value else []
-        extra = [*(["key"] if options.with_key else []), *(["timestamp"] if options.with_timestamp else [])]
-        for name in (*identity_of(options), *options.columns, *options.create, *mark, *extra):
+        for name in (*identity_of(options), *options.columns, *options.create, *self._added()):
             column = table.columns.get(name)
             if column is None:
                 raise SetupError(

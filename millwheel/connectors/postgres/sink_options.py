@@ -1,4 +1,4 @@
-"""What may stand below ``postgres:`` of a sink."""
+"""The options below ``postgres:`` of a sink."""
 
 from __future__ import annotations
 

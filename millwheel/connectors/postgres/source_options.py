@@ -1,4 +1,4 @@
-"""What may stand below ``postgres:`` of a source."""
+"""The options below ``postgres:`` of a source."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ EXAMPLES = {
 
 
 class PostgresSourceOptions(msgspec.Struct, frozen=True):
-    """``table`` or ``query`` says what is read. ``order_by`` is a column with whole numbers or times that has each
-    value once: it is the position of a row. Its values are divided into ``partitions`` of equal width."""
+    """``table`` or ``query`` names the input. ``order_by`` is a column of unique whole numbers or times: its value is
+    the position of a row. Its values are divided into ``partitions`` of equal width."""
 
     dsn: str
     order_by: str

@@ -15,8 +15,8 @@ _STAGE = "millwheel_rows"
 
 
 def waves(rows: Sequence[TextRow], upsert: bool) -> Iterator[list[TextRow]]:
-    """The rows in groups of one kind, in which no identity occurs twice: groups in their order, rows in any. What
-    happens to one identity happens in its order."""
+    """The rows in groups of one kind, in which no identity occurs twice: groups in their order, rows in any. The
+    changes of one identity keep their order."""
     found: dict[tuple[int, bool, tuple[str, ...]], list[TextRow]] = {}
     depth: dict[tuple[str | None, ...], int] = {}
     for row in rows:
@@ -77,7 +77,7 @@ class TableWriter:
         return f"on conflict ({_listed(self._by)}) do {does}"
 
     def _delete(self, connection: Any, rows: Sequence[TextRow]) -> None:
-        """Only a row that stands as it was written is taken back: another one has replaced it."""
+        """A row is deleted only if it still stands as it was written; otherwise another row has replaced it."""
         names = rows[0].names
         conditions = " and ".join(self._is(name) for name in names)
         with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""What a server knows about a table: its columns with their types, and what makes a row of it unique."""
+"""A table's description from the server: its columns with their types, and its unique columns."""
 
 from __future__ import annotations
 

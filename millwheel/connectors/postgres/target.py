@@ -1,7 +1,7 @@
 """A table as the target of one shard: rows, number and token in one transaction.
 
-The number of the last batch and the token of its writer are a row of a table of ours, by the name of the shard. Whoever
-writes locks this row first, so two owners never write at the same time, and the token says which of them may.
+The number of the last batch and the token of its writer are a row in a table of ours, under the name of the shard. A
+writer locks this row first, so two owners never write at the same time, and the token decides which of them may write.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from millwheel.sinks.base import SinkRecord
 
 
 class PostgresTarget(ExternalTarget):
-    """Has one connection, which is given up at every error."""
+    """The target has one connection and closes it after every error."""
 
     def __init__(self, options: PostgresSinkOptions, owner: Owner, where: str) -> None:
         self._options = options
@@ -94,7 +94,7 @@ class PostgresTarget(ExternalTarget):
         return self._connection
 
     def _locked(self, connection: Any) -> tuple[int, int]:
-        """(Number, token) of our shard; nobody else changes them until the end of the transaction."""
+        """(Number, token) of our shard, locked until the end of the transaction."""
         # "for update": a successor's claim and our transaction wait for each other. Without the lock a zombie's rows
         # could be committed behind the claim (test_a_zombie_between_any_two_calls_adds_nothing).
         found = connection.execute(

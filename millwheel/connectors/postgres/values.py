@@ -1,4 +1,5 @@
-"""Values of rows as PostgreSQL reads them: text, or NULL. The server parses them, and its words tell what is wrong."""
+"""Values of rows in the form that PostgreSQL reads: text, or NULL. The server parses them, and its errors name the
+fault."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _json = msgspec.json.Encoder(enc_hook=str).encode
 
 
 def text_of(value: Any, column: TableColumn) -> str | None:
-    """Raises RecordError for what has no form as text of the column's type."""
+    """Raises RecordError for a value without a text form of the column's type."""
     if value is None:
         return None
     try:
@@ -59,7 +60,7 @@ def _moment(us: int) -> str:
 
 
 def _array(values: Sequence[Any] | set[Any], column: TableColumn) -> str:
-    """A literal: every element in quotes, so that none is taken for something else."""
+    """An array literal: every element is quoted, so that none can be misread."""
     parts = []
     for value in values:
         if value is None:

@@ -1,1 +1,1 @@
-"""Redis and Valkey: a sink whose rows appear once, and lookups. docs/redis.md tells how to use them."""
+"""Redis and Valkey: a sink whose rows appear once, and lookups. docs/redis.md shows how to use them."""

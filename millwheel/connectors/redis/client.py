@@ -25,7 +25,7 @@ def library() -> Any:
 
 
 def check_url(url: str) -> None:
-    """ValueError for what is no address of a server."""
+    """Raises ValueError if the text is not the address of a server."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES or not (parts.hostname or parts.path):
         raise ValueError("option 'url' must begin with redis://, rediss:// or unix://; write redis://127.0.0.1:6379/0")

@@ -24,8 +24,9 @@ _EXAMPLES = {
 
 
 class RedisLookupOptions(msgspec.Struct, frozen=True):
-    """``key`` is a text with expressions over the record in braces. ``kind`` is what lies there: a ``hash``, whose
-    answer is an object with text in its fields, or a ``string``: text, or with ``format: json`` what that holds."""
+    """``key`` is a text with expressions over the record in braces. ``kind`` is the type of the entry: a ``hash``,
+    whose answer is an object with text in its fields, or a ``string``, whose answer is text, or with ``format: json``
+    the decoded JSON."""
 
     url: str
     key: str

@@ -1,4 +1,4 @@
-"""What the rows of a batch come to in Redis: operations of the script."""
+"""The rows of a batch as operations of the script in Redis."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change with what Redis knows it by."""
+    """A change with its identity in Redis."""
 
     change: RowChange
     key: str
@@ -52,7 +52,7 @@ class RedisRows:
         self._expire_ms = 0 if options.expire in (None, WINDOW) else max(1, flush_us(options.expire or 0) // 1_000)
 
     def operations(self, records: Sequence[SinkRecord]) -> tuple[list[Operation], dict[int, str]]:
-        """What the records come to, and why some come to nothing, by their index."""
+        """The operations of the records, and the errors of records without one, by index."""
         sound: list[_Change] = []
         refused: dict[int, str] = {}
         for change in changes_of(records):

@@ -1,4 +1,4 @@
-"""What may stand below ``redis:`` of a sink."""
+"""The options below ``redis:`` of a sink."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WINDOW = "window"
 
 
 class RedisKind(Enum):
-    """What a row becomes in Redis."""
+    """The form of a row in Redis."""
 
     STRING = "string"
     HASH = "hash"
@@ -39,11 +39,10 @@ EXAMPLES = {
 
 
 class RedisSinkOptions(msgspec.Struct, frozen=True):
-    """``key`` and ``member`` are texts with expressions in braces. ``kind`` says what a row becomes: a ``string`` (the
-    row as JSON, or ``value``), a ``hash`` (its fields, or ``fields`` of them), an entry ``member`` of a ``sorted_set``
-    with the number ``score``, or a message in the channel ``key`` (``pubsub``). ``expire`` is a duration, or
-    ``window``: the key lives as long as the window of the row is. Keys that begin with ``marks`` note what has been
-    written."""
+    """``key`` and ``member`` are texts with expressions in braces. ``kind`` is the form of a row: a ``string`` (the row
+    as JSON, or ``value``), a ``hash`` (its fields, or ``fields`` of them), an entry ``member`` of a ``sorted_set`` with
+    the number ``score``, or a message in the channel ``key`` (``pubsub``). ``expire`` is a duration, or ``window``: the
+    key lives as long as the window is long. Keys that begin with ``marks`` note which batches have been written."""
 
     url: str
     key: str

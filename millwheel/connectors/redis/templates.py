@@ -39,7 +39,7 @@ class Template:
 
 
 def template(text: str) -> Template:
-    """Raises ValueError for braces that do not match, and for what is no expression."""
+    """Raises ValueError for braces that do not match, and for invalid expressions."""
     literals, expressions, end, literal = [], [], 0, ""
     for part in _PART.finditer(text):
         literal += text[end : part.start()]
@@ -57,7 +57,7 @@ def template(text: str) -> Template:
 
 
 def key_text(value: Any, name: str) -> str:
-    """A part of a key as text. Raises RecordError for what has no plain text."""
+    """A part of a key as text. Raises RecordError for a value without a plain text form."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -11,7 +11,8 @@ from millwheel.sinks.files.parquet_types import as_column
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type with the same values that has the widest numbers: what rows become before they become ``kind``."""
+    """The type with the same values that has the widest numbers: rows take this type before they are cast to
+    ``kind``."""
     types = pa.types
     if types.is_integer(kind):
         return pa.int64()

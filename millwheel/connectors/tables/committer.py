@@ -1,7 +1,7 @@
-"""One committer for all shards of a process that write to the same table: it commits together whatever waits.
+"""One committer for all shards of a process that write to the same table. It puts all waiting batches into one commit.
 
-Commits of a table are made one after the other, and each new one must know the last. Shards that commit on their own
-would have to try again and again. Between processes the table decides: who is not first looks again.
+Commits of a table are made one after the other, and each builds on the last. Shards that committed on their own would
+have to retry often. Between processes the table decides: a commit that is not first reads the table again and retries.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PreparedRows:
 
 @dataclass(slots=True)
 class _Job:
-    """What one shard asks for: a claim, or with ``rows`` a batch."""
+    """A request of one shard: a claim, or with ``rows`` a batch."""
 
     owner: Owner
     number: int = NOTHING_YET
@@ -106,7 +106,7 @@ class Committer:
 
 
 def _change_of(version: TableVersion, jobs: list[_Job]) -> TableChange | None:
-    """What the jobs come to on this version; None when nothing is left to do."""
+    """The change that the jobs make to this version; None when there is nothing left to do."""
     marks: dict[str, TableMark] = {}
     parts: list[PreparedRows] = []
     for job in jobs:

@@ -56,7 +56,7 @@ class DeltaLakeTable(LakeTable):
 
 
 class DeltaVersion(TableVersion):
-    """One version, as the library has loaded it."""
+    """One loaded version of the table."""
 
     def __init__(self, table: Any, where: str) -> None:
         self._table = table
@@ -86,7 +86,7 @@ class DeltaVersion(TableVersion):
             raise _translated(ex, self._where) from ex
 
     def _merge(self, add: pa.Table, remove: pa.Table, properties: Any) -> None:
-        """One row for each identity: that which stands, or one that says that none does."""
+        """One row for each identity: the standing row, or a marker that there is none."""
         by = remove.schema.names
         standing = {tuple(row.values()) for row in add.select(by).to_pylist()}
         gone = remove.filter(pa.array([tuple(row.values()) not in standing for row in remove.to_pylist()], pa.bool_()))

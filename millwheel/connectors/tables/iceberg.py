@@ -68,7 +68,7 @@ class IcebergTable(LakeTable):
 
 
 class IcebergVersion(TableVersion):
-    """One version, as the catalog gave it."""
+    """One version of the table, loaded from the catalog."""
 
     def __init__(self, table: Any, where: str) -> None:
         self._table = table

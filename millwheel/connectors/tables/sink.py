@@ -18,7 +18,7 @@ from millwheel.connectors.tables.columns import Columns
 from millwheel.connectors.tables.committer import Committer, PreparedRows, committer_of
 from millwheel.connectors.tables.table import LakeTable, TableVersion
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.options import one_of, read_options
+from millwheel.options import did_you_mean, one_of, read_options
 from millwheel.sinks.base import SinkRecord
 from millwheel.sinks.changes import Mode, change_rows
 from millwheel.sinks.files.parquet_types import column_type
@@ -39,8 +39,8 @@ _EXAMPLES = {
 
 
 class TableSinkOptions(msgspec.Struct, frozen=True):
-    """What the kinds of tables have in common. ``fields`` are the columns with which a table is created that is not
-    there. ``by`` identifies the rows of ``mode: upsert``. A commit takes what has come within ``flush``."""
+    """The common options of all kinds of tables. ``fields`` are the columns of a table that the sink has to create.
+    ``by`` identifies the rows of ``mode: upsert``. A commit takes the rows that arrive within ``flush``."""
 
     mode: str = "append"
     by: str | list[str] = []
@@ -74,14 +74,14 @@ class TableSinkOptions(msgspec.Struct, frozen=True):
 
 
 class DeltaSinkOptions(TableSinkOptions, frozen=True, kw_only=True):
-    """What may stand below ``delta:``. ``config`` has the options of deltalake's object store."""
+    """The options below ``delta:``. ``config`` has the options of deltalake's object store."""
 
     path: str
     config: dict[str, Any] = {}
 
 
 class IcebergSinkOptions(TableSinkOptions, frozen=True, kw_only=True):
-    """What may stand below ``iceberg:``. ``catalog`` has the settings of pyiceberg's catalog."""
+    """The options below ``iceberg:``. ``catalog`` has the settings of pyiceberg's catalog."""
 
     table: str
     catalog: dict[str, Any]
@@ -129,6 +129,20 @@ class TableSink(ExternalSink):
         if missing := [name for name in self._options.identity() if name not in version.schema.names]:
             raise SetupError(f"{self.where} has no column {missing[0]!r}, which option 'by' names")
 
+    def check_fields(self, fields: Sequence[str]) -> None:
+        """Every field has a column, and every column that needs a value has a field."""
+        schema, options = self._looked().schema, self._options
+        mark = [options.mark] if options.mode == Mode.CHANGELOG else []
+        added = [*mark, *(["key"] if options.with_key else []), *(["timestamp"] if options.with_timestamp else [])]
+        if strange := [name for name in (*fields, *added) if name not in schema.names]:
+            hint = did_you_mean(strange[0], schema.names)
+            raise SetupError(f"the rows have a field {strange[0]!r}, and {self.where} no such column{hint}")
+        if empty := [each.name for each in schema if not each.nullable and each.name not in (*fields, *added)]:
+            raise SetupError(
+                f"the column {empty[0]!r} of {self.where} must have a value, and the rows have no such field"
+                f"{did_you_mean(empty[0], list(fields))}; known: {', '.join(fields)}"
+            )
+
     def target(self, owner: Owner) -> TableTarget:
         committer = self.committer or committer_of(self._table)
         return TableTarget(self._options, committer, owner)
@@ -144,7 +158,7 @@ class TableSink(ExternalSink):
 
 
 class TableTarget(ExternalTarget):
-    """The table as one owner of a shard uses it."""
+    """The table for one owner of a shard."""
 
     def __init__(self, options: TableSinkOptions, committer: Committer, owner: Owner) -> None:
         self._options = options
@@ -184,7 +198,7 @@ class TableTarget(ExternalTarget):
         return PreparedRows(_taken(table, add), by, _taken(table, gone).select(list(by)))
 
     def _taken_back(self, version: TableVersion, table: pa.Table, asked: Sequence[RowChange]) -> list[int]:
-        """Of retractions of rows of earlier batches, those whose row is the one that stands."""
+        """The indexes of those retractions of earlier batches' rows whose row still stands."""
         if not asked:
             return []
         by = list(self._options.identity())

@@ -1,4 +1,5 @@
-"""What a committer requires of a table: a look, and a commit that happens only if nobody else has been there."""
+"""The contract of a table for its committer: a read of the newest version, and a commit that succeeds only if no other
+commit came between."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from millwheel.errors import MillwheelError
 
 @dataclass(frozen=True, slots=True)
 class TableMark:
-    """What a shard has noted in the table: the number of its last batch, and the lease token of its owner."""
+    """A shard's note in the table: the number of its last batch, and the lease token of its owner."""
 
     number: int = NOTHING_YET
     token: int = 0
@@ -23,8 +24,7 @@ class TableMark:
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What one commit does. ``add`` are rows; ``remove`` has the values of the fields that identify rows, which are
-    removed before."""
+    """The change of one commit. ``add`` are rows. ``remove`` has the identities of rows that are removed first."""
 
     marks: Mapping[str, TableMark]
     add: pa.Table
@@ -42,7 +42,7 @@ class TableVersion(ABC):
 
     @abstractmethod
     def mark(self, name: str) -> TableMark:
-        """What a shard has noted."""
+        """The note of a shard."""
 
     @abstractmethod
     def commit(self, change: TableChange) -> None:

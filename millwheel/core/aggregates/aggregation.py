@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
+
 from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.aggregates.choice import Collect
 from millwheel.errors import RecordError
@@ -140,6 +142,36 @@ class NamedAggregation:
         for i, argument in enumerate(arguments):
             if argument is not _SKIP:
                 acc[i] = self.parts[i].aggregator.add(acc[i], argument, timestamp)
+        return acc
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+ACCUMULATOR = "acc"
+"""The field of the accumulator, in what partial aggregations emit."""
+
+
+class PartialAggregation(NamedAggregation):
+    """Its result is the accumulator itself, to be merged by a :class:`FinalAggregation` of the same parts. It travels
+    as bytes: some accumulators have keys that no record may have, and nothing on the way reads them."""
+
+    def result(self, acc: list[Any]) -> dict[str, Any]:
+        return {ACCUMULATOR: _encode(acc)}
+
+
+class FinalAggregation(NamedAggregation):
+    """Its records are the results of a :class:`PartialAggregation`."""
+
+    def __init__(self, parts: Sequence[Named]) -> None:
+        super().__init__(parts)
+        self.subtracts = False
+
+    def prepare(self, value: Any) -> Prepared:
+        return _decode(value[ACCUMULATOR])
+
+    def add_many(self, acc: list[Any], prepared: Sequence[Prepared], timestamps: Sequence[int]) -> list[Any]:
+        for other in prepared:
+            acc = self.merge(acc, other)
         return acc
 
 

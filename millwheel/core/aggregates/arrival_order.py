@@ -1,9 +1,9 @@
 """Aggregations whose results show the order of arrival, over windows that merge.
 
-Two sessions of a key may grow at the same time, record by record, alternately, and become one later. Their records then
-stand in one window in the order in which they came, as if they had come together. So the accumulator of such a window
-is a list of *runs*, ``[first, last, accumulator]``: records of the key that came directly after each other, with their
-numbers. Windows merge by sorting their runs; a window that is the only one of its key has one run.
+Two sessions of a key may grow alternately, record by record, and merge later. The merged window must hold their records
+in the order of arrival, as if there had been one session from the start. So the accumulator of such a window is a list
+of *runs*, ``[first, last, accumulator]``: records of the key that came directly after each other, with their numbers.
+Windows merge by sorting their runs; a window that is the only one of its key has one run.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Aggregators: how many records become one result.
 
-An accumulator is plain data that msgpack can carry (numbers, text, bytes, lists, dicts), because it *is* the state
-of a window. ``add`` and ``merge`` return the accumulator to use from then on and may change the one they
-got. Merging must be associative, and must not depend on how records were cut into bundles: the built-in ones give
-the same accumulator for every order of the same records (but ``collect``, and equal timestamps in ``first`` and
-``last``), which is what lets slices, sessions, columns and recovery all end at the same result.
+An accumulator is plain data that msgpack can carry (numbers, text, bytes, lists, dicts), because it *is* the state of a
+window. ``add`` and ``merge`` return the accumulator to use from then on, and may change their first argument. Merging
+must be associative, and must not depend on how records were cut into bundles: the built-in ones give the same
+accumulator for every order of the same records (except ``collect``, and equal timestamps in ``first`` and ``last``).
+Therefore slices, sessions, columns and recovery all end at the same result.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Aggregator(Generic[Acc]):
         return acc
 
     def merge(self, acc: Acc, other: Acc) -> Acc:
-        """Both together, ``other`` being of later records where that matters. ``other`` is neither changed nor kept:
-        what is returned shares no list or dict with it."""
+        """Both accumulators together; ``other`` holds the later records where the order matters. ``other`` is neither
+        changed nor kept: the result shares no list or dict with it."""
         raise TypeError(f"{type(self).__name__} must define merge(self, acc, other)")
 
     def subtract(self, acc: Acc, value: Any, timestamp: int) -> Acc:

@@ -1,4 +1,4 @@
-"""min, max, first, last, top_k, collect, count_distinct: which of the values, or all of them."""
+"""min, max, first, last, top_k, collect, count_distinct: aggregators that choose, keep or count values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def _check_ordered(function: str, value: Any, name: str) -> Any:
 
 
 def _rank(value: Any) -> tuple[int, Any, bool]:
-    """Numbers before text, so that a field of mixed types still has an order; 1 before 1.0, so that it is only one."""
+    """Numbers before text, so that a field of mixed types has an order, and 1 before 1.0, so that there is only one
+    order."""
     return (1, value, False) if isinstance(value, str) else (0, value, type(value) is float)
 
 
@@ -137,7 +138,7 @@ class Collect(Aggregator[list[Any]]):
 
 
 class CountDistinct(Aggregator[dict[Any, int]]):
-    """How many different values, exactly: each value with the number of records that have it."""
+    """The exact number of different values. The accumulator has each value with the number of its records."""
 
     subtracts = True
     ordered = False

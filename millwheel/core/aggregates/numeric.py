@@ -1,7 +1,7 @@
 """count, sum, mean, variance, stddev: exact, so that results depend on neither order nor grouping of the records.
 
-Floats are summed without any rounding: an accumulator holds the exact sum as floats of falling size (as Python's
-``math.fsum`` would round it, what that left over, and so on). Two ways to the same records give the same bits,
+Floats are summed without any rounding: an accumulator holds the exact sum as floats of falling size (the sum as
+Python's ``math.fsum`` rounds it, then the remainder, and so on). The same records give the same bits in any grouping,
 records can be subtracted again, and the result is the correctly rounded sum.
 """
 
@@ -28,7 +28,7 @@ _fsum = math.fsum
 
 
 def exact_floats(parts: Sequence[float]) -> list[float]:
-    """The canonical floats whose sum is exactly that of ``parts``: each is what rounding the rest leaves."""
+    """The canonical floats with exactly the same sum as ``parts``: each is the rounded sum of the rest."""
     try:
         total = _fsum(parts)
     except (OverflowError, ValueError) as ex:
@@ -88,7 +88,7 @@ def _negated(value: Any) -> Any:
 
 
 class CountRecords(Aggregator[int]):
-    """How many records; with an argument, how many whose argument is there (not None)."""
+    """The number of records; with an argument, of those records whose argument is not None."""
 
     subtracts = True
     ordered = False

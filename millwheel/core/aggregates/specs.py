@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from millwheel.core.aggregates.aggregation import Evaluate, Named, NamedAggregation
+from millwheel.core.aggregates.aggregation import (
+    Evaluate,
+    FinalAggregation,
+    Named,
+    NamedAggregation,
+    PartialAggregation,
+)
 from millwheel.core.aggregates.functions import make_aggregator
-from millwheel.core.pipeline.spec import AggregateSpec
+from millwheel.core.pipeline.spec import AggregateSpec, AggregationStage
 from millwheel.errors import RecordError
 
 Compile = Callable[[str], Any]
@@ -17,7 +23,8 @@ Load = Callable[[str], Any]
 
 
 def field_reader(name: str, optional: bool = False) -> Evaluate:
-    """Reads one field of a dict or an attribute of an object. RecordError, or None if ``optional``, without it."""
+    """Reads one field of a dict or one attribute of an object. A missing one raises RecordError, or gives None if
+    ``optional``."""
 
     def read(value: Any) -> Any:
         if type(value) is dict:
@@ -34,13 +41,18 @@ def field_reader(name: str, optional: bool = False) -> Evaluate:
 
 
 def compile_aggregation(
-    specs: Sequence[AggregateSpec], compile_expression: Compile, load: Load | None = None, condition: str = ""
+    specs: Sequence[AggregateSpec],
+    compile_expression: Compile,
+    load: Load | None = None,
+    condition: str = "",
+    stage: AggregationStage = AggregationStage.WHOLE,
 ) -> NamedAggregation:
-    """The aggregation that the YAML describes. ValueError, with the fix, for what cannot work."""
-    return NamedAggregation(
-        [_named(spec, compile_expression, load) for spec in specs],
-        compile_expression(condition).evaluate if condition else None,
-    )
+    """The aggregation that the YAML describes. Raises ValueError, with the fix, for settings that cannot work."""
+    parts = [_named(spec, compile_expression, load) for spec in specs]
+    if stage is AggregationStage.FINAL:
+        return FinalAggregation(parts)
+    kind = PartialAggregation if stage is AggregationStage.PARTIAL else NamedAggregation
+    return kind(parts, compile_expression(condition).evaluate if condition else None)
 
 
 def _named(spec: AggregateSpec, compile_expression: Compile, load: Load | None) -> Named:

@@ -1,7 +1,7 @@
 """The aggregates that have a column form, and how each is grouped, merged and read.
 
-Every one keeps its accumulator in columns of its own, ``<column>`` and what follows. ``to_acc`` and ``from_acc`` go to
-and from the accumulator of the row form, so that either form can go on where the other has stopped.
+Each keeps its accumulator in columns of its own, whose names begin with ``<column>``. ``to_acc`` and ``from_acc``
+convert to and from the accumulator of the row form, so that either form can continue from the other.
 """
 
 from __future__ import annotations

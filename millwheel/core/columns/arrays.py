@@ -32,8 +32,8 @@ def can_assign(function: WindowFunction) -> bool:
 
 
 def assign_array(function: WindowFunction, timestamps: Times) -> Assigned:
-    """What ``function.assign`` returns for each timestamp. ValueError for window functions without a column form.
-    Sessions are those of each record alone; see :func:`sessions_of`."""
+    """The windows that ``function.assign`` returns, for each timestamp. Raises ValueError for window functions without
+    a column form. Sessions are those of each record alone; see :func:`sessions_of`."""
     if isinstance(function, Tumbling):
         return _each_once(*_tumbling(function, timestamps))
     if isinstance(function, Sliding):
@@ -49,8 +49,8 @@ def assign_array(function: WindowFunction, timestamps: Times) -> Assigned:
 
 
 def sessions_of(keys: pl.Series, timestamps: Times, gap: int) -> Assigned:
-    """The windows that the records of each key make among themselves: each begins with a record, and ends ``gap`` µs
-    behind the last of those that follow at less than that."""
+    """The windows that the records of each key form among themselves: each begins with a record, continues while the
+    next record follows within less than ``gap`` µs, and ends ``gap`` µs after its last record."""
     parts = keys.struct.unnest().get_columns() if isinstance(keys.dtype, pl.Struct) else [keys]
     names = [str(index) for index in range(len(parts))]
     columns = [part.alias(name) for part, name in zip(parts, names, strict=True)]
@@ -87,7 +87,7 @@ def _tumbling(function: Tumbling, timestamps: Times) -> tuple[Times, Times]:
 
 
 def _by_days(function: Tumbling, timestamps: Times) -> tuple[Times, Times]:
-    """Days are few: find each once, and give it to all records that lie in it."""
+    """Days are few: each is found once, then assigned to all records in it."""
     order = np.argsort(timestamps, kind="stable")
     ordered = timestamps[order]
     starts, ends = np.empty_like(timestamps), np.empty_like(timestamps)

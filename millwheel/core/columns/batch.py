@@ -30,7 +30,7 @@ _SMALL = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ColumnBatch:
-    """The column form of a :class:`Batch`; see there for what the parts mean.
+    """The column form of a :class:`Batch`, which documents the parts.
 
     ``frame`` has the fields (Int64, Float64, String, Boolean; null where a value is None), ``keys`` is Int64 or
     String, or a Struct of them for keys that are tuples. ``seqs`` is empty for unnumbered records. There are no
@@ -193,7 +193,7 @@ _KEY, _TIME, _SEQ, _PART = "key", "time", "seq", "part"
 
 
 def encode_columns(batch: ColumnBatch, packed: bool = False) -> bytes:
-    """For the wire, and ``packed`` for the store: a disk takes longer for a megabyte than packing it."""
+    """Encode for the wire, or ``packed`` for the store: packing a megabyte takes less time than writing it to disk."""
     compression: Compression = "lz4" if packed else "uncompressed"
     form = _Form(
         batch.stream,

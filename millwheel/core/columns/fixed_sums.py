@@ -27,12 +27,12 @@ class Unfit(Exception):
 
 
 def whole_part(column: pl.Expr) -> pl.Expr:
-    """What stands before the point, of floats that fit: by way of 64 bits, which processors do at once."""
+    """The whole parts of floats that fit: converted by way of 64 bits, which processors do directly."""
     return column.cast(pl.Int64).cast(pl.Int128)
 
 
 def fraction_part(column: pl.Expr) -> pl.Expr:
-    """What stands behind it, in units of 2**-90. Cutting towards zero is exact, as rounding down would not be."""
+    """The fractions, in units of 2**-90. Truncation towards zero is exact; rounding down would not be."""
     return ((column - column.cast(pl.Int64).cast(pl.Float64)) * _SCALE).cast(pl.Int128)
 
 

@@ -1,8 +1,8 @@
-"""Aggregates whose accumulators no column holds: columns gather the values of each group, and the row form takes them
+"""Aggregates whose accumulators fit no column: columns gather the values of each group, and the row form adds them
 together.
 
-That is less than a column form gives, but nothing is decoded, checked or looked up for each record. The state stays in
-rows. Only functions in whose results no order of the records shows (``ordered``).
+This gains less than a column form, but nothing is decoded, checked or looked up for each record. The state stays in
+rows. Only functions whose results do not depend on the order of the records are taken (``ordered``).
 """
 
 from __future__ import annotations

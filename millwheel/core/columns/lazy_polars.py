@@ -1,7 +1,7 @@
-"""Polars, loaded when it is first used: a tenth of a second of the processor that most processes never need.
+"""Polars, loaded when it is first used: loading takes a tenth of a second of CPU, and most processes never need it.
 
-A process that forks must not have loaded it at all: the library begins a thread as soon as it is loaded, and a child
-would be without it.
+A process that forks must not have loaded it at all: the library starts a thread when it is loaded, and a child process
+would lack that thread.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from millwheel.core.columns.aggregates import ColumnAggregate, column_aggregate
 from millwheel.core.columns.arrays import Assigned, assign_array, can_assign, sessions_of
-from millwheel.core.columns.batch import ColumnBatch, key_list
+from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import dtype, kind_of, pl
 from millwheel.core.model.keys import Key
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
+from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, ComputationSpec, KeyKind, PipelineSpec
 from millwheel.core.triggers.triggers import Default
 from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import Windowing
@@ -36,7 +36,7 @@ class ColumnPlan:
     A *groups* frame has one row per (key, window): ``key``, ``start``, ``end``, ``count`` (records), and the columns of
     the ``aggregates``, named after their index: ``a0``, ``a0f``, ``a1``, … ``needs`` are the fields that must hold
     neither nulls nor NaN nor infinities. ``fires_once``: a window fires once, as the watermark passes its end, and
-    columns hold its state. Otherwise they bring it groups.
+    columns hold its state. Otherwise the state is in rows, and the columns only group the records.
     """
 
     window: WindowFunction
@@ -48,6 +48,21 @@ class ColumnPlan:
     key_dtype: Any
     floats: tuple[str, ...]
     fires_once: bool = True
+
+    @property
+    def divided(self) -> bool:
+        """Whether keys are divided, so that their last part is no field."""
+        return self.key_names[-1] == INSTANCE
+
+    @property
+    def key_fields(self) -> tuple[str, ...]:
+        """The fields of a record that its key is read from."""
+        return self.key_names[:-1] if self.divided else self.key_names
+
+    def keys_of(self, frame: pl.DataFrame, instances: npt.NDArray[np.int64]) -> pl.Series:
+        """The keys of records with these fields; ``instances`` are used where keys are divided."""
+        parts = [frame[name] for name in self.key_fields]
+        return key_column([*parts, pl.Series(INSTANCE, instances)] if self.divided else parts)
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -164,8 +179,8 @@ class ColumnPlan:
 
 
 def _group(frame: pl.DataFrame) -> pl.Series | None:
-    """One whole number for each (key, window), which takes three quarters of the time of grouping by all three. None
-    where there is none: for texts, for numbers too far apart, and where the start of a window does not tell its end."""
+    """One whole number for each (key, window); grouping by it takes three quarters of the time of grouping by all
+    three. None for text keys, for numbers too far apart, and where the start of a window does not determine its end."""
     parts = key_parts(frame[KEY])
     if not frame.height or any(part.dtype != pl.Int64 for part in parts):
         return None
@@ -198,16 +213,17 @@ def column_plan(
     """
     if not _is_columnar(spec, windowing):
         return None
-    plan = _typed_plan(spec, windowing, pipeline.stream(spec.inputs[0].stream).fields, compile_expression)
+    plan = typed_plan(spec, windowing.window, pipeline.stream(spec.inputs[0].stream).fields, compile_expression)
     if plan is None:
         return None
     once = _fires_once(windowing) and spec.late == "drop" and not isinstance(windowing.window, Sessions)
+    once = once and not spec.queryable  # results are kept one by one
     return replace(plan, fires_once=once and all(each.holds for each in plan.aggregates))
 
 
 class PlansByType:
-    """The plans of an aggregation over fields whose types nobody has declared, by the types that they turn out to have.
-    They hold no state in columns: the next bundle may bring other types. ``needs`` are the fields."""
+    """The plans of an aggregation over fields without declared types, by the types found in the data. These plans hold
+    no state in columns: the next bundle may bring other types. ``needs`` are the fields."""
 
     def __init__(self, spec: ComputationSpec, windowing: Windowing, compile_expression: Callable[[str], Any]) -> None:
         self._spec = spec
@@ -220,7 +236,7 @@ class PlansByType:
         """The plan for fields of these types, None when it has no column form."""
         types = tuple((name, fields[name]) for name in sorted(self.needs & fields.keys()))
         if types not in self._plans:
-            plan = _typed_plan(self._spec, self._windowing, dict(types), self._compile)
+            plan = typed_plan(self._spec, self._windowing.window, dict(types), self._compile)
             # Rows of undeclared fields say 0 for the sum of nothing, whatever else they sum.
             self._plans[types] = None if plan is None else replace(plan, fires_once=False, floats=())
         return self._plans[types]
@@ -235,11 +251,11 @@ class PlansByType:
 def plans_by_type(
     spec: ComputationSpec, windowing: Windowing, compile_expression: Callable[[str], Any]
 ) -> PlansByType | None:
-    """The plans of a computation whose input declares no fields, None when no types give it a column form."""
+    """The plans of a computation whose input declares no fields; None when it has no column form for any types."""
     # Whoever passes late records on needs all of their fields.
     return (
         PlansByType(spec, windowing, compile_expression)
-        if _is_columnar(spec, windowing) and not spec.late_side
+        if _is_columnar(spec, windowing) and not spec.late_side and spec.stage is AggregationStage.WHOLE
         else None
     )
 
@@ -247,20 +263,23 @@ def plans_by_type(
 def _is_columnar(spec: ComputationSpec, windowing: Windowing) -> bool:
     return (
         _takes_groups(spec, windowing)
+        and spec.stage is not AggregationStage.FINAL
         and len(spec.inputs) == 1
         and spec.inputs[0].key.kind in (KeyKind.FIELD, KeyKind.FIELDS)
         and bool(spec.aggregates)
     )
 
 
-def _typed_plan(
-    spec: ComputationSpec, windowing: Windowing, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
+def typed_plan(
+    spec: ComputationSpec, window: WindowFunction, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
 ) -> ColumnPlan | None:
-    names = spec.inputs[0].key.names
+    """The plan for fields of these types, None when the key, an aggregate or a condition has no column form."""
+    names = spec.inputs[0].key.fields
+    fields = {**fields, INSTANCE: "int"}
     if len(set(names)) < len(names) or {fields.get(name) for name in names} - _KEYS:
         return None
     try:
-        return _plan(spec, windowing.window, fields, compile_expression)
+        return _plan(spec, window, fields, compile_expression)
     except NoColumns:
         return None
 
@@ -298,16 +317,24 @@ def _plan(
         column_aggregate(aggregate, f"a{index}", fields, compile_expression)
         for index, aggregate in enumerate(spec.aggregates)
     ]
-    key = spec.inputs[0].key.names
+    key = spec.inputs[0].key.fields
     used = _fields_used(spec, compile_expression) or {key[0]}
+    if spec.late_side:  # whoever gets the late records gets all of their fields
+        used = {*fields} - {INSTANCE}
     condition = condition_over_columns(compile_expression(spec.condition).tree, fields) if spec.condition else None
-    floats = (part.name for part in spec.aggregates if part.function == "sum" and fields.get(part.argument) == "float")
+    floats = () if spec.stage is AggregationStage.PARTIAL else float_sums(spec, fields)
     names = tuple(part.name for part in spec.aggregates)
     if {*key, "window_start", "window_end"} & set(names):
         raise NoColumns
     return ColumnPlan(
-        window, names, tuple(aggregates), condition, tuple(sorted(used)), key, _key_dtype(key, fields), tuple(floats)
+        window, names, tuple(aggregates), condition, tuple(sorted(used)), key, _key_dtype(key, fields), floats
     )
+
+
+def float_sums(spec: ComputationSpec, fields: Mapping[str, str]) -> tuple[str, ...]:
+    """The results that are floats even where nothing was summed."""
+    parts = spec.aggregates
+    return tuple(part.name for part in parts if part.function == "sum" and fields.get(part.argument) == "float")
 
 
 def _key_dtype(key: Sequence[str], fields: Mapping[str, str]) -> Any:

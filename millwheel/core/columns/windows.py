@@ -1,18 +1,22 @@
 """The open windows of all keys of a shard, in columns.
 
-State is a list of *columnar segments*, each the groups of one or more bundles. A bundle adds a columnar segment; as
-soon as there are ``_FAN`` of one size they become one of the next, so that a group is rewritten a few times in all,
-however many bundles there are. A columnar segment is one entry of the store, and goes when its last window has closed.
+State is a list of *columnar segments*, each the groups of one or more bundles. A bundle adds a columnar segment.
+``_FAN`` segments of one size merge into one of the next size, so a group is rewritten only a few times, however many
+bundles there are. A columnar segment is one entry of the store, and goes when its last window has closed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import END, ColumnPlan
+from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.lateness import is_complete, still_open
+from millwheel.core.windows.windows import Window
 
 _FAN = 8  # segments of one size that become one: each group is rewritten log8 times
 
@@ -85,6 +89,10 @@ class ColumnWindows:
         """Every open window."""
         return self._plan.merge([segment.groups for segment in self._segments])
 
+    def of_key(self, key: Key) -> list[tuple[Window, Any]]:
+        """The open windows of a key, ordered by end, each with its accumulator of the row form."""
+        return windows_of_key(self._plan, [segment.groups for segment in self._segments], key)
+
     def clear(self) -> None:
         """Forget all windows."""
         for segment in list(self._segments):
@@ -114,6 +122,14 @@ class ColumnWindows:
     def _of_last_level(self) -> list[ColumnarSegment]:
         level = self._segments[-1].level
         return [segment for segment in self._segments if segment.level == level]
+
+
+def windows_of_key(plan: ColumnPlan, groups: Sequence[pl.DataFrame], key: Key) -> list[tuple[Window, Any]]:
+    """The windows of a key in several groups frames, ordered by end, each with its accumulator of the row form."""
+    mine = [frame.filter(plan.of_key(key)) for frame in groups]
+    mine = [frame for frame in mine if frame.height]
+    found = [(group.window, group.acc) for _, group in plan.row_groups(plan.merge(mine))] if mine else []
+    return sorted(found, key=lambda each: (each[0].end, each[0].start))
 
 
 def in_order_of_time(groups: pl.DataFrame) -> pl.DataFrame:

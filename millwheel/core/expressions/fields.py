@@ -11,7 +11,8 @@ Read = Callable[[Any], Any]
 
 
 def field_reader(name: str) -> Read:
-    """A function from a value to its field ``name``. It raises RecordError, naming the field, without it."""
+    """A function from a value to its field ``name``. If the field is missing, the function raises RecordError, which
+    names it."""
 
     def read(value: Any) -> Any:
         if type(value) is dict:
@@ -32,7 +33,7 @@ def field_or_none(name: str, value: Any) -> Any:
 
 
 def missing_field(name: str, value: Any, what: str = "") -> RecordError:
-    """The error of a record without a field; ``what`` is what the field was needed for ("key")."""
+    """The error of a record without a field; ``what`` is the purpose of the field ("key")."""
     if isinstance(value, dict):
         there = ", ".join(sorted(map(str, value))[:30]) or "no fields"
     else:

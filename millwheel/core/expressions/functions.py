@@ -39,7 +39,7 @@ def power(base: Any, exponent: Any) -> Any:
 
 
 def modulo(left: Any, right: Any) -> Any:
-    """``%`` of numbers; on text it would be a formatting language of its own."""
+    """``%`` of numbers only; on text the operator would be a formatting language of its own."""
     if isinstance(left, (str, bytes)):
         raise TypeError("% is for numbers only")
     return left % right

@@ -1,9 +1,8 @@
 """The small language of ``where:`` and of aggregated values: ``type == 'click' and cost * 2 > limit``.
 
-simpleeval parses the text and supplies operators that refuse to blow up. What it parsed becomes nested closures,
-once, because an expression runs for every record (simpleeval's own walk over the tree costs ten times as much);
-there is no ``eval`` anywhere. Names are fields of the record's value; the functions are in
-core/expressions/functions.py.
+simpleeval parses the text and supplies operators with bounded results. The parsed tree is compiled into nested closures
+once, because an expression runs for every record (simpleeval's own walk over the tree costs ten times as much); there
+is no ``eval`` anywhere. Names are fields of the record's value; the functions are in core/expressions/functions.py.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class _BatchForm(msgspec.Struct, array_like=True):
 
 
 class Commit(msgspec.Struct, array_like=True, frozen=True):
-    """One commit of one shard, as it stands in the journal: what changes in the shard's store.
+    """One commit of one shard, in the form in which the journal stores it: the changes of the shard's store.
 
     ``number`` counts the commits of the shard from 1 across all its owners.
     """

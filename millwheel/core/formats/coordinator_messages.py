@@ -1,7 +1,8 @@
 """The messages between the embedded coordinator and its clients: MessagePack arrays, each named by its first element.
 
-A client asks with a number and gets one :class:`Answer` with that number. What it watches is pushed to it: all members
-of a role after each change, each new version of a table, and an election that it has won.
+A client numbers its requests and gets one :class:`Answer` with the same number for each. The coordinator pushes
+whatever the client watches: all members of a role after each change, each new version of a table, and an election that
+the client has won.
 """
 
 from __future__ import annotations

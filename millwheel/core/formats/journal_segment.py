@@ -5,9 +5,9 @@
     group    = magic, length of the body, group number, checksum, body
     body     = count, count lengths, the entries one after the other
 
-Groups are numbered from 1 through the whole journal, so that a missing one is seen. The checksum of a group is
-seeded with the header's, which holds a put-id that is unique: bytes of another segment or of an older file in
-the same blocks never pass for a group of this one.
+Groups are numbered from 1 through the whole journal, so that a missing one is detected. The checksum of a group is
+seeded with the header's, which holds a put-id that is unique: bytes of another segment or of an older file in the same
+blocks never pass for a group of this one.
 
 A writer makes a group durable before it starts the next. Therefore only the last group of the last segment can
 be torn, and an invalid group with a valid one behind it is damage, never a torn tail.
@@ -194,7 +194,7 @@ def _group_end(view: memoryview, at: int, limit: int, seed: int, number: int) ->
 
 
 def find_later_group(data: bytes, opened: OpenedSegment, prefix: Prefix) -> int:
-    """The offset of a whole group behind the valid prefix, or -1. If there is one, what lies between is damage."""
+    """The offset of a valid group behind the valid prefix, or -1. If there is one, the bytes between are damaged."""
     view, limit = memoryview(data), len(data)
     at = data.find(_GROUP_MAGIC, prefix.end)
     while 0 <= at <= limit - _GROUP.size:

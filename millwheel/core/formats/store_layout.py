@@ -17,6 +17,7 @@ split is a range of every family.
     w <hash> <key> <slot>               windows of an aggregation
     h <hash> <key> e <tag>              where its windows hold the watermark
     q <hash> <key> e <tag>              timers of its windows that obey a percentile watermark
+    y <hash> <key>                      the newest result of its windows that have fired, where it is kept to be asked
     x <shard> <number>                  windows in columns: a columnar segment of many keys, under its writer
     a <level> <start> <hash> <key>      slices: an accumulator, and the time of its newest record
     k                                   slices: up to which time they have expired
@@ -34,11 +35,11 @@ from millwheel.core.model.keys import Key, key_bytes
 from millwheel.core.model.records import Domain
 
 META = b"m"
-HASHED = b"sthquwl"
+HASHED = b"sthquwly"
 """The families whose entries begin with the hash of their key."""
 NEXT_BATCH = b"n"
 ENDED = b"e"
-WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER = b"w", b"h", b"x", b"u", b"q"
+WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER, RESULT = b"w", b"h", b"x", b"u", b"q", b"y"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, COMMITTABLE = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
 DECIDED = b"g"
 SLICE, EXPIRED, CLEARED, SLICE_KEY, SLICE_IDLE = b"a", b"k", b"ki", b"l", b"i"
@@ -50,10 +51,10 @@ _unpack = msgspec.msgpack.Decoder().decode
 
 
 class Meta(msgspec.Struct, array_like=True):
-    """The entry that every commit rewrites. ``watermark`` is that of the inputs as the commit saw it: it never goes
-    back for a shard, not even when a new owner has not heard from the injector yet. ``floor``: the highest watermark
-    that the shard may have reported while processing-time timers of callbacks were waiting. ``closed``: up to which
-    watermark windows in columns have been closed, where that is not ``watermark``: in what came of a merge, before its
+    """The entry that every commit rewrites. ``watermark`` is the watermark of the inputs at the commit. It never goes
+    back for a shard, not even while a new owner has no report of the injector yet. ``floor``: the highest watermark
+    that the shard may have reported while processing-time timers of callbacks were waiting. ``closed``: the watermark
+    up to which windows in columns have been closed, where it differs from ``watermark``: in a merged shard before its
     first commit."""
 
     number: int = 0
@@ -66,8 +67,8 @@ class Meta(msgspec.Struct, array_like=True):
 
 
 class Position(msgspec.Struct, array_like=True):
-    """How far a partition has been read and delivered. ``max_timestamp`` decides what is late after it. ``note``: what
-    else a reader must know to go on."""
+    """How far a partition has been read and delivered. ``max_timestamp`` decides which later records are late.
+    ``note``: any other state that a reader needs to continue."""
 
     position: int = 0
     max_timestamp: int = -(2**63)

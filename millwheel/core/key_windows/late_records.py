@@ -12,7 +12,7 @@ Bucket = tuple[int, Any]
 
 
 class Queue:
-    """A queue of accumulators whose total is always at hand: two stacks, nothing subtracted."""
+    """A queue of accumulators with its total always available: two stacks, nothing subtracted."""
 
     def __init__(self, aggregation: Aggregation) -> None:
         self._aggregation = aggregation

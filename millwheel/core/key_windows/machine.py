@@ -14,9 +14,9 @@ enters, and a bucket is merged about three times in its life, however many windo
 subtracted, and no raw records are kept.
 
 The watermark drives it: buckets wait until it has passed the point at which they enter. A record behind the watermark
-(still in windows that are open) is put in its place and the stacks are built anew, which costs what the key has
-of buckets. With an allowed lateness, buckets stay that much longer, and the steps that a late record changes are
-emitted again.
+(still in windows that are open) is inserted in its place and the stacks are rebuilt, in time proportional to the number
+of the key's buckets. With an allowed lateness, buckets stay that much longer, and the steps that a late record changes
+are emitted again.
 """
 
 from __future__ import annotations
@@ -227,7 +227,8 @@ class KeyWindowMachine:
     def _correct_one(
         self, own: Steps, emitted: list[Any] | None, point: int, result: Any, stands: bool, call: Call
     ) -> None:
-        """``emitted`` is what was emitted at a point, ``result`` what holds there; ``stands``: it is a step now."""
+        """``emitted`` is the emitted result at a point, ``result`` the valid one; ``stands``: the point is a step
+        now."""
         retracting = self._accumulation is Accumulation.RETRACTING
         if emitted is not None and emitted[1] == result and (stands or not retracting):
             own.emitted.append(emitted)

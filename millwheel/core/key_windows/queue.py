@@ -1,4 +1,4 @@
-"""The records of one key that are in a sliding window: a queue with its total always at hand.
+"""The records of one key that are in a sliding window: a queue with its total always available.
 
 Records that enter at the same point share a *bucket*. The queue is two stacks: each bucket of the front has the
 aggregate of itself and all later ones of the front, the back has one running aggregate. When the front is used up,
@@ -22,9 +22,9 @@ class Steps(msgspec.Struct, array_like=True):
 
     ``last`` is the result at the watermark. ``pending`` are the points ahead at which buckets enter, ``extra`` others
     at which the result may change. The queue of entered buckets runs from ``first`` over ``split``, the last of the
-    front (None: the front is empty), to ``tail``; ``back`` aggregates what comes after ``split``. With an
-    allowed lateness ``kept`` is the oldest bucket that is still there, ``emitted`` are the steps [point, result, panes,
-    was on time] that may still be corrected, and ``base`` is the result before them.
+    front (None: the front is empty), to ``tail``; ``back`` aggregates the buckets after ``split``. With an allowed
+    lateness ``kept`` is the oldest bucket that still exists, ``emitted`` are the steps [point, result, panes, was on
+    time] that may still be corrected, and ``base`` is the result before them.
     """
 
     last: Any

@@ -1,4 +1,4 @@
-"""Which machine serves which windows, and what cannot be combined."""
+"""The choice of a machine for windows, and the combinations that are refused."""
 
 from __future__ import annotations
 

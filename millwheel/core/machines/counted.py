@@ -3,10 +3,10 @@
 Each pane is its window's only one, and spans the timestamps of its records. When bounded input ends, incomplete windows
 are emitted.
 
-A window may wait for ever to be full, so it does not hold the watermark while it fills, but with output_time
-earliest. Without a hold, the watermark may have passed all of its records when a late one fills it, or when the input
-has ended. Its pane then has the time of the watermark, so that it is not late for its consumers. At the end of
-the input that is the last instant, in every run.
+A window may never become full, so it does not hold the watermark while it fills, except with output_time earliest.
+Without a hold, the watermark may have passed all of its records when a late one fills it, or when the input has ended.
+Its pane then has the time of the watermark, so that it is not late for its consumers. At the end of the input that is
+the last instant, in every run.
 """
 
 from __future__ import annotations

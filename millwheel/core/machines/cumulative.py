@@ -1,11 +1,11 @@
 """The machine of cumulative windows: one accumulator per period that grows step by step.
 
 A record belongs to every window of its period that ends after it: up to 1440 for a day by the minute. Instead of adding
-it to all of them, it is added to one *slice*, that of the first of these windows that is not final; as the
-watermark passes the end of a window, its result is what was before plus the slices since. Slices stay apart for the
+it to all of them, it is added to one *slice*, that of the first of these windows that is not final. As the watermark
+passes the end of a window, its result is the previous result plus the slices since then. Slices stay apart for the
 allowed lateness, so that a late record can correct each window that is not final.
 
-The results are those of the same windows kept one by one under the default trigger, only cheaper.
+The results equal those of the same windows kept one by one under the default trigger, at a lower cost.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class CumulativeMachine:
         return []
 
     def _advance(self, base: Window, own: Period, call: Call) -> None:
-        """Fire every window whose end the watermark has passed since last time."""
+        """Fire every window whose end the watermark has passed since the last call."""
         running, added = None, 0
         for end in self._ahead(base, own, call.times.watermark):
             if running is None:

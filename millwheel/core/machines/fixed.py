@@ -96,6 +96,11 @@ class AlignedMachine(TriggeredMachine):
     def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         return self._windows(state, slots, 0)
 
+    def open_results(self, state: KeyState, slots: Sequence[Slot]) -> list[tuple[Window, Any]]:
+        """The windows of a key that still take records, ordered by end, and the result of each at the moment."""
+        states = [(window, as_state(state.get(tuple(window)))) for window in self.open_windows(state, slots)]
+        return [(window, self.aggregation.result(own.acc)) for window, own in states if own is not None]
+
     def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         return self._windows(state, slots, CLOSED)
 

@@ -1,8 +1,7 @@
 """Sessions whose input may be taken back: a retraction can shorten a session, split it, or end it.
 
-The records are kept, so that a session can be computed without one of them. When a session falls apart, what
-it had emitted is retracted at once, so that no moment shows both the whole and its parts; the parts then fire when
-their trigger does.
+The records are kept, so that a session can be computed without one of them. When a session splits, its emitted results
+are retracted at once, so that the whole and its parts never stand together. The parts fire later, by their triggers.
 """
 
 from __future__ import annotations

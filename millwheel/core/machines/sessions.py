@@ -106,11 +106,11 @@ class MergingMachine(TriggeredMachine):
         index.save()
 
     def on_groups(self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects) -> None:
-        """The column path: a bundle's records of one key, already aggregated by the windows that they make among
+        """The column path: a bundle's records of one key, already aggregated by the windows that they form among
         themselves.
 
-        The caller has left out records whose own window is :meth:`expired`. Only for windows that fire once, as the
-        watermark passes their end: an early pane would tell how records were bundled.
+        The caller has removed records whose own window is :meth:`expired`. Only for windows that fire once, as the
+        watermark passes their end: the content of an early pane would depend on the bundling.
         """
         call = Call(state, key, times, effects)
         index = Index(state)
@@ -143,6 +143,12 @@ class MergingMachine(TriggeredMachine):
 
     def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         return self._windows(state, False)
+
+    def open_results(self, state: KeyState, slots: Sequence[Slot]) -> list[tuple[Window, Any]]:
+        """The windows of a key that still take records, ordered by end, and the result of each at the moment."""
+        entries = sorted((entry for entry in Index(state).entries if not entry[3]), key=lambda entry: entry[1::-1])
+        states = [(window_at(entry), self._known(state.get(entry[2]))) for entry in entries]
+        return [(window, self.aggregation.result(own.acc)) for window, own in states if own is not None]
 
     def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         return self._windows(state, True)
@@ -183,7 +189,8 @@ class MergingMachine(TriggeredMachine):
     def _join(
         self, call: Call, index: Index, groups: Mapping[Window, Taken | Group]
     ) -> list[tuple[Entry, list[Window]]]:
-        """Merge the records' own windows with the open ones; each changed window, and whose records it gets."""
+        """Merge the records' own windows with the open ones; each changed window, with the records' windows that it
+        takes in."""
         opened = {window_at(entry): entry for entry in index.entries if not entry[3]}
         changed = []
         for members in self._function.merge(sorted({*opened, *groups})):

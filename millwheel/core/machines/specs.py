@@ -71,7 +71,8 @@ def _custom(options: Mapping[str, Any], load: Load | None) -> WindowFunction:
 
 
 def windowing_from_spec(spec: ComputationSpec, load: Load | None = None, takes_retractions: bool = False) -> Windowing:
-    """Where, when and how of a computation. ValueError, with the fix, for what cannot be."""
+    """The windows, triggers and accumulation of a computation. Raises ValueError, with the fix, for settings that
+    cannot work."""
     if spec.window is None:
         raise ValueError(f"{spec.name} has no window; write for example window: {{tumbling: 1m}}")
     return Windowing(
@@ -100,7 +101,8 @@ def machine_from_spec(
         if spec.callback and condition is not None:
             return make_machine(windowing, Buffered(_of_numbered(condition)))
         return make_machine(windowing, Buffered(condition))
-    return make_machine(windowing, compile_aggregation(spec.aggregates, compile_expression, load, spec.condition))
+    aggregation = compile_aggregation(spec.aggregates, compile_expression, load, spec.condition, spec.stage)
+    return make_machine(windowing, aggregation)
 
 
 def _of_numbered(condition: Evaluate) -> Evaluate:

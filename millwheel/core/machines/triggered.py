@@ -70,7 +70,7 @@ class TriggeredMachine:
             call.refires.setdefault(window, Taken()).rows.append((0, timestamp, prepared, value))
 
     def _refire(self, call: Call) -> None:
-        """Emit the records whose windows are gone, each window's alone."""
+        """Emit the records of windows that are gone: one pane for each window, of these records alone."""
         for window, taken in call.refires.items():
             acc = self.aggregation.add_many(self.aggregation.create(), taken.prepared, taken.timestamps)
             own = WindowState(acc, flags=SPOKEN)
@@ -169,7 +169,7 @@ class TriggeredMachine:
             call.state[slot] = own
 
     def _forget(self, slot: Slot, own: WindowState, call: Call) -> None:
-        """Delete a window and whatever was asked for it."""
+        """Delete a window and all its requests."""
         self._requests.drop(slot, own, call)
         if call.state.get(slot) is not None:
             del call.state[slot]
@@ -185,8 +185,8 @@ class TriggeredMachine:
     def _speak(self, own: WindowState, window: Window, call: Call, last: bool) -> None:
         """Emit a pane, unless there is nothing new.
 
-        The on-time pane is emitted even then, because it tells that the window is complete; but not to take back a
-        standing pane only to repeat it.
+        The on-time pane is emitted even then, because it marks the window as complete, unless it would only retract a
+        standing pane and repeat it.
         """
         timing = self._timing(own, window, call.times.watermark)
         retracting = self.windowing.accumulation is Accumulation.RETRACTING

@@ -70,8 +70,14 @@ EVENT_TIME_LATENCY = _histogram(
 
 JOURNAL_WRITE = _histogram("journal_write_seconds", "commit time: one write and sync of a group of commits", ())
 JOURNAL_BYTES = _counter("journal_bytes_total", "bytes written to the journal", ())
+SPANS = _counter("spans_total", "spans of traced records that have ended here", ())
+SPANS_DROPPED = _counter("spans_dropped_total", "spans that were not sent: too many wait, or the collector is away", ())
+SPANS_LEFT_OUT = _counter("spans_left_out_total", "traced records without spans, because their bundle had too many", ())
 SHARDS = _gauge("shards", "shards of this worker, by where they are in their life", ("life",))
 STEP_SECONDS = _gauge("step_running_seconds", "how long the running step of the loop has taken; 0 between steps", ())
+HEALTH = _gauge("health_ratio", "how well the worker is by its lag, memory, disk and failed queries: 1 fine, 0 bad", ())
+MEMORY_USED = _gauge("memory_used_ratio", "used part of the memory that the worker's container or machine has", ())
+DISK_USED = _gauge("disk_used_ratio", "used part of the disk that holds the worker's local stores", ())
 
 # --- the injector, per node ------------------------------------------------------------------------------------
 
@@ -101,7 +107,8 @@ WORKER = (
     *(WATERMARK, WATERMARK_LAG, INBOX_RECORDS, CREDIT_USED, CONGESTED, COMMITS_IN_FLIGHT, STATE_BYTES, TIMERS),
     *(DEDUP_IDS, DEDUP_DOUBTS, DEDUP_LOOKUPS, DEDUP_FILTER_BYTES),
     *(PUBLISH_SECONDS, PUBLISH_FAILURES, LATENCY, EVENT_TIME_LATENCY),
-    *(JOURNAL_WRITE, JOURNAL_BYTES, SHARDS, STEP_SECONDS),
+    *(JOURNAL_WRITE, JOURNAL_BYTES, SPANS, SPANS_DROPPED, SPANS_LEFT_OUT, SHARDS, STEP_SECONDS),
+    *(HEALTH, MEMORY_USED, DISK_USED),
 )
 INJECTOR = (NODE_WATERMARK, NODE_LAG, NODE_BEHIND, NODE_SILENT, NODE_DRAINED, REFUSED_REPORTS)
 MASTER = (LIVE_WORKERS, OWNED_SHARDS, ORPHANED_SHARDS)

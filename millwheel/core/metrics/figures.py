@@ -1,7 +1,7 @@
 """Readings of metrics, and the histograms that processes keep between two of them.
 
-Nothing here is called per record. Counters are read from numbers that shards keep in any case, when somebody asks for
-``/metrics``; histograms are filled once per bundle, write or batch.
+Nothing here is called per record. Counters are read on a request for ``/metrics``, from numbers that shards keep in any
+case. Histograms are filled once per bundle, write or batch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class MetricKind(Enum):
-    """What Prometheus does with a value."""
+    """The type of a metric in Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"

@@ -1,1 +1,1 @@
-"""Values that everything else is made of: keys, ranges, records, times, timers, watermarks."""
+"""The values that all other parts use: keys, ranges, records, times, timers, watermarks."""

@@ -1,8 +1,8 @@
-"""When failing calls are too many, and the names of failures. Pure.
+"""The policy on failing calls, and the names of failures. Pure.
 
-A *policy* says how large a share of the calls of a node may fail. Shares are judged per *call*: what is tried
-("record", "timer", "window", "line", "key of STREAM") and whose it is. Each shard keeps a tally of its recent calls;
-the watermark service adds the tallies of a node up (see :mod:`millwheel.workers.shard.verdicts`).
+A *policy* says how large a share of the calls of a node may fail. Shares are judged per *call*: its kind ("record",
+"timer", "window", "line", "key of STREAM") and its node. Each shard keeps a tally of its recent calls; the watermark
+service adds the tallies of a node up (see :mod:`millwheel.workers.shard.verdicts`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _NUMBERS = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class OnError:
-    """More than ``stop_above`` (a share) of at least ``of_at_least`` recent calls failed: the run stops. What fails
-    without stopping it is a dead letter."""
+    """More than ``stop_above`` (a share) of at least ``of_at_least`` recent calls failed: the run stops. Any other
+    failure makes a dead letter."""
 
     stop_above: float = 0.1
     of_at_least: int = 100
@@ -65,7 +65,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class CallKind:
-    """What is tried: ``what`` of the node ``judged``, whose policy counts."""
+    """One kind of call: ``what`` of the node ``judged``, whose policy applies."""
 
     judged: str
     what: str

@@ -1,14 +1,14 @@
 """The fence: whether something that carries a lease token still counts.
 
-A shard has one owner at a time. The range table gives every owner a higher token than all owners before it, and
-whatever an owner sends carries that token. A worker that was declared dead may be alive (a **zombie**), and news of a
-new owner reaches different workers at different times. So a receiver compares the token of a message with the lease it
-knows:
+A shard has one owner at a time. The range table gives every owner a higher token than all owners before it, and every
+message of an owner carries its token. A worker that was declared dead may be alive (a **zombie**), and news of a new
+owner reaches different workers at different times. So a receiver compares the token of a message with its own entry of
+the lease:
 
 | the token is | its sender is | what to do |
 |---|---|---|
-| the same | the owner | believe it |
-| lower | a former owner, perhaps a zombie | refuse it; nothing it says is true any more |
+| the same | the owner | accept it |
+| lower | a former owner, perhaps a zombie | refuse it: its messages no longer hold |
 | higher | an owner of which the receiver has not heard yet | wait, or refuse: the receiver may be the zombie |
 
 Journals need no token: the seal fences them (docs/design/fencing.md). Tokens are compared nowhere but here.

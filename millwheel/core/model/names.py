@@ -9,7 +9,8 @@
 | the channel of a source's dead letters | ``NODE!COMPUTATION/PARTITION`` | deliveries, high-water marks |
 | the channel of replayed letters | ``replay/REQUEST`` | high-water marks |
 
-All of these are durable: another form would be another channel, whose records nobody would recognise as applied.
+All of these are durable: another form would be another channel, and records applied under the old name would be applied
+again.
 """
 
 from __future__ import annotations

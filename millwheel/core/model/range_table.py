@@ -52,7 +52,7 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """One shard. ``owner`` is an incarnation or "" while nobody serves it.
+    """One shard. ``owner`` is an incarnation, or "" while there is no owner.
 
     ``next_owner`` names the worker a planned move goes to, ``split_at`` the lower edge of the upper half of a planned
     split (0: none), ``merges_as`` the shard that it becomes together with its neighbour of the same plan. For each of
@@ -78,7 +78,7 @@ class ShardEntry:
         return Lease(self.token)
 
     def ancestors_since(self, token: Token) -> tuple[Ancestor, ...]:
-        """Those whose commits a snapshot published under ``token`` may lack.
+        """The former owners whose commits a snapshot published under ``token`` may lack.
 
         Its owner had replayed all commits of older owners before it opened the shard; commits under that very token may
         have followed the snapshot.
@@ -117,7 +117,7 @@ class RangeTable:
         check_tiling((entry.range for entry in self.shards), f"range table of {self.computation}")
 
     def entry(self, shard: ShardName) -> ShardEntry | None:
-        """The entry of a shard, or None when the table does not know it."""
+        """The entry of a shard, or None when the table has none."""
         return next((entry for entry in self.shards if entry.shard == shard), None)
 
     @property

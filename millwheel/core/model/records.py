@@ -40,8 +40,8 @@ class Domain(Enum):
 
 
 class Record(msgspec.Struct, Generic[V], gc=False):
-    """What ``process_record`` receives: ``key``, ``value``, ``timestamp`` (µs UTC) and ``stream`` it came by. In
-    annotations ``Record[Click]`` says what its value is."""
+    """What ``process_record`` receives: ``key``, ``value``, ``timestamp`` (µs UTC) and the ``stream`` of the record. In
+    annotations ``Record[Click]`` gives the type of the value."""
 
     key: Key
     value: V
@@ -68,12 +68,11 @@ class Timer:
 class Batch:
     """Records of one stream in order, as parallel columns of equal length.
 
-    ``seqs`` rise strictly and number the records in their channel; weak productions are unnumbered (empty).
-    ``keys`` are under the extractor of the computation the batch goes to. ``ids`` are external ids, or those
-    of weak productions (None: there are none). Values that a computation produced are still encoded
-    (``msgspec.Raw``); ``born_us`` is the wall clock at which the oldest record entered the system. ``size`` is about
-    what all of it takes when it is encoded (bytes; 0: not known). ``numbers`` are the keys as an array, if they are all
-    int64 and were available as one.
+    ``seqs`` rise strictly and number the records in their channel; weak productions are unnumbered (empty). ``keys``
+    are under the extractor of the computation the batch goes to. ``ids`` are external ids, or those of weak productions
+    (None: there are none). Values that a computation produced are still encoded (``msgspec.Raw``); ``born_us`` is the
+    wall clock at which the oldest record entered the system. ``size`` is the approximate size of the encoded batch
+    (bytes; 0: not known). ``numbers`` are the keys as an array, if they are all int64 and were available as one.
     """
 
     stream: str
@@ -163,9 +162,10 @@ def _picker(indexes: Sequence[int]) -> Callable[[list[Any]], list[Any]]:
 
 @dataclass(slots=True)
 class DeadLetter:
-    """A record that could not be used, with all that is needed to understand and replay it. ``error`` is the type of
-    the exception, ``what`` failed ("record", "key of STREAM", "line", "timer", "window"); ``raw`` is key and value as
-    base64 of msgpack, where JSON would change them; ``history`` are the earlier letters about the same record."""
+    """A record that could not be used, with all the details to understand and replay it. ``error`` is the type of the
+    exception, ``what`` the kind of call that failed ("record", "key of STREAM", "line", "timer", "window"); ``raw`` is
+    key and value as base64 of msgpack, where JSON would change them; ``history`` are the earlier letters about the same
+    record."""
 
     pipeline: str
     computation: str

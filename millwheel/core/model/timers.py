@@ -51,8 +51,8 @@ class TimerQueue:
         return self._at.get((key, tag))
 
     def waiting(self, key: Key, mine: Callable[[str], bool]) -> int:
-        """How many timers of a key there are whose tags are ``mine``, which is the same question each time. They are
-        counted from the first call on."""
+        """The number of a key's timers whose tags are ``mine``, which must be the same predicate in each call. Timers
+        are counted from the first call on."""
         if self._counts is None:
             self._mine = mine
             self._counts = Counter(key for key, tag in self._at if mine(tag))
@@ -84,7 +84,8 @@ class TimerQueue:
         return self._causes.get((key, tag), b"")
 
     def _recall(self, timer_id: _Id, cause: bytes) -> bytes:
-        """Replace the cause of a timer; what it was before. Only weak productions need causes, so there are few."""
+        """Replace the cause of a timer and return the former one. Only weak productions need causes, so there are
+        few."""
         before = self._causes.pop(timer_id, b"") if self._causes else b""
         if cause:
             self._causes[timer_id] = cause
@@ -135,7 +136,7 @@ class TimerQueue:
             yield key, tag, at
 
     def savepoint(self) -> int:
-        """Where :meth:`undo_to` can return to; forgets nothing."""
+        """A point to which :meth:`undo_to` can return; it discards nothing."""
         return len(self._undo)
 
     def undo_to(self, savepoint: int) -> None:

@@ -31,8 +31,8 @@ class ShardReport:
     """The report of a shard's owner to the watermark service.
 
     ``counters`` are totals of the shard's *durable* commits, all of them or none when they did not change.
-    ``latencies_ms`` are the samples taken since the last report. ``shares`` is what counts for percentile watermarks,
-    by share (core/model/percentiles.py). ``idle_us``: how far silence has moved a shard that reports IDLE_TIME.
+    ``latencies_ms`` are the samples taken since the last report. ``shares`` are the inputs of percentile watermarks, by
+    share (core/model/percentiles.py). ``idle_us``: how far silence has moved a shard that reports IDLE_TIME.
     """
 
     shard: ShardName
@@ -59,7 +59,7 @@ class Watermarks:
         self._known: dict[str, int] = {}
 
     def rise(self, published: Mapping[str, int]) -> dict[str, int]:
-        """Take what was published; returns the nodes whose watermark is higher than before."""
+        """Take the published watermarks; returns the nodes whose watermark is higher than before."""
         risen = {node: us for node, us in published.items() if us > self._known.get(node, MIN_TIME)}
         self._known.update(risen)
         return risen

@@ -86,8 +86,8 @@ class Graph:
         return SHARE if given is None else given.on_error
 
     def shards(self, node: str) -> int | None:
-        """How many shards a node asks for (None: the default). A sink goes with the computation that feeds it, so that
-        results whose key stays the same also stay with the worker."""
+        """The number of shards that a node requests (None: the default). A sink has as many as the computation that
+        feeds it, so that results with an unchanged key stay on the worker."""
         feeders = self.feeders[node]
         if self.nodes[node].kind is NodeKind.SINK and len(feeders) == 1:
             return self.shards(feeders[0])
@@ -151,8 +151,8 @@ def takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool:
 
 
 def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
-    """Streams that may carry retractions: those of sources of change events and of retracting windows, and what passes
-    them on, which are steps, branches and the late records of windows."""
+    """Streams that may carry retractions: the streams of sources of change events and of retracting windows, and the
+    streams that pass retractions on: steps, branches and the late records of windows."""
     found = {stream.name for stream in spec.streams if stream.source is not None and stream.source.carries_retractions}
     before = -1
     while len(found) > before:

@@ -1,7 +1,7 @@
 """The ids of weak productions, made in one place. Pure.
 
 A weak production leaves its worker before the commit that contains it. After a crash the step runs again, perhaps in
-other bundles, and consumers recognise by its id what they have applied already. So an id must be
+other bundles, and consumers recognise a production that they have already applied by its id. So an id must be
 
 - unique: no two productions of a computation ever share one, or the second is dropped as a copy of the first;
 - the same when the step runs again: or the production counts twice.
@@ -15,8 +15,8 @@ Both hold because an id names what *caused* a production, never a position in a 
 | a window that is complete | its key and bounds: it is complete once |
 | any other pane, a late or an unusable record | the record, or the clock, that made the window fire |
 
-and then the number of the production within the call. None is the cause of what cannot be named (records that came
-without an id from an at-least-once computation): those productions have no id.
+and then the number of the production within the call. None is the cause where there is no name (records without an id
+from an at-least-once computation): those productions have no id.
 """
 
 from __future__ import annotations
@@ -101,5 +101,5 @@ def pane_cause(call: Cause, pane: Pane, complete_once: bool) -> Cause:
 
 
 def aside_cause(call: Cause, what: str, number: int) -> Cause:
-    """The cause of what leaves a window without having been in it: late records, dead letters."""
+    """The cause of records that a window emits without having held them: late records, dead letters."""
     return None if call is None else (what, call, number)

@@ -19,7 +19,7 @@ QUERIES_ROLE = "queries"
 
 
 class QueryRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One named query, as it is stored. ``formula`` "": removed, also where the pipeline's file has it."""
+    """One named query, in its stored form. ``formula`` "": the query is removed, even if the pipeline's file has it."""
 
     name: str
     formula: str = ""

@@ -2,9 +2,9 @@
 
 Three objects lie in a root for each *replay*, under its number: the **request** (letters, as ``millwheel replay`` chose
 them), the **order** (records for nodes, as the driver made them with the code of the run), and a marker that all of it
-is **done**. Each is created once and never changed. The records of an order are numbered, and are to a shard what any
-channel is: the high-water marks of its commits cut off what it has applied. So each of them counts once, whatever
-process dies at whatever moment.
+is **done**. Each is created once and never changed. The records of an order are numbered, and a shard treats them as
+any channel: the high-water marks of its commits skip the records that it has applied. So each record counts once,
+whichever process dies and whenever.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RECORD, KEY, LINE = "record", "key", "line"
 
 
 class Past(msgspec.Struct, frozen=True):
-    """An earlier failure of a letter: the reason, how often it was tried, and which letter said so."""
+    """An earlier failure of a letter: the reason, the number of attempts, and the letter that recorded it."""
 
     reason: str
     attempts: int

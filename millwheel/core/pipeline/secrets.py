@@ -13,8 +13,8 @@ _PART = re.compile(r"\$\$\{|\$\{secret:([^{}]*)\}")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Secret:
-    """An option whose value is known only where it is used. ``text`` is as in YAML: ``postgres://u:${secret:PG}@db``,
-    with ``$${`` for a plain ``${``."""
+    """An option whose value is resolved only where it is used. ``text`` is as in YAML:
+    ``postgres://u:${secret:PG}@db``, with ``$${`` for a plain ``${``."""
 
     text: str
 

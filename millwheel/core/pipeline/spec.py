@@ -13,9 +13,12 @@ from typing import Any
 
 from millwheel.core.model.failures import SHARE, OnError
 from millwheel.core.model.limits import DEFAULTS, Limits
+from millwheel.core.tracing.settings import TracingSpec
 
 _SIDE = "side:"
 """The prefix of ``late: side:STREAM``."""
+INSTANCE = "__instance__"
+"""The field of the number of an instance, in what partial computations emit."""
 DEAD_LETTERS = "dead_letters"
 """The stream every pipeline has: records that could not be used, with the reason."""
 
@@ -45,10 +48,19 @@ class KeyKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """A key extractor. ``names`` holds one field, several, or the one ``module:function``."""
+    """A key extractor. ``names`` holds one field, several, or the one ``module:function``.
+
+    ``instances``: above 1 the key is divided, and has the number of an instance as its last part."""
 
     kind: KeyKind
     names: tuple[str, ...] = ()
+    instances: int = 1
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that stand for the key in results, () where it is not made of fields."""
+        plain = self.names if self.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ()
+        return (*plain, INSTANCE) if plain and self.instances > 1 else plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +155,16 @@ class SlicesSpec:
     ttl_us: int | None = None
 
 
+class AggregationStage(Enum):
+    """The part of an aggregation that a computation does."""
+
+    WHOLE = "whole"
+    PARTIAL = "partial"
+    """It emits accumulators, of divided keys."""
+    FINAL = "final"
+    """It merges accumulators."""
+
+
 class StepKind(Enum):
     """The kind of a step."""
 
@@ -173,7 +195,8 @@ class DeduplicateSpec:
 
 @dataclass(frozen=True, slots=True)
 class BranchSpec:
-    """One way out of a branching computation: records for which ``condition`` holds ("": what no other took)."""
+    """One way out of a branching computation: the records for which ``condition`` holds ("": those that no other branch
+    took)."""
 
     stream: str
     condition: str = ""
@@ -188,7 +211,7 @@ class JoinKind(Enum):
 
 
 class Missing(Enum):
-    """What happens to a record without a match to enrich it."""
+    """The treatment of a record that has no match to enrich it."""
 
     KEEP = "keep"
     DROP = "drop"
@@ -197,8 +220,8 @@ class Missing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EnrichSpec:
-    """Records get what the stream ``stream`` last said of their key, as the field ``name``. ``waits``: as of their own
-    event time; otherwise as of their arrival."""
+    """Records get the last value of the stream ``stream`` for their key as the field ``name``. ``waits``: as of their
+    own event time; otherwise as of their arrival."""
 
     stream: str
     name: str
@@ -208,10 +231,10 @@ class EnrichSpec:
 
 @dataclass(frozen=True, slots=True)
 class LookupSpec:
-    """Records get what another system knows of them. ``kind`` is the registered name ("redis"), ``options`` its
-    settings, ``by`` the expressions that make the key (empty: those that the lookup names). The answer becomes the
-    field ``name``, or ``fields`` of it (new name to name) become fields. At most ``cache_size`` answers are kept, each
-    for ``cache_ttl_us``; ``cache_absent``: also that there is none. One request asks for ``batch`` keys at most."""
+    """Records get fields from another system. ``kind`` is the registered name ("redis"), ``options`` its settings,
+    ``by`` the expressions that make the key (empty: those that the lookup names). The answer becomes the field
+    ``name``, or ``fields`` of it (new name to name) become fields. At most ``cache_size`` answers are kept, each for
+    ``cache_ttl_us``. ``cache_absent``: absent entries are cached as well. One request has at most ``batch`` keys."""
 
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -234,7 +257,11 @@ class ComputationSpec:
     ``ordered``: the records of each key come in the order of their timestamps. ``match_all``: a record takes every
     branch whose condition holds, not only the first.
 
+    ``scatter``: the number of instances over which each key is divided; the planner makes a partial and a final
+    ``stage`` of such a computation (see skew.py).
+
     ``trigger`` is the trigger as a plain tree (see core/triggers/triggers.py), None for the default.
+    ``queryable``: "latest" where the newest result of each key is kept to be asked.
     ``callback`` is ``module:Class``. ``options`` go to the callback's constructor as keyword arguments.
     """
 
@@ -260,6 +287,7 @@ class ComputationSpec:
     allowed_lateness_us: int = 0
     output_time: str = "end_of_window"
     late: str = "drop"
+    queryable: str = ""
     delivery: Delivery = Delivery.EXACTLY_ONCE
     productions: Productions = Productions.STRONG
     max_attempts: int = 3
@@ -267,6 +295,8 @@ class ComputationSpec:
     shards: int | None = None
     standby: int = 0
     where: str = ""
+    scatter: int = 1
+    stage: AggregationStage = AggregationStage.WHOLE
 
     @property
     def late_side(self) -> str:
@@ -298,16 +328,16 @@ class SinkSpec:
 
     @property
     def may_refuse(self) -> bool:
-        """Whether a record can be such that the target does not take it. Standard output takes everything, and so do
-        files without a schema."""
+        """Whether the target can refuse a record. Standard output accepts every record, and so do files without a
+        schema."""
         return self.kind not in ("files", "stdout") or has_format(self.options, "avro")
 
 
 @dataclass(frozen=True, slots=True)
 class QuerySpec:
     """A named query: ``formula`` over ``COMPUTATION.VALUE`` of several computations, asked for the window ``window_us``
-    unless another is given. ``key`` names the parts of its key, and ``keys`` says which of them are the key of a
-    computation; one without an entry there has the whole key."""
+    unless another is given. ``key`` names the parts of its key. ``keys`` has the parts that are the key of a
+    computation; a computation without an entry there has the whole key."""
 
     name: str
     formula: str
@@ -320,7 +350,8 @@ class QuerySpec:
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
     """The whole pipeline. ``folder`` is where callbacks are looked for first (absolute path); ``ship`` are the files
-    in it, or globs of them, that workers get beside the Python that is imported."""
+    in it, or globs of them, that workers get beside the Python that is imported. Without ``tracing`` no record is
+    traced."""
 
     name: str
     streams: tuple[StreamSpec, ...]
@@ -331,6 +362,7 @@ class PipelineSpec:
     limits: Limits = DEFAULTS
     ship: tuple[str, ...] = ()
     queries: tuple[QuerySpec, ...] = ()
+    tracing: TracingSpec | None = None
 
     def stream(self, name: str) -> StreamSpec:
         """The stream's own spec, or a bare one for a stream that a computation produces."""

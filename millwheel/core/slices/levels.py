@@ -28,9 +28,14 @@ class SliceLevel:
     size_us: int
     _days: Days | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether slices are counted from 1970-01-01 UTC, so that all have one length."""
+        return self._days is None
+
     def bounds(self, at_us: int) -> tuple[int, int]:
-        """Start and end (exclusive) of the slice that an instant lies in, within the supported times. RecordError for
-        years that no time zone knows."""
+        """Start and end (exclusive) of the slice that an instant lies in, within the supported times. Raises
+        RecordError for years outside the range of time zones."""
         if self._days is None:
             start = at_us - at_us % self.size_us
             end = start + self.size_us
@@ -70,8 +75,8 @@ def _days(size_us: int, time_zone: str) -> Days | None:
 
 
 def default_levels(every_us: int, keep_us: int) -> tuple[int, ...]:
-    """Sizes that keep answers short: an hour and a day above ``every_us``, where they fit and are not longer than what
-    is kept."""
+    """Sizes that keep answers short: an hour and a day above ``every_us``, if they fit and do not exceed
+    ``keep_us``."""
     sizes = [every_us]
     for size in (DAY // 24, DAY):
         if size > sizes[-1] and size % sizes[-1] == 0 and size <= keep_us:

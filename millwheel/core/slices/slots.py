@@ -1,7 +1,7 @@
-"""Slots: the 16384 parts of the key space that clients of the Redis protocol know.
+"""Slots: the 16384 parts of the key space that clients of the Redis protocol use.
 
 Redis Cluster's rule: ``CRC16(text) mod 16384``, of the part within the first ``{...}`` if there is one that is not
-empty. The hash of a key that can be asked by slot begins with its slot, so that key ranges are ranges of slots:
+empty. The hash of a key that can be queried by slot begins with its slot, so that key ranges are ranges of slots:
 
     14 bits slot | the upper 50 bits of key_hash
 """

@@ -151,7 +151,8 @@ class AfterEach(_Combination):
 
 @dataclass(frozen=True, slots=True, init=False)
 class OrFinally(_Combination):
-    """As the first trigger fires, until the second is ready: that fires once more and ends it."""
+    """Fires with the first trigger until the second one is ready, which fires once more and finishes the
+    combination."""
 
     parts: tuple[Trigger, ...]
 
@@ -173,7 +174,7 @@ class OrFinally(_Combination):
 
 
 class _Around(Trigger):
-    """Common base of Repeat and Once: one inner trigger, whose state is theirs."""
+    """Common base of Repeat and Once: one inner trigger, whose state is also the state of the combination."""
 
     __slots__ = ()
 

@@ -1,13 +1,12 @@
 """Triggers, which decide when a window fires.
 
-A trigger is a frozen value; what it must remember about one window is *state*, plain data made by ``start`` and
-passed back in. ``None`` as state means finished: the trigger will never fire again in that window. The rules
-follow Apache Beam's:
+A trigger is a frozen value. Its memory of one window is *state*: plain data made by ``start`` and passed back in.
+``None`` as state means finished: the trigger will never fire again in that window. The rules follow Apache Beam's:
 
-- After each bundle of records of a key, and whenever the watermark or the clock has passed a time it asked for, a
-  trigger is asked once whether it is ``ready``; if so the window fires and ``fire`` gives the next state.
+- After each bundle of records of a key, and whenever the watermark or the clock has passed a requested time, ``ready``
+  is called once; if it is true, the window fires and ``fire`` gives the next state.
 - A window whose whole trigger has finished is closed: later records of it are dropped.
-- When windows merge, their states merge. What had finished for a count stays finished; what waits for the
+- When windows merge, their states merge. A trigger that had finished by a count stays finished; a trigger on the
   watermark waits again if the end of the merged window lies ahead.
 
 Leaves are here, combinations in core/triggers/combinations.py, the YAML form in core/triggers/trees.py.
@@ -103,7 +102,7 @@ class Default(Trigger):
 
 @dataclass(frozen=True, slots=True)
 class Never(Trigger):
-    """Not before the window is collected at its end (plus the allowed lateness)."""
+    """Never fires before the window is removed, at its end plus the allowed lateness."""
 
     def ready(self, state: State, moment: Moment) -> bool:
         return False
@@ -160,7 +159,7 @@ class AfterBytes(Trigger):
 class AfterProcessingTime(Trigger):
     """Once the wall clock is ``delay`` beyond the first record since it was started.
 
-    With ``align`` the moment is put off to the next multiple of it, so that all windows fire together.
+    With ``align`` the moment is postponed to the next multiple of ``align``, so that all windows fire together.
     """
 
     delay: int

@@ -35,8 +35,7 @@ class Group:
 
 class Taken:
     """Records of one bundle that go to the same window: ``rows`` of (number, timestamp, prepared, value) in order of
-    arrival, and those that are taken back. Numbers count the records of the bundle, or, where windows merge, of the
-    key."""
+    arrival, and the retracted ones. Numbers count the records of the bundle, or, where windows merge, of the key."""
 
     __slots__ = ("gone", "rows")
 
@@ -56,7 +55,7 @@ class Taken:
 
 
 class Call:
-    """One call of a machine: whose state, what the clocks show, and where effects go."""
+    """One call of a machine: the state of the key, the clocks, and the receiver of effects."""
 
     __slots__ = ("effects", "key", "refires", "state", "times")
 
@@ -68,5 +67,5 @@ class Call:
         self.refires: dict[Window, Taken] = {}
 
     def moment(self, window: Window) -> Moment:
-        """The call as a trigger of this window sees it."""
+        """The view of the call for a trigger of this window."""
         return Moment(window, self.times.watermark, self.times.now_us, self.times.percentiles)

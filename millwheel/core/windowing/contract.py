@@ -41,7 +41,7 @@ class KeyState(Protocol):
 
 
 class LatePolicy(Enum):
-    """How a record is treated whose windows are final."""
+    """The treatment of a record whose windows are final."""
 
     DROP = "drop"
     """It is reported as late, to be counted or sent to a side stream."""
@@ -88,7 +88,7 @@ class HoldEffect(msgspec.Struct, frozen=True):
 
 
 class LateRecord(msgspec.Struct, frozen=True):
-    """A record none of whose windows takes records any more. ``reason`` is a sentence."""
+    """A record whose windows all take no more records. ``reason`` is a sentence."""
 
     key: Key
     value: Any
@@ -150,4 +150,4 @@ class Machine(Protocol):
         """The windows that still take records, given all slots of the key, ordered by end."""
 
     def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
-        """The windows whose trigger has finished and that are only remembered to drop their records."""
+        """The windows whose trigger has finished; they are kept only so that their records are dropped."""

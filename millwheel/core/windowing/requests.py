@@ -31,7 +31,7 @@ class Requests:
         return final_at_us(window.end, self._lateness_us)
 
     def renew(self, slot: Slot, own: WindowState, window: Window, call: Call) -> None:
-        """Ask for what the window needs from here on."""
+        """Make the requests that the window needs from here on."""
         complete = is_complete(window.end, call.times.watermark)
         at = self.collect_at(window) if complete else window.end - 1
         if own.timer_at_us is None or own.timer_at_us > at:
@@ -70,15 +70,15 @@ class Requests:
             call.effects.timers.append(TimerEffect(call.key, tag_of(slot), Domain.PROCESSING, at))
 
     def _renew_shares(self, slot: Slot, at: int, call: Call) -> None:
-        """Percentile watermarks that have not passed the end yet. Asked each time: there is no state for it."""
+        """Percentile watermarks that have not passed the end yet. Computed each time, because it has no state."""
         for share in self._shares:
             passed = call.times.percentiles.get(share)
             if passed is None or not is_behind(at, passed):
                 call.effects.timers.append(TimerEffect(call.key, share_tag(slot, share), Domain.EVENT, at, share))
 
     def _hold_at(self, own: WindowState, window: Window, complete: bool) -> int | None:
-        """A pane that is not emitted yet must not fall behind the output watermark. Until the end, the timer ensures
-        that."""
+        """A pane that is not emitted yet must not fall behind the output watermark. Until the end of the window, the
+        timer prevents it."""
         if not own.fresh:
             return None
         if own.output_at_us is not None:

@@ -1,17 +1,17 @@
-"""Lateness: what is late, which windows are complete, and which can change no more. Nobody else compares such times.
+"""Lateness: late records, complete windows, and final windows. Only this module compares such times.
 
 All times are µs. A watermark says that no record before it is expected; a record **at** the watermark is on time. So
 
 - a record is **late** once the watermark has passed its timestamp (:func:`is_behind`);
 - a window ``[start, end)`` is **complete** once the watermark is at its end (:func:`is_complete`);
 - it is **final** once the watermark has passed its last instant and the allowed lateness (:func:`is_final`): its state
-  goes, and a record that has only such windows is dropped, or takes the way that ``late:`` names.
+  is removed, and a record that has only such windows is dropped, or goes to the output that ``late:`` names.
 
 Sources judge a record by the records before it in its partition, never by the clock or by the watermark of that moment
 (:func:`late_mask`): a second reading, in other bundles, drops the same ones.
 
-The column path judges whole columns. Its functions stand beside those for single values, because the two ways through
-an operator must agree on every record: which of them a bundle takes must not show in results.
+The column path judges whole columns. Its functions stand beside those for single values, because both paths through an
+operator must agree on every record: results must not depend on the path that a bundle takes.
 """
 
 from __future__ import annotations
@@ -100,5 +100,5 @@ def still_open(ends_us: Any, watermark_us: int) -> Any:
 
 
 def too_late(what: str = "window") -> str:
-    """Why a record is dropped whose ``what`` is final."""
+    """The reason for dropping a record whose ``what`` is final."""
     return f"the watermark has passed the end of its {what} and the allowed lateness"

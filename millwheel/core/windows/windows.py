@@ -1,4 +1,4 @@
-"""Windows: which stretches of event time a record belongs to.
+"""Windows: the stretches of event time to which a record belongs.
 
 A window is half-open, ``[start, end)``, in microseconds UTC. Window functions are frozen values; durations
 may be written as text ("10s") or as int µs. Aligned functions (tumbling, sliding, cumulative, global) put every
@@ -89,7 +89,7 @@ class Tumbling:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Sliding:
-    """Windows of one ``size`` that begin ``every`` so often; a record belongs to size / every of them.
+    """Windows of one ``size`` that begin ``every`` µs apart; a record belongs to size / every of them.
 
     ``changes`` asks for key windows: the same results, but computed and emitted only where a key's result changes
     (see core/key_windows/machine.py). The size must then be a multiple of the slide.

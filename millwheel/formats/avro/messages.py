@@ -32,6 +32,7 @@ class AvroMessages(MessageDecoder):
         decimals: str = "float",
         fields: Mapping[str, str] | None = None,
     ) -> None:
+        self._schema = reader
         self._reader = None if reader is None else parse(reader)
         self._registry = registry
         self._decimals = decimals
@@ -60,6 +61,9 @@ class AvroMessages(MessageDecoder):
             return self._written(split(headers.pop())).frame(messages, HEADER_BYTES)
         except (RecordError, ValueError):
             return None
+
+    def with_types(self, fields: Mapping[str, str]) -> AvroMessages:
+        return AvroMessages(self._schema, self._registry, self._decimals, fields)
 
     def _by_id(self, messages: Sequence[bytes]) -> Decoding:
         groups: dict[int, list[int]] = defaultdict(list)

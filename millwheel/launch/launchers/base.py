@@ -14,7 +14,7 @@ WORKER_MODULE = "millwheel.workers"
 
 @dataclass(frozen=True, slots=True)
 class WorkerTemplate:
-    """The command of every worker of a run, but for slot and scratch directory.
+    """The command of every worker of a run, without slot and scratch directory.
 
     ``scratch`` is the folder below which each life of a worker gets a directory of its own; "" lets the launcher
     choose one on the machine where the worker runs. Queries are answered at ``query_port`` by the first slot and at
@@ -76,8 +76,8 @@ class Launcher(Protocol):
         """The workers that ended since the last call. Never blocks."""
 
     def kill(self, slot: int, pid: int) -> bool:
-        """End the worker of ``slot`` at once, whatever it does, if its process is ``pid``. False: it is another one
-        already. It is in :meth:`exits` later. May return before it has happened."""
+        """Kill the worker of ``slot`` at once if its process is ``pid``. False: the slot already has another process.
+        May return before the process has ended; :meth:`exits` reports the end."""
 
     def stop(self, grace_s: float) -> None:
         """Ask all workers to stop (SIGTERM), wait up to ``grace_s`` seconds, kill what is left."""

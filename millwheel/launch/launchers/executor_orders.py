@@ -27,13 +27,13 @@ class Orders(Protocol):
         """Ask all workers to stop."""
 
     def kill(self, slot: int, pid: int) -> None:
-        """Have the worker of a slot killed, if this is its process."""
+        """Order the task of a slot to kill its worker, if this is its process."""
 
     def forget(self) -> None:
         """Remove the orders of an earlier run."""
 
     def heard(self, slot: int, pid: int) -> tuple[bool, bool]:
-        """(whether to stop, whether to kill this worker); an answer that cannot be had counts as none."""
+        """(whether to stop, whether to kill this worker). Orders that cannot be read count as absent."""
 
 
 def orders_at(location: str) -> Orders:
@@ -68,12 +68,12 @@ class FileOrders:
 
 
 def kill_file(stop_file: Path, slot: int) -> Path:
-    """The file with the id of the process that is to be killed in a slot."""
+    """The file with the id of the process to kill in a slot."""
     return stop_file.with_name(f"{stop_file.name}-{slot}")
 
 
 class ObjectOrders:
-    """Objects below ``orders/``: one listing tells all."""
+    """Objects below ``orders/``: one listing shows all orders."""
 
     look_s = 2.0
 

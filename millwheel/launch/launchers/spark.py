@@ -1,8 +1,8 @@
 """Workers inside Spark executors: one long-running job with a single task per slot.
 
-The job of a slot is submitted by a thread of its own, which waits for the job's end. Spark is told to give up
-a failed task at once (``spark.task.maxFailures=1``), and the supervisor submits a new job: a death is then seen,
-counted and answered in one place, and Spark never runs two attempts of a slot.
+The job of a slot is submitted by a thread of its own, which waits for the job's end. Spark is configured to give up a
+failed task at once (``spark.task.maxFailures=1``), and the supervisor submits a new job. So one place detects, counts
+and handles deaths, and Spark never runs two attempts of a slot.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _LOST = re.compile(r"ExecutorLostFailure|crashed|EOFException|exited unexpectedl
 class SparkSettings:
     """``master`` is "" for the embedded cluster, or a Spark master URL; ``submitted`` when spark-submit set it.
 
-    ``scratch`` is a folder of this run for what an embedded cluster writes (logs of executors, blocks), and
-    ``log`` the file for what Spark says on the driver's side.
+    ``scratch`` is a folder of this run for the files of an embedded cluster (logs of executors, blocks), and ``log``
+    the file for Spark's log on the driver.
     """
 
     master: str
@@ -62,7 +62,8 @@ class SparkSettings:
         return self.master or f"local-cluster[{self.slots},1,{_EXECUTOR_MEMORY_MB}]"
 
     def configuration(self) -> dict[str, str]:
-        """What the jobs of a run need; explicit settings of the user's own submission stand above ``soft`` ones."""
+        """The settings that the jobs of a run need. Explicit settings of the user's submission override ``soft``
+        ones."""
         conf = {
             "spark.python.worker.reuse": "false",  # threads and locks of one task must not meet the next
             "spark.task.maxFailures": "1",
@@ -140,7 +141,7 @@ class SparkLauncher:
 
 
 def failure(text: str) -> tuple[int, str]:
-    """A job that brought no exit code: its task or executor was killed, or Spark could not run it at all."""
+    """The exit of a job without an exit code: its task or executor was killed, or Spark could not run the job."""
     lines = [line.strip() for line in text.splitlines()]
     telling = [line for line in lines if _PYTHON_ERROR.match(line)] or [line for line in lines if "Job aborted" in line]
     return (-signal.SIGKILL if _LOST.search(text) else 1), telling[-1] if telling else text.strip()[-500:]

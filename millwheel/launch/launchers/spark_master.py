@@ -15,7 +15,7 @@ from millwheel.errors import SetupError
 from millwheel.processes.address import EMBEDDED
 
 PATIENCE_S = 6.0
-"""A master that has not answered by then counts as out of reach, whatever keeps its name or its packets."""
+"""A master that has not answered by then counts as unreachable, whatever the cause."""
 
 _STANDALONE = re.compile(r"spark://(.+)")
 _KUBERNETES = re.compile(r"k8s://(?:https?://)?([^/,]+:\d+)/?")
@@ -23,7 +23,7 @@ Connect = Callable[[str, int, float], object]
 
 
 def check_installed() -> None:
-    """Raises SetupError when Spark is not installed, before anybody looks for a Java or starts something."""
+    """Raise SetupError when Spark is not installed, before the search for Java and before any process starts."""
     if importlib.util.find_spec("pyspark") is None:
         raise SetupError(
             "Spark is not installed: pip install 'millwheel-spark[spark]', or leave out --launcher and "
@@ -32,8 +32,8 @@ def check_installed() -> None:
 
 
 def check_master(url: str, patience_s: float = PATIENCE_S, connect: Connect | None = None) -> None:
-    """Raises SetupError, in time for somebody who waits at a terminal, when no master of ``url`` can be reached. What
-    names no address (``local``, ``yarn``) is left to Spark."""
+    """Raise SetupError within seconds when no master of ``url`` can be reached. URLs without an address (``local``,
+    ``yarn``) are left to Spark."""
     addresses = [_address(url, text) for text in _addresses(url)]
     if not addresses:
         return
@@ -57,7 +57,8 @@ def check_master(url: str, patience_s: float = PATIENCE_S, connect: Connect | No
 
 
 def check_machines(url: str, zookeeper: str) -> None:
-    """Raises SetupError when workers will run on other machines and the run has no ZooKeeper that those reach."""
+    """Raise SetupError when workers will run on other machines and the run has no ZooKeeper that these machines
+    reach."""
     if zookeeper not in ("", EMBEDDED) or not url or url.startswith("local"):
         return
     hosts = [_address(url, text)[0] for text in _addresses(url)] if _STANDALONE.fullmatch(url) else []
@@ -71,7 +72,7 @@ def check_machines(url: str, zookeeper: str) -> None:
 
 
 def _is_here(host: str) -> bool:
-    """Whether a name or address is one of this machine: nobody else can listen there."""
+    """Whether a name or address belongs to this machine, so that no other machine can listen on it."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:

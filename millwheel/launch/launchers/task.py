@@ -1,9 +1,9 @@
 """The code inside a Spark task: it starts one worker as a child process and waits for it.
 
-A Spark task is forked from a daemon that has loaded pyspark, so it must not touch grpc, kazoo or rocksdict
-itself: the worker is executed afresh. The task is a thin parent: the worker dies with it (the kernel sees to
-that), and it ends when its own parent, the Spark daemon, is gone, which would otherwise leave it running for
-ever. The driver's orders come by the shared root, wherever the task runs.
+A Spark task is forked from a daemon that has loaded pyspark, so it must not touch grpc, kazoo or rocksdict itself: it
+executes the worker as a new process. The task is a thin parent: the kernel ends the worker with the task, and the task
+ends when its own parent, the Spark daemon, is gone. Without this it would run for ever. The driver's orders arrive
+through the shared root, wherever the task runs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SlotTask:
 
 
 def _watch(child: Child, orders: Orders, slot: int) -> int:
-    """Wait for the child's end; ask it to stop, or kill it, when the driver says so."""
+    """Wait for the child's end; stop it or kill it when the driver orders that."""
     parent = os.getppid()
     look_s, deadline_s = 0.0, 0.0
     while (code := child.wait(_POLL_S)) is None:
@@ -66,7 +66,7 @@ def _watch(child: Child, orders: Orders, slot: int) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, with the module path of this task, so that a package shipped with ``--py-files`` is found."""
+    """Our environment with the module path of this task, so that a package shipped with ``--py-files`` is found."""
     here = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
     return worker_environment({**os.environ, "PYTHONPATH": here})
 

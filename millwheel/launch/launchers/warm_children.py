@@ -35,7 +35,8 @@ KILLED = -int(signal.SIGKILL)
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """What a child is started with: module and arguments, log files, and a directory that dies with it ("": none)."""
+    """The parameters of a new child: module and arguments, log files, and a directory that is deleted with it ("":
+    none)."""
 
     module: str
     argv: Sequence[str]
@@ -50,8 +51,8 @@ class Birth:
 
 class Children:
     """Starts children of the driver: a warm parent forks them where the system lets processes fork (Linux), elsewhere
-    they are executed. It loads what they need while the driver does something else. Used by one thread, which must
-    outlive it."""
+    they are executed. The warm parent loads their modules while the driver does other work. Used by one thread, which
+    must outlive it."""
 
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp(prefix="millwheel-")
@@ -79,7 +80,7 @@ class Children:
         self.close()
 
     def close(self) -> None:
-        """End the warm parent; what is left of its children dies with it."""
+        """End the warm parent; its remaining children die with it."""
         if self._warm is not None:
             self._warm.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -107,19 +108,19 @@ class WarmParentProcess:
         self.gone = False
 
     def start(self, birth: Birth) -> WarmChild:
-        """Ask for a child. Returns before it runs."""
+        """Request a child. Returns before the child runs."""
         self._numbers += 1
         return WarmChild(self, self._numbers, birth)
 
     def tell(self, request: Start | Signal) -> None:
-        """Say something, if somebody is there."""
+        """Send a message, if the parent is alive."""
         try:
             self._end.send(encode(request))
         except OSError:
             self.gone = True
 
     def hear(self, wait_s: float = 0.0) -> None:
-        """Take note of what it has said by now; wait up to so long for something."""
+        """Process the messages of the parent; wait up to this long for the first one."""
         while not self.gone and ready((self._end.fileno(),), max(0.0, wait_s)):
             wait_s = 0.0
             data = receive(self._end)
@@ -137,7 +138,7 @@ class WarmParentProcess:
             self.refused.add(report.number)
 
     def close(self) -> None:
-        """End it; what is left of its children dies with it."""
+        """End the parent; its remaining children die with it."""
         self._end.close()
         self.gone = True
         if self._process.wait(_END_S) is None:

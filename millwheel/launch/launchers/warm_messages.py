@@ -44,7 +44,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
 
 class Cold(msgspec.Struct, frozen=True, tag="cold"):
-    """The parent may not fork; whoever asked must execute this child instead."""
+    """The parent may not fork: the driver must execute this child instead."""
 
     number: int
     reason: str
@@ -59,7 +59,7 @@ decode_report = msgspec.json.Decoder(Report).decode
 
 
 def line() -> tuple[socket.socket, socket.socket]:
-    """The two ends of a line between a process and its child, which keeps packets whole."""
+    """The two ends of a connection between a process and its child, which preserves packets."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 

@@ -1,10 +1,11 @@
 """``python -m millwheel.launch.launchers.warm_parent``: the warm parent of workers. It has loaded every module that a
 worker needs and forks one on request, so that a killed worker is back within hundredths of a second.
 
-A fork copies one thread, and whatever the others hold stays locked for ever. So this process never has another one: it
-loads nothing that starts threads (Polars does, and is loaded late, see ``core/columns/lazy_polars.py``), and opens no
-store and no connection but the line to its driver. Before each fork it counts its threads; if there are more, it says
-so, and the driver executes workers as it would without a warm parent.
+A fork copies only one thread, and locks of the other threads stay locked for ever. Therefore this process never has a
+second thread: it loads nothing that starts threads (Polars does, and is loaded late, see
+``core/columns/lazy_polars.py``), and opens no store and no connection except the one to its driver. Before each fork it
+counts its threads. If there is more than one, it reports that, and the driver executes workers as it would without a
+warm parent.
 
 Children die with it, and it dies with its driver.
 """
@@ -49,11 +50,11 @@ _SOON = (
     "typer._adapters",
     "typer._click.decorators",
 )
-"""What most workers load when they meet their pipeline, or begin to serve."""
+"""Modules that most workers load with their pipeline, or when they begin to serve."""
 
 
 def main() -> Start | None:
-    """Serve the driver until it is gone (None). In a child: what to become."""
+    """Serve the driver until it is gone (None). In a child: the program to continue as."""
     die_with_parent()
     driver = socket.socket(fileno=int(sys.argv[1]))
     gc.disable()  # what modules make stays: to look for garbage among it is a fifth of the time
@@ -64,7 +65,7 @@ def main() -> Start | None:
 
 
 def load() -> None:
-    """Load all that a child is likely to need."""
+    """Load the modules that a child is likely to need."""
     for name in _PROGRAMS:
         importlib.import_module(name)
         del sys.modules[name]  # it is run anew in each child
@@ -122,7 +123,8 @@ class WarmParent:
         return True
 
     def _signal(self, request: Signal) -> None:
-        """A child that was not reaped yet keeps its process id, so nobody else is hit."""
+        """Send a signal to a child. Until it is reaped, a child keeps its process id, so the signal reaches no other
+        process."""
         pid = self._pids.get(request.number)
         if pid is not None:
             os.kill(pid, request.signal)
@@ -142,7 +144,7 @@ class WarmParent:
 
 
 def why_not() -> str:
-    """Why this process may not fork; "" when it may."""
+    """The reason why this process may not fork; "" when it may."""
     others = len(os.listdir("/proc/self/task")) - 1
     if others:
         return f"The warm parent of workers has {others} more threads than its own, so workers are started without it."

@@ -1,1 +1,1 @@
-"""Progress and result of a run, as its user sees them."""
+"""Progress and result of a run, for its user."""

@@ -1,4 +1,4 @@
-"""Notices when a run has caught up with what there was when it began (``millwheel run --until-caught-up``)."""
+"""Detects when a run has caught up with the input that existed when it began (``millwheel run --until-caught-up``)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _PATIENCE_US = 2**62  # such a run takes as long as it takes
 
 
 class CatchingUp:
-    """Asks all shards, on a thread of its own, until they have done all that the input up to its ends asks for. Then
-    they stand still until :meth:`close`."""
+    """Polls all shards, on a thread of its own, until they have processed the input up to its ends. Then they pause
+    until :meth:`close`."""
 
     def __init__(self, graph: Graph, connect: Callable[[], Coordination], clock: Clock) -> None:
         self._graph = graph
@@ -38,18 +38,18 @@ class CatchingUp:
         self._counters: Mapping[str, Mapping[str, int]] | None = None
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start polling."""
         self._thread.start()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def view(self, latest: ClusterView | None) -> ClusterView | None:
-        """How the graph stands once it has caught up, else None. ``latest`` is what the injector said last; the
-        counters are those of where all shards stand."""
+        """The state of the graph once it has caught up, else None. ``latest`` is the injector's latest answer; the
+        counters are those at which all shards pause."""
         counters = self._counters
         if counters is None:
             return None

@@ -27,7 +27,7 @@ class Expected:
 
 
 def expected_records(spec: PipelineSpec) -> Expected | None:
-    """The records of all sources together; None if one is unbounded, or nobody knows."""
+    """The number of records of all sources; None if a source is unbounded or the number is unknown."""
     found = [_of_source(stream.source, spec.folder) for stream in spec.streams if stream.source is not None]
     known = [each for each in found if each is not None]
     if not known or len(known) < len(found):
@@ -55,7 +55,12 @@ def _of_source(source: SourceSpec, folder: str) -> Expected | None:
 def _of_parquet(paths: Sequence[Path]) -> Expected:
     import pyarrow.parquet as pq
 
-    return Expected(sum(pq.read_metadata(path).num_rows for path in paths), True)
+    sizes = {path: path.stat().st_size for path in paths}
+    looked = sorted(paths, key=lambda path: -sizes[path])[:_LOOK_FILES]
+    rows, size = sum(pq.read_metadata(path).num_rows for path in looked), sum(sizes[path] for path in looked)
+    if len(looked) == len(paths) or not size:
+        return Expected(rows, True)
+    return Expected(round(rows * sum(sizes.values()) / size), False)
 
 
 def _of_lines(paths: Sequence[Path], options: Mapping[str, Any]) -> Expected | None:
@@ -66,6 +71,8 @@ def _of_lines(paths: Sequence[Path], options: Mapping[str, Any]) -> Expected | N
         with open(path, "rb") as file:
             data = file.read(_LOOK_BYTES)
         whole = data if len(data) < _LOOK_BYTES else data[: data.rfind(b"\n") + 1]
+        if data and not whole:
+            return None  # a line is longer than what is looked at
         read, lines = read + len(whole), lines + whole.count(b"\n") + (not whole.endswith(b"\n") and bool(whole))
     size = sum(os.stat(path).st_size for path in paths)
     heads = len(paths) if options.get("format") == "csv" and not options.get("columns") else 0

@@ -11,13 +11,14 @@ from millwheel.errors import BrokenError
 from millwheel.launch.progress.summary import ClusterView
 
 _PATIENCE_S = 1.0
-"""So long a share must be too large: shards that do well may not have reported yet."""
+"""The share must be too large for this long: healthy shards may not have reported yet."""
 _TOLD = 20  # first failures that a run tells of, for each node
 _NOUNS = {"record": "records", "timer": "timers", "window": "windows", "line": "lines"}
 
 
 class Failures:
-    """Reports failures of a run. ``say`` gets the first failure of each kind. ``root`` is where the run can go on."""
+    """Reports failures of a run. ``say`` is called with the first failure of each kind. The run can be continued on
+    ``root``."""
 
     def __init__(self, graph: Graph, root: str, say: Callable[[str], None]) -> None:
         self._graph = graph

@@ -1,4 +1,4 @@
-"""The progress of a run for a person: one changing line on a terminal, a line now and then elsewhere.
+"""The progress of a run for people: one changing line on a terminal, a line now and then elsewhere.
 
 All of it goes to standard error; standard output belongs to the results (the stdout sink, the summary).
 """
@@ -32,7 +32,7 @@ class RateMeter:
     samples: deque[tuple[float, int]] = field(default_factory=deque)
 
     def add(self, now_s: float, count: int) -> float:
-        """Take a sample; the rate now."""
+        """Take a sample. Returns the present rate."""
         self.samples.append((now_s, count))
         while len(self.samples) > 2 and self.samples[1][0] <= now_s - _RATE_WINDOW_S:
             self.samples.popleft()
@@ -51,7 +51,7 @@ class Speed:
         self._rate = RateMeter()
 
     def text(self, view: ClusterView | None, restarts: Mapping[str, int], now_s: float) -> str:
-        """The line now."""
+        """The present line."""
         counters = {name: node.counters for name, node in view.nodes.items()} if view else {}
         rate = self._rate.add(now_s, total(self._graph, counters, "records_in", NodeKind.SOURCE))
         text = progress_text(self._pipeline, self._graph, view, rate, restarts, self._expected)
@@ -91,7 +91,8 @@ def left_text(records: int, rate: float, expected: Expected | None) -> str:
 
 
 def node_lines(graph: Graph, view: ClusterView) -> list[str]:
-    """A line for each node: records in and out, how far its watermark is behind its input, who holds it."""
+    """A line for each node: records in and out, the distance of its watermark behind its input, and the holder of the
+    watermark."""
     width = max(map(len, graph.nodes), default=0)
     return [_node_line(graph, view, name, width) for name in graph.nodes if name in view.nodes]
 
@@ -128,7 +129,7 @@ def lag_text(graph: Graph, view: ClusterView) -> str:
 
 
 def _front(graph: Graph, view: ClusterView, name: str) -> int:
-    """The newest input of a node. One that has ended, or is idle, says no time, unless all of them are."""
+    """The time of a node's newest input. Inputs that have ended or are idle are left out, unless all are."""
     given = [view.nodes[feeder].watermark_us for feeder in graph.feeders[name] if feeder in view.nodes]
     return max((at for at in given if at < IDLE_TIME), default=min(given, default=MIN_TIME))
 

@@ -1,4 +1,4 @@
-"""How a run stands, for other programs: ``progress.json`` in the root, written by the driver once a second."""
+"""The progress of a run for other programs: the driver writes ``progress.json`` in the root once a second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from millwheel.launch.progress.summary import ClusterView, Summary, summarize
 
 PROGRESS_FILE = "progress.json"
 INTERVAL_S = 0.5
-"""Between two of them."""
+"""Between two writes of the file."""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Noting:
-    """Writes the file now and then. ``before_s`` is how long earlier runs on the root have worked."""
+    """Writes the file now and then. ``before_s`` is the working time of earlier runs on the root."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Noting:
         self._due_s = 0.0
 
     def step(self, view: ClusterView | None, now_s: float) -> None:
-        """Write it if it is time."""
+        """Write the file if it is due."""
         if view is None or now_s < self._due_s:
             return
         self._due_s = now_s + INTERVAL_S
@@ -58,7 +58,7 @@ class Noting:
 
 
 def note_progress(root: Path, text: str, summary: Summary) -> None:
-    """Replace the file. It is news, which nobody needs after a crash, so nothing waits for the disk."""
+    """Replace the file. Progress is of no use after a crash, so nothing waits for the disk."""
     staged = root / f".{PROGRESS_FILE}"
     try:
         staged.write_bytes(msgspec.json.encode(Progress(os.getpid(), text, summary)))
@@ -68,7 +68,7 @@ def note_progress(root: Path, text: str, summary: Summary) -> None:
 
 
 def read_progress(root: Path) -> Progress | None:
-    """What the driver of a root last wrote, or None."""
+    """The progress that the driver of a root last wrote, or None."""
     try:
         return msgspec.json.decode((root / PROGRESS_FILE).read_bytes(), type=Progress)
     except (OSError, *DAMAGE):

@@ -1,4 +1,4 @@
-"""Where a run stands, asked from its injector a few times a second by a thread that nobody waits for."""
+"""Polls the injector for the state of a run, a few times a second, on a thread that nothing waits for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from millwheel.ports import Coordination
 _INTERVAL_S = 0.2  # between questions about progress
 _YOUNG_INTERVAL_S = 0.02  # the same when the run begins
 _INTERVAL_PER_AGE = 0.1
-"""A young run is asked more often: nobody waits for the end of a short one for a large part of its time."""
+"""A young run is polled more often, so that noticing the end of a short run takes only a small part of its time."""
 LEADER_ROLE = "injector-leader"
 MASTER_ROLE = "masters-leader"
 LEAVING_ROLE = "leaving"
@@ -37,7 +37,7 @@ class _Address(msgspec.Struct):
 
 class StatusWatcher:
     """Follows the leading injector. ``latest`` is the newest answer, None before the first, and ``members`` are the
-    workers that are members now, by incarnation. ``stop_asked`` is told whoever wants the driver to stop."""
+    workers that are members now, by incarnation. ``stop_asked`` receives the requests to stop the driver."""
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class StatusWatcher:
         self.latest: ClusterView | None = None
         self.members: Mapping[str, JoinedWorker] = {}
         self.services: dict[str, str] = {}
-        """Where master and injector serve ``/metrics``, by their names."""
+        """The addresses of ``/metrics`` of master and injector, by name."""
         self._tables: dict[str, RangeTable] = {}
         self._draining: frozenset[str] = frozenset()
         self._seats: frozenset[str] = frozenset()
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start polling."""
         self._began_s = time.monotonic()
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         self._stop.set()
         self._thread.join()
 
@@ -79,16 +79,16 @@ class StatusWatcher:
 
     @property
     def owners(self) -> frozenset[str]:
-        """Every incarnation that a range table names as an owner, or as the next one."""
+        """Every incarnation that a range table names as an owner or as the next owner."""
         entries = [entry for table in [*self._tables.values()] for entry in table.shards]
         return frozenset({entry.owner for entry in entries} | {entry.next_owner for entry in entries})
 
     def drain(self, incarnations: frozenset[str]) -> None:
-        """Those that shall give their shards away; the master hears of it soon, and again after an outage."""
+        """Set the workers that must give their shards away. The master is notified soon, and again after an outage."""
         self._draining = incarnations
 
     def seat(self, workers: int) -> None:
-        """How many workers shall serve; the master hears of it soon, and again after an outage."""
+        """Set the number of serving workers. The master is notified soon, and again after an outage."""
         self._seats = frozenset({str(workers)})
 
     def _follow(self) -> None:
@@ -99,7 +99,7 @@ class StatusWatcher:
                 self._stop.wait(_INTERVAL_S)
 
     def _follow_session(self, session: Coordination) -> None:
-        """Ask until we are stopped or the session with ZooKeeper is gone."""
+        """Poll until stopped or until the ZooKeeper session is gone."""
         self._lost.clear()
         session.on_lost(self._lost.set)
         session.watch_members(LEADER_ROLE, self._leader_changed)
@@ -165,7 +165,7 @@ def _tell(session: Coordination, role: str, wanted: frozenset[str], told: frozen
 
 
 def pause_s(age_s: float) -> float:
-    """How long to wait before the next question about a run that is so old."""
+    """The time to wait before the next poll of a run of this age."""
     return min(_INTERVAL_S, max(_YOUNG_INTERVAL_S, age_s * _INTERVAL_PER_AGE))
 
 

@@ -32,7 +32,7 @@ def summary_lines(summary: Summary) -> list[str]:
 
 
 def dead_lines(summary: Summary) -> list[str]:
-    """The last line of a run with dead letters: how many, and what most of them failed of."""
+    """The last line of a run with dead letters: their number, and the most frequent causes."""
     if not summary.dead_letters:
         return []
     reasons = reason_texts(summary.reasons)
@@ -45,7 +45,8 @@ def dead_lines(summary: Summary) -> list[str]:
 
 
 def report(summary: Summary, console: Console, json_file: str) -> None:
-    """Say it, and write it to ``json_file`` unless that is "". Raises SetupError when that fails."""
+    """Print the result, and write it to ``json_file`` unless that is "". Raises SetupError when the file cannot be
+    written."""
     for line in summary_lines(summary):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if json_file:

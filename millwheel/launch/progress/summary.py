@@ -18,8 +18,8 @@ _QUANTILES = ("p50", "p95", "p99", "max")
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """How one node stands: its watermark in µs, whether all ranges have reported, who holds it, what it counted; how
-    its recent calls went, if some failed, and the first failures."""
+    """The state of one node: its watermark in µs, whether all ranges have reported, the holder of the watermark, its
+    counters; the outcome of recent calls, if some failed, and the first failures."""
 
     name: str
     watermark_us: int
@@ -32,7 +32,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """All nodes as the injector sees them, and quantiles of latency at the sinks in ms."""
+    """All nodes in the injector's latest answer, and quantiles of latency at the sinks in ms."""
 
     nodes: Mapping[str, NodeView]
     latency_ms: Sequence[float] = ()
@@ -68,7 +68,7 @@ class Summary:
 
 
 def summarize(graph: Graph, view: ClusterView, seconds: float, restarts: Mapping[str, int]) -> Summary:
-    """Add up the counters. ``seconds`` is how long workers have been at it."""
+    """Add up the counters. ``seconds`` is the working time of the workers."""
     given = {name: view.nodes[name].counters if name in view.nodes else {} for name in graph.nodes}
     counters = {name: without_kinds(each) for name, each in given.items()}
     records_in = total(graph, counters, "records_in", NodeKind.SOURCE)
@@ -113,7 +113,8 @@ def _records_out(graph: Graph, counters: Mapping[str, Counters]) -> int:
 
 
 def _duplicates(counters: Mapping[str, Counters]) -> int:
-    """Every consumer of a stream drops the same duplicates, so a stream's number is that of any one of them."""
+    """The dropped duplicates. Every consumer of a stream drops the same ones, so one consumer's number is that of the
+    stream."""
     by_stream: dict[str, int] = {}
     for found in counters.values():
         for name, count in found.items():

@@ -10,8 +10,8 @@ from millwheel.errors import invariant
 
 
 class Holdings:
-    """All range tables of one pipeline. Decisions about the future count writes on their way; decisions that
-    destroy something (a membership, a journal) look at what is stored alone."""
+    """All range tables of one pipeline. Decisions about the future include pending writes; decisions that delete
+    something (a membership, a journal) use the stored tables only."""
 
     def __init__(self) -> None:
         self.stored: dict[NodeName, RangeTable] = {}
@@ -19,7 +19,7 @@ class Holdings:
         self._failed: set[NodeName] = set()
 
     def take(self, table: RangeTable) -> None:
-        """A table as the store has it; versions older than the known one are ignored."""
+        """Take a stored table; versions older than the known one are ignored."""
         known = self.stored.get(table.computation)
         if known is not None and known.version >= table.version:
             return

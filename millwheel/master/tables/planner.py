@@ -1,7 +1,7 @@
 """Plans ownership: first tilings, the best owner of an orphan, and the moves that even out the load.
 
-A worker's burden is the number of its shards: first per node, because shards of one node do equal work, then
-in all. A plan counts a shard that moves as its next owner's already. Every move lowers the imbalance
+A worker's burden is the number of its shards by its weight: first per node, because shards of one node do equal work,
+then in all. A plan counts a shard that moves as its next owner's already. Every move lowers the imbalance
 of its node, or of the total at an equal imbalance of its node, so plans end and nothing moves to and fro.
 """
 
@@ -30,7 +30,7 @@ def why_fixed(kind: NodeKind) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodeDemand:
-    """A node of the graph that must be served; ``shards`` is how many it asks for, None for the default. ``fixed`` says
+    """A node of the graph that must be served; ``shards`` is the requested number, None for the default. ``fixed`` says
     why its shards can be neither split nor merged ("": they can be). ``standby``: each shard is to be followed. The
     edges of new ranges are multiples of ``grain``."""
 
@@ -56,16 +56,18 @@ class Move:
 
 class Census:
     """How many shards each worker has or is about to have, per node and in all. ``hosts`` maps workers to their hosts,
-    dead workers included."""
+    dead workers included, ``weights`` to their share relative to a worker of weight 1."""
 
     def __init__(
         self,
         workers: Collection[WorkerName],
         tables: Iterable[RangeTable],
         hosts: Mapping[WorkerName, str] | None = None,
+        weights: Mapping[WorkerName, int] | None = None,
     ) -> None:
         self._workers = sorted(workers)
         self._hosts = hosts or {}
+        self._weights = weights or {}
         self._total: Counter[WorkerName] = Counter()
         self._of_node: Counter[tuple[NodeName, WorkerName]] = Counter()
         for table in tables:
@@ -94,33 +96,44 @@ class Census:
         """
         near = self._hosts.get(last_owner)
 
-        def burden(worker: WorkerName) -> tuple[int, int, bool, WorkerName]:
-            return *self._burden(node, worker), near is None or self._hosts.get(worker) != near, worker
+        def burden(worker: WorkerName) -> tuple[float, float, bool, WorkerName]:
+            return *self._with_one_more(node, worker), near is None or self._hosts.get(worker) != near, worker
 
         return min(self._workers, key=burden, default=NOBODY)
 
     def uneven_pair(self, node: NodeName) -> tuple[WorkerName, WorkerName] | None:
-        """A giver and a taker whose shards of ``node`` differ by more than one."""
+        """A giver and a taker that has less of ``node``, by its weight, also with one more shard."""
         if not self._workers:
             return None
         giver = max(self._workers, key=lambda worker: self._burden(node, worker))
         taker = self.least(node)
-        return (giver, taker) if self._of_node[node, giver] - self._of_node[node, taker] > 1 else None
+        helps = self._with_one_more(node, taker)[0] < self._burden(node, giver)[0]
+        return (giver, taker) if helps else None
 
     def uneven_total(self, nodes: Iterable[NodeName]) -> tuple[NodeName, WorkerName, WorkerName] | None:
         """A node, giver and taker such that the move evens totals and leaves the node as even as it was."""
         if not self._workers:
             return None
-        giver = max(self._workers, key=lambda worker: self._total[worker])
-        taker = min(self._workers, key=lambda worker: self._total[worker])
-        if self._total[giver] - self._total[taker] <= 1:
+        giver = max(self._workers, key=lambda worker: self._total[worker] / self._weight(worker))
+        taker = min(self._workers, key=lambda worker: (self._total[worker] + 1) / self._weight(worker))
+        if (self._total[taker] + 1) / self._weight(taker) >= self._total[giver] / self._weight(giver):
             return None
-        found = (node for node in nodes if self._of_node[node, giver] > self._of_node[node, taker])
+        if self._weight(taker) < self._weight(giver):  # the node would be less even than before
+            return None
+        found = (node for node in nodes if self._burden(node, giver)[0] >= self._with_one_more(node, taker)[0])
         node = next(found, None)
         return None if node is None else (node, giver, taker)
 
-    def _burden(self, node: NodeName, worker: WorkerName) -> tuple[int, int]:
-        return self._of_node[node, worker], self._total[worker]
+    def _weight(self, worker: WorkerName) -> int:
+        return self._weights.get(worker, 1)
+
+    def _burden(self, node: NodeName, worker: WorkerName) -> tuple[float, float]:
+        weight = self._weight(worker)
+        return self._of_node[node, worker] / weight, self._total[worker] / weight
+
+    def _with_one_more(self, node: NodeName, worker: WorkerName) -> tuple[float, float]:
+        weight = self._weight(worker)
+        return (self._of_node[node, worker] + 1) / weight, (self._total[worker] + 1) / weight
 
 
 def first_table(demand: NodeDemand, expected_workers: int, census: Census) -> RangeTable:
@@ -145,14 +158,15 @@ def plan_moves(
     leaving: Collection[WorkerName],
     room: int,
     state_bytes: Mapping[ShardName, int],
+    weights: Mapping[WorkerName, int] | None = None,
 ) -> list[Move]:
     """At most ``room`` moves that empty ``leaving`` workers and even out the rest; [] when all is well.
 
-    Of several shards that would do, the one with the least state goes: it is served again soonest.
+    Among several suitable shards, the one with the least state moves: it is served again soonest.
     """
     if not workers:
         return []
-    census = Census(workers, tables)
+    census = Census(workers, tables, weights=weights)
     resting = {(t.computation, e.shard): e for t in tables for e in t.shards if _rests(e)}
     moves: list[Move] = []
     for node, giver, taker in _steps(census, tables, resting, leaving):

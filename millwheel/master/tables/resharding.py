@@ -113,7 +113,7 @@ def _uncut(requested: Split, within: KeyRange, grain: int) -> str:
 
 
 def planned(table: RangeTable, requested: Iterable[Resharding]) -> RangeTable:
-    """The table with those of the wanted splits and merges that can begin: their shards are served and stay."""
+    """The table with those requested splits and merges that can begin: their shards are served and not being moved."""
     for each in requested:
         names = [each.shard] if isinstance(each, Split) else [each.lower, each.upper]
         entries = [entry for entry in table.shards if entry.shard in names]

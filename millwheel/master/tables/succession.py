@@ -1,7 +1,7 @@
 """From the stored table of a node to the one that should stand there: releases, deaths, orphans, moves, pruning.
 
-Every step is decided from the stored table alone, so a master that died in the middle of anything leaves
-nothing behind that its successor would not do again. This file is as pure as ``state.py``.
+Every step is decided from the stored table alone, so after the death of a master at any point, its successor decides
+the same steps again. This file is as pure as ``state.py``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ SEALED = -1
 class Situation:
     """The input of a decision about a shard, apart from its own entry.
 
-    ``takers`` may be given shards now. ``dead`` holds the journal ends of those dead that are sealed and None
-    for those that are not yet. ``released`` maps (owner, shard, token) to the last commit. ``moves`` maps
-    (node, shard) to the wanted next owner, ``reshardings`` are wanted splits and merges. ``manifest_tokens`` says what
-    snapshots have made superfluous. ``standbys`` maps (node, shard) to the worker that is to follow it from now on ("":
-    none).
+    ``takers`` may be given shards now. ``dead`` holds the journal ends of those dead that are sealed and None for those
+    that are not yet. ``released`` maps (owner, shard, token) to the last commit. ``moves`` maps (node, shard) to the
+    wanted next owner, ``reshardings`` are wanted splits and merges. ``manifest_tokens`` shows which ancestors snapshots
+    have made superfluous. ``standbys`` maps (node, shard) to the worker that must follow it from now on ("": none).
     """
 
     takers: Collection[WorkerName]

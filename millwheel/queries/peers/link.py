@@ -14,6 +14,9 @@ from millwheel.queries.resp import array, bulk, hiredis_reader
 
 _CONNECT_S = 1.0
 """A connection is there in this time, or its worker is not: all of them are near."""
+MAX_ABANDONED = 1_000
+"""Commands of callers that wait no more and that are not replied to: beyond that, the worker hangs and the connection
+ends, with all that is kept for it."""
 
 
 class LinkClosed(ConnectionError):
@@ -38,6 +41,7 @@ class Link(asyncio.Protocol):
         self._reader = hiredis_reader()
         self._nothing = self._reader.gets()
         self._calls: deque[_Call] = deque()
+        self._abandoned = 0
         self._transport: Any = None
         self._loop = asyncio.get_running_loop()
 
@@ -68,11 +72,14 @@ class Link(asyncio.Protocol):
             self._transport.abort()  # a reply that nobody asked for: the order is lost
             return
         call = self._calls[0]
-        call.replies.append(reply)
         call.missing -= 1
+        if call.done.done():  # nobody waits any more
+            self._abandoned -= 1
+        else:
+            call.replies.append(reply)
         if not call.missing:
             self._calls.popleft()
-            if not call.done.done():  # else nobody waits any more
+            if not call.done.done():
                 call.done.set_result(call.replies)
 
     async def call(self, commands: Sequence[bytes]) -> list[Any]:
@@ -82,7 +89,18 @@ class Link(asyncio.Protocol):
         call = _Call(len(commands), self._loop.create_future())
         self._calls.append(call)
         self._transport.write(b"".join(commands))
-        return await call.done
+        try:
+            return await call.done
+        except asyncio.CancelledError:
+            self._abandon(call)
+            raise
+
+    def _abandon(self, call: _Call) -> None:
+        """Nobody waits for a call. It stays as long as its replies may come: they keep the order."""
+        call.replies.clear()
+        self._abandoned += call.missing
+        if self._abandoned > MAX_ABANDONED:
+            self._transport.abort()
 
     def close(self) -> None:
         """End it; whoever waits gets LinkClosed."""

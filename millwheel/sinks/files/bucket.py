@@ -1,7 +1,8 @@
 """A prefix in an object store as the destination of a sink's files: objects that are replaced only by newer ones.
 
-Each object says which batch it holds. A piece is written only if the object that is there holds an older batch, and
-only if it is still the same object (its tag): so publishing a piece again, also by a zombie, changes nothing.
+The metadata of each object names the batch that it holds. A piece is written only if the present object holds an older
+batch, and only while that object has the same tag. So publishing a piece again changes nothing, even if a zombie does
+it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from millwheel.sinks.files.hidden import left_behind
 from millwheel.sinks.files.marker import HIDDEN, MARKER, refuse_other, refuse_results
 from millwheel.sinks.files.pieces import Piece
 
-_TRIES = 5  # others that write the same object: zombies, one step behind each
+_TRIES = 5  # writers of the same object: zombies, each one step behind the next
 
 
 class BucketDestination:
-    """``prefix`` has the visible objects, ``.millwheel/`` in it the hidden ones."""
+    """The visible objects are below ``prefix``, the hidden ones below its ``.millwheel/``."""
 
     small_bytes = 64 * 1024
-    """Content of so many bytes travels in the committable, thus in the journal."""
+    """Content of at most this many bytes travels in the committable, and so in the journal."""
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
         self._store = store
@@ -67,12 +68,12 @@ class BucketDestination:
             self._kept[temp] = data
 
     def publish(self, piece: Piece, number: int) -> None:
-        """Make a piece visible, unless it or a newer one is there."""
+        """Make a piece visible, unless it or a newer one is visible already."""
         key = f"{self._prefix}{piece.final}"
         gone = False
         for _ in range(_TRIES):
             there = self._store.head(key)
-            # Only by number: what is there may hold this batch and later ones. See
+            # Compare by number only: the present object may hold this batch and later ones. See
             # test_a_zombie_that_publishes_late_puts_nothing_older_in_the_place_of_newer_rows.
             if there is not None and there.number >= number:
                 break
@@ -91,7 +92,7 @@ class BucketDestination:
             self._kept.pop(piece.temp, None)
 
     def sweep(self, shard: str, token: int, committed: set[str]) -> None:
-        """Remove the hidden objects of former owners, but for the ``committed`` ones."""
+        """Remove the hidden objects of former owners, except the ``committed`` ones."""
         if Lease(token).is_first:
             return
         names = [each.key[len(self._hidden) :] for each in self._store.list(f"{self._hidden}part-{shard}-")]
@@ -105,7 +106,7 @@ class BucketDestination:
         raise UnavailableError(f"{self.name}/{piece.final} was changed by others {_TRIES} times")
 
     def _content(self, piece: Piece) -> bytes | None:
-        """None when the hidden object is gone."""
+        """The content of a piece, None when its hidden object is gone."""
         if piece.data or not piece.size:
             return piece.data
         data = self._kept.get(piece.temp)

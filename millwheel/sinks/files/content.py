@@ -1,4 +1,4 @@
-"""What a result file holds: records as rows, rows as bytes of a format."""
+"""The content of a result file: records as rows, rows as bytes of a format."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from millwheel.sinks.rows import frame_of, has_tuple_keys, json_lines, json_line
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``form`` is the format; ``fields`` fixes the columns; ``mark`` is the field that tells changes apart, None where
-    records are no changes."""
+    """How records become rows. ``form`` is the format. ``fields`` fixes the columns. ``mark`` is the field that tells
+    emitted from retracted rows, None where the rows are not changes."""
 
     form: str
     with_key: bool
@@ -28,7 +28,8 @@ class Shape:
 
 
 class Content:
-    """What the files of one shard hold: records as rows, rows as bytes. ``avro`` encodes rows in that format."""
+    """Makes the content of the files of one shard: records as rows, rows as bytes. ``avro`` encodes rows in that
+    format."""
 
     def __init__(self, shape: Shape, avro: ContainerRows | None = None) -> None:
         self._shape = shape

@@ -1,9 +1,9 @@
 """A folder as the destination of a sink's files: hidden files that become visible by a rename.
 
-The hidden file of a piece holds the whole content of the visible one, and the rename uses it up. That keeps zombies
-out: a new owner publishes all committed pieces in their order before its own, so no hidden file of an older one is left
-that a zombie could put in the place of a newer one. What a zombie prepares itself is never committed, so it does not
-publish it.
+The hidden file of a piece holds the whole content of the visible one, and the rename uses it up. That fences zombies. A
+new owner first publishes all committed pieces in order. After that no hidden file of an older piece is left, so a
+zombie cannot replace a newer file with an older one. A zombie never publishes the pieces that it prepares itself,
+because they are never committed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from millwheel.sinks.files.pieces import Piece
 
 
 class FolderDestination:
-    """``folder`` has the visible files, ``.millwheel`` in it the hidden ones."""
+    """The visible files are in ``folder``, the hidden ones in its ``.millwheel``."""
 
     small_bytes = -1
-    """Content of so many bytes may travel in the committable. None: only a hidden file can be used up."""
+    """No content travels in the committable, because only a hidden file can be used up by a rename."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
@@ -59,7 +59,7 @@ class FolderDestination:
             raise in_words(ex, f"write results to {self.name}") from ex
 
     def publish(self, piece: Piece, number: int) -> None:
-        """Make a piece visible, unless that has happened."""
+        """Make a piece visible, unless it is visible already."""
         path = f"{self.name}/{piece.final}"
         folder = path.rpartition("/")[0]
         try:
@@ -77,7 +77,7 @@ class FolderDestination:
         self._written.discard(piece.temp)
 
     def sweep(self, shard: str, token: int, committed: set[str]) -> None:
-        """Remove the hidden files of former owners, but for the ``committed`` ones."""
+        """Remove the hidden files of former owners, except the ``committed`` ones."""
         try:
             for name in left_behind(self._files.list_dir(self._hidden), shard, token):
                 if name not in committed:
@@ -87,7 +87,8 @@ class FolderDestination:
             raise in_words(ex, f"clean the output folder {self.name}") from ex
 
     def _verify(self, piece: Piece) -> None:
-        """A file that another process wrote is read once before it becomes visible."""
+        """Read a file that another process wrote once before it becomes visible. Raises CorruptionError for other
+        content."""
         if piece.temp in self._written:
             return
         data = read_whole(self._files, f"{self._hidden}/{piece.temp}")

@@ -1,6 +1,7 @@
 """The names of a sink's hidden files: built here, and read here by the owner that sweeps them.
 
-``part-<shard>-<number>-<token>-<counter>.tmp``: the token tells whose a file is when its owner is gone.
+``part-<shard>-<number>-<token>-<counter>.tmp``: the token identifies the owner of a file, even after that owner has
+gone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ def hidden_name(shard: str, number: int, attempt: str) -> str:
 
 
 def left_behind(names: list[str], shard: str, token: int) -> list[str]:
-    """Of all hidden files those of the former owners of a shard.
+    """The hidden files of the former owners of a shard.
 
     Files of newer owners stay: we may be the zombie, and they may be about to publish them.
     """

@@ -1,14 +1,13 @@
 """Files of the current rows: one visible file per shard of the sink, replaced as a whole.
 
 A batch holds all rows of the shard. It is written to the hidden folder before its commit, and takes the visible name,
-``part-<shard>.<format>``, by a rename once the commit is durable. A rename replaces in one step, so a reader sees the
-rows of one commit or those of another, never a mixture.
+``part-<shard>.<format>``, by a rename once the commit is durable. A rename replaces the file in one step, so a reader
+always sees the rows of exactly one commit.
 
-The rename also uses the hidden file up, and that keeps zombies out. A new owner removes the hidden files of all earlier
+The rename also uses up the hidden file, which fences zombies. A new owner removes the hidden files of all earlier
 owners. A zombie can write new hidden files, but may not publish them: their commits never become durable.
 
-The rows themselves are state of the shard (``workers/sinks/upsert.py``). Whatever happens to files, a new owner writes
-them again.
+The rows themselves are state of the shard (``workers/sinks/upsert.py``), so a new owner can always write them again.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Encode = Callable[[Sequence[SinkRecord]], bytes]
 
 
 class Replacement(msgspec.Struct, frozen=True, array_like=True):
-    """What publishing takes: the hidden file, and the name that it gets."""
+    """The committable: the hidden file, and its visible name."""
 
     temp: str
     final: str
@@ -42,7 +41,7 @@ class Replacement(msgspec.Struct, frozen=True, array_like=True):
 
 
 def must_be_plain(*names: str) -> None:
-    """Raises ValueError unless these are names of files, and no paths."""
+    """Raises ValueError unless these are plain file names, without folders."""
     for name in names:
         if not name or "/" in name or "\0" in name:
             raise ValueError(f"{name!r} is no name of a file")
@@ -77,12 +76,12 @@ class LatestWriter(Writer):
         return _pack(Replacement(temp, f"part-{self._shard}.{self._suffix}"))
 
     def publish(self, committable: bytes) -> None:
-        """Idempotent. Raises UnavailableError too when the hidden file is gone and was not published here: then the
-        rows must be prepared anew."""
+        """Idempotent. Also raises UnavailableError when the hidden file is gone and this writer did not publish it. The
+        rows must then be prepared again."""
         told = _unpack(committable)
         try:
-            # Nobody asks whether the visible file is there: it may be an older cut. Only the hidden file tells, and the
-            # rename uses it up: test_a_zombie_that_publishes_between_any_two_calls_of_its_successor_changes_nothing.
+            # Do not look at the visible file: it may hold an older batch. Only the hidden file decides, and the rename
+            # uses it up: test_a_zombie_that_publishes_between_any_two_calls_of_its_successor_changes_nothing.
             if told.temp not in self._renamed:
                 self._files.rename(f"{self._hidden}/{told.temp}", f"{self._folder}/{told.final}")
                 self._renamed = {told.temp}
@@ -98,7 +97,7 @@ class LatestWriter(Writer):
         """Remove the hidden files of all owners before this one, committed or not: the rows are written again."""
         try:
             for name in left_behind(self._files.list_dir(self._hidden), self._shard, self._token):
-                with contextlib.suppress(FileNotFoundError):  # a zombie may publish it right now
+                with contextlib.suppress(FileNotFoundError):  # a zombie may be publishing it
                     self._files.unlink(f"{self._hidden}/{name}")
         except OSError as ex:
             raise in_words(ex, f"clean the output folder {self._folder}") from ex

@@ -46,7 +46,8 @@ class Destination(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``form`` is the suffix of files. ``latest``: one file of the shard, which holds its rows and is replaced."""
+    """How rows are laid out in files. ``form`` is the suffix of files. ``latest``: the shard has one file with its
+    current rows, which each batch replaces."""
 
     form: str
     partitioning: Partitioning | None
@@ -59,8 +60,8 @@ def _wall_us() -> int:
 
 
 class LayoutWriter(Writer):
-    """Writes the batches of one shard. They are published one after the other: each one of a file has the rows of the
-    ones before."""
+    """Writes the batches of one shard. Batches are published one after the other, because each version of a file
+    includes the rows of the versions before it."""
 
     publishes_aside = True
     publishes_in_order = True
@@ -133,7 +134,7 @@ class LayoutWriter(Writer):
         return self._files.add(folder, f"{folder}/{name}" if folder else name, data, rows, self._now_us())
 
     def _divided(self, batch: SinkBatch) -> Sequence[tuple[str, SinkBatch]]:
-        """The batch by folder. Records without one are refused."""
+        """The batch, divided by folder. Records without a folder are refused."""
         if self._layout.partitioning is None:
             return [("", batch)]
         parts: dict[str, list[SinkRecord]] = {}

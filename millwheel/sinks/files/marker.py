@@ -12,16 +12,17 @@ from millwheel.errors import SetupError
 from millwheel.sinks.error_messages import in_words
 
 HIDDEN = ".millwheel"
-"""The folder in an output folder that holds all that is not yet, or never, a result."""
+"""The folder in an output folder for all files that are not results, or not yet."""
 MARKER = "results-of"
 """The name of the hidden file."""
 _PART = re.compile(r"part-.*\.(?:jsonl|csv|parquet|avro)")
 
 
 def claim(files: Files, folder: str, identity: str) -> None:
-    """Make the folder and mark it as ``identity``'s, or find that it is, and that it can be written.
+    """Make the folder and mark it as ``identity``'s, or check that it is marked so already. Check that it can be
+    written.
 
-    Raises SetupError, with a sentence, when it is another's or cannot be used.
+    Raises SetupError, with a sentence, when it belongs to another root or cannot be used.
     """
     try:
         hidden = f"{folder}/{HIDDEN}"
@@ -31,13 +32,13 @@ def claim(files: Files, folder: str, identity: str) -> None:
         if not create_if_absent(files, hidden, MARKER, identity.encode()):
             refuse_other(folder, identity, read_whole(files, f"{hidden}/{MARKER}").decode("utf-8", "replace"))
     except OSError as ex:
-        # What may pass later must not begin now: a run that cannot write its results helps nobody.
+        # Even a passing fault is an error here: a run that cannot write its results must not start.
         raise SetupError(str(in_words(ex, f"write results to {folder}"))) from ex
 
 
 def adopt(files: Files, folder: str, former: str, identity: str) -> None:
-    """Results of the root ``former``, which ended with the savepoint that ``identity`` began with, become those of
-    ``identity``: it goes on where they end. Anybody else's stay theirs."""
+    """Hand the results of the root ``former`` over to ``identity``, which began with the savepoint that ended
+    ``former`` and so continues where its results end. Results of any other root stay as they are."""
     hidden = f"{folder}/{HIDDEN}"
     try:
         if files.exists(f"{hidden}/{MARKER}") and read_whole(files, f"{hidden}/{MARKER}") == former.encode():
@@ -50,7 +51,7 @@ def adopt(files: Files, folder: str, former: str, identity: str) -> None:
 
 
 def refuse_results(folder: str, names: Iterable[str]) -> None:
-    """Raises SetupError when some of these are results: it is not known of which root."""
+    """Raises SetupError when some of these names are results, because their root is unknown."""
     if (first := min(filter(_PART.fullmatch, names), default="")) != "":
         raise SetupError(
             f"the output folder {folder} already holds results (for example {first}) of an unknown root; "
@@ -59,7 +60,7 @@ def refuse_results(folder: str, names: Iterable[str]) -> None:
 
 
 def refuse_other(folder: str, identity: str, found: str) -> None:
-    """Raises SetupError unless ``found`` is this root."""
+    """Raises SetupError unless ``found``, the root on the marker, is ``identity``."""
     if found != identity:
         raise SetupError(
             f"the output folder {folder} holds the results of another root ({found[:200]}); choose another folder, "

@@ -1,8 +1,8 @@
-"""Which file the rows of a batch go into, and when a file is closed for good.
+"""Decides which file takes the rows of a batch, and when a file is closed for good.
 
-A row never changes its file. While a file is open, each batch replaces it by one that has the same rows and more; once
-it is closed, it is final. So there are no small files to compact, and no moment at which a row is in two files or in
-none.
+A row never moves to another file. While a file is open, each batch replaces it with one that has the same rows and
+more. Once closed, it is final. So there are no small files to compact, and at every moment a row is in exactly one
+file.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from millwheel.formats.avro.containers import joined
 
 MOST_OPEN = 64
-"""Files that a shard keeps open; the one that is open longest is closed for another."""
-_LEAST_OPEN_BYTES = 16 << 20  # of all open files of a shard, in memory, whatever their size may be
+"""Files that a shard keeps open. To open one more, it closes the file that was changed longest ago."""
+_LEAST_OPEN_BYTES = 16 << 20  # of all open files of a shard, in memory, however small the option ``size`` is
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Roll:
 
 
 class OpenFile(msgspec.Struct):
-    """``final`` is its path, ``since_us`` when it was begun."""
+    """``final`` is its path; ``since_us`` is when it was begun."""
 
     final: str
     since_us: int
@@ -39,7 +39,7 @@ class OpenFile(msgspec.Struct):
 
 
 class OpenFiles:
-    """The open files of one shard, by folder. A new owner begins new ones: those of the former owner are final then."""
+    """The open files of one shard, by folder. A new owner begins new files, so those of the former owner are final."""
 
     def __init__(self, form: str, roll: Roll | None) -> None:
         self._form = form
@@ -47,8 +47,8 @@ class OpenFiles:
         self._open: dict[str, OpenFile] = {}
 
     def add(self, folder: str, fresh: str, data: bytes, rows: int, now_us: int) -> OpenFile:
-        """The file that has these rows from now on: the open one of the folder, or a new one under the path
-        ``fresh``. Its content is complete as it is."""
+        """The file that takes these rows: the open one of the folder, or a new one at the path ``fresh``. Its content
+        is complete."""
         there = self._open.get(folder)
         if there is not None and self._roll is not None and now_us >= there.since_us + self._roll.every_us:
             there = None
@@ -66,7 +66,7 @@ class OpenFiles:
         self._open[folder] = file
         room = max(self._roll.size, _LEAST_OPEN_BYTES)
         while len(self._open) > MOST_OPEN or sum(len(each.content) for each in self._open.values()) > room:
-            # The order of the dict is that of the last change: the file that has had no rows for longest is closed.
+            # The dict is ordered by the last change, so this closes the file that has had no new rows for longest.
             del self._open[next(iter(self._open))]
 
 
@@ -81,8 +81,7 @@ def join(form: str, old: bytes, new: bytes) -> bytes | None:
 
 def _joined_csv(old: bytes, new: bytes) -> bytes | None:
     header, _, rows = new.partition(b"\n")
-    # A quoted name may hold a line break: then this is not the whole header, and it does not matter where it ends,
-    # because both begin with the same bytes or the files stay apart.
+    # A quoted name may hold a line break. Then ``header`` is only a part of the header, and the files are not joined.
     return old + rows if old.startswith(header + b"\n") and b'"' not in header else None
 
 

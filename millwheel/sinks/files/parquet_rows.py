@@ -13,8 +13,8 @@ from millwheel.sinks.rows import json_lines
 
 
 class ParquetRows:
-    """Encodes rows of one shard. ``fields`` fixes the columns; without it, columns appear as rows bring them, a whole
-    number column becomes a float one when floats come, and a column of mixed types is JSON text."""
+    """Encodes rows of one shard. ``fields`` fixes the columns; without it, each new field of a row adds a column, a
+    whole number column becomes a float column once floats appear, and a column of mixed types is JSON text."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self._fixed = bool(fields)

@@ -1,7 +1,7 @@
 """The types of columns, as ``fields`` names them: ``timestamp``, ``decimal(18, 2)``, ``list<struct<id: int>>``.
 
-Records hold plain data, so a column's values are made from it: a timestamp from µs since 1970 or ISO 8601 text, a date
-from the same, a decimal from a number or text, a struct from a map. A value that does not fit is None.
+Records hold plain data, which is converted to the types of the columns: µs since 1970 or ISO 8601 text to a timestamp
+or a date, a number or text to a decimal, a map to a struct. A value that does not fit is None.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Convert = Callable[[Any], Any]
 
 @cache
 def column_type(text: str) -> pa.DataType:
-    """The type that a text names. Raises ValueError, with a sentence, for none."""
+    """The type that a text names. Raises ValueError, with a sentence, when there is none."""
     tokens = _TOKEN.findall(text)
     if "".join(tokens) != re.sub(r"\s", "", text):
         raise ValueError(f"{text!r}; write one of {NAMES}")
@@ -72,7 +72,8 @@ def _after(token: str, tokens: list[str]) -> list[str]:
 
 
 def converter(kind: pa.DataType) -> Convert | None:
-    """From plain data to what Arrow takes for a column of the type; None for the types that need no such help."""
+    """Converts plain data to values that Arrow takes for a column of the type; None for types that need no
+    conversion."""
     if kind in PLAIN.values():
         return None
     if pa.types.is_timestamp(kind):
@@ -87,7 +88,7 @@ def converter(kind: pa.DataType) -> Convert | None:
 
 
 def as_column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """A column of one of the types that need help."""
+    """A column of a type that needs conversion."""
     convert = converter(kind) or _fit(kind)
     return pa.array([convert(value) for value in values], kind)
 

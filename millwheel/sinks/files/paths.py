@@ -19,7 +19,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 NONE = "__HIVE_DEFAULT_PARTITION__"
 """The folder of records without a value, by the convention of Hive."""
-_MOST_LETTERS = 200  # of a folder's name: file systems take 255 bytes
+_MOST_LETTERS = 200  # in a folder's name: file systems take 255 bytes
 _EXAMPLE = "partition_by: [day(window_start), country]"
 
 
@@ -31,7 +31,7 @@ class _Level:
 
 class Partitioning:
     """``parts`` are fields, ``day(TIME)`` and its like (``year``, ``month``, ``hour``; TIME in µs since 1970, UTC), or
-    ``{name: expression}``. Raises ValueError, with a sentence, for others."""
+    ``{name: expression}``. Raises ValueError, with a sentence, for anything else."""
 
     def __init__(self, parts: Sequence[str | dict[str, str]]) -> None:
         self._levels = [_level(part) for part in parts]
@@ -41,7 +41,8 @@ class Partitioning:
             raise ValueError(f"option 'partition_by' names {twice!r} twice; give each its own name")
 
     def folder(self, record: SinkRecord) -> str:
-        """The folder of a record, "" without any parts. Raises RecordError when an expression cannot be computed."""
+        """The folder of a record, "" if there are no parts. Raises RecordError when an expression cannot be
+        computed."""
         return "/".join(f"{level.name}={_text(level.name, level.value_of(record.value))}" for level in self._levels)
 
 

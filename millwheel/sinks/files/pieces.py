@@ -1,4 +1,4 @@
-"""The committable of a sink with a layout: for each file that a batch changes, the whole content it gets."""
+"""The committable of a sink with a layout: the whole new content of each file that a batch changes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from millwheel.core.model.damage import checked
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
-    """One file and what it holds from this batch on. The ``size`` bytes with the xxh3-64 ``checksum`` are ``data``, or
-    lie under the hidden name ``temp``. ``final`` is a path below the sink's folder."""
+    """One file and its content from this batch on: ``size`` bytes with the xxh3-64 ``checksum``, either in ``data`` or
+    under the hidden name ``temp``. ``final`` is a path below the sink's folder."""
 
     final: str
     temp: str
@@ -35,4 +35,4 @@ class Pieces(msgspec.Struct, frozen=True, array_like=True):
 
 pack = msgspec.msgpack.Encoder().encode
 unpack = checked(msgspec.msgpack.Decoder(Pieces).decode, "the files of a batch")
-"""CorruptionError when the bytes are none."""
+"""Decodes :class:`Pieces`. Raises CorruptionError for any other bytes."""

@@ -1,13 +1,13 @@
-"""Files of results that a plain glob may read at any moment: every visible file is whole, committed, and final.
+"""Files of results that can be read by a plain glob at any moment: every visible file is whole, committed, and final.
 
 A batch is written to the hidden folder ``.millwheel``, as ``part-<shard>-<number>-<attempt>.tmp``, and gets its visible
-name, ``part-<shard>-<number>.jsonl``, by a hard link once its commit is durable. A link cannot overwrite, so a zombie
-that publishes the same batch again changes nothing. The order is: link, make the name durable, remove the hidden
+name, ``part-<shard>-<number>.jsonl``, by a hard link once its commit is durable. A link cannot overwrite a file, so a
+zombie that publishes the same batch again changes nothing. The order is: link, make the name durable, remove the hidden
 name. So if the hidden file of a committed batch is gone, the visible one is there.
 
-The content of a small batch lies in its committable, thus in the journal, and is written only when it is published:
-that saves two waits for the disk before the commit. Every attempt to publish it has a hidden file of its own, so no
-zombie's half written file can get the visible name.
+The content of a small batch is in its committable, and so in the journal. It is written to a file only when it is
+published, which saves two waits for the disk before the commit. Every attempt to publish it has a hidden file of its
+own, so a zombie's half-written file can never get the visible name.
 
 The hidden files have a folder of their own because the ``*`` of DuckDB and Polars matches names that begin with a dot.
 """
@@ -87,11 +87,11 @@ class RollOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FilesSinkOptions(msgspec.Struct, frozen=True):
-    """What may stand below ``files:`` in a sink. A file is written once its first record has waited for ``flush``,
-    or once there are ``cut_records``. ``fields`` fixes the columns (of Parquet files also the types); without it they
+    """What may stand below ``files:`` in a sink. A file is written once its first record has waited for ``flush``, or
+    once there are ``cut_records``. ``fields`` fixes the columns (of Parquet files also the types); without it they
     follow from the rows. ``mode`` is one of :class:`Mode`; ``by`` names the fields that identify a row of ``upsert``,
     ``mark`` the field that tells the rows of a ``changelog`` apart. ``partition_by`` names the folders of rows,
-    ``roll`` says when a file that grows is closed, ``config`` is for the client of an object store."""
+    ``roll`` decides when a file that grows is closed, ``config`` is for the client of an object store."""
 
     path: str
     format: Given = "jsonl"
@@ -144,7 +144,7 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
         return [self.partition_by] if isinstance(self.partition_by, str) else self.partition_by
 
     def form(self) -> Format:
-        """The format. ValueError for one that cannot work."""
+        """The format. Raises ValueError for one that cannot work."""
         form = read_format(self.format, _FORMATS)
         if isinstance(form.options, AvroOptions) and form.options.schema is None:
             raise ValueError(
@@ -159,8 +159,8 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
 
 
 class FileCommittable(msgspec.Struct, frozen=True, array_like=True):
-    """What publishing a batch takes. ``checksum`` is the xxh3-64 of the ``size`` bytes of the file. ``data`` is the
-    content of a small one; that of a large one lies in the hidden file ``temp``."""
+    """The committable of a batch. ``checksum`` is the xxh3-64 of the ``size`` bytes of the file. The content of a small
+    file is ``data``; that of a large one is in the hidden file ``temp``."""
 
     temp: str
     final: str
@@ -175,9 +175,9 @@ class FileCommittable(msgspec.Struct, frozen=True, array_like=True):
 
 
 MOST_ROLL_BYTES = 1_000_000_000
-"""An open file is in memory, and written in one piece."""
+"""An open file is held in memory and written in one piece."""
 SMALL_BYTES = 64 * 1024
-"""A batch of at most so many bytes goes through the journal."""
+"""A batch of at most this many bytes goes through the journal."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = checked(msgspec.msgpack.Decoder(FileCommittable).decode, "a committable")
@@ -338,8 +338,8 @@ class FilesWriter(Writer):
             if not self._is_shown(told):
                 told = self._unfolded(told)
                 self._show(told)
-            # The visible name is durable before the hidden one goes. The other way round, a power cut leaves neither,
-            # and the committable leads nowhere: test_a_crash_at_any_call_loses_and_doubles_nothing.
+            # Make the visible name durable before removing the hidden one. In the other order, a power cut could leave
+            # neither, and the committable would name no file: test_a_crash_at_any_call_loses_and_doubles_nothing.
             self._files.sync_dir(self._folder)
             self._remove(told.temp)
         except OSError as ex:
@@ -350,7 +350,7 @@ class FilesWriter(Writer):
         self._written.discard(told.temp)
 
     def _is_shown(self, told: FileCommittable) -> bool:
-        """Whether a former owner has got so far; then nothing has to be written for it once more."""
+        """Whether a former owner has already made the batch visible, so nothing must be written again."""
         if told.data and (found := self._files.exists(f"{self._folder}/{told.final}")):
             self._expect_published(told)
         return bool(told.data) and found
@@ -374,7 +374,7 @@ class FilesWriter(Writer):
             raise in_words(ex, f"clean the output folder {self._folder}") from ex
 
     def _write(self, path: str, data: bytes) -> None:
-        """A failed write leaves no file: neither to a retry of this attempt, nor on a full disk."""
+        """Write a file. A failed write leaves none: it would be in the way of a retry, and would fill a full disk."""
         with contextlib.suppress(FileNotFoundError):
             self._files.unlink(path)
         try:
@@ -385,7 +385,7 @@ class FilesWriter(Writer):
             raise
 
     def _remove(self, name: str) -> None:
-        with contextlib.suppress(FileNotFoundError):  # a zombie that publishes the same batch may be first
+        with contextlib.suppress(FileNotFoundError):  # a zombie that publishes the same batch may have removed it
             self._files.unlink(f"{self._hidden}/{name}")
 
     def _show(self, told: FileCommittable) -> None:
@@ -397,7 +397,8 @@ class FilesWriter(Writer):
             self._expect_published(told)
 
     def _verify(self, told: FileCommittable) -> None:
-        """A file that another process wrote is read once before it becomes visible."""
+        """Read a file that another process wrote once before it becomes visible. Raises CorruptionError for other
+        content."""
         if told.temp not in self._written:
             self._compare(f"{self._hidden}/{told.temp}", told, "the disk damaged it")
 

@@ -12,9 +12,11 @@ import msgspec
 from millwheel.api import Computation, sets_timers
 from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.expressions.language import compile_expression
+from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.pipeline.graph import retracting_streams, takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, LookupSpec, PipelineSpec, SinkSpec, StreamSpec
+from millwheel.core.windowing.contract import Machine
 from millwheel.errors import MillwheelError, PipelineError
 from millwheel.secret_values import unrevealed
 from millwheel.spec.checks.callback_classes import cannot_be_made, wrong_methods, wrong_states
@@ -262,7 +264,7 @@ class CodeChecks:
     def _machine(self, computation: ComputationSpec) -> None:
         path = ("computations", computation.name, "window")
         try:
-            machine_from_spec(
+            machine = machine_from_spec(
                 computation,
                 compile_expression,
                 lambda name: load_object(name, self._spec.folder),
@@ -272,6 +274,24 @@ class CodeChecks:
             self._bad(str(ex), *path)
         except Exception as ex:  # the constructor of a custom window, trigger or aggregator
             self._bad(f"this cannot be built: {type(ex).__name__}: {ex}", *path)
+        else:
+            self._divided(computation, machine)
+
+    def _divided(self, computation: ComputationSpec, machine: Machine) -> None:
+        """Whether keys can be divided, as far as classes and other computations decide it."""
+        path = ("computations", computation.name, "skew")
+        if computation.scatter > 1 and takes_retractions(computation, self._spec):
+            self._bad(
+                "its input carries retractions, and one could come to another instance than the record that it takes "
+                "back; leave skew out",
+                *path,
+            )
+        elif computation.scatter > 1 and isinstance(machine, AlignedMachine) and machine.aggregation.ordered:
+            self._bad(
+                "an aggregate of your own may depend on the order of a key's records, which divided keys do not keep; "
+                "if it does not, set ordered = False in its class",
+                *path,
+            )
 
     # --- loading ---------------------------------------------------------------------------------------------
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, StepKind
+from millwheel.spec.loading import load_object
 from millwheel.spec.parts.aggregates import WINDOW_FIELDS, key_names
 
 Fields = Mapping[str, Sequence[str]]
@@ -26,6 +29,16 @@ def exact_fields(spec: PipelineSpec, classes: Fields) -> dict[str, tuple[str, ..
                 continue
             found[stream] = tuple(dict.fromkeys(name for names in several for name in names or ()))
     return found
+
+
+def fields_of_classes(spec: PipelineSpec) -> dict[str, list[str]]:
+    """The fields of the classes that streams are decoded into, by stream."""
+    found = {stream.name: load_object(stream.schema, spec.folder) for stream in spec.streams if stream.schema}
+    return {
+        name: [field.name for field in msgspec.structs.fields(made)]
+        for name, made in found.items()
+        if isinstance(made, type) and issubclass(made, msgspec.Struct)
+    }
 
 
 def _outputs(computation: ComputationSpec, known: Fields) -> Iterator[tuple[str, tuple[str, ...] | None]]:

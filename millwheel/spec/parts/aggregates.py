@@ -12,6 +12,7 @@ user's own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,11 @@ from millwheel.spec.reading.reader import NodeReader
 _EXAMPLE = "{hits: count, bytes: {sum: size}}"
 WINDOW_FIELDS = ("window_start", "window_end")
 """The fields of every result of a window."""
+MOST_INSTANCES = 64
+"""Each instance of a key is a key with state of its own; two per core of a large machine."""
+_SCATTER = re.compile(r"scatter\((\d+)\)")
+_NEEDS_ORDER = ("collect", "first", "last")
+_WHOLE_KEYS = ("output_time", "late")
 
 
 def key_names(inputs: tuple[InputSpec, ...]) -> tuple[str, ...]:
@@ -131,3 +137,69 @@ def _checked(reader: NodeReader, node: YamlNode, spec: AggregateSpec) -> Aggrega
         reader.bad(node, f"{spec.function} needs a field or an expression; write for example {{{spec.function}: size}}")
         return None
     return spec
+
+
+# --- divided keys ----------------------------------------------------------------------------------------------
+
+
+def read_skew(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> int:
+    """Over how many instances each key is divided: 1 for keys that are not."""
+    node = fields.get("skew")
+    text = reader.text(node, "scatter(4)")
+    if node is None or text == "hash":
+        return 1
+    found = _SCATTER.fullmatch(text)
+    if found is None:
+        fix = "write scatter(4) to divide each key over 4 instances, or hash"
+        reader.bad(node, f"{text[:40]!r} is no way to group; {fix}")
+        return 1
+    instances = int(found[1])
+    if not 2 <= instances <= MOST_INSTANCES:
+        reader.bad(node, f"keys can be divided over 2 to {MOST_INSTANCES} instances, not {instances}")
+        return 1
+    return instances if _can_be_divided(reader, node, fields, inputs) else 1
+
+
+def _can_be_divided(
+    reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]
+) -> bool:
+    reason = _why_not(fields, inputs)
+    if reason:
+        reader.bad(node, reason)
+    return not reason
+
+
+def _why_not(fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> str:
+    """Why the keys of a computation cannot be divided, "" where they can."""
+    if "aggregate" not in fields or "window" not in fields or "callback" in fields:
+        return "only an aggregation in windows can divide its keys: everything else sees a key's records in order"
+    window = fields["window"]
+    if not (isinstance(window.value, dict) and "tumbling" in window.value):
+        return "keys are divided in tumbling windows only: in other windows a part cannot be told from its end"
+    if len(inputs) != 1:
+        return "keys of one input can be divided; bring the streams together in a computation before this one"
+    for name in _WHOLE_KEYS:
+        if name in fields:
+            return f"{name} does not go with divided keys: each part would have its own; leave it out"
+    if "trigger" in fields and not _divides(fields["trigger"].data()):
+        return (
+            "this trigger counts the records of a whole key, which no part knows; with divided keys write "
+            "{after_watermark: {early: {after_processing_time: 10s}}}, or leave trigger out"
+        )
+    return _ordered(fields["aggregate"])
+
+
+def _divides(trigger: Any) -> bool:
+    """Whether each part of a key can fire by itself: at the end, and before it by the wall clock."""
+    after = trigger.get("after_watermark") if isinstance(trigger, dict) and len(trigger) == 1 else None
+    early = after.get("early") if isinstance(after, dict) and len(after) == 1 else None
+    return trigger == "default" or (isinstance(early, dict) and set(early) == {"after_processing_time"})
+
+
+def _ordered(aggregates: YamlNode) -> str:
+    for name, child in (aggregates.value if isinstance(aggregates.value, dict) else {}).items():
+        functions = child.value if isinstance(child.value, dict) else {child.value: None}
+        for function in functions:
+            if function in _NEEDS_ORDER:
+                return f"{name}: {function} depends on the order of a key's records, which divided keys do not keep"
+    return ""

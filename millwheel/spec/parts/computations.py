@@ -16,7 +16,7 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.core.windows.panes import Accumulation, OutputTime
 from millwheel.spec.loading import OBJECT_NAME
-from millwheel.spec.parts.aggregates import WINDOW_FIELDS, check_keys, key_names, read_aggregates
+from millwheel.spec.parts.aggregates import WINDOW_FIELDS, check_keys, key_names, read_aggregates, read_skew
 from millwheel.spec.parts.branches import FIELDS as SORT_FIELDS
 from millwheel.spec.parts.branches import read_branches, read_deduplicate, read_match, read_order
 from millwheel.spec.parts.joins import FIELDS as JOIN_FIELDS
@@ -30,9 +30,19 @@ from millwheel.spec.parts.windows import read_late, read_trigger, read_window
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
 
-_WINDOW_FIELDS = ("window", "aggregate", "where", "trigger", "accumulation", "allowed_lateness", "output_time", "late")
+_WINDOW_FIELDS = (
+    "window",
+    "aggregate",
+    "where",
+    "trigger",
+    "accumulation",
+    "allowed_lateness",
+    "output_time",
+    "late",
+    "queryable",
+)
 _CALLBACK_FIELDS = ("callback", "options")
-_DIALS = ("delivery", "productions", "max_attempts", "on_error", "shards", "standby")
+_DIALS = ("delivery", "productions", "max_attempts", "on_error", "shards", "standby", "skew")
 _OTHER_FORMS = (*STEP_FIELDS, *SORT_FIELDS, *JOIN_FIELDS, "slices")
 FIELDS = ("input", "output", *_CALLBACK_FIELDS, *_OTHER_FORMS, "order_by", *_WINDOW_FIELDS, *_DIALS)
 _EXAMPLE = "{input: {hits: {key: path}}, callback: callbacks:Detector, output: alerts}"
@@ -72,6 +82,7 @@ def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callab
         allowed_lateness_us=reader.duration(fields.get("allowed_lateness"), 0),
         output_time=reader.choice(fields.get("output_time"), [kind.value for kind in OutputTime], "end_of_window"),
         late=read_late(reader, fields.get("late")),
+        queryable=_queryable(reader, fields),
         delivery=Delivery(reader.choice(fields.get("delivery"), [kind.value for kind in Delivery], "exactly_once")),
         productions=Productions(
             reader.choice(fields.get("productions"), [kind.value for kind in Productions], "strong")
@@ -81,7 +92,15 @@ def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callab
         shards=reader.number(fields.get("shards"), None, 1, 4_096),
         standby=reader.number(fields.get("standby"), 0, 0, 1) or 0,
         where=reader.where(node),
+        scatter=read_skew(reader, fields, inputs),
     )
+
+
+def _queryable(reader: NodeReader, fields: Mapping[str, YamlNode]) -> str:
+    given = fields.get("queryable")
+    if given is not None and "aggregate" not in fields:
+        reader.bad(given, "only results of aggregates can be asked; add aggregate, or leave queryable out")
+    return reader.choice(given, ["latest"], "")
 
 
 def _taken(fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> tuple[str, ...]:

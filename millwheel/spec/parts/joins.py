@@ -26,7 +26,7 @@ FIELDS = ("join", "enrich")
 _TWO = "input: {orders: {key: product}, prices: {key: product}}"
 _ENRICH = "{with: prices}"
 _ANOTHER_AS = "choose another name, for example as: found"
-_NOT_FOR_JOIN = ("aggregate", "where", "trigger", "accumulation", "allowed_lateness", "output_time")
+_NOT_FOR_JOIN = ("aggregate", "where", "trigger", "accumulation", "allowed_lateness", "output_time", "queryable")
 
 
 def read_join(

@@ -17,7 +17,7 @@ ANSWER_FIELDS = ("covered_start", "covered_end", "watermark", "complete")
 """The fields of every answer beside the aggregates."""
 FIELDS = ("every", "keep", "levels", "time_zone", "ttl")
 _EXAMPLE = "{every: 5m, keep: 30d}"
-_NOT_WITH = ("window", "trigger", "accumulation", "allowed_lateness", "output_time", "output", "order_by")
+_NOT_WITH = ("window", "trigger", "accumulation", "allowed_lateness", "output_time", "output", "order_by", "queryable")
 _SECOND_US = 1_000_000  # Fixed: µs
 
 

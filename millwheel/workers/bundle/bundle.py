@@ -21,6 +21,7 @@ from millwheel.secret_values import masked
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.state.overlay import Overlay
+from millwheel.workers.tracing.traced import TracedBundle
 
 _COUNTED = "\0counted"
 _LETTER_STATE_BYTES = 1 << 20
@@ -67,10 +68,13 @@ class Outputs:
             self.columns.append(batch)
             self.count += len(batch)
 
+    def lengths(self) -> dict[str, int]:
+        """How many productions there are, by stream."""
+        return {stream: len(produced.raws) for stream, produced in self.streams.items()}
+
     def mark(self) -> dict[str, int]:
         """Where :meth:`cut_to` can return to."""
-        lengths = {stream: len(produced.raws) for stream, produced in self.streams.items()}
-        return {**lengths, _COUNTED: len(self.counted)}
+        return {**self.lengths(), _COUNTED: len(self.counted)}
 
     def cut_to(self, mark: dict[str, int]) -> None:
         """Undo the productions and counts since the mark."""
@@ -109,7 +113,7 @@ class Bundle:
     ``due`` are the timers that have fired; of each domain, about ``most_timers`` may.
     ``floor`` is the earliest timestamp that something without a
     record of its own (a processing-time timer) may produce. ``tried`` counts calls by what they are about, ``failures``
-    those that failed, and ``firsts`` says in words how, by kind.
+    those that failed, and ``firsts`` says in words how, by kind. ``traced`` are its traced records, if it has any.
     """
 
     number: int
@@ -130,6 +134,7 @@ class Bundle:
     failures: dict[CallKind, int] = field(default_factory=dict)
     firsts: dict[str, First] = field(default_factory=dict)
     replayed: dict[bytes, list[Any]] = field(default_factory=dict)
+    traced: TracedBundle | None = None
 
     @property
     def passed(self) -> int:

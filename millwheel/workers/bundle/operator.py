@@ -44,6 +44,13 @@ class Operator(ABC):
     """True when it lets records wait for others until it is told to rest: they are no work that it has left undone."""
 
     @property
+    def emits_late(self) -> bool:
+        """True when it emits late records, at the time that the watermark has passed. They hold no watermark, so the
+        rule of ``emits_at_floor`` applies all the time: the next owner works off such a record again, and would emit
+        it behind what its predecessor has published."""
+        return False
+
+    @property
     def paused(self) -> bool:
         """True while arrivals stay in the inbox and need not be worked off before a savepoint: nobody was told that
         they were taken."""

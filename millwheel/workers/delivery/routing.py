@@ -18,7 +18,8 @@ from millwheel.core.model.names import NodeName, ShardName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.graph import Graph, Node
-from millwheel.core.pipeline.spec import KeyKind, KeySpec
+from millwheel.core.pipeline.skew import divided_keys, instances_of
+from millwheel.core.pipeline.spec import INSTANCE, KeyKind, KeySpec
 from millwheel.errors import RecordError
 from millwheel.workers.delivery.timestamps import ints_of, numbers_of, plain_column
 
@@ -51,13 +52,15 @@ class Keyless:
 class Consumer:
     """A consumer of a stream: ``fields`` are those of its key when it consists of plain fields, ``extract`` is None
     when it takes the key the producer gave. ``wants_late`` when it has a policy of its own for late records.
-    ``columns`` are all the fields that it looks at, None for one that may look at any."""
+    ``columns`` are all the fields that it looks at, None for one that may look at any. ``divided`` is the key of one
+    whose keys are divided over instances."""
 
     node: NodeName
     fields: tuple[str, ...]
     extract: Extractor | None
     wants_late: bool = False
     columns: Sequence[str] | None = None
+    divided: KeySpec | None = None
 
 
 class Fanout:
@@ -79,6 +82,8 @@ class Fanout:
                 extract = None if spec.kind is KeyKind.RECORD else load_extractor(spec)
                 wants_late = _wants_late(graph.nodes[name])
                 consumer = Consumer(NodeName(name), fields, extract, wants_late, (columns or {}).get(name))
+                if spec.instances > 1:
+                    consumer = replace(consumer, divided=spec)
                 self._consumers.setdefault(stream, []).append(consumer)
 
     def consumed(self, stream: str) -> bool:
@@ -89,16 +94,34 @@ class Fanout:
         """True when some consumer does not get the late records of this stream."""
         return any(not consumer.wants_late for consumer in self._consumers.get(stream, ()))
 
-    def split_columns(self, batch: ColumnBatch) -> tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]:
-        """:meth:`split` for records in columns, none of them late. A consumer whose key does not consist of columns
-        gets them as rows."""
+    def split_columns(
+        self, batch: ColumnBatch, late: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]:
+        """:meth:`split` for records in columns; ``late`` says which are late (None: none is). A consumer whose key does
+        not consist of columns gets them as rows."""
+        if late is None:
+            return self._split_columns(batch, self._consumers.get(batch.stream, ()))
+        out: list[tuple[NodeName, AnyBatch]] = []
+        refused: list[Keyless] = []
+        in_time = batch.where(~late)
+        for consumer in self._consumers.get(batch.stream, ()):
+            mine = batch if consumer.wants_late else in_time
+            if len(mine):
+                found, missing = self._split_columns(mine, [consumer])
+                out += found
+                refused += missing
+        return out, refused
+
+    def _split_columns(
+        self, batch: ColumnBatch, consumers: Sequence[Consumer]
+    ) -> tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]:
         out: list[tuple[NodeName, AnyBatch]] = []
         rows: Batch | None = None
         refused: list[Keyless] = []
-        for consumer in self._consumers.get(batch.stream, ()):
-            if consumer.extract is None:
+        for consumer in consumers:
+            if consumer.extract is None and consumer.divided is None:
                 out.append((consumer.node, batch))
-            elif (keys := _key_column(batch, consumer.fields, self._most_key)) is not None:
+            elif (keys := _key_column(batch, consumer, self._most_key)) is not None:
                 frame = batch.frame if consumer.columns is None else batch.frame.select(consumer.columns)
                 out.append((consumer.node, replace(batch, keys=keys, frame=frame)))
             else:
@@ -134,6 +157,8 @@ class Fanout:
             gone = {bad.index for bad in missing}
             mine = mine.pick([i for i in range(len(mine)) if i not in gone])
             missing = missing if indexes is None else [replace(bad, index=indexes[bad.index]) for bad in missing]
+        if consumer.divided is not None:
+            mine = mine.under(divided_keys(consumer.divided, mine.keys, mine.seqs, mine.ids, mine.timestamps))
         return mine, missing
 
 
@@ -144,8 +169,9 @@ def _indexes(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[in
     return [index for index in range(len(batch)) if index not in late]
 
 
-def _key_column(batch: ColumnBatch, fields: Sequence[str], most: int) -> pl.Series | None:
+def _key_column(batch: ColumnBatch, consumer: Consumer, most: int) -> pl.Series | None:
     """Fields as a column of keys; None when their values cannot all be keys, or not all of up to ``most`` bytes."""
+    fields = consumer.fields
     if not fields or len(set(fields)) < len(fields) or not set(fields) <= set(batch.frame.columns):
         return None
     parts = [batch.frame[name] for name in fields]
@@ -153,6 +179,9 @@ def _key_column(batch: ColumnBatch, fields: Sequence[str], most: int) -> pl.Seri
         return None
     if len(batch) and sum(_most_bytes(part) + _PART_HEAD for part in parts) > most:
         return None  # perhaps: rows are measured exactly
+    if consumer.divided is not None:
+        numbers = batch.seqs if len(batch.seqs) else batch.timestamps
+        parts.append(pl.Series(INSTANCE, instances_of(numbers, consumer.divided.instances)))
     return key_column(parts)
 
 

@@ -19,9 +19,9 @@ from millwheel.core.columns.batch import (
     encode_columns,
     frame_bytes,
     frame_from,
-    key_column,
 )
 from millwheel.core.columns.plan import ColumnPlan, PlansByType, column_plan, plans_by_type
+from millwheel.core.columns.slices import slice_plan
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import stream_decoder
 from millwheel.core.machines.specs import windowing_from_spec
@@ -156,8 +156,9 @@ class Assembly:
         self._decode = stream_decoder(self._schemas)
 
     def _column_plan(self, computation: ComputationSpec) -> ColumnPlan | PlansByType | None:
-        """Declarative aggregations run on columns. Weak productions have ids, which only rows carry, and which are made
-        of the record that made a window fire."""
+        """Declarative aggregations run on columns. Weak productions have ids, which only rows carry: of what fired."""
+        if computation.slices is not None:
+            return slice_plan(computation, self.spec, compile_expression)
         if computation.window is None or computation.callback or computation.join is not None or computation.identified:
             return None
         windowing = windowing_from_spec(
@@ -199,7 +200,7 @@ class Assembly:
         for plan in plans:
             if plan is None:
                 return None
-            needs |= {*plan.key_names, *plan.needs}
+            needs |= {*plan.key_fields, *plan.needs}
         return frozenset(needs)
 
     def waits_for_time(self) -> bool:
@@ -226,7 +227,7 @@ class Assembly:
             (given,) = self.graph.nodes[name].inputs
             frame = example_frame(self.spec.stream(given.stream).fields, _WARM_ROWS)
             order = np.arange(frame.height)
-            keys = key_column([frame[name] for name in plan.key_names])
+            keys = plan.keys_of(frame, order)
             whole = ColumnBatch(given.stream, order, order, keys, frame.select(plan.needs))
             parts = [decode_columns(encode_columns(part)) for _, part in whole.split((order % 4).astype(np.int32))]
             groups = [plan.group(part) for part in parts]
@@ -304,14 +305,14 @@ class Assembly:
             return windows
         if spec.lookup is not None:
             return self._lookup(spec, spec.lookup, shard_parts)
+        plan = self._plans.get(spec.name)
         if spec.slices is not None:
-            return SlicesOperator(spec, self.spec, shard_parts.store, overlay, self._decode, _CACHE_ENTRIES)
+            return SlicesOperator(spec, self.spec, shard_parts.store, overlay, self._decode, _CACHE_ENTRIES, plan)
         if spec.window is None:
             instance = self._instance(spec) if spec.callback else self._built_in(spec)
             return CallbackOperator(
                 spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, self.spec.limits
             )
-        plan = self._plans.get(spec.name)
         groups = self._undeclared.get(spec.name) if plan is None or plan.fires_once else plan
         if groups is not None:
             rows: WindowedOperator = GroupedOperator(spec, self.spec, groups, overlay, self._decode, _CACHE_ENTRIES)

@@ -59,7 +59,7 @@ def _counted(served: Served) -> Iterator[_Row]:
 
 def _standing(served: Served, now_us: int) -> Iterator[_Row]:
     shard = served.shard
-    watermark_us = served.reported[0]
+    watermark_us = served.last.state[0]
     if MIN_TIME < watermark_us < IDLE_TIME:
         yield c.WATERMARK, watermark_us / SECOND
         yield c.WATERMARK_LAG, (now_us - watermark_us) / SECOND

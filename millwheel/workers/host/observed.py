@@ -1,4 +1,5 @@
-"""Questions about a worker from outside, answered on another thread than the loop's: ``/metrics`` and ``/standing``.
+"""Questions about a worker from outside, answered on another thread than the loop's: ``/metrics``,
+``/standing`` and ``/rows``.
 
 The loop gives the figures of its shards between two of its steps. While a step does not end, because a callback does
 not return, the last figures stand, and :data:`STEP_SECONDS` tells that they are old.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import queue
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 
@@ -17,15 +18,29 @@ import msgspec
 
 from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.metrics.endpoint import Endpoint
-from millwheel.adapters.metrics.fetching import METRICS, STANDING
+from millwheel.adapters.metrics.fetching import METRICS, ROWS, STANDING
 from millwheel.adapters.metrics.text import text_of
-from millwheel.core.metrics.catalogue import JOURNAL_BYTES, JOURNAL_WRITE, STEP_SECONDS
+from millwheel.core.metrics.catalogue import (
+    DISK_USED,
+    HEALTH,
+    JOURNAL_BYTES,
+    JOURNAL_WRITE,
+    MEMORY_USED,
+    SPANS,
+    SPANS_DROPPED,
+    SPANS_LEFT_OUT,
+    STEP_SECONDS,
+)
 from millwheel.core.metrics.figures import Figure
 from millwheel.core.model.keys import key_hash
+from millwheel.core.tracing.spans import SpanCounts
+from millwheel.queries.peers.health import ErrorShare, Health
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.hangs import Hangs
 from millwheel.workers.host.background import JournalFigures
 from millwheel.workers.host.figures import figures_of
+from millwheel.workers.host.health import HealthMeasures
+from millwheel.workers.host.rows import SeenRow, rows_of
 from millwheel.workers.host.watchdog import user_line
 
 _ANSWER_S = 0.5
@@ -51,22 +66,31 @@ class StepStanding(msgspec.Struct, frozen=True):
 
 
 class Observed:
-    """``begins`` and ``ended`` are called by the loop around each of its steps, everything else by other threads."""
+    """``begins`` and ``ended`` are called by the loop around each of its steps, everything else by other threads.
+    ``scratch`` is a folder on the disk of local stores."""
 
     def __init__(
-        self, labels: Mapping[str, str], post: Callable[[ev.Event], None], journal: JournalFigures, hangs: Hangs
+        self,
+        labels: Mapping[str, str],
+        post: Callable[[ev.Event], None],
+        journal: JournalFigures,
+        hangs: Hangs,
+        spans: Callable[[], SpanCounts | None] = lambda: None,
+        scratch: str = "",
     ) -> None:
         self._labels = labels
         self._post = post
         self._journal = journal
         self._hangs = hangs
+        self._spans = spans
         self._began_s: float | None = None
         self._loop = threading.get_ident()
         self._last: Sequence[Figure] = ()
+        self.health = HealthMeasures(self.step_s, scratch, ErrorShare())
 
     def serve(self, listen: str, security: Security | None) -> str:
         """Answer at ``listen`` from now on; the address. Raises SetupError if the port is not available."""
-        endpoint = Endpoint(listen, security, {METRICS: self.metrics, STANDING: self.standing})
+        endpoint = Endpoint(listen, security, {METRICS: self.metrics, STANDING: self.standing, ROWS: self.rows})
         endpoint.start()
         return endpoint.address
 
@@ -94,8 +118,20 @@ class Observed:
             Figure(JOURNAL_WRITE, journal.seconds),
             Figure(JOURNAL_BYTES, journal.size_bytes),
             Figure(STEP_SECONDS, self.step_s()),
+            *_degrees(self.health.now()),
         ]
+        if (counts := self._spans()) is not None:
+            mine += map(Figure, (SPANS, SPANS_DROPPED, SPANS_LEFT_OUT), counts)
         return text_of([*mine, *self._last], self._labels)
+
+    def rows(self) -> bytes:
+        """Rows that the shards of this worker have taken since the last question, as JSON; [] if a step hangs."""
+        answers: queue.SimpleQueue[list[SeenRow]] = queue.SimpleQueue()
+        self._post(ev.FiguresAsked(lambda served, now_us: answers.put(rows_of(served))))
+        found: list[SeenRow] = []
+        with suppress(queue.Empty):
+            found = answers.get(timeout=_ANSWER_S)
+        return msgspec.json.encode(found)
 
     def current(self) -> Mapping[str, str]:
         """Which call is running, for the lines of a log."""
@@ -113,3 +149,7 @@ class Observed:
                 calls.append(RunningCall(identity.node, identity.shard, doing.what, repr(doing.key)[:_KEY_CHARS]))
         where = user_line(sys._current_frames().get(self._loop)) if calls else ""
         return msgspec.json.encode(StepStanding(self.step_s(), where, tuple(calls)))
+
+
+def _degrees(health: Health) -> Iterable[Figure]:
+    return map(Figure, (HEALTH, MEMORY_USED, DISK_USED), (health.degree, health.memory, health.disk))

@@ -15,6 +15,7 @@ from millwheel.queries.following import ChangesRead, NamedFollower
 from millwheel.queries.names import Catalog
 from millwheel.queries.peers.link import Links
 from millwheel.queries.server import QueryServer
+from millwheel.workers.host.health import HealthMeasures
 
 
 class Queried:
@@ -30,7 +31,13 @@ class Queried:
         self._cluster = ClusterMap(me, _asked_first(spec))
         self._security = None if is_loopback(listen.rpartition(":")[0]) else security
 
-    def begin(self, post: Callable[[AskedQueries], None], check: Callable[[], None], clock: Callable[[], int]) -> str:
+    def begin(
+        self,
+        post: Callable[[AskedQueries], None],
+        check: Callable[[], None],
+        clock: Callable[[], int],
+        health: HealthMeasures,
+    ) -> str:
         """Serve from now on; the address. Raises SetupError when it cannot be had."""
         token, tls, links = "", None, Links()
         if self._security is not None:
@@ -38,7 +45,7 @@ class Queried:
 
             token, tls = self._security.token, server_context(self._security)
             links = Links(token, client_context(self._security))
-        service = QueryService(self._catalog, self._cluster, clock, token)
+        service = QueryService(self._catalog, self._cluster, clock, token, health.errors, health.now)
         server = QueryServer(self._listen, service, post, check, tls, links)
         self._named.begin()
         server.start()

@@ -12,12 +12,16 @@ from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.pb import worker_pb2 as pb
 from millwheel.workers import events as ev
 from millwheel.workers.delivery.outbox import Send, joined_epoch, split_epoch
+from millwheel.workers.tracing.tracing import Tracing
 
 
 class ExchangeTransport:
     """The Transport port. The loop sleeps here. Loop only."""
 
-    def __init__(self, listen: str, mailbox: Mailbox, security: Security | None = None) -> None:
+    def __init__(
+        self, listen: str, mailbox: Mailbox, security: Security | None = None, tracing: Tracing | None = None
+    ) -> None:
+        self._tracing = tracing
         post: Callable[[ev.Event], None] = mailbox.put
         self._post = post
         self._mailbox = mailbox
@@ -43,6 +47,8 @@ class ExchangeTransport:
             index=send.index,
             batch=encode_batch(send.batch),
         )
+        if self._tracing is not None and (contexts := self._tracing.outgoing(send)):
+            delivery.traces = contexts
         self._exchange.deliver(address, delivery)
 
     def ack(self, reply_to: object, channel: ChannelName, target: ShardName, epoch: int, index: int) -> None:
@@ -71,6 +77,8 @@ class ExchangeTransport:
         for d in frame.deliveries:
             batch, epoch = decode_batch(d.batch), joined_epoch(Token(d.sender_token), d.epoch)
             channel, node, target = ChannelName(d.channel), NodeName(d.node), ShardName(d.target)
+            if self._tracing is not None and d.traces:
+                self._tracing.incoming(channel, d.traces)
             self._post(ev.DeliveryCame(channel, node, target, Token(d.target_token), epoch, d.index, batch, end))
         for ack in frame.acks:
             epoch = joined_epoch(Token(ack.sender_token), ack.epoch)

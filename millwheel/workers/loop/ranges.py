@@ -72,7 +72,7 @@ class Ranges:
             self._follow(table.computation, entry, opens)
         self._standing_by.look(table.shards, news.buried)
         for served in self._served.values():
-            served.stirred = True
+            served.stir()
             if served.shard.outbox.leads_to(table.computation):
                 served.shard.outbox.reroute(news.gone, news.fresh, self.router.route)
                 served.shard.outbox.restart_all(news.changed.__contains__)

@@ -46,6 +46,7 @@ class Replaying:
             self.at_start.add(order.id)
             self.reporting.careful = True
         for served in every:
+            served.last.news = True
             self._offer(order, served, entries[served.shard.identity.shard].range)
 
     def done(self, name: str) -> None:
@@ -70,7 +71,8 @@ class Replaying:
                 piece = rows[first : first + _PIECE]
                 served.shard.offer(order.channel, 1, index, _batch(piece), ReplayReply(order, dict(piece)))
                 index += 1
-        served.stirred = served.stirred or bool(mine)
+        if mine:
+            served.stir()
 
 
 def _batch(rows: list[tuple[int, Again]]) -> Batch:

@@ -66,6 +66,9 @@ class Reporting:
         self._report_at_us, self.changed = now_us + self._report_us, False
         by_node: dict[NodeName, list[ShardReport]] = {}
         for each in served:
+            if not each.last.news and not each.reads and each.life not in BEGINNING:
+                continue  # nothing happened to it, so it would report what it has reported
+            each.last.news = False
             report = _report_of(each, now_us, self.careful)
             if report is not None:
                 by_node.setdefault(each.node, []).append(report)
@@ -91,10 +94,10 @@ def _report_of(served: Served, now_us: int, careful: bool) -> ShardReport | None
         *shares.values(),
     )
     if (
-        state == served.reported and not latencies and served.life not in BEGINNING
+        state == served.last.state and not latencies and served.life not in BEGINNING
     ):  # one that begins waits for an answer
         return None
-    served.reported = state
+    served.last.state = state
     counters = {**shard.meta.counters, **shard.verdicts.counters()}
     identity = shard.identity
     name, token = identity.shard, identity.token

@@ -21,7 +21,7 @@ from typing import Any
 from millwheel.core.model.names import NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import Watermarks
-from millwheel.core.pipeline.graph import Graph
+from millwheel.core.pipeline.graph import Graph, NodeKind
 from millwheel.errors import FencedError, SetupError, unreachable
 from millwheel.workers import events as ev
 from millwheel.workers.delivery.routing import TableRouter
@@ -74,11 +74,12 @@ class WorkerRuntime:
         self._savepoints = SavepointPart(GatheredCopies(out, ports.savepoints))
         self._commits = CommitGroups(self._snapshots, self._complete, limits.longest_work_us)
         self._ranges = Ranges(incarnation, self._served, self._known, self._snapshots, out, TableRouter(graph.hash_of))
-        self._traffic = Traffic(incarnation, self._served, self._known, out, limits.retry_lane_us)
+        self._tracing = ports.tracing
+        self._traffic = Traffic(incarnation, self._served, self._known, out, limits.retry_lane_us, ports.tracing)
         self._reporting = Reporting(out, out, limits.reports)
         self._replaying = Replaying(self._reporting)
         self._answering = Answering(
-            self._served, self._ranges.router, self._known.get, incarnation, out, self._clock.monotonic_us
+            self._served, self._ranges.router, self._known.get, incarnation, out, self._clock.monotonic_us, ports.copies
         )
 
     # --- the step ----------------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ class WorkerRuntime:
                 self._go_live(now_us)
             if not self._savepoints.holding:
                 self._work(now_us)
-        if (group := self._commits.submit(self._shards(), now_us, self._stopping)) is not None:
+        if (group := self._commits.submit(self._unsubmitted(), now_us, self._stopping)) is not None:
             self._write(group, now_us)
         self._traffic.send_all(self._served, now_us)
         self._reporting.step(self._served.values(), now_us)
@@ -146,11 +147,11 @@ class WorkerRuntime:
             started = clock.monotonic_us()
             pending = served.shard.run(now_us)
             served.done.busy_us += (took := clock.monotonic_us() - started)
-            if (group := self._commits.submit_after(took, self._shards, now_us)) is not None:
+            if (group := self._commits.submit_after(took, self._unsubmitted, now_us)) is not None:
                 self._write(group, now_us)
             served.stirred = True
             if pending is not None or served.has_news(now_us):
-                self._reporting.changed = True
+                served.last.news = self._reporting.changed = True
             if pending is not None:
                 served.done.count(pending.arrivals, served.shard.identity.hashed)
 
@@ -163,8 +164,8 @@ class WorkerRuntime:
         served.wakes_at_us = served.shard.admission.wakes_at(now_us)
         return False
 
-    def _shards(self) -> list[Shard]:
-        return [served.shard for served in self._served.values()]
+    def _unsubmitted(self) -> list[Shard]:
+        return [served.shard for served in self._served.values() if served.shard.commits.unsubmitted]
 
     def _perform(self, group: CommitGroup | None = None) -> int | None:
         ready = self._out.take(group)
@@ -183,7 +184,7 @@ class WorkerRuntime:
         for name in {pending.shard.identity.shard: None for pending in group}:
             served = self._served.get(name)
             if served is not None:
-                served.stirred = True
+                served.stir()
                 if served.has_ended(now_us):
                     self._reporting.at_once()  # everybody behind it may end
 
@@ -281,6 +282,8 @@ class WorkerRuntime:
 
     def _make(self, event: ev.ShardRecovered) -> Served:
         shard = self._make_shard(event.node, event.entry, event.store, self._ranges.router)
+        if self._tracing is not None:
+            shard.trace(self._tracing, self._graph.nodes[event.node].kind is NodeKind.SOURCE)
         return Served(shard, event.node, self._graph.roots(event.node), self._graph.depths()[event.node])
 
     def _go_live(self, now_us: int) -> None:
@@ -301,14 +304,16 @@ class WorkerRuntime:
         for served in self._served.values():
             if (told := event.tallies.get(served.node)) is not None:
                 served.shard.verdicts.hear(told)
-                served.stirred = self._reporting.changed = True
+                served.stir()
+                self._reporting.changed = True
 
     def _work_done(self, event: ev.WorkDone, now_us: int) -> None:
         served = self._served.get(event.shard)
         if served is not None and served.lease.admits(event.token):
             event.tell(now_us)
-            served.stirred = self._reporting.changed = True
+            served.stir()
+            self._reporting.changed = True
 
     def _stir(self) -> None:
         for served in self._served.values():
-            served.stirred = True
+            served.stir()

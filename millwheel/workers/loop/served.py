@@ -47,14 +47,18 @@ class InjectionReply:
 
 @dataclass(slots=True)
 class WorkMeter:
-    """The load of a shard in this worker, and the hashes of a few of its recent keys."""
+    """The load of a shard in this worker, and the hashes of a few of its recent keys. ``watcher`` is shown
+    what a bundle took, while somebody looks."""
 
     records: int = 0
     busy_us: int = 0
     sample: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
+    watcher: Callable[[Sequence[Arrival]], None] | None = None
 
     def count(self, arrivals: Sequence[Arrival], hashed: KeyHash = key_hash) -> None:
         """Records were processed: count them, and remember where a few of their keys lie."""
+        if self.watcher is not None:
+            self.watcher(arrivals)
         records = sum(len(arrival.batch) for arrival in arrivals)
         self.records += records
         every = max(_ONE_OF, records // _OF_A_BUNDLE)
@@ -128,6 +132,14 @@ LEAVING = (Life.LEAVING, Life.RELEASED)
 
 
 @dataclass(slots=True)
+class LastReport:
+    """What a shard has reported last, and whether something has happened to it since (``news``)."""
+
+    state: tuple[int, ...] = (MIN_TIME, MIN_TIME, -1)
+    news: bool = True
+
+
+@dataclass(slots=True)
 class Served:
     """A shard in this worker. It has ``ended`` when it was told that all sources before it, the ``roots``, have been
     read to their end. ``depth``: so far below them.
@@ -143,7 +155,7 @@ class Served:
     ended: bool = False
     stirred: bool = True
     wakes_at_us: int = 0
-    reported: tuple[int, ...] = (MIN_TIME, MIN_TIME, -1)
+    last: LastReport = field(default_factory=LastReport)
     heard_us: int = MIN_TIME
     stalled: dict[tuple[ChannelName, ShardName], int] = field(default_factory=dict)
     done: WorkMeter = field(default_factory=WorkMeter)
@@ -154,6 +166,10 @@ class Served:
         if after is None:
             raise InvariantError(f"{self.shard.identity.shard} is {self.life.value}, and {change.value}")
         self.life = after
+
+    def stir(self) -> None:
+        """Something happened to it: it may have work, and something to report."""
+        self.stirred = self.last.news = True
 
     @property
     def lease(self) -> Lease:
@@ -178,7 +194,7 @@ class Served:
     def begin(self) -> None:
         """It may act from now on."""
         self.change(LifeChange.BEGINS)
-        self.stirred = True
+        self.stir()
         self.shard.start()
 
     @property
@@ -188,7 +204,7 @@ class Served:
 
     def has_ended(self, now_us: int) -> bool:
         """True if a source has reached its final end and has not reported it."""
-        return self.reads and self.reported[0] < MAX_TIME and self.shard.watermark.hold(now_us).at == MAX_TIME
+        return self.reads and self.last.state[0] < MAX_TIME and self.shard.watermark.hold(now_us).at == MAX_TIME
 
     def has_news(self, now_us: int) -> bool:
         """After a bundle without a commit: a source that found nothing has news only when its silence says
@@ -196,7 +212,7 @@ class Served:
         if not self.reads or self.shard.commits.waiting is not None:
             return True
         hold = self.shard.watermark.hold(now_us)
-        return (hold.at, hold.idle_us) != self.reported[:2]
+        return (hold.at, hold.idle_us) != self.last.state[:2]
 
     def work(self) -> ShardWork:
         """The load so far."""
@@ -207,7 +223,7 @@ class Served:
         """Pass published watermarks to the shard; True if its input watermark has risen."""
         shard, feeders = self.shard, graph.feeders[self.node]
         rose = False
-        self.stirred = True
+        self.stir()
         self.heard_us = fresh = watermarks.lowest_of(feeders)
         if fresh > shard.watermark.input:
             shard.watermark.input, rose = fresh, True

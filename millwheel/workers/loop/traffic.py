@@ -15,19 +15,27 @@ from millwheel.workers.delivery.outbox import Send
 from millwheel.workers.effects import Ack, DeliveryRefusal, Gathering, Outgoing
 from millwheel.workers.loop.known import KnownEntries
 from millwheel.workers.loop.served import LIVE, InjectionReply, LocalReply, Served
+from millwheel.workers.tracing.tracing import Tracing
 
 
 class Traffic:
     """What the shards in ``served`` send and get. A lane that cannot be sent on is tried again after ``retry_us``."""
 
     def __init__(
-        self, incarnation: str, served: dict[ShardName, Served], known: KnownEntries, out: Gathering, retry_us: int
+        self,
+        incarnation: str,
+        served: dict[ShardName, Served],
+        known: KnownEntries,
+        out: Gathering,
+        retry_us: int,
+        tracing: Tracing | None = None,
     ) -> None:
         self._incarnation = incarnation
         self._served = served
         self._known = known
         self._out = out
         self._retry_us = retry_us
+        self._tracing = tracing
 
     # --- incoming ---------------------------------------------------------------------------------------
 
@@ -38,7 +46,7 @@ class Traffic:
         if served is None or not served.works or served.lease.is_behind(event.target_token):
             self._out.refusals.append(DeliveryRefusal(event.reply_to, event.channel, event.target, event.epoch, True))
             return
-        served.stirred = True
+        served.stir()
         verdict = served.shard.offer(event.channel, event.epoch, event.index, event.batch, event.reply_to)
         if verdict is DeliveryOutcome.RESTART:
             self._out.refusals.append(DeliveryRefusal(event.reply_to, event.channel, event.target, event.epoch, False))
@@ -49,15 +57,17 @@ class Traffic:
         if served is None or not served.works:
             event.answer(True, 0, 0, 0)
             return
+        if self._tracing is not None:
+            self._tracing.injected(event.stream, event.ids, event.traces)
         ids = list(event.ids)
         batch = Batch(event.stream, [], [now_us] * len(ids), ids, list(event.values), list(ids), now_us)
-        served.stirred = True
+        served.stir()
         served.shard.inject(batch, InjectionReply(event.answer))
 
     def acked(self, event: ev.AckCame) -> None:
         """A consumer has applied our records."""
         for served in self._senders(event.channel):
-            served.stirred = True
+            served.stir()
             served.shard.outbox.ack(event.channel, event.target, event.epoch, event.index)
 
     def refused(self, event: ev.RefusalCame, now_us: int) -> None:
@@ -114,7 +124,7 @@ class Traffic:
             local = self._served.get(send.target)
             if local is None or not local.works:
                 return False
-            local.stirred = True
+            local.stir()
             taken = local.shard.offer(send.channel, send.epoch, send.index, send.batch, LocalReply(sender))
             return taken is not DeliveryOutcome.RESTART
         address = self._known.addresses.get(entry.owner)
@@ -142,5 +152,5 @@ class Traffic:
             if not isinstance(reply_to, LocalReply):
                 self._out.acks.append(Ack(reply_to, channel, target, epoch, index, number))
             elif (sender := self._served.get(reply_to.sender)) is not None:
-                sender.stirred = True
+                sender.stir()
                 sender.shard.outbox.ack(channel, target, epoch, index)

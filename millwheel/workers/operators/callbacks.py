@@ -7,11 +7,11 @@ sent to the dead-letter stream, in the same commit as everything else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 from operator import length_hint
-from typing import Any
+from typing import Any, TypeVar
 
 from millwheel.api import Computation
 from millwheel.core.model.keys import Key
@@ -37,6 +37,7 @@ from millwheel.workers.state.handles import TTL_TAG
 from millwheel.workers.state.keyed_state import KeyedState
 from millwheel.workers.state.overlay import Overlay
 
+T = TypeVar("T")
 Decode = Callable[[str, list[Any]], list[Any]]
 """(stream, values as they travelled) -> values as the callback sees them."""
 Fire = Callable[[Due], None]
@@ -130,6 +131,8 @@ class CallbackOperator(Operator):
             bundle.outputs.cut_to({})
             bundle.due.clear()
             self._state.forget()
+            if bundle.traced is not None:
+                bundle.traced.forget_made()
             self._context.begin(bundle)
             self._at = None
             self._run_carefully(bundle)
@@ -179,7 +182,7 @@ class CallbackOperator(Operator):
     def _run_fast(self, bundle: Bundle) -> None:
         context, state, process = self._context, self._state, self._instance.process_record
         self._fire_due(bundle, self._fire_one)
-        for arrival in self._at_once(bundle, self._fire_one):
+        for number, arrival in enumerate(self._at_once(bundle, self._fire_one)):
             batch = arrival.batch.rows()
             values, times = self._decode(batch.stream, batch.values), batch.timestamps
             records = map(Record, batch.keys, values, times, repeat(batch.stream))
@@ -189,7 +192,8 @@ class CallbackOperator(Operator):
             state.read_ahead(batch.keys)
             if self._identified:
                 causes = record_causes(batch, arrival.channel)
-                for key, timestamp, record, cause in zip(keys, times, records, causes, strict=True):
+                caused = zip(keys, times, records, causes, strict=True)
+                for key, timestamp, record, cause in _watched(caused, number, bundle):
                     context.point(key, timestamp, cause)
                     process(context, record)
                     if state.unsettled:
@@ -197,7 +201,8 @@ class CallbackOperator(Operator):
                 continue
             context.calls += len(batch)
             moments = state.moments(times)
-            for key, timestamp, moment, record in zip(keys, times, moments, records, strict=True):
+            rows = zip(keys, times, moments, records, strict=True)
+            for key, timestamp, moment, record in _watched(rows, number, bundle):
                 context.key = state.key = key
                 context.timestamp = timestamp
                 state.timestamp = moment
@@ -285,12 +290,12 @@ class CallbackOperator(Operator):
             self._attempt(bundle, self._call_of(due))
 
         self._fire_due(bundle, fire)
-        for arrival in self._at_once(bundle, fire):
+        for number, arrival in enumerate(self._at_once(bundle, fire)):
             batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             causes = record_causes(batch, arrival.channel) if self._identified else [None] * len(batch)
             rows = zip(batch.keys, values, batch.timestamps, causes, strict=True)
-            for index, (key, value, timestamp, cause) in enumerate(rows):
+            for index, (key, value, timestamp, cause) in enumerate(_watched(rows, number, bundle)):
                 record = Record(key, value, timestamp, batch.stream)
                 self._attempt(bundle, _Call(key, timestamp, record, None, cause, (batch, arrival.channel, index)))
                 self._settle(bundle, fire)
@@ -314,6 +319,11 @@ class CallbackOperator(Operator):
 
         self._attempts.run(bundle, once, lambda: _subject(call), call.mark)
         self._at = None
+
+
+def _watched(rows: Iterable[T], arrival: int, bundle: Bundle) -> Iterable[T]:
+    """The rows of an arrival; what is made of a traced one is known afterwards."""
+    return rows if bundle.traced is None else bundle.traced.watched(rows, arrival, bundle.outputs.lengths)
 
 
 def _order_buffer(spec: ComputationSpec, overlay: Overlay, decode: Decode) -> OrderBuffer | None:

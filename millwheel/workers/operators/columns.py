@@ -28,13 +28,14 @@ from millwheel.core.model.keys import Key, key_hash
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import held_at
-from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec
 from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import rejected
 from millwheel.core.windows.lateness import is_complete, open_windows, still_open
 from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
-from millwheel.ports import StateStore
+from millwheel.ports import StateStore, StoreView
+from millwheel.queries.model import Finding, Query
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
@@ -69,7 +70,7 @@ class ColumnOperator(Operator):
         self._shard = shard
         self._rows = rows
         self._decode = decode
-        self._aggregation = compile_aggregation(spec.aggregates, compile_expression, None, spec.condition)
+        self._aggregation = compile_aggregation(spec.aggregates, compile_expression, None, spec.condition, spec.stage)
         rows.finish_row = plan.typed
         self._windows = ColumnWindows(plan)
         self._prefix = COLUMNS + pack(shard.name)
@@ -102,6 +103,11 @@ class ColumnOperator(Operator):
         mine = self._windows.all_groups().filter(self._plan.of_key(key)) if self._windows else None
         found = [] if mine is None else [Window(*bounds) for bounds in mine.select(START, END).iter_rows()]
         return sorted([*found, *self._rows.open_windows(key)], key=lambda window: (window.end, window.start))
+
+    def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        """Its open windows."""
+        found = [(window, self._aggregation.result(acc)) for window, acc in self._windows.of_key(query.key)]
+        return self._rows.answer_with(query, found, state, watermark_us)
 
     # --- a bundle ------------------------------------------------------------------------------------------
 
@@ -143,6 +149,9 @@ class ColumnOperator(Operator):
             self._windows.clear()
 
     def _emit(self, closed: pl.DataFrame, bundle: Bundle) -> None:
+        if self._spec.stage is AggregationStage.PARTIAL:  # accumulators have no column form
+            self._emit_rows(closed, bundle)
+            return
         try:
             frame = self._plan.results(closed)
         except Unfit:
@@ -232,7 +241,7 @@ def segment_entry(shard: str, number: int, level: int, frame: pl.DataFrame) -> t
     return COLUMNS + pack(shard) + number8(number), pack(_Stored(level, frame_bytes(frame, "lz4")))
 
 
-def segments_of(store: StateStore) -> Iterator[pl.DataFrame]:
+def segments_of(store: StateStore | StoreView) -> Iterator[pl.DataFrame]:
     """The groups of each segment in a store."""
     for _, data in store.scan(COLUMNS):
         yield frame_from(_decode(data).frame)

@@ -57,6 +57,9 @@ class WindowContext(CallbackContext):
 class WindowCallbackOperator(WindowedOperator):
     """The operator of a computation with ``window`` and ``callback``."""
 
+    emits_at_floor = True
+    """The processing-time timers of its callbacks produce at the shard's floor."""
+
     def __init__(
         self,
         spec: ComputationSpec,

@@ -6,12 +6,13 @@ becomes a record on every output of the computation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
 import msgspec
 
+from millwheel.core.columns.plan import float_sums
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import HOLD, WINDOW, key_prefix, number8, number_from8, parse_timer, unpack
 from millwheel.core.machines.counted import CountMachine
@@ -31,13 +32,16 @@ from millwheel.core.pipeline.production_ids import (
     record_causes,
     window_timer_cause,
 )
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
+from millwheel.core.pipeline.skew import given_of
+from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, ComputationSpec, PipelineSpec
 from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import Effects, LateRecord, RejectedRecord, Times
 from millwheel.core.windows.panes import Pane, Retraction, as_retraction, pane_row
 from millwheel.core.windows.tags import tag_of
 from millwheel.core.windows.windows import Window
 from millwheel.errors import CorruptionError, FencedError, InvariantError, invariant
+from millwheel.ports import StoreView
+from millwheel.queries.model import Finding, Query
 from millwheel.spec.loading import load_object
 from millwheel.workers.bundle.bundle import RECORD, TIMER, Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
@@ -45,6 +49,7 @@ from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.percentile_timers import ShareTimers
 from millwheel.workers.operators.window_cells import WindowCells
 from millwheel.workers.state.overlay import Overlay
+from millwheel.workers.state.window_results import WindowAnswers, WindowResults
 
 _FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
 
@@ -63,16 +68,20 @@ class WindowedOperator(Operator):
         self._overlay = overlay
         self._cells = WindowCells(overlay, cache_entries, pipeline.limits.state)
         self._key_names = _key_names(spec)
-        self.finish_row: Callable[[dict[str, Any]], dict[str, Any]] = dict
+        self.finish_row: Callable[[dict[str, Any]], dict[str, Any]] = finisher(spec, pipeline)
         self._machine = machine_from_spec(
             spec, compile_expression, lambda name: load_object(name, pipeline.folder), takes_retractions(spec, pipeline)
         )
-        self._complete_once = not isinstance(self._machine, CountMachine)
+        self._results = WindowResults(overlay, pipeline.limits.state) if spec.queryable else None
         self._holds = TimerQueue(Domain.EVENT)
         for store_key, data in overlay.scan(HOLD):
             key, _, tag = parse_timer(store_key)
             self._holds.set(key_from_bytes(key), tag, number_from8(data))
         self._holds.take_changes()  # entries that were read are no changes, and are not written again
+
+    @property
+    def emits_late(self) -> bool:
+        return bool(self._spec.late_side)
 
     def wakes_at(self, now_us: int) -> int:
         return now_us if self.share_timers.due() else MAX_TIME
@@ -110,6 +119,16 @@ class WindowedOperator(Operator):
         stored = [unpack(store_key[len(prefix) :]) for store_key, _ in self._overlay.scan(prefix)]
         slots: list[Any] = [tuple(slot) if isinstance(slot, list) else slot for slot in stored]
         return self._machine.open_windows(self._cells.of(key), slots)
+
+    def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        """Its open windows, and the newest result where it is kept."""
+        return self.answer_with(query, [], state, watermark_us)
+
+    def answer_with(
+        self, query: Query, more: Sequence[tuple[Window, Any]], state: StoreView, watermark_us: int
+    ) -> Finding:
+        """The same with ``more`` open windows, and their results."""
+        return WindowAnswers(self._spec, self._machine, self.finish_row).answer(query, more, state, watermark_us)
 
     # --- timers ------------------------------------------------------------------------------------------
 
@@ -226,7 +245,11 @@ class WindowedOperator(Operator):
             else:
                 self._holds.set(hold.key, hold.tag, hold.at)
         for pane in effects.panes:
-            self._emit(pane, pane_cause(cause, pane, self._complete_once) if self._identified else None, bundle)
+            self._emit(
+                pane,
+                pane_cause(cause, pane, not isinstance(self._machine, CountMachine)) if self._identified else None,
+                bundle,
+            )
         for number, late in enumerate(effects.late):
             self._late(late, aside_cause(cause, "late", number), bundle)
         for number, bad in enumerate(effects.rejected):
@@ -246,6 +269,8 @@ class WindowedOperator(Operator):
     def _emit(self, pane: Pane, cause: Cause, bundle: Bundle) -> None:
         row = self.finish_row(pane_row(pane, self._key_names))
         try:
+            if self._results is not None:
+                self._results.fired(pane, self.finish_row(dict(pane.result)))
             for number, stream in enumerate(self._spec.outputs):
                 bundle.outputs.produce(stream, pane.key, row, pane.timestamp, production_id(cause, number))
         except (TypeError, ValueError, OverflowError) as ex:  # an aggregator of the user's made it
@@ -255,8 +280,8 @@ class WindowedOperator(Operator):
     def _late(self, late: LateRecord, cause: Cause, bundle: Bundle) -> None:
         bundle.count("late")
         if side := self._spec.late_side:
-            # Not the watermark that this shard has reported: a new owner does not know what its predecessor reported,
-            # and consumers would get the record behind what was published, late once more.
+            # Earlier than the floor, consumers would get the record behind what a predecessor has published, late once
+            # more (emits_late makes the floor durable before it is published).
             at = max(late.timestamp, bundle.passed)
             bundle.outputs.produce(side, late.key, late.value, at, production_id(cause, 0))
 
@@ -328,6 +353,18 @@ def _join(into: Effects, more: Effects) -> None:
     into.rejected += more.rejected
 
 
+def finisher(spec: ComputationSpec, pipeline: PipelineSpec) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """The function that makes the row of a result final. Merged accumulators do not tell which fields were declared as
+    floats: their sums are floats as those of a whole aggregation in columns, also where nothing was summed."""
+    stream = given_of(spec, pipeline) if spec.stage is AggregationStage.FINAL else None
+    floats = () if stream is None else float_sums(spec, stream.fields)
+
+    def finish(row: dict[str, Any]) -> dict[str, Any]:
+        return {**row, **{name: float(row[name]) for name in floats}}
+
+    return finish if floats else dict
+
+
 def _key_names(spec: ComputationSpec) -> tuple[str, ...]:
     key = spec.inputs[0].key
-    return key.names if key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)
+    return key.fields or (("key", INSTANCE) if key.instances > 1 else ("key",))

@@ -5,7 +5,8 @@ are dicts that a bundle changes, and what is written behind is not in RocksDB ye
 lock or a snapshot, and the price is counted: a step answers for at most ``most_us``, or one query, which
 reads up to 100,000 accumulators.
 
-What is read may not be durable yet. A durable answer waits until its commit is, like an ack. Pure.
+What is read may not be durable yet. A durable answer waits until its commit is, like an ack. Whoever asks for what a
+standby knows is answered from a copy, if the shard is not served here. Pure but for those stores.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from millwheel.core.model.names import NodeName, ShardName, WorkerName
+from millwheel.core.model.names import NOBODY, NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.times import MIN_TIME
 from millwheel.queries.asked import AskedQueries, Elsewhere, Found
 from millwheel.queries.model import Answer, Consistency, Query, QueryError
 from millwheel.workers.delivery.routing import TableRouter
 from millwheel.workers.effects import AnswerQueries, Gathering
+from millwheel.workers.ports import Copies, NoCopies
 from millwheel.workers.shard.shard import Shard
 
 MOST_US = 5_000
 """A step answers for so long (µs), then works on the stream. The loop steps again at once."""
+
+_STALE = (Consistency.STANDBY, Consistency.SNAPSHOT)
 
 
 class Serving(Protocol):
@@ -59,6 +63,7 @@ class Answering:
     me: WorkerName
     out: Gathering
     monotonic_us: Callable[[], int]
+    copies: Copies = field(default_factory=NoCopies)
     most_us: int = MOST_US
     waiting: deque[_Batch] = field(default_factory=deque)
     resting: deque[_Batch] = field(default_factory=deque)
@@ -107,14 +112,15 @@ class Answering:
         if name is None:
             return QueryError("unavailable", "this worker does not know yet who has the key; ask again")
         serving = self.served.get(name)
-        if serving is None or not serving.answers:
-            return self._elsewhere(name, serving)
         try:
+            if serving is None or not serving.answers:
+                stale = self.copies.answer(name, query) if query.consistency in _STALE else None
+                return stale or self._elsewhere(name, serving, query.consistency in _STALE)
             return self._answer(query, serving.shard, batch)
         except QueryError as ex:
             return ex
         except Exception as ex:  # a question must not end the worker, whatever it finds
-            return QueryError("unavailable", f"{name} could not answer: {type(ex).__name__}: {ex}")
+            return QueryError("unavailable", f"{name} could not answer: {type(ex).__name__}: {ex}", failed=True)
 
     def _answer(self, query: Query, shard: Shard, batch: _Batch) -> Answer:
         identity, number = shard.identity, shard.commits.made
@@ -134,15 +140,17 @@ class Answering:
             query.consistency if query.consistency is Consistency.LATEST else Consistency.DURABLE,
         )
 
-    def _elsewhere(self, name: ShardName, serving: Serving | None) -> Found:
+    def _elsewhere(self, name: ShardName, serving: Serving | None, stale: bool) -> Found:
         entry = self.entry_of(name)
         if entry is None:
             return QueryError("unavailable", "the key's shard is being divided; ask again")
         if serving is not None and entry.next_owner:
             return Elsewhere(entry.next_owner, for_now=True)
+        if stale and not entry.owner and entry.standby not in (NOBODY, self.me):
+            return Elsewhere(entry.standby)
         if not entry.owner or entry.owner == self.me:
             return QueryError("unavailable", f"shard {name} is being opened; ask again")
-        return Elsewhere(entry.owner)
+        return Elsewhere(entry.owner, standby=entry.standby)
 
 
 def _forget(batch: _Batch, name: ShardName) -> None:

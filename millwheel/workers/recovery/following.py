@@ -37,19 +37,22 @@ _REST_ROUNDS = 50
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """The inputs of followers, and the folder of their stores. ``lock`` makes a mutex."""
+    """The inputs of followers, and the folder of their stores. ``lock`` makes a mutex. ``monotonic_us`` measures how
+    old what they have is."""
 
     stores: StateStores
     snapshots: Snapshots
     journals: Journals
     scratch: str
     lock: Callable[[], AbstractContextManager[object]]
+    monotonic_us: Callable[[], int] = lambda: 0
 
 
 @dataclass(slots=True)
 class Follower:
     """A store that stands at commit ``have`` of its shard. ``position`` is how far the owner's journal was followed.
-    ``over``: it is not to be touched any more, because it was taken or dropped."""
+    ``over``: it is not to be touched any more, because it was taken or dropped. ``seen_us``: when (monotonic) it last
+    had all that was certain."""
 
     entry: ShardEntry
     store: WriteBehindStore
@@ -57,6 +60,7 @@ class Follower:
     lock: AbstractContextManager[object]
     position: JournalPosition | None = None
     over: bool = False
+    seen_us: int | None = None
 
     @property
     def prefix(self) -> bytes:
@@ -94,6 +98,10 @@ class Standbys:
     def standing(self) -> dict[str, tuple[int, int]]:
         """(token, last commit) of each shard that is followed."""
         return {shard: (each.entry.token, each.have) for shard, each in list(self._followers.items())}
+
+    def follower(self, shard: ShardName) -> Follower | None:
+        """The follower of a shard, which may be over (any thread)."""
+        return self._followers.get(shard)
 
     def take(self, entry: ShardEntry) -> StateStore | None:
         """The store of a shard that is ours now, with every commit of ``entry``'s lineage; None when there is none that
@@ -181,7 +189,7 @@ class Standbys:
 
     def _advance(self, owner: str, followers: list[Follower]) -> bool:
         """Read the certain part of a journal, once for all shards of its owner."""
-        before = self._positions.get(owner)
+        before, began_us = self._positions.get(owner), self._parts.monotonic_us()
         try:
             found = self._parts.journals.follow(owner, before)
         except InvariantError:
@@ -199,6 +207,8 @@ class Standbys:
         for follower in followers:
             try:
                 _apply(follower, entries, found.position)
+                if found.whole:
+                    follower.seen_us = began_us
             except CorruptionError as ex:
                 self._discard(follower)
                 self._later(follower.entry.shard, ex)
@@ -227,12 +237,14 @@ def _same(one: ShardEntry, other: ShardEntry) -> bool:
 def _apply(follower: Follower, entries: Iterable[bytes], position: JournalPosition | None) -> None:
     """Apply the shard's commits among ``entries``, which lie before ``position``."""
     prefix = follower.prefix
-    with follower.lock:
-        if follower.over:
-            return
-        for entry in entries:
-            if entry.startswith(prefix):
-                commit = decode_commit(entry)
+    for entry in entries:
+        if entry.startswith(prefix):
+            commit = decode_commit(entry)
+            with follower.lock:  # for one commit: the loop, which answers from this store, may wait for it
+                if follower.over:
+                    return
                 follower.have = apply(commit, follower.entry.owner, follower.store, follower.have)
-        if position is not None and (follower.position is None or position > follower.position):
-            follower.position = position
+    with follower.lock:
+        if not follower.over and position is not None:
+            if follower.position is None or position > follower.position:
+                follower.position = position

@@ -91,13 +91,13 @@ def _recover_from(
 ) -> StateStore:
     effort.replayed = 0
     if manifest is not None:
-        store = _restored(manifest, store_name, snapshots, stores, scratch)
+        store = restored(manifest, store_name, snapshots, stores, scratch)
     else:
         store = stores.open(store_name, None)
     try:
         if manifest is None and entry.parents:
             _inherit(entry, store, snapshots, stores, scratch, store_name)
-        have = restored = last_commit(store)
+        have = base = last_commit(store)
         replayed = WriteBehindStore(store)  # one write for many commits: most of them write some entries again
         for ancestor in entry.ancestors_since(manifest.token if manifest is not None else NO_TOKEN):
             have = replay(entry.shard, ancestor, journals, replayed, have, effort=effort)
@@ -107,11 +107,11 @@ def _recover_from(
         raise
     about = {"shard": entry.shard}
     words = "Shard %s is restored to commit %d; %d commits are replayed."
-    log.info(words, entry.shard, restored, have - restored, extra=about)
+    log.info(words, entry.shard, base, have - base, extra=about)
     return store
 
 
-def _restored(
+def restored(
     manifest: Manifest, store_name: str, snapshots: Snapshots, stores: StateStores, scratch: str
 ) -> StateStore:
     """A snapshot as an open store."""
@@ -138,7 +138,7 @@ def _inherit(
             from_parent = f"{store_name}-from-{parent.shard}"
             manifest = snapshots.latest(parent.shard) if parent.last_commit else None
             if manifest is not None and manifest.last_commit == parent.last_commit:
-                opened = _restored(manifest, from_parent, snapshots, stores, scratch)
+                opened = restored(manifest, from_parent, snapshots, stores, scratch)
             elif parent.last_commit:
                 raise CorruptionError(
                     f"shard {entry.shard} comes from {parent.shard}, which was released after commit "

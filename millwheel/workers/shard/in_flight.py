@@ -17,7 +17,7 @@ from millwheel.workers.shard.step import Step
 
 class InFlight:
     """``made`` numbers the last commit that is applied to the local store, ``durable`` the last one that is known to be
-    in the journal, and ``floor`` is the durable floor. Commits that are not ``_unsubmitted`` are with the journal;
+    in the journal, and ``floor`` is the durable floor. Commits that are not ``unsubmitted`` are with the journal;
     somebody waits for so many ``_urgent`` ones of those that are. ``waiting`` is a step that must not be committed
     before there is a verdict, or not run before there are answers from outside."""
 
@@ -28,7 +28,7 @@ class InFlight:
         self._name = name
         self._straggler_us = straggler_us
         self._commits: deque[PendingCommit] = deque()
-        self._unsubmitted: deque[PendingCommit] = deque()
+        self.unsubmitted: deque[PendingCommit] = deque()
         self._urgent = 0
 
     def __len__(self) -> int:
@@ -44,30 +44,30 @@ class InFlight:
     def enlist(self, pending: PendingCommit) -> PendingCommit:
         """A commit was made: it waits for the journal."""
         self._commits.append(pending)
-        self._unsubmitted.append(pending)
+        self.unsubmitted.append(pending)
         self._urgent += not pending.write_by_us
         return pending
 
     def submittable(self, now_us: int) -> Iterator[tuple[PendingCommit, bytes]]:
         """Commits that may go to the journal now, in order, with their entry (b"": nothing to write)."""
-        while self._unsubmitted:
-            pending = self._unsubmitted[0]
+        while self.unsubmitted:
+            pending = self.unsubmitted[0]
             if pending.weak and pending.straggles:
                 if now_us < pending.since_us + self._straggler_us:
                     # Those behind it wait, too: a journal that holds a commit, but not the one before it, has a gap,
                     # and recovery stops at it.
                     return
                 pending.checkpoint_chunk()
-            self._unsubmitted.popleft()
+            self.unsubmitted.popleft()
             self._urgent -= not pending.write_by_us
             yield pending, b"" if pending.commit is None else encode_commit(pending.commit)
 
     def submits_at(self) -> int:
         """When the next commit must be written (wall clock): at once if somebody waits for it, a weak one at the latest
         when a consumer has not answered for too long."""
-        if not self._unsubmitted:
+        if not self.unsubmitted:
             return MAX_TIME
-        first = self._unsubmitted[0]
+        first = self.unsubmitted[0]
         if first.straggles:
             return first.since_us + self._straggler_us
         return 0 if self._urgent else first.write_by_us
@@ -75,7 +75,7 @@ class InFlight:
     def checkpoint_stragglers(self) -> None:
         """Write weak productions on their way into the store, for a copy of it: a recovery from the copy skips their
         commits, which would bring them along if their consumers take too long."""
-        for pending in self._unsubmitted:
+        for pending in self.unsubmitted:
             if pending.weak and pending.straggles:
                 pending.checkpoint_chunk()
 

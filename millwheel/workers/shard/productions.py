@@ -95,6 +95,8 @@ class ProductionBuilding:
             return
         first = self._meta.next_seq
         batch = self._numbered(stream, produced, born_us)
+        if bundle.traced is not None:
+            bundle.traced.numbered(stream, batch)
         data = encode_batch(batch)
         if len(data) > self._limits.record and stream != DEAD_LETTERS and self._too_big(stream, produced, bundle):
             self._meta.next_seq = first
@@ -138,6 +140,8 @@ class ProductionBuilding:
             letter.what = "production"
             bundle.dead_letter(letter, produced.timestamps[index], produced.ids[index] or None)
         produced.leave_out(big)
+        if bundle.traced is not None:
+            bundle.traced.leave_out(stream)
         return bool(big)
 
     def _unconsumed(self, stream: str, count: int, bundle: Bundle) -> bool:

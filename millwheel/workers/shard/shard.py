@@ -43,6 +43,7 @@ from millwheel.workers.shard.step import Step
 from millwheel.workers.shard.verdicts import Policies, Verdicts
 from millwheel.workers.shard.watermark import ShardWatermark
 from millwheel.workers.state.overlay import Overlay
+from millwheel.workers.tracing.tracing import ShardTracing, Tracing
 
 OperatorFactory = Callable[["Shard"], Operator]
 
@@ -66,6 +67,7 @@ class Shard:
         self.identity, self.store, self._route, self._limits = identity, store, route, limits
         self.overlay, self.meta = Overlay(store), read_meta(store)
         self.input_shares: dict[float, int] = {}
+        self._tracing: ShardTracing | None = None
         self._timers, marks = read_timers(store), read_high_water_marks(store)
         self.seen_ids = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us, identity.hashed)
         self._productions = ProductionBuilding(identity, self.meta, self.overlay, fanout, limits.given)
@@ -128,7 +130,7 @@ class Shard:
             if self.operator.ask(step.bundle, now_us):
                 self.commits.waiting = step
                 return None
-            step = self._finish(step)
+            self._finish(step)
             if step.bundle.failures and self.verdicts.waits(step.bundle.failures, now_us, now_us):
                 self.commits.waiting = step
                 return None
@@ -146,17 +148,18 @@ class Shard:
         if self.seen_ids is not None:
             self.seen_ids.drop_copies(bundle)
         take_replayed(bundle, self.identity.pipeline)
-        return Step(bundle, arrivals, hold, work.at, None, asks=True)
+        if self._tracing is not None:  # after copies were dropped: they are not worked on
+            bundle.traced = self._tracing.bundle(bundle.number, bundle.arrivals)
+        return Step(bundle, arrivals, hold, work.at)
 
-    def _finish(self, begun: Step) -> Step:
+    def _finish(self, step: Step) -> None:
         """Run the bundle."""
-        bundle = begun.bundle
+        bundle = step.bundle
         self._building.forget_done()
         self.operator.run(bundle)
-        step = Step(bundle, begun.arrivals, begun.hold, begun.work_us, self._productions.checkpoint(bundle))
+        step.chunk, step.asks = self._productions.checkpoint(bundle), False
         bundle.take_counts()
         self.verdicts.take(bundle)
-        return step
 
     # --- commit ------------------------------------------------------------------------------------------
 
@@ -169,6 +172,8 @@ class Shard:
         if made is not None:
             self.outbox.add(made)
         pending = self._building.build(step)
+        if self._tracing is not None and pending is not None and bundle.traced is not None:
+            self._tracing.wait(pending.number, bundle.traced)
         if pending is not None and pending.chunk is not None:
             # Held productions go to shards of this worker alone: sent to another one, they would be applied there
             # although a crash here may unmake them (mutation productions_sent_before_commit).
@@ -189,6 +194,8 @@ class Shard:
         for chunk in pending.reads:
             chunk.commit = pending.number
             self.outbox.release(chunk, self._route)
+        if self._tracing is not None:
+            self._tracing.durable(pending.number)
         self.operator.durable(pending.number, now_us)
         return pending.arrivals
 
@@ -207,6 +214,11 @@ class Shard:
             self.seen_ids.forget_before(self.watermark.input)
 
     # --- life --------------------------------------------------------------------------------------------
+
+    def trace(self, tracing: Tracing, is_source: bool) -> None:
+        """From now on traced records have spans."""
+        mine = self.identity
+        self._tracing = ShardTracing(tracing, mine.node, mine.shard, mine.token, mine.hashed, is_source)
 
     def start(self) -> None:
         """Begin to send the recovered productions. Called when this owner may act (its token is known)."""

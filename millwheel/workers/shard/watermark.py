@@ -37,6 +37,7 @@ class ShardWatermark:
         self._operator = operator
         self._shares = shares
         self._emits_at_floor = operator.emits_at_floor
+        self._emits_late = operator.emits_late
 
     # --- queries -----------------------------------------------------------------------------------------
 
@@ -60,20 +61,21 @@ class ShardWatermark:
     def hold(self, now_us: int) -> Hold:
         """The time before which no output can come, with the hold that keeps it back."""
         hold = self._commits.lowest(self.lowest(self.work(now_us)))
-        if self.floor_matters() and self._commits.floor < hold.at:
-            # Beyond the durable floor, the next owner's timers would emit behind a watermark that others have seen:
-            # late records of our own making (tests/unit/workers/shard/test_watermark.py).
-            hold = Hold(self._commits.floor, "the floor of processing-time timers, whose rise is not durable yet")
+        if self._commits.floor < hold.at < IDLE_TIME and self.floor_matters():
+            # Beyond the durable floor, the next owner's timers and late records would be emitted behind a watermark
+            # that others have seen: late records of our own making (tests/unit/workers/shard/test_watermark.py).
+            hold = Hold(self._commits.floor, "the floor of timers and late records, whose rise is not durable yet")
         return Hold(hold.at, self._in_words(hold), hold.idle_us)
 
     def floor_matters(self) -> bool:
-        """True while processing-time timers of callbacks wait. What they produce is emitted at the floor, not
-        behind a published watermark. So no more may be published than a next owner, too, will know of."""
-        return self._emits_at_floor and bool(self._timers[Domain.PROCESSING])
+        """True while processing-time timers of callbacks wait, and where late records are emitted. Both leave at the
+        floor or later, not behind a published watermark. So no more may be published than a next owner, too, will
+        know of."""
+        return self._emits_late or (self._emits_at_floor and bool(self._timers[Domain.PROCESSING]))
 
     def rises(self, now_us: int) -> bool:
         """True when a commit is wanted for the floor alone."""
-        return self.floor_matters() and self.lowest(self.work(now_us)).at > self._meta.floor
+        return self.floor_matters() and self._meta.floor < self.lowest(self.work(now_us)).at < IDLE_TIME
 
     def of_shares(self, now_us: int) -> dict[float, int]:
         """What counts for the percentile watermarks of this node, by share: the lowest of its own work, in place of the

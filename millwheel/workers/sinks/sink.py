@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 from millwheel.core.columns.batch import ColumnBatch
@@ -21,6 +21,7 @@ from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.sinks.figures import SinkFigures
+from millwheel.workers.tracing.traced import TracedBundle
 
 _RETRY_US = 100_000  # before a failed publish is repeated
 _ON_THEIR_WAY = 2
@@ -80,17 +81,20 @@ class SinkShard:
 
 @dataclass(slots=True)
 class _Pending:
-    """A batch that is prepared; committed once ``commit`` is durable; then to be published."""
+    """A batch that is prepared; committed once ``commit`` is durable; then to be published. ``former``: an earlier
+    owner has committed it, perhaps with records that the target refuses."""
 
     commit: int
     number: int
     committable: bytes
     min_timestamp: int
     born: list[int]
+    former: bool = False
     asked: bool = False
     visible: bool = False
     refused: Sequence[Refused] = ()
     """What the target does not take: dead letters of the next bundle, which commits the batch without them."""
+    traced: TracedBundle | None = None
 
 
 class SinkOperator(Operator):
@@ -161,13 +165,16 @@ class SinkOperator(Operator):
             return
         number = self._next_number
         self._next_number += 1
-        committable = self._writer.prepare(SinkBatch(number, f"{self._shard.token}-{bundle.number}", records, columns))
+        batch = SinkBatch(number, f"{self._shard.token}-{bundle.number}", records, columns)
+        if bundle.traced is not None:
+            batch = replace(batch, traces=bundle.traced.rows([len(arrival.batch) for arrival in bundle.arrivals]))
+        committable = self._writer.prepare(batch)
         count -= self._refuse(bundle, self._writer.take_refused())
         bundle.overlay.put(NEXT_BATCH, self._next_number.to_bytes(8, "big"))
         bundle.count("records_out", count)
         earliest = min(arrival.batch.earliest for arrival in bundle.arrivals)
         born = [arrival.batch.born_us for arrival in bundle.arrivals if arrival.batch.born_us]
-        pending = _Pending(bundle.number, number, committable, earliest, born)
+        pending = _Pending(bundle.number, number, committable, earliest, born, traced=bundle.traced)
         if self._at_once and not self._pending and self._shown(pending, bundle.now_us):
             return
         bundle.overlay.put(COMMITTABLE + number8(number), committable)
@@ -250,13 +257,17 @@ class SinkOperator(Operator):
             # otherwise. See test_a_batch_waits_for_its_own_commit.
             if pending.commit > self._durable:
                 break
-            if pending.commit != _FORMER and self._unswept is not None:
+            # Also behind a former batch that the target refused, and that we have committed without its bad records:
+            # else neither goes on. See test_a_refused_batch_of_a_former_owner_does_not_stop_those_behind_it.
+            if not pending.former and self._unswept is not None:
                 break
             if pending.asked and self._in_order:
                 break
             if pending.asked:
                 continue
             pending.asked = True
+            if pending.traced is not None:
+                pending.traced.publish(pending.number)
             if self._aside is not None:
                 name, token, answer = self._shard.name, self._shard.token, (self._told, self._figures.publish_s)
                 self._aside(Publication(name, token, pending.number, pending.committable, self._writer, *answer))
@@ -282,6 +293,8 @@ class SinkOperator(Operator):
 
     def _learn(self, pending: _Pending, error: Exception | None, now_us: int) -> None:
         """A batch is visible, or is to be tried again."""
+        if pending.traced is not None:
+            pending.traced.published("" if error is None else str(error))
         if error is None:
             pending.visible = True
             self._latencies_ms += [(now_us - born) / 1000 for born in pending.born]
@@ -307,16 +320,16 @@ class SinkOperator(Operator):
         """Publish every committed batch again (it is idempotent), sweep what was never committed."""
         found = [(number_from8(store_key[1:]), committable) for store_key, committable in store.scan(COMMITTABLE)]
         self._unswept = [committable for _, committable in found]
-        self._pending += [_Pending(_FORMER, number, committable, MIN_TIME, []) for number, committable in found]
+        self._pending += [_Pending(_FORMER, number, committable, MIN_TIME, [], True) for number, committable in found]
         self._publish(0)
         data = store.get(NEXT_BATCH)
         return 0 if data is None else int.from_bytes(data, "big")
 
     def _sweep(self) -> bool:
-        """Remove what was never committed, once all that was committed is visible or refused; whether that was now."""
+        """Remove what was never committed, once all that was committed is visible; whether that was now."""
         # Not sooner: a sweep could remove what a publication is about to show. Nor may a batch of our own be published
         # before it: a sink that keeps the latest is fenced by it. See test_nothing_is_swept_before_it_is_published.
-        if self._unswept is None or any(each.commit == _FORMER and not each.visible for each in self._pending):
+        if self._unswept is None or any(each.former and not each.visible for each in self._pending):
             return False
         self._writer.sweep(self._unswept)
         self._unswept = None

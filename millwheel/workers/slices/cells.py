@@ -52,14 +52,40 @@ class SliceCells:
             for cell_key, cell in zip(cell_keys, self._load(cell_keys), strict=True):
                 acc = self._added(cell.acc, records)
                 cell = StoredSlice(max(cell.newest_us, newest_us), acc)
-                data = encode_slice(cell)
-                if len(data) > self._most:
-                    raise ValueError(over("state", "a value", len(data), self._most))
-                changed.append((cell_key, cell, data))
+                changed.append((cell_key, cell, self._encoded(cell)))
         except BaseException:
             # An accumulator may be half changed: the store has it as it was before.
             self.forget(cell_keys)
             raise
+        self._write(changed)
+
+    def merge(self, parts: Iterable[tuple[bytes, StoredSlice]]) -> bool:
+        """Merge accumulators into those of their store keys, each key once. Changes nothing if it raises. Returns
+        whether there was one."""
+        found = dict(parts)
+        changed = []
+        try:
+            self._fetch(found)
+            for cell_key, part in found.items():
+                cell = self._cells.get(cell_key)
+                if cell is not None:
+                    acc = self._answers.aggregation.merge(cell.acc, part.acc)
+                    part = StoredSlice(max(cell.newest_us, part.newest_us), acc)
+                changed.append((cell_key, part, self._encoded(part)))
+        except BaseException:
+            # Accumulators may be changed: the store has them as they were before.
+            self.forget(found)
+            raise
+        self._write(changed)
+        return bool(changed)
+
+    def _encoded(self, cell: StoredSlice) -> bytes:
+        data = encode_slice(cell)
+        if len(data) > self._most:
+            raise ValueError(over("state", "a value", len(data), self._most))
+        return data
+
+    def _write(self, changed: Iterable[tuple[bytes, StoredSlice, bytes]]) -> None:
         for cell_key, cell, data in changed:
             self._cells[cell_key] = cell
             self._overlay.put(cell_key, data)
@@ -78,12 +104,19 @@ class SliceCells:
         return acc
 
     def _load(self, cell_keys: Sequence[bytes]) -> list[StoredSlice]:
+        self._fetch(cell_keys)
+        for cell_key in cell_keys:
+            if cell_key not in self._cells:
+                self._cells[cell_key] = StoredSlice(MIN_TIME, self._answers.aggregation.create())
+        return [self._cells[cell_key] for cell_key in cell_keys]
+
+    def _fetch(self, cell_keys: Iterable[bytes]) -> None:
+        """Bring those of the cells that there are into the cache."""
         missing = [cell_key for cell_key in cell_keys if cell_key not in self._cells]
         if missing:
             for cell_key, data in zip(missing, self._overlay.get_many(missing), strict=True):
-                fresh = StoredSlice(MIN_TIME, self._answers.aggregation.create())
-                self._cells[cell_key] = fresh if data is None else decode_slice(data)
-        return [self._cells[cell_key] for cell_key in cell_keys]
+                if data is not None:
+                    self._cells[cell_key] = decode_slice(data)
 
     def forget(self, cell_keys: Iterable[bytes]) -> None:
         for cell_key in cell_keys:

@@ -9,10 +9,13 @@ owner makes from a snapshot and the journal.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
 from millwheel.core.aggregates.specs import compile_aggregation
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.slices import SlicePlan
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import DeadLetter
@@ -29,6 +32,7 @@ from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.slices.cells import ReadyRecord, SliceCells
+from millwheel.workers.slices.columns import ColumnSlices
 from millwheel.workers.slices.expiry import Expiry
 from millwheel.workers.slices.keys import SliceKeys
 from millwheel.workers.state.overlay import Overlay
@@ -47,6 +51,7 @@ class SlicesOperator(Operator):
         overlay: Overlay,
         decode: Decode,
         cache_entries: int,
+        plan: ColumnPlan | None = None,
     ) -> None:
         assert spec.slices is not None
         self._spec = spec
@@ -57,7 +62,12 @@ class SlicesOperator(Operator):
         self._takes_back = takes_retractions(spec, pipeline)
         self._cells = SliceCells(overlay, self._answers, cache_entries, pipeline.limits.state)
         self._keys = SliceKeys.of(self._answers, overlay) if spec.slices.ttl_us is not None else None
+        self._columns = ColumnSlices(plan, self._answers, self._cells) if isinstance(plan, SlicePlan) else None
         self._expiry = Expiry(spec.slices, self._levels, store, overlay)
+
+    @property
+    def emits_late(self) -> bool:
+        return bool(self._spec.late_side)
 
     def due_at(self) -> int:
         at_us = self._expiry.due_at()
@@ -77,8 +87,19 @@ class SlicesOperator(Operator):
     # --- records -----------------------------------------------------------------------------------------
 
     def _take(self, bundle: Bundle) -> None:
-        """Sort what has come by key, drop what is too late, and add the rest slice by slice."""
         expired_us = self._expiry.before(bundle.watermark)
+        taken = None if self._columns is None else self._columns.take(bundle, expired_us)
+        if taken is None:
+            self._take_rows(bundle, expired_us)
+            return
+        if taken.changed:
+            self._expiry.wake()
+        if taken.expired is not None:
+            bundle.arrivals = [replace(bundle.arrivals[0], batch=taken.expired)]
+            self._take_rows(bundle, expired_us)
+
+    def _take_rows(self, bundle: Bundle, expired_us: int) -> None:
+        """Sort what has come by key, drop what is too late, and add the rest slice by slice."""
         by_key: dict[Key, list[ReadyRecord]] = {}
         for arrival in bundle.arrivals:
             batch = arrival.batch.rows()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.lazy_polars import pl
@@ -25,7 +26,8 @@ _FIRST_BYTES = 1 << 20  # of a read while little comes
 _MOST_BYTES = 1 << 23  # of a read while there is always more
 _GROWTH = 4  # how much more each full read brings
 
-Split = Callable[[ColumnBatch], tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]]
+Split = Callable[[ColumnBatch, npt.NDArray[np.bool_] | None], tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]]
+"""(records, which of them are late, if any) -> the batches of the consumers, and the records without a key."""
 
 
 @dataclass(slots=True)
@@ -68,8 +70,6 @@ def sort_frame(
     partition = pl.Series("key", [""], pl.String).new_from_index(0, len(read))
     batch = ColumnBatch(spec.name, read.positions, stamps, partition, read.frame, now_us)
     late = late_mask(stamps, max_timestamp, spec.max_delay_us)
-    dropped = int(np.count_nonzero(late))
-    if dropped:
-        batch = batch.where(~late)
-    batches, keyless = split(batch) if len(batch) else ([], [])
-    return None if keyless else SortedFrame(batches, dropped, max(max_timestamp, highest))
+    count = int(np.count_nonzero(late))
+    batches, keyless = split(batch, late if count else None)
+    return None if keyless else SortedFrame(batches, count, max(max_timestamp, highest))

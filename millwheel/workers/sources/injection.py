@@ -3,6 +3,7 @@ gets its answer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -80,11 +81,14 @@ class InjectionOperator(Operator):
             self._silence.heard(bundle.now_us)
         elif not self.paused:
             self._silence.nothing(bundle.now_us)
-        for arrival in bundle.arrivals:
+        for number, arrival in enumerate(bundle.arrivals):
             bundle.try_(LINE, len(arrival.batch))
             reply_to: Any = arrival.reply_to
             reply_to.duplicates = arrival.duplicates
-            for key, raw in zip(arrival.batch.keys, arrival.batch.rows().values, strict=True):
+            rows: Iterable[tuple[Any, bytes]] = zip(arrival.batch.keys, arrival.batch.rows().values, strict=True)
+            if bundle.traced is not None:
+                rows = bundle.traced.watched(rows, number, bundle.outputs.lengths)
+            for key, raw in rows:
                 reason = self._take(bundle, key, raw, floor)
                 reply_to.rejected += bool(reason)
                 reply_to.accepted += not reason

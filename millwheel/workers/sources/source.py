@@ -151,6 +151,8 @@ class SourceOperator(Operator):
     def _look_at(self, part: Part, bundle: Bundle) -> None:
         try:
             reader = self._partitions.reader_of(part, bundle.now_us)
+            if bundle.traced is not None:
+                reader.tell_traces()
             if not (self._parts.has_columns(part, reader) and self._read_frame(part, reader, bundle)):
                 self._read(part, reader, bundle)
         except ExhaustedError as ex:
@@ -176,6 +178,8 @@ class SourceOperator(Operator):
             # time and send them under positions that consumers take for applied, or miss: see
             # test_a_record_too_far_in_the_future_never_costs_its_neighbours.
             self._await_commit(part, bundle)
+        if bundle.traced is not None:
+            bundle.traced.read(part.channel, read.positions, read.traces, found.batches)
         self._move(part, read, sorting.max_timestamp)
         self._send(part, found, bundle)
 
@@ -233,8 +237,10 @@ class SourceOperator(Operator):
         bundle.try_(LINE, len(read))
         bundle.try_(keys_of(self._spec.name), len(read))
         counters = {"records_in": len(read)}
-        if found.late:
+        if found.late and self._parts.fanout.drops_late(self._spec.name):
             counters["late"] = found.late
+        if bundle.traced is not None:
+            bundle.traced.read(part.channel, read.positions, read.traces, found.batches)
         self._move(part, read, found.max_timestamp)
         self._send(part, Sorted(found.batches, {}, counters), bundle)
         return True

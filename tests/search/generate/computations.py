@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from random import Random
 from typing import Any
 
 from millwheel.errors import PipelineError
 from tests.search.document import emit
 from tests.search.freedoms import Facts, Level, promised
 from tests.search.generate.draft import Draft, Flow
-from tests.search.generate.kinds import branched, deduplicated, enriched, free, joined, orders, steps
+from tests.search.generate.kinds import branched, deduplicated, enriched, free, joined, looked_up, orders, steps
 from tests.search.generate.windows import spans, windowed
 from tests.search.script import load_tree
 
@@ -50,6 +51,7 @@ _KINDS: tuple[tuple[Any, int], ...] = (
     (joined, 3),
     (enriched, 3),
 )
+_LOOKUPS = 0.04
 
 
 _OF_WINDOWS = """windowed two_stages aggregate side refire lateness trigger retracting accumulating discarding
@@ -62,6 +64,7 @@ _OF_WINDOWS = """windowed two_stages aggregate side refire lateness trigger retr
 _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"past_timers", "weak_past", "timers", "order_by", "ttl", "callback"}), orders),
     (frozenset({"enrich", "as_of_arrival"}), enriched),
+    (frozenset({"lookup"}), looked_up),
     (frozenset({"join"}), joined),
     (frozenset({"deduplicate"}), deduplicated),
     (frozenset({"branch"}), branched),
@@ -78,6 +81,8 @@ def _maker(draft: Draft) -> Any:
         for words, kind in _MAKERS:
             if draft.wanted & words and not draft.wanted & words <= draft.features:
                 return kind
+    if not draft.wanted and Random(repr(draft.tree)).random() < _LOOKUPS:
+        return looked_up  # drawn apart, so that nearly all seeds give the pipelines that they gave before
     return draft.rng.choices([kind for kind, _ in _KINDS], [weight for _, weight in _KINDS])[0]
 
 

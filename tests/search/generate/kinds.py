@@ -117,3 +117,19 @@ def enriched(draft: Draft, name: str) -> Any:
         tree["enrich"]["as_of"] = "arrival"
     draft.features.add("enrich")
     return tree, one.fields, key
+
+
+def looked_up(draft: Draft, name: str) -> Any:
+    found = take_input(draft, lambda flow: not flow.retracts and not flow.typed and "u" in flow.fields, 2)
+    if found is None:
+        return None
+    given, flows, key = found
+    target = {"redis": {"url": "redis://127.0.0.1:1/0", "key": "item:{u}"}}
+    enrich: dict[str, Any] = {"lookup": target, "missing": draft.pick(["keep", "drop", "dead_letter"])}
+    enrich.update(draft.pick([{"as": "found"}, {"fields": {"v": "value"}}]))
+    if draft.chance(0.5):
+        enrich["cache"] = {"size": draft.pick([1, 2, 50]), "ttl": "10s"}
+    if draft.chance(0.5):
+        enrich["batch"] = draft.pick([1, 2])
+    draft.features.add("lookup")
+    return {"input": given, "enrich": enrich, "output": name}, frozenset.intersection(*(f.fields for f in flows)), key

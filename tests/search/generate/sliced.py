@@ -17,6 +17,7 @@ _SLICES: tuple[dict[str, Any], ...] = (
     {"every": "10s", "keep": "40s", "levels": ["10s", "20s"]},
     {"every": "10s", "keep": "20s"},
 )
+_LASTING = {"every": "10s", "keep": "365d", "levels": ["10s", "1m", "1h"]}
 _AGGREGATES: tuple[dict[str, Any], ...] = (
     {"n": "count"},
     {"n": "count", "total": {"sum": "n"}},
@@ -29,7 +30,7 @@ NAME = "asked"
 def add_slices(draft: Draft, seed: int) -> None:
     """A computation with slices beside the others, sometimes. It makes nothing, so nothing else changes."""
     own_rng = random.Random(f"slices {seed}")
-    if draft.columnar or (own_rng.random() >= 0.2 and "slices" not in draft.wanted):
+    if own_rng.random() >= 0.2 and "slices" not in draft.wanted:
         return
     own = replace(draft, rng=own_rng, features=set())
 
@@ -37,10 +38,11 @@ def add_slices(draft: Draft, seed: int) -> None:
         plain = not flow.typed and not flow.retracts and not flow.last and "n" in flow.fields
         return plain and flow.facts.level is Level.ALL
 
-    found = take_input(own, fits, 2)
+    # Of several inputs slices take rows, and so would all other consumers of a stream whose records come as columns.
+    found = take_input(own, fits, 1 if draft.columnar else 2)
     if found is None:
         return
-    tree: dict[str, Any] = {"input": found[0], "slices": dict(own_rng.choice(_SLICES))}
+    tree: dict[str, Any] = {"input": found[0], "slices": dict(_LASTING if draft.columnar else own_rng.choice(_SLICES))}
     tree["aggregate"] = dict(own_rng.choice(_AGGREGATES))
     if own_rng.random() < 0.2:
         tree["where"] = "n != 5"

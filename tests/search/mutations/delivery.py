@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MIN_TIME
+from millwheel.core.pipeline import skew
 from millwheel.injector.state import InjectorState
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.operators.ordering import OrderBuffer
@@ -63,3 +66,14 @@ def ids_that_were_forgotten_come_back() -> Context:
             right(self)
 
     return replaced(Shard, "start", wrong)
+
+
+@mistake(within=2, features="tumbling_window aggregate windowed", variants="divided-crashes", first=8)
+def a_replay_decides_instances_anew() -> Context:
+    """A record of a divided key goes to the next instance, as records arrive, and not to that of its number."""
+    turn = count()
+
+    def wrong(number: int, instances: int) -> int:
+        return next(turn) % instances
+
+    return replaced(skew, "instance_of", wrong)

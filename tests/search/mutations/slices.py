@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from millwheel.core.pipeline.spec import SlicesSpec
 from millwheel.core.slices.levels import SliceLevel
 from millwheel.queries import slices as slices_module
+from millwheel.queries.slices import StoredSlice
 from millwheel.queries.span import SlicePiece, SliceSpan, pieces
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.shard.commit_building import CommitBuilding
 from millwheel.workers.slices import expiry as expiry_module
+from millwheel.workers.slices.cells import SliceCells
 from tests.search.generate.sliced import NAME
 from tests.search.mistakes import Context, mistake, replaced
 
@@ -53,3 +55,18 @@ def a_longer_slice_is_taken_where_it_ends_one_too_far() -> Context:
                 yield piece
 
     return replaced(slices_module, "pieces", wrong)
+
+
+@mistake(within=40, features="slices columns", variants="pairs shards")
+def a_bundle_in_columns_replaces_what_a_slice_holds() -> Context:
+    """Of a slice that a bundle in columns touches, the accumulator is the bundle's alone."""
+    right = SliceCells.merge
+
+    def wrong(self: SliceCells, parts: Iterable[tuple[bytes, StoredSlice]]) -> bool:
+        found = dict(parts)
+        for cell_key in found:
+            self._overlay.delete(cell_key)
+        self.forget(found)
+        return right(self, found.items())
+
+    return replaced(SliceCells, "merge", wrong)

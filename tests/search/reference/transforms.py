@@ -14,9 +14,19 @@ from millwheel.api import Computation, MapState, ValueState
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.records import Record
-from millwheel.core.pipeline.spec import ComputationSpec, DeduplicateSpec, EnrichSpec, Missing, StepKind, StepSpec
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    DeduplicateSpec,
+    EnrichSpec,
+    LookupSpec,
+    Missing,
+    StepKind,
+    StepSpec,
+)
 from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.errors import RecordError
+from millwheel.lookups.base import NoAnswer
+from tests.search.looked_up import answer_of
 from tests.search.reference.calls import CallNode
 from tests.search.reference.engine import World, plain
 
@@ -139,10 +149,38 @@ class Enriching(Computation):
             ctx.produce(stream, {**fields, spec.name: found})
 
 
+class LookingUp(Computation):
+    """Adds what another system knows of a record."""
+
+    def __init__(self, spec: LookupSpec, outputs: tuple[str, ...]) -> None:
+        self._spec = spec
+        self._outputs = outputs
+
+    def process_record(self, ctx: Any, record: Record) -> None:
+        spec, fields = self._spec, plain(record.value)
+        if type(fields) is not dict:
+            raise RecordError(f"a lookup adds fields, and a {type(fields).__name__} has no fields")
+        key = _read(fields, "u")
+        found = None if key is None else answer_of(key)
+        if isinstance(found, NoAnswer):
+            raise RecordError(found.reason)
+        if found is None:
+            ctx.count("unmatched")
+            if spec.missing is Missing.DROP:
+                return
+            if spec.missing is Missing.DEAD_LETTER:
+                raise RecordError(f"{spec.kind} knows nothing of {(key,)!r}")
+        added = {spec.name: found} if spec.name else {name: (found or {}).get(of) for name, of in spec.fields.items()}
+        for stream in self._outputs:
+            ctx.produce(stream, {**fields, **added})
+
+
 def built(world: World, spec: ComputationSpec) -> CallNode:
     """The node of a computation without a window."""
     if spec.enrich is not None:
         return CallNode(world, spec, Enriching(spec.enrich, spec.outputs), f"enrich with {spec.enrich.stream}")
+    if spec.lookup is not None:
+        return CallNode(world, spec, LookingUp(spec.lookup, spec.outputs), f"lookup in {spec.lookup.kind}")
     if spec.deduplicate is not None:
         return CallNode(world, spec, copies_of(spec.deduplicate, spec.outputs), "deduplicate")
     if spec.branches:

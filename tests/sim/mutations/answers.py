@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from millwheel.queries.slices import SliceAnswers
 from millwheel.workers.queries.answering import Answering
+from millwheel.workers.queries.copies import FollowedCopies
+from millwheel.workers.recovery.following import Follower
 from millwheel.workers.slices.sliced import SlicesOperator
 from tests.sim.asking import AnswerLease
 from tests.sim.mistakes import Context, mistake, replaced
@@ -21,6 +24,33 @@ def answers_before_commit() -> Context:
 def zombie_answers() -> Context:
     """A worker answers without a look at the seal of its journal."""
     return replaced(AnswerLease, "_is_fresh", lambda self: True)
+
+
+@mistake(within=10, workload="sliced")
+def standby_answers_without_its_newest_commits() -> Context:
+    """A standby reads the store behind the commits that wait for it in memory, and names the newest one."""
+    right = FollowedCopies._followed
+
+    def behind(self: FollowedCopies, follower: Follower, query: Any) -> Any:
+        fresh = Follower(follower.entry, follower.store._store, 0, follower.lock)  # type: ignore[arg-type]
+        return replace(right(self, fresh, query), commit=follower.have)
+
+    return replaced(FollowedCopies, "_followed", behind)
+
+
+@mistake(within=10, workload="sliced")
+def snapshot_answers_as_of_the_newest_commit() -> Context:
+    """An answer from a snapshot names the commit of the newest snapshot, not of the one that is open."""
+    right = FollowedCopies.answer
+
+    def newest(self: FollowedCopies, shard: Any, query: Any) -> Any:
+        found = right(self, shard, query)
+        if found is None or found.lag_us is not None or self.snapshots is None:
+            return found
+        manifest = self.snapshots.folder.snapshots.latest(shard)
+        return found if manifest is None else replace(found, commit=manifest.last_commit)
+
+    return replaced(FollowedCopies, "answer", newest)
 
 
 @mistake(within=10, workload="sliced")

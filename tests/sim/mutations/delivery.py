@@ -15,6 +15,7 @@ from millwheel.workers.delivery.outbox import Outbox
 from millwheel.workers.effects import Ack
 from millwheel.workers.loop.commits import CommitGroups
 from millwheel.workers.loop.runtime import WorkerRuntime
+from millwheel.workers.loop.served import Served
 from millwheel.workers.loop.traffic import Traffic
 from millwheel.workers.operators import callbacks
 from millwheel.workers.shard import shard
@@ -62,6 +63,19 @@ def commits_written_in_any_order() -> Context:
         return right(self, shards[next(calls) % 2 :: 2], now_us, at_once)
 
     return replaced(CommitGroups, "submit", wrong)
+
+
+@mistake(within=20)
+def a_report_forgets_what_happened_last() -> Context:
+    """What happens to a shard that has just reported is not reported unless something else happens to it."""
+    right = Served.stir
+
+    def wrong(self: Served) -> None:
+        news = self.last.news
+        right(self)
+        self.last.news = news
+
+    return replaced(Served, "stir", wrong)
 
 
 @mistake(within=10)

@@ -1,11 +1,13 @@
-"""Deliberate mistakes in current rows."""
+"""Deliberate mistakes in current rows, and in the rows of divided keys."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from millwheel.core.formats.store_layout import ROW
+from millwheel.core.pipeline import skew
 from millwheel.core.windows.panes import as_retraction
 from millwheel.workers.loop.traffic import Traffic
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
@@ -41,3 +43,10 @@ def rows_forgotten_by_a_commit() -> Context:
 def uncommitted_rows_shown() -> Context:
     """A sink that shows at once gets what is not durable yet."""
     return replaced(Traffic, "_may_have_early", lambda self, target: target in self._served)
+
+
+@mistake(within=3, workload="scattered")
+def replay_decides_instances_anew() -> Context:
+    """A record of a divided key goes to the next instance, as records arrive, and not to that of its number."""
+    turn = count()
+    return replaced(skew, "instance_of", lambda number, instances: next(turn) % instances)

@@ -15,7 +15,7 @@ from tests.sim.workloads.shown import Shown
 from tests.sim.workloads.sliced import Sliced
 from tests.sim.workloads.tables import Tables
 from tests.sim.workloads.transactional import Transactional
-from tests.sim.workloads.windows import Windows
+from tests.sim.workloads.windows import Scattered, Windows
 
 WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "numbers": Numbers,
@@ -29,10 +29,11 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "transactional": Transactional,
     "searched": Searched,
     "sliced": Sliced,
+    "scattered": Scattered,
 }
 """(seed, size from 0 to 1) -> a workload."""
 
-BY_NAME = frozenset({"tables", "hanging", "letters", "shown", "transactional", "searched", "sliced"})
+BY_NAME = frozenset({"tables", "hanging", "letters", "shown", "transactional", "searched", "sliced", "scattered"})
 """Workloads that a seed does not choose by itself: only a case that names one runs it."""
 
 __all__ = ["BY_NAME", "WORKLOADS", "Workload"]

@@ -6,7 +6,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,11 @@ import msgspec
 
 from millwheel.core.model.failures import DEAD_LETTER, OnError
 from millwheel.core.pipeline.replays import ReplayOrder
-from millwheel.core.pipeline.spec import Delivery, KeyKind, KeySpec, PipelineSpec, Productions
+from millwheel.core.pipeline.spec import Delivery, KeyKind, KeySpec, PipelineSpec, Productions, StreamSpec
 from millwheel.ports import Clock
 from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.shard.bundle_sizes import ShardLimits
+from tests.sim.days import Days, FollowedSource
 from tests.sim.kernel import SECOND, START_US, Failure
 from tests.sim.outside import MemorySinks, MemorySource
 
@@ -49,10 +50,11 @@ def equal(what: str, got: Counter[Any], want: Counter[Any]) -> None:
 
 class Workload:
     """``rows`` are what there is to read, by stream and partition; ``code`` the callbacks, by name. ``hangs``: some of
-    them may not return, so workers are watched. ``replays``: dead letters to be tried again. ``stride``: so far apart
-    are the positions of rows."""
+    them may not return, so workers are watched. ``days``: the input grows from run to run. ``replays``: dead letters to
+    be tried again. ``stride``: so far apart are the positions of rows."""
 
     hangs = False
+    days: Days | None = None
     replays: Sequence[ReplayOrder] = ()
     stride = 1
 
@@ -100,6 +102,10 @@ class Workload:
     def check(self) -> None:
         """Raise Failure unless every sink holds exactly what it must."""
 
+    def check_day(self, ends: Mapping[str, Mapping[str, int]]) -> None:
+        """A run has caught up with so many rows of each partition; raise Failure unless all that follows from them is
+        visible."""
+
     def close(self) -> None:
         shutil.rmtree(self._root, ignore_errors=True)
 
@@ -110,23 +116,35 @@ class Workload:
 
     def assembly(self, clock: Clock) -> Assembly:
         """What builds the shards of one worker."""
-        sources = {stream: MemorySource(rows, self._released, self.stride) for stream, rows in self.rows.items()}
+        sources = {stream: self._source(rows) for stream, rows in self.rows.items()}
         for stream, source in sources.items():
             path = self._root / "inputs" / f"{stream}.json"
             if not path.exists():
                 path.write_bytes(msgspec.json.encode(source.partitions()))
         outside = Factories(
-            lambda spec, *_: sources[spec.options["stream"]], self.sinks.build, lambda name, folder: self.code[name]
+            lambda spec, *_: sources[spec.options["stream"]],
+            self.sinks.build,
+            lambda name, folder: self.code[name],
+            ends=None if self.days is None or self.days.last else {s: source.ends() for s, source in sources.items()},
         )
         assembly = Assembly(self._judged(self.spec()), str(self._root), clock, outside, self.limits)
         assembly.stop_broken()
         return assembly
+
+    def _source(self, rows: dict[str, list[Any]]) -> MemorySource:
+        if self.days is None:
+            return MemorySource(rows, self._released, self.stride)
+        return FollowedSource(rows, self.days, self.stride)
+
+    def _followed(self, stream: StreamSpec) -> StreamSpec:
+        """A partition that has ended for today holds the watermark: what comes tomorrow is not late."""
+        return stream if self.days is None else replace(stream, idle_after_us=None)
 
     def _judged(self, spec: PipelineSpec) -> PipelineSpec:
         """With policies under which no run stops, but in some seeds each step with failures waits for others first."""
         policy = random.Random(self.seed ^ 0xBAD).choice([DEAD_LETTER, OnError(0.5, 1_000_000)])
         return replace(
             spec,
-            streams=tuple(replace(stream, on_error=policy) for stream in spec.streams),
+            streams=tuple(self._followed(replace(stream, on_error=policy)) for stream in spec.streams),
             computations=tuple(replace(each, on_error=policy) for each in spec.computations),
         )

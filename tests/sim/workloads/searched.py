@@ -17,6 +17,7 @@ from tests.search.compare import differences
 from tests.search.freedoms import Facts, Free, Level, promised
 from tests.search.generate import case
 from tests.search.generate.pushes import NOW, SECOND
+from tests.search.looked_up import ConstantLookup
 from tests.search.running import run
 from tests.search.script import Case, Finish, Letter, Outcome, Push, Row, load
 from tests.search.variants import BASE
@@ -24,6 +25,7 @@ from tests.sim.kernel import START_US, Failure
 from tests.sim.outside import MemoryReader, MemorySource
 from tests.sim.workloads.base import Workload
 
+_LOOKUPS = 7  # one of so many seeds has a lookup
 _FAR = 10**15
 """So far beyond the clock of any process lies what must not be taken."""
 
@@ -33,7 +35,8 @@ class Searched(Workload):
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
-        drawn = case(seed, without=("schema", "as_of_arrival"), racing=True)
+        wanted = ("lookup",) if seed % _LOOKUPS == 0 else ()
+        drawn = case(seed, wanted, without=("schema", "as_of_arrival"), racing=True)
         self.case = replace(drawn, now=START_US, script=_placed(drawn, size))
         self._spec = load(self.case.yaml)
         self.upserts = {sink.stream for sink in self._spec.sinks if sink.options.get("mode") == "upsert"}
@@ -67,7 +70,11 @@ class Searched(Workload):
             name: _Typed(rows, self._released, self.stride, FieldTypes(fields[name]))
             for name, rows in self.rows.items()
         }
-        outside = Factories(lambda given, *_: sources[given.options["stream"]], self.sinks.build)
+        outside = Factories(
+            lambda given, *_: sources[given.options["stream"]],
+            self.sinks.build,
+            lookup=lambda spec, folder: ConstantLookup(),
+        )
         return Assembly(spec, str(self._root), clock, outside, self.limits)
 
     def check(self) -> None:

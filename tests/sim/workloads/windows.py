@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from millwheel.api import Computation, ListState
 from millwheel.core.model.records import Domain
+from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import (
     AggregateSpec,
     ComputationSpec,
@@ -96,9 +98,22 @@ class Windows(Workload):
 
     # --- the oracle
 
-    def on_time(self) -> Iterator[dict[str, Any]]:
+    def check_day(self, ends: Mapping[str, Mapping[str, int]]) -> None:
+        """Every tumbling window that the watermark has passed is visible."""
+        read = {name: rows[: ends["clicks"][name]] for name, rows in self.rows["clicks"].items()}
+        if not all(read.values()):
+            return
+        watermark = min(max(row["ts"] for row in rows) for rows in read.values()) - DELAY_US
+        grouped = self._grouped(
+            (row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in self.on_time(read.values())
+        )
+        closed = {at: ns for at, ns in grouped.items() if at[1] + self.size_us < watermark}
+        missing = self._counted(closed) - self._found("tumbling_out")
+        equal("closed windows when a run has caught up", Counter(), missing)
+
+    def on_time(self, partitions: Iterable[list[Any]] | None = None) -> Iterator[dict[str, Any]]:
         """The records that are not further behind their own partition than the delay."""
-        for rows in self.rows["clicks"].values():
+        for rows in self.rows["clicks"].values() if partitions is None else partitions:
             highest = -(2**63)
             for row in rows:
                 if row["ts"] >= highest - DELAY_US:
@@ -165,3 +180,16 @@ class Windows(Workload):
     def _found(self, stream: str) -> Counter[Any]:
         rows = self.sinks.rows(stream)
         return Counter((r["key"], r["window_start"], r["count"], r["sum"]) for r in rows)
+
+
+class Scattered(Windows):
+    """The same, with the keys of all tumbling windows divided: nothing of it shows in the results."""
+
+    def spec(self) -> PipelineSpec:
+        whole = super().spec()
+        instances = Random(f"instances of {self.seed}").choice([2, 3, 7])
+        divided = (
+            replace(each, scatter=instances) if each.window is not None and each.window.kind == "tumbling" else each
+            for each in whole.computations
+        )
+        return planned(replace(whole, computations=tuple(divided)))

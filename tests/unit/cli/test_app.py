@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from millwheel.cli import main
@@ -152,3 +156,36 @@ def test_help_is_quick_because_nothing_heavy_is_loaded() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# Where there is nothing to print as JSON, with the reason.
+WITHOUT_JSON = {
+    "run": "its summary goes to the file of --summary, its figures to `status --json` and /metrics",
+    "schema": "it prints JSON",
+    "ui": "it serves pages until it is stopped, and their data as JSON",
+    "serve": "it serves answers as JSON until it is stopped",
+    "metrics": "it serves the text of Prometheus until it is stopped",
+    "submit": "it prints what spark-submit prints",
+}
+
+
+def test_every_command_prints_json_or_says_why_not() -> None:
+    lacking = {
+        name
+        for name, command in _commands(typer.main.get_command(app))
+        if not any("--json" in parameter.opts for parameter in command.params)
+    }
+    assert lacking == {name for name in WITHOUT_JSON if name in dict(_commands(typer.main.get_command(app)))}
+
+
+def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{before}{name} ")
+        else:
+            yield before + name, command
+
+
+def test_certificates_are_told_as_json(tmp_path: Path) -> None:
+    told = CliRunner().invoke(app, ["certs", str(tmp_path / "certs"), "--json"])
+    assert json.loads(told.stdout) == {"folder": str(tmp_path / "certs")}

@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 from textwrap import dedent
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -52,3 +53,11 @@ def test_a_change_is_told_with_its_node_and_verdict(tmp_path: Path) -> None:
 def test_a_folder_that_is_neither_savepoint_nor_root_is_told(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"is neither a savepoint .* nor a root that was run"):
         told(str(tmp_path), write(tmp_path, "b.yaml"))
+
+
+def test_changes_are_one_object_for_other_programs(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    old, new = write(tmp_path, "a.yaml"), write(tmp_path, "b.yaml", "2m")
+    code = explain_upgrade(old, new, {}, Console(file=io.StringIO()), as_json=True)
+    found = msgspec.json.decode(capfdbinary.readouterr().out)
+    assert (code == 1) is (found["verdict"] == "refused")
+    assert [change["node"] for change in found["changes"]] == ["counts"]

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+import msgspec
 import pytest
+from rich.console import Console
 
+from millwheel.adapters.grpc.injection_client import InjectionResult
+from millwheel.cli.inject import _tell
 from millwheel.client.injector import id_field
 from millwheel.errors import SetupError
 from millwheel.roots.shipping import ship
@@ -31,3 +36,9 @@ def test_only_injection_sources_take_records_from_outside(tmp_path: Path) -> Non
     for stream in ("files", "nothing"):
         with pytest.raises(SetupError, match=f"no injected records for '{stream}': it accepts clicks"):
             id_field(str(root), stream)
+
+
+def test_what_was_injected_is_one_object_for_other_programs(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    done = InjectionResult(accepted=3, duplicates=1)
+    _tell(done, Console(file=io.StringIO()), as_json=True)
+    assert msgspec.json.decode(capfdbinary.readouterr().out) == {"accepted": 3, "duplicates": 1, "rejected": 0}

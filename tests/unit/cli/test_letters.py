@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from millwheel.cli import letters as module
 from millwheel.cli.letters import left_out
 from millwheel.letters.letters import Letter
 
@@ -33,3 +42,22 @@ def test_letters_that_were_asked_for_before_and_those_over_the_limit_are_counted
 
 def test_nothing_is_said_where_nothing_is_left_out() -> None:
     assert list(left_out(records("a", "b"), (), 2)) == []
+
+
+def test_a_replay_is_one_object_for_other_programs(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    known: dict[str, Any] = {
+        "find_root": Path,
+        "_chosen": lambda *_: records("a", "b", "c"),
+        "_orders": lambda *_: None,
+        "asked_for": lambda _: {"a"},
+        "ask": lambda *_: 2,
+        "is_driven": lambda _: False,
+    }
+    for name, value in known.items():
+        monkeypatch.setattr(module, name, value)
+    module.replay("/root", "", "", None, Console(file=io.StringIO()), as_json=True)
+    assert msgspec.json.decode(capfdbinary.readouterr().out) == {
+        "root": "/root", "replayed": 2, "running": False, "left_out": ["1 were asked for before."]
+    }  # fmt: skip

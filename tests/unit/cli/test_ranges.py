@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from millwheel.cli.ranges import merge, node_of, shards_shown, shards_table, split
+from millwheel.cli import ranges
+from millwheel.cli.ranges import merge, move, node_of, shards_shown, shards_table, split
 from millwheel.cli.scale import scale
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.range_table import RangeTable, ShardEntry
@@ -125,3 +126,18 @@ def test_shards_are_values_for_other_programs() -> None:
         "split_at": "4" + "0" * 15, "busy": 0.25, "records_per_s": 1200.0,
     }  # fmt: skip
     assert (second.shard, second.merges_as, second.busy) == ("n-1", "n-9", None)
+
+
+def test_changes_of_ranges_are_told_as_json(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    master = SimpleNamespace(split=lambda *_: None, merge=lambda *_: None, move=lambda *_: None)
+    monkeypatch.setattr(ranges, "_master", lambda address: nullcontext(master))
+    split("", "n-0", "4000", "", CONSOLE, as_json=True)
+    merge("", "n-0", "n-1", CONSOLE, as_json=True)
+    move("", "n-2", "w1", CONSOLE, as_json=True)
+    assert [msgspec.json.decode(line) for line in capfdbinary.readouterr().out.splitlines()] == [
+        {"change": "split", "shards": ["n-0"], "at": "4000"},
+        {"change": "merge", "shards": ["n-0", "n-1"]},
+        {"change": "move", "shards": ["n-2"], "worker": "w1"},
+    ]

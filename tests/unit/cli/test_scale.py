@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -53,3 +54,9 @@ def test_a_driver_that_is_slow_or_gone_is_told(run: Any) -> None:
     run.driven = False
     with pytest.raises(UnavailableError, match="The run ended before there were 3 workers"):
         said(3)
+
+
+def test_the_change_is_one_object_for_other_programs(run: Any, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    run.answers = [answered(3)]
+    module.scale("/root", 3, 9.0, Console(file=io.StringIO()), as_json=True)
+    assert msgspec.json.decode(capfdbinary.readouterr().out) == {"root": "/root", "workers": 3}

@@ -55,3 +55,8 @@ def test_where_no_run_goes_on_there_is_a_sentence(tmp_path: Path) -> None:
 def test_an_asynchronous_client_sends_within_its_context_only(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="async with"):
         asyncio.run(AsyncInjector(str(tmp_path), "hits").send([{}]))
+
+
+def test_a_record_carries_the_trace_of_its_sender() -> None:
+    assert injector("").records([b"{}"], ["a"], ["00-x"]) == [OutsideRecord("a", b"{}", "00-x")]
+    assert injector("").records([b"{}"], ["a"])[0].trace == ""

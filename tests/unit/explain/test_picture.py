@@ -136,3 +136,30 @@ def test_an_enrichment_is_labelled_and_a_sink_says_what_becomes_of_rows_that_cha
     assert boxes["rich"].kind.value == "enrich"
     assert boxes["sink.rich"].lines[0].endswith("out, upsert by user, page")
     assert boxes["sink.visits"].lines[0].endswith("all")
+
+
+def test_slices_say_in_which_form_they_are_taken_and_why(tmp_path: Path) -> None:
+    path = tmp_path / "asked.yaml"
+    text = """
+pipeline: asked
+streams:
+  events: {source: {injection: {}}, timestamp: at, fields: {at: int, ad: int, cost: float}}
+computations:
+  clicks: {input: {events: {key: ad}}, slices: {every: 10s, keep: 1h}, aggregate: {n: count, spend: {sum: cost}}}
+"""
+    forms = {
+        "in columns": text,
+        "record by record: the stream events declares no fields": text.replace(
+            ", fields: {at: int, ad: int, cost: float}", ""
+        ),
+        "record by record: the key ad is not declared as int or str": text.replace("ad: int", "ad: float"),
+        "record by record: the aggregate spend has no column form, or its field is not declared": text.replace(
+            "sum: cost", "collect: cost"
+        ),
+        "record by record: each record decides whether its key went idle (ttl)": text.replace("1h}", "1h, ttl: 1m}"),
+        "record by record: records of events have an id": text.replace("timestamp: at", "timestamp: at, id: ad"),
+    }
+    for form, pipeline in forms.items():
+        path.write_text(pipeline)
+        [box] = [box for box in picture_of(load_pipeline(str(path))).boxes if box.title == "clicks"]
+        assert f"taken {form}" in box.lines

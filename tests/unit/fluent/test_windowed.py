@@ -22,3 +22,9 @@ def test_an_aggregate_may_be_the_name_of_its_function() -> None:
     hits.key_by("user").window(Tumbling("1m")).aggregate({"n": "count"}, output="out")
     [computation] = pipeline.spec().computations
     assert [(each.name, each.function) for each in computation.aggregates] == [("n", "count")]
+
+
+def test_keys_are_divided_by_the_same_words_as_in_yaml() -> None:
+    pipeline, hits = small()
+    hits.key_by("user").window(Tumbling("1m")).aggregate({"n": "count"}, output="out", skew="scatter(4)")
+    assert [(each.name, each.scatter) for each in pipeline.spec().computations] == [("partial.out", 4), ("out", 4)]

@@ -140,3 +140,10 @@ def test_it_shows_what_can_be_asked_and_serves_a_folder_of_pages(http: TestClien
         assert own.get("/").text == "my dashboard"
         assert "MillWheel" in own.get("/docs").text
         assert own.get("/../app.py").status_code == 404
+
+
+def test_other_names_than_ours_are_refused_but_for_probes() -> None:
+    with client(hosts=("localhost",)) as named:
+        assert named.get("/v1/indicators", headers={"host": "evil.example"}).status_code == 421
+        assert named.get("/v1/indicators", headers={"host": "localhost:8080"}).status_code == 200
+        assert named.get("/healthz", headers={"host": "10.1.2.3"}).status_code == 200

@@ -54,3 +54,21 @@ def test_it_follows_again_when_the_run_begins_again(tmp_path: Path, monkeypatch:
         assert run.owners.ready() == ""
         coordination.end()  # type: ignore[operator]
     run.stop()
+
+
+def test_what_nobody_expected_does_not_end_the_following(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "p.yaml").write_text(PIPELINE)
+    coordination, tries = Coordination(), iter([ValueError("odd"), None])
+
+    def attach(root: Path) -> RunInfo:
+        if (error := next(tries, None)) is not None:
+            raise error
+        return RunInfo("asked", "1", "local:x", 1)
+
+    monkeypatch.setattr(followed, "attach", attach)
+    monkeypatch.setattr(followed, "connected", lambda run: coordination)
+    monkeypatch.setattr(followed, "_AGAIN_S", 0.001)
+    run = FollowedRun(tmp_path, Changes(), lambda root: load_pipeline(tmp_path / "p.yaml"))
+    run.start()
+    assert coordination.lost.acquire(timeout=20)
+    run.stop()

@@ -37,3 +37,15 @@ def test_a_standby_could_answer_if_it_lives() -> None:
     owners.workers(MEMBERS)
     assert owners.others("clicks", 1) == ("h:2",)
     assert owners.others("other", 1) == ()
+
+
+def test_one_other_worker_could_open_the_snapshot_of_a_shard() -> None:
+    owners = Owners(frozenset({"clicks"}))
+    assert owners.anybody("clicks", 1) == ()
+    owners.workers(MEMBERS)
+    owners.table(RangeTable("clicks", tuple(replace(each, standby=WorkerName("w2")) for each in ENTRIES), 3))
+    for key in range(20):
+        (chosen,) = owners.anybody("clicks", key)
+        assert chosen not in (owners.owner("clicks", key), "h:2")
+    owners.workers({"w2": MEMBERS["w2"]})
+    assert owners.anybody("clicks", 1) == ()

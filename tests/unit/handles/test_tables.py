@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -77,3 +78,25 @@ def test_sinks_of_files_can_be_read_and_others_not() -> None:
 
 def test_a_result_says_how_it_ended() -> None:
     assert repr(result()) == "<RunResult finished: 2 records in, 2 out>"
+
+
+def test_the_type_of_a_csv_column_is_that_of_all_its_rows(tmp_path: Path) -> None:
+    lines = ["n", *map(str, range(200)), "x1"]
+    (tmp_path / "part-a-1.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "part-a-2.csv").write_text("n\n7\n")
+    found = StreamFiles(tmp_path, "csv").read()["n"].to_list()
+    assert found[-2:] == ["x1", "7"]
+    assert len(found) == 202
+
+
+def test_rows_become_a_dataframe_of_pandas(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas", reason="a tool of the developers, in requirements.lock")
+    ROWS.write_ndjson(tmp_path / "part-a-1.jsonl")
+    frame = result(a=StreamFiles(tmp_path, "jsonl")).to_pandas()
+    pandas.testing.assert_frame_equal(frame, pandas.DataFrame({"page": ["a", "b"], "n": [1, 2]}))
+
+
+def test_without_pandas_it_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(SetupError, match="pip install pandas"):
+        result(a=StreamFiles(tmp_path, "jsonl")).to_pandas()

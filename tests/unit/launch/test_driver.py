@@ -142,3 +142,25 @@ def test_a_run_that_is_stopped_for_failures_can_go_on(command: Command) -> None:
     command.ends = lambda: SUMMARY
     command.run()
     assert command.runs == 2
+
+
+def test_fields_that_a_sink_cannot_take_are_told_with_the_line_of_the_sink(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    class Refusing:
+        def check(self, identity: str) -> None: ...
+
+        def check_fields(self, fields: Any) -> None:
+            asked.append(tuple(fields))
+            raise SetupError("the table has no column 'results'")
+
+    build = module.build_sink
+    monkeypatch.setattr(
+        module, "build_sink", lambda sink, folder: Refusing() if sink.stream == "counted" else build(sink, folder)
+    )
+    with pytest.raises(SetupError, match=r"pipeline.yaml:5: sinks.counted.files: the table has no column 'results'"):
+        command.run()
+    assert asked == [("ad", "window_start", "window_end", "result")]
+    assert command.runs == 0

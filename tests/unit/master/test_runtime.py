@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 
+from millwheel.core.model.names import WorkerName
 from millwheel.errors import FencedError, UnavailableError
+from millwheel.master import runtime
 from millwheel.master.events import Event, ShardReleased, WorkerUnreachable
 from millwheel.master.runtime import MasterPace, MasterPorts, MasterRuntime
 from millwheel.master.state import MasterConfig, MasterState
@@ -256,3 +258,8 @@ def test_snapshots_of_a_shard_that_was_split_go_when_its_children_have_their_own
     rig.turn(11)
     rig.turn(11)
     assert set(rig.snapshots.tokens) == {heirs[0].shard, heirs[1].shard, "traffic-99", "elsewhere-0"}
+
+
+def test_a_member_has_the_weight_that_it_publishes() -> None:
+    assert runtime._member(WorkerName("w1"), b'{"address": "a:1", "weight": 3}', leaving=False).weight == 3
+    assert runtime._member(WorkerName("w1"), b'{"address": "a:1"}', leaving=False).weight == 1

@@ -31,3 +31,23 @@ def test_neighbouring_ranges_of_a_worker_are_one_and_nobodys_are_somebodys_until
         ("h", ((0, 8191),)),
     ]
     assert "cluster_state:fail" in parsed(ClusterMap("w0", "c").info_reply())
+
+
+def test_standbys_are_replicas_and_have_the_slots_of_the_dead() -> None:
+    pieces = tile(4)
+    shards = (
+        ShardEntry("c-0", pieces[0], "w1", 1, standby="w0"),
+        ShardEntry("c-1", pieces[1], "w1", 1, standby="gone"),
+        ShardEntry("c-2", pieces[2], "dead", 1, standby="w2"),
+        ShardEntry("c-3", pieces[3], "w0", 1, standby="w1"),
+    )
+    cluster = ClusterMap("w0", "c", {"w0": "a:1", "w1": "b:2", "w2": "c:3"}, RangeTable("c", shards, 1))
+    rows = [[row[0], row[1], *(node[0] for node in row[2:])] for row in parsed(cluster.slots_reply())]
+    assert sorted(rows) == [[0, 4095, "b", "a"], [4096, 8191, "b"], [8192, 12287, "c"], [12288, 16383, "a", "b"]]
+    found = [(shard[1], [(node[5], node[9]) for node in shard[3]]) for shard in parsed(cluster.shards_reply(2))]
+    assert found == [
+        ([12288, 16383], [("a", "master"), ("b", "replica")]),
+        ([0, 4095], [("b", "master"), ("a", "replica")]),
+        ([4096, 8191], [("b", "master")]),
+        ([8192, 12287], [("c", "master")]),
+    ]

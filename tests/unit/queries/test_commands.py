@@ -15,7 +15,7 @@ from millwheel.core.slices.slots import slot_of
 from millwheel.queries.asked import Elsewhere, Found
 from millwheel.queries.cluster import ClusterMap
 from millwheel.queries.commands import MAX_KEYS, Gather, Pending, QueryService, Session
-from millwheel.queries.model import Answer, QueryError
+from millwheel.queries.model import Answer, Consistency, QueryError
 from millwheel.queries.named import NamedQueries
 from millwheel.queries.names import Catalog
 
@@ -141,9 +141,65 @@ def test_a_formula_is_answered_by_who_has_its_first_computation_and_it_asks_the_
     there = Elsewhere(WorkerName("w0"))
     wanted = reply.reply([ONE, there, ONE, there])
     assert isinstance(wanted, Gather)
-    assert [(owner, query.indicator, query.key) for owner, query in wanted.questions] == [
+    assert [(each.owner, each.query.indicator, each.query.key) for each in wanted.questions] == [
         ("10.0.0.1:6380", "views", 42),
         ("10.0.0.1:6380", "views", 43),
     ]
     assert parsed(wanted.reply([replace(ONE, values={"n": 6}), ONE])) == ["0.5", "1.0"]
     assert str(parsed(wanted.reply([ONE, QueryError("unavailable", "soon")]))) == "TRYAGAIN soon"
+
+
+def test_a_connection_that_only_reads_takes_what_standbys_know() -> None:
+    one = session()
+    consistencies = []
+    for line in ("GET clicks:42:3h", "READONLY", "GET clicks:42:3h", "MW.QUERY clicks 42 WINDOW 3h"):
+        reply = one.execute([word.encode() for word in line.split()])
+        if isinstance(reply, Pending):
+            consistencies.append(reply.queries[0].consistency.value)
+    explicit = one.execute(b"MW.QUERY clicks 42 WINDOW 3h CONSISTENCY latest".split())
+    assert isinstance(explicit, Pending)
+    consistencies.append(explicit.queries[0].consistency.value)
+    told(one, "READWRITE")
+    last = one.execute([b"GET", b"clicks:42:3h"])
+    assert isinstance(last, Pending)
+    assert [*consistencies, last.queries[0].consistency.value] == ["durable", "standby", "standby", "latest", "durable"]
+
+
+def test_what_a_standby_says_is_said_to_be_its() -> None:
+    stale = replace(ONE, consistency=Consistency.STANDBY, lag_us=70)
+    flat = told(session(), "HGETALL clicks.n:42:3h", stale)
+    found = dict(zip(flat[::2], flat[1::2], strict=True))
+    assert (found["consistency"], found["commit"], found["lag"]) == ("standby", "9", "70")
+    assert "lag" not in told(session(), "HGETALL clicks.n:42:3h", replace(stale, lag_us=None))
+
+
+def test_info_tells_the_health_and_what_failed_in_the_worker_counts() -> None:
+    one = session()
+    assert "# Health\r\nhealth:1.00\r\n" in told(one, "INFO")
+    told(one, "GET clicks.n:42:3h", ONE)
+    told(one, "GET clicks.n:42:3h", QueryError("unavailable", "soon"))
+    told(one, "GET clicks.n:42:3h", QueryError("unavailable", "it broke", failed=True))
+    errors = one._service.errors
+    assert (errors.replies, errors.failed) == (3, 1)
+
+
+def test_parts_of_a_formula_are_asked_of_standbys_only_where_that_is_good_enough() -> None:
+    named = NamedQueries([QuerySpec("ctr", "clicks.n / views.n", 1)])
+    catalog = Catalog({"clicks": "int", "views": "int"}, frozenset(), named)
+    cluster = ClusterMap("w1", "clicks", {"w0": "a:1", "w2": "c:3"})
+    found = [ONE, Elsewhere(WorkerName("w0"), standby=WorkerName("w2"))]
+    gone = [ONE, Elsewhere(WorkerName("dead"), standby=WorkerName("w2"))]
+
+    def whom(answers: list[Found], *before: str) -> list[tuple[str, str]] | str:
+        one = Session(QueryService(catalog, cluster, lambda: 9))
+        for line in before:
+            one.execute([line.encode()])
+        reply = one.execute([b"GET", b"ctr:5"])
+        assert isinstance(reply, Pending)
+        wanted = reply.reply(answers)
+        return str(parsed(wanted)) if isinstance(wanted, bytes) else [(q.owner, q.standby) for q in wanted.questions]
+
+    assert whom(found) == [("a:1", "")]
+    assert whom(found, "READONLY") == [("a:1", "c:3")]
+    assert whom(gone, "READONLY") == [("c:3", "c:3")]
+    assert str(whom(gone)).startswith("TRYAGAIN")

@@ -130,3 +130,10 @@ def test_a_key_is_the_same_after_it_was_a_text(key: object) -> None:
 def test_people_are_told_what_can_be_asked() -> None:
     document = named().document()
     assert document["queries"]["ctr"] == {"formula": "clicks.n / views.n", "window": "1h", "key": [], "keys": {}}
+
+
+def test_windows_of_their_own_are_named_by_their_beginning() -> None:
+    catalog = Catalog({"minutes": "int"}, frozenset(), firing=frozenset({"minutes"}))
+    assert catalog.query(b"minutes:42") == Query("minutes", 42)
+    assert catalog.query(b"minutes.n:{42}@1700000000000000") == Query("minutes.n", 42, None, 1_700_000_000_000_000)
+    assert catalog.asked("minutes", "42", {"mode": "open"}) == Query("minutes", 42, mode=Mode.OPEN)

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 import pytest
 
@@ -110,6 +110,53 @@ def test_a_worker_asks_another_one_for_its_part_of_a_formula() -> None:
             ]
             batch.reply([replace(ONE, values={"n": 6})])
             assert read(client, 16) == b"$3\r\n0.5\r\n+PONG\r\n"
+        server.stop()
+
+
+def _behind_another(count: int, seen: SimpleQueue[AskedQueries]) -> tuple[QueryServer, ClusterMap]:
+    """A server whose formula ``ctr`` needs an answer of w0; that formula is asked by ``count`` names in one MGET."""
+    named = NamedQueries([QuerySpec("ctr", "clicks.n / views.n", 1)])
+    catalog = Catalog({"clicks": "int", "views": "int"}, frozenset(), named)
+    cluster = ClusterMap("w1", "clicks")
+    return QueryServer("127.0.0.1:0", QueryService(catalog, cluster, lambda: 9), seen.put, fine), cluster
+
+
+def test_a_gathering_that_fails_is_an_error_and_the_replies_behind_it_come() -> None:
+    asked: SimpleQueue[AskedQueries] = SimpleQueue()
+    with served() as (there, other):
+        server, cluster = _behind_another(1, asked)
+        cluster.addresses = {"w0": _address(there)}
+        server.start()
+        host, port = server.address.split(":")
+        with socket.create_connection((host, int(port)), WAIT_S) as client:
+            client.sendall(b"GET ctr:5\r\nPING\r\n")
+            asked.get(timeout=WAIT_S).reply([ONE, Elsewhere(WorkerName("w0"))])
+            # A worker of another version, whose answer has no values.
+            other.get(timeout=WAIT_S).reply([replace(ONE, values=None)])  # type: ignore[arg-type]
+            found = b""
+            while not found.endswith(b"+PONG\r\n"):
+                found += client.recv(500)
+            assert found.startswith(b"-")
+        server.stop()
+
+
+def test_queries_wait_until_other_workers_have_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millwheel.queries.server.MAX_WAITING", 1)
+    asked: SimpleQueue[AskedQueries] = SimpleQueue()
+    with served() as (there, other):
+        server, cluster = _behind_another(1, asked)
+        cluster.addresses = {"w0": _address(there)}
+        server.start()
+        host, port = server.address.split(":")
+        with socket.create_connection((host, int(port)), WAIT_S) as client:
+            client.sendall(b"GET ctr:5\r\n")
+            asked.get(timeout=WAIT_S).reply([ONE, Elsewhere(WorkerName("w0"))])
+            batch = other.get(timeout=WAIT_S)
+            client.sendall(b"GET ctr:6\r\n")
+            with pytest.raises(Empty):  # it is read no further
+                asked.get(timeout=0.1)
+            batch.reply([replace(ONE, values={"n": 6})])
+            assert asked.get(timeout=WAIT_S).queries[0].key == 6
         server.stop()
 
 

@@ -19,6 +19,7 @@ from millwheel.core.pipeline.spec import (
     PipelineSpec,
     Productions,
     SinkSpec,
+    SlicesSpec,
     SourceSpec,
     StepKind,
     StepSpec,
@@ -26,7 +27,7 @@ from millwheel.core.pipeline.spec import (
     WindowSpec,
 )
 from millwheel.savepoints import blueprint
-from millwheel.savepoints.blueprint import blueprint_of
+from millwheel.savepoints.blueprint import Blueprint, blueprint_of
 from millwheel.savepoints.compatibility import Compatibility, compare, worst
 
 FREE, SAVEPOINT, REFUSED = Compatibility.FREE, Compatibility.SAVEPOINT, Compatibility.REFUSED
@@ -250,3 +251,38 @@ def test_the_same_pipeline_has_no_changes_and_the_worst_change_decides() -> None
     both = compare(blueprint_of(SPEC), blueprint_of(replace(sink(0, options={"path": "b"}), name="other")))
     assert worst(both[1:]) is SAVEPOINT
     assert worst(both) is REFUSED
+
+
+def test_changed_slices_are_refused_and_another_keep_is_not() -> None:
+    def worst_of(**changes: Any) -> Compatibility | None:
+        made = []
+        for more in ({}, changes):
+            given: dict[str, Any] = {"slices": SlicesSpec((5, 10), 20), "aggregates": (AggregateSpec("n", "count"),)}
+            spec = ComputationSpec("c", (InputSpec("s", KeySpec(KeyKind.FIELD, ("k",))),), **{**given, **more})
+            made.append(blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (spec,), (), "/")))
+        changed = compare(*made)
+        return worst(changed) if changed else None
+
+    assert worst_of() is None
+    spec = ComputationSpec("c", (InputSpec("s", KeySpec(KeyKind.FIELD, ("k",))),), slices=SlicesSpec((5, 10), 20))
+    made = blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (spec,), (), "/"))
+    assert not compare(msgspec.json.decode(msgspec.json.encode(made), type=Blueprint), made)  # as a root keeps it
+    assert worst_of(slices=SlicesSpec((5, 10), 40)) is FREE
+    assert worst_of(late="side:x") is FREE
+    for refused in (
+        {"slices": SlicesSpec((5,), 20)},
+        {"slices": SlicesSpec((5, 10), 20, "", 7)},
+        {"condition": "n > 1"},
+    ):
+        assert worst_of(**refused) is REFUSED
+
+
+def test_results_that_are_kept_from_now_on_change_the_form_of_open_windows() -> None:
+    def made(queryable: str) -> Any:
+        inputs = (InputSpec("s", KeySpec(KeyKind.FIELD, ("k",))),)
+        window, aggregates = WindowSpec("tumbling", {"size_us": 10}), (AggregateSpec("n", "count"),)
+        spec = ComputationSpec("c", inputs, ("o",), window=window, aggregates=aggregates, queryable=queryable)
+        return blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (spec,), (), "/"))
+
+    assert worst(compare(made(""), made("latest"))) is REFUSED
+    assert "queryable" not in repr(made(""))

@@ -130,3 +130,13 @@ def test_a_pipeline_has_caught_up_once_all_stand_still_and_no_watermark_is_on_it
     assert phases == [Phase.SETTLE, Phase.REST, Phase.HOLD] * 2
     assert made.done
     assert made.stands == {"a-0": Standing(1, 4), "a-1": Standing(1, 9)}
+
+
+@pytest.mark.parametrize("former_first", [False, True])
+def test_the_answer_of_an_owner_that_gave_its_shard_away_does_not_hide_that_of_the_next_one(former_first: bool) -> None:
+    made = taking()
+    rest = made.step(0, {}, [])
+    former, latest = said(rest, **at_rest(token=1)), said(rest, **at_rest(token=2))
+    order = made.step(1, tables(token=2), former + latest if former_first else latest + former)
+    assert order is not None
+    assert order.phase is Phase.HOLD

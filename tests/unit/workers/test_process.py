@@ -3,7 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from millwheel.errors import SetupError
 from millwheel.workers import events as ev
+from millwheel.workers.__main__ import weight_of
 from millwheel.workers.process import WorkerProcess, clean_scratch
 
 
@@ -46,3 +50,10 @@ def test_a_worker_that_is_done_ends_at_once_and_does_not_sleep_until_its_next_re
     process._runtime = process._transport = process._clock = process._observed = outside
     process._loop()
     assert (len(outside.steps), outside.slept) == (2, 1)
+
+
+def test_the_weight_of_a_machine_is_a_whole_number() -> None:
+    assert weight_of("3") == 3
+    for text in ("", "0", "101", "-1", "2.5", "many"):
+        with pytest.raises(SetupError, match="a weight is a whole number from 1 to 100"):
+            weight_of(text)

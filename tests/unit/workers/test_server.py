@@ -52,3 +52,18 @@ def test_every_attached_master_hears_and_one_that_left_does_not() -> None:
     assert [next(line).released[0].last_commit for line in lines] == [9, 9]
     contexts[0].ends[0]()
     assert list(lines[0]) == []
+
+
+def test_traces_of_injected_records_come_with_them_and_nothing_where_none_has_one() -> None:
+    posted: list[ev.Injected] = []
+
+    def post(event: ev.Event) -> None:
+        assert isinstance(event, ev.Injected)
+        posted.append(event)
+        event.answer(False, 1, 0, 0)
+
+    for traces in (("", "00-x"), ("", "")):
+        records = [pb.InjectRecord(value=b"1", id=f"{number}", trace=trace) for number, trace in enumerate(traces)]
+        request = pb.InjectRequest(stream="hits", target="s-0", records=records)
+        WorkerService(post).Inject(request, Context())  # type: ignore[arg-type]
+    assert [list(event.traces) for event in posted] == [["", "00-x"], []]

@@ -81,6 +81,17 @@ def test_a_group_is_followed_once_the_next_one_shows_that_it_is_durable() -> Non
     assert form.follow(folder, seen.position).groups == [[b"b"]]
 
 
+def test_what_is_followed_says_whether_it_is_all_that_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millwheel.adapters.journal.create._AT_ONCE", 2)
+    folder, form, writer = made()
+    for _ in range(4):
+        writer.commit([b"x"])
+    first = form.follow(folder, None)
+    assert (len(first.groups), first.whole) == (2, False)
+    assert form.follow(folder, first.position).whole is False  # it may go on behind them
+    assert form.follow(folder, form.follow(folder, first.position).position).whole is True
+
+
 def test_a_hole_in_the_middle_is_damage() -> None:
     folder, form, writer = made()
     writer.commit([b"a"])

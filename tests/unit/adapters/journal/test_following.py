@@ -58,6 +58,20 @@ def test_an_end_before_what_was_followed_is_refused() -> None:
         list(groups_between(where, position, JournalEnd(1, position.offset - 1).packed()))
 
 
+def test_a_finished_segment_is_not_all_that_is_certain() -> None:
+    folder, form = made(1)
+    writer = form.create(folder)
+    for number in range(3):
+        writer.commit([b"%d" % number])
+    first = form.follow(folder, None)
+    assert not first.whole
+    position = first.position
+    while not (found := form.follow(folder, position)).whole:
+        position = found.position
+    assert position is not None
+    assert position.segment == max(folder.segments())
+
+
 def test_a_journal_without_segments_shows_nothing() -> None:
     folder, form = made(100)
     followed = form.follow(folder, None)

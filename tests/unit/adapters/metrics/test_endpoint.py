@@ -91,3 +91,27 @@ def test_off_the_loopback_it_speaks_tls_and_wants_the_token(tmp_path: Path) -> N
         assert connection.getresponse().status == status
         connection.close()
     made.close()
+
+
+def test_clients_that_say_nothing_do_not_keep_a_probe_waiting(endpoint: Endpoint) -> None:
+    host, port = endpoint.address.split(":")
+    silent = [socket.create_connection((host, int(port))) for _ in range(3)]
+    connection = http.client.HTTPConnection(endpoint.address, timeout=3)  # each of them may be silent for 5 s
+    connection.request("GET", "/healthz")
+    assert connection.getresponse().status == 200
+    connection.close()
+    for each in silent:
+        each.close()
+
+
+def test_pages_are_not_served_by_the_name_of_another_site_but_probes_are(endpoint: Endpoint) -> None:
+    def status(path: str, host: str) -> int:
+        connection = http.client.HTTPConnection(endpoint.address, timeout=5)
+        connection.request("GET", path, headers={"Host": host})
+        found = connection.getresponse().status
+        connection.close()
+        return found
+
+    assert status("/metrics", "evil.example") == 421
+    assert status("/healthz", "10.1.2.3") == 200
+    assert status("/metrics", "localhost:1") == 200

@@ -3,12 +3,14 @@ from __future__ import annotations
 import builtins
 import gzip
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
+from millwheel.adapters.metrics import otlp
 from millwheel.adapters.metrics.otlp import OtlpMetrics, configured
 from millwheel.errors import SetupError
 
@@ -97,3 +99,33 @@ def test_a_plain_install_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(builtins, "__import__", lacking)
     with pytest.raises(SetupError, match=r"pip install 'millwheel-spark\[otlp\]'"):
         OtlpMetrics(lambda: b"", "p")
+
+
+@pytest.mark.parametrize("text", ["x", "0", "-5", "1.5"])
+def test_an_interval_that_is_none_is_refused(text: str, received: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", text)
+    with pytest.raises(SetupError, match="write milliseconds"):
+        OtlpMetrics(lambda: TEXT, "p")
+
+
+def test_what_cannot_be_sent_once_does_not_end_the_export(received: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "1")
+    pages = iter([b"millwheel_x{ 1", TEXT])
+    sent = OtlpMetrics(lambda: next(pages, TEXT), "p")
+    sent.start()
+    deadline_s = time.monotonic() + 20
+    while not received and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    sent.close()
+    assert received
+
+
+def test_a_collector_that_hangs_does_not_keep_a_run_from_its_end(
+    received: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+    monkeypatch.setattr(otlp, "_LAST_S", 0.05)
+    sent = OtlpMetrics(lambda: (go.wait(20) and TEXT) or TEXT, "p")
+    sent.start()
+    sent.close()  # returns although the page does not
+    go.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,17 @@ def test_queries_are_set_listed_and_removed(console: Console, tmp_path: Path) ->
         "Set many. The next run on this root has that.",
         "Removed cpc. The next run on this root has that.",
         "many: clicks.n * 2, of 3h",
+    ]
+
+
+def test_changes_are_told_as_json(console: Console, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    named.set_queries(str(tmp_path), "many", "clicks.n * 2", "3h", console, as_json=True)
+    named.remove_query(str(tmp_path), "cpc", console, as_json=True)
+    found = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    later = {"known": False, "sentence": "The next run on this root has that"}
+    assert found == [
+        {"change": "set", "queries": ["many"], **later},
+        {"change": "removed", "queries": ["cpc"], **later},
     ]
 
 

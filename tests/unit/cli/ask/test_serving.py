@@ -20,7 +20,7 @@ def test_every_option_arrives_and_the_address_is_printed(tmp_path: Path, monkeyp
         told("http://127.0.0.1:8080")  # type: ignore[operator]
 
     monkeypatch.setattr(serving, "run", run)
-    words = "--port 9 --listen 10.0.0.1 --security s --cors https://a --cors https://b --pages p"
+    words = "--port 9 --listen 10.0.0.1 --security s --cors https://a --cors https://b --pages p --allow-host h"
     done = CliRunner().invoke(app, ["serve", str(tmp_path), *words.split()])
     assert done.stdout == "Serving http://127.0.0.1:8080\n"
-    assert found == [ServeSettings(tmp_path, "10.0.0.1", 9, "s", ["https://a", "https://b"], "p")]
+    assert found == [ServeSettings(tmp_path, "10.0.0.1", 9, "s", ["https://a", "https://b"], "p", ["h"])]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from millwheel.connectors.http.bodies import BodyError, read_body
+from millwheel.connectors.http.bodies import BodyError, read_body, trace_in
 
 EVENT = {"specversion": "1.0", "id": "7", "source": "shop", "type": "sale", "data": {"page": "a", "ts": 1}}
 VALUE = {"page": "a", "ts": 1, "ce_specversion": "1.0", "ce_id": "7", "ce_source": "shop", "ce_type": "sale"}
@@ -49,3 +49,18 @@ def test_what_is_no_event_is_refused_with_what_it_lacks() -> None:
             json.dumps([EVENT, {"specversion": "1.0", "source": "shop"}]).encode(),
             {"content-type": "application/cloudevents-batch+json"},
         )
+
+
+def test_an_event_brings_the_trace_that_it_names_in_each_mode() -> None:
+    parent = f"00-{'a' * 32}-{'c' * 16}-01"
+    event = {**EVENT, "traceparent": parent, "tracestate": "v=1"}
+    body = json.dumps(event).encode()
+    kind = "application/cloudevents"
+    plain = json.dumps({**EVENT, "traceparent": 7}).encode()
+    both = read_body(b"[%s,%s]" % (body, plain), {"content-type": f"{kind}-batch+json"})
+    assert both.traces == [f"{parent}\nv=1", ""]
+    assert json.loads(both.lines[0])["ce_traceparent"] == parent, "it stays a field of the record"
+    headers = {f"ce-{name}": value for name, value in event.items() if isinstance(value, str)}
+    assert read_body(b"{}", headers).traces == [f"{parent}\nv=1"]
+    assert read_body(b'{"n":1}', {"traceparent": parent}).traces == [""], "that of a request is not that of a record"
+    assert trace_in({"traceparent": parent}) == parent

@@ -20,15 +20,17 @@ class Pipeline:
 
     def __init__(self) -> None:
         self.taken: list[tuple[bytes, str]] = []
+        self.traces: list[str] = []
         self.open = asyncio.Event()
         self.open.set()
         self.away = False
 
-    async def inject(self, lines: Sequence[bytes], ids: Sequence[str]) -> InjectionResult:
+    async def inject(self, lines: Sequence[bytes], ids: Sequence[str], traces: Sequence[str]) -> InjectionResult:
         await self.open.wait()
         if self.away:
             raise UnavailableError("no worker took them")
         self.taken += zip(lines, ids, strict=True)
+        self.traces += traces
         return InjectionResult(accepted=len(lines))
 
 
@@ -117,5 +119,21 @@ def test_without_the_token_nothing_is_taken() -> None:
         assert (await ask(endpoint, authorization="Bearer wrong"))[0] == 401
         assert pipeline.taken == []
         assert (await ask(endpoint, authorization="Bearer secret"))[0] == 200
+
+    asyncio.run(story())
+
+
+def test_records_have_the_trace_of_their_request_unless_an_event_has_one_of_its_own() -> None:
+    async def story() -> None:
+        pipeline = Pipeline()
+        endpoint = HttpEndpoint(HttpOptions(8080), "", pipeline.inject)
+        whole, own = (f"00-{letter * 32}-{'c' * 16}-01" for letter in "ab")
+        await ask(endpoint, b'{"n":1}\n{"n":2}', traceparent=whole, tracestate="v=1")
+        await ask(endpoint, b'{"n":1}')
+        event = {"specversion": "1.0", "id": "7", "source": "s", "type": "t"}
+        events = [{**event, "traceparent": own}, {**event, "id": "8"}]
+        kind = "application/cloudevents-batch+json"
+        await ask(endpoint, json.dumps(events).encode(), content_type=kind, traceparent=whole)
+        assert pipeline.traces == [f"{whole}\nv=1", f"{whole}\nv=1", "", own, whole]
 
     asyncio.run(story())

@@ -54,6 +54,22 @@ def test_a_partition_is_paused_while_too_many_bytes_of_it_wait(monkeypatch: pyte
     assert not made.paused
 
 
+@pytest.mark.parametrize("small_at", range(4))
+def test_sizes_that_repeat_with_a_period_are_all_counted(monkeypatch: pytest.MonkeyPatch, small_at: int) -> None:
+    monkeypatch.setattr("millwheel.connectors.kafka.consuming._KEPT_BYTES", 1_000)
+    sizes = [1 if n % 4 == small_at else 30 for n in range(64)]
+    made = FakeKafka({SHARE: Log([b"1"]), OTHER: Log([b"x" * size for size in sizes])})
+    monkeypatch.setattr("millwheel.connectors.kafka.consuming.library", lambda: made)
+    consuming = Consuming("b:1", {}, "read_committed", Complaints("b:1"))
+    consuming.take(OTHER, 0, 0)
+    consuming.take(SHARE, 0, 10)
+    assert made.paused == {OTHER}
+    consuming.take(OTHER, 0, 40)
+    assert made.paused == {OTHER}, "more than half of the bytes still wait"
+    consuming.take(OTHER, 40, 10)
+    assert not made.paused
+
+
 def test_one_read_takes_what_the_library_gives_in_parts(monkeypatch: pytest.MonkeyPatch, consuming: Consuming) -> None:
     consumer = consuming._consumer
     whole = consumer.consume

@@ -11,7 +11,9 @@ from millwheel.connectors.kafka.client import Complaints
 from millwheel.connectors.kafka.consuming import Consuming
 from millwheel.connectors.kafka.reader import Extras, Forms, KafkaReader
 from millwheel.connectors.kafka.source_options import KafkaSourceOptions
+from millwheel.core.tracing.contexts import NOT_SAMPLED, TraceContext
 from millwheel.errors import SetupError
+from millwheel.formats.avro.messages import AvroEncoder, AvroMessages
 from millwheel.formats.choice import build_decoder
 from millwheel.formats.lines import JsonMessages
 from millwheel.sources.base import Reader
@@ -128,3 +130,108 @@ def test_an_update_is_two_records_and_tombstones_are_nothing(kafka: FakeKafka) -
     assert [(at, reason[:38]) for at, reason in rejects] == [(26, "topic clicks, partition 0, offset 12: ")]
     assert "the table was truncated" in rejects[0][1]
     assert read_on(read, 24)[0] == [28]
+
+
+PARENT = f"00-{'a' * 32}-{'c' * 16}-01"
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_contexts_in_headers_come_with_the_records_once_the_pipeline_asks(kafka: FakeKafka, columns: bool) -> None:
+    log = kafka.logs[SHARE] = filled(0, 4)
+    log.headers = {
+        1: [("other", b"x"), ("traceparent", PARENT.encode()), ("tracestate", b"v=1")],
+        0: [("traceparent", PARENT.replace("-01", "-00").encode())],
+        2: [("traceparent", b"nonsense")],
+        3: [("traceparent", b"nonsense"), ("traceparent", PARENT.encode())],
+    }
+    read = reader(columns=columns)
+
+    def chunk() -> Any:
+        return read.read_frame(0, 1_000) if columns else read.read(0, 10)
+
+    assert chunk().traces is None
+    read.tell_traces()
+    assert chunk().traces == {1: NOT_SAMPLED, 2: TraceContext(PARENT, "v=1"), 4: TraceContext(PARENT)}
+
+
+def test_headers_are_not_looked_at_unless_the_pipeline_asks(kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka.logs[SHARE] = filled(0, 4)
+    monkeypatch.setattr("tests.fakes.kafka_library.Message.headers", lambda _: pytest.fail("a message was asked"))
+    assert len(reader().read(0, 10)) == 4
+
+
+AVRO = {
+    "type": "record",
+    "name": "Click",
+    "fields": [
+        {"name": "ad", "type": "string"},
+        {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "cost", "type": ["null", "double"]},
+    ],
+}
+TYPES = {"ad": "str", "ts": "int", "cost": "float"}
+
+
+def avro(rows: list[dict[str, Any]]) -> Log:
+    encoder = AvroEncoder(AVRO)
+    return Log([encoder.encode(row) for row in rows])
+
+
+def avro_reader(declared: dict[str, str] | None = None) -> KafkaReader:
+    options = KafkaSourceOptions(brokers="b:1", topics=["clicks"])
+    consuming = Consuming("b:1", {}, options.isolation, Complaints("b:1"))
+    rows = AvroMessages(AVRO, fields=declared)
+    extras = Extras(None, None, None)
+    forms = Forms(rows, None, extras, rows, declared) if declared else Forms(rows, None, extras, guesses=True)
+    return KafkaReader(consuming, SHARE, options, forms)
+
+
+def click(n: int, cost: float | None = 0.5) -> dict[str, Any]:
+    return {"ad": f"a{n}", "ts": n * 1_000, "cost": cost}
+
+
+def test_avro_messages_of_undeclared_fields_are_columns_as_their_schema_says(kafka: FakeKafka) -> None:
+    kafka.logs[SHARE] = avro([click(n) for n in range(40)])
+    rows = avro_reader().read(0, 100)
+    assert rows.values[3] == {"ad": "a3", "ts": 3_000, "cost": 0.5}
+    read = avro_reader()
+    assert read.take_columns(TYPES)
+    found = read.read_frame(0, 1_000_000)
+    assert found is not None
+    assert found.frame.to_dicts() == rows.values
+    assert found.positions.tolist() == rows.positions
+    assert found.next_position == rows.next_position
+    declared = avro_reader(TYPES).read_frame(0, 1_000_000)
+    assert declared is not None
+    assert found.frame.equals(declared.frame)
+
+
+@pytest.mark.parametrize("types", [{**TYPES, "cost": "int"}, {**TYPES, "other": "str"}, TYPES])
+def test_what_has_other_types_than_were_found_is_read_by_rows_and_fetched_once(
+    kafka: FakeKafka, types: dict[str, str]
+) -> None:
+    kafka.logs[SHARE] = avro([*(click(n) for n in range(30)), click(30, None), *(click(n) for n in range(31, 40))])
+    whole = avro_reader().read(0, 100)
+    read = avro_reader()
+    asked: list[int] = []
+    take = read._consuming.take
+    read._consuming.take = lambda share, offset, most: asked.append(offset) or take(share, offset, most)  # type: ignore[method-assign,func-returns-value]
+    assert read.take_columns(types)
+    assert read.read_frame(0, 1_000_000) is None
+    values, positions, position = [], [], 0
+    while position < whole.next_position:
+        chunk = read.read(position, 16)
+        assert not chunk.caught_up or chunk.next_position == whole.next_position
+        values, positions, position = values + chunk.values, positions + chunk.positions, chunk.next_position
+    assert (values, positions) == (whole.values, whole.positions)
+    assert asked == [0]
+
+
+def test_a_read_from_another_position_forgets_what_gave_no_columns(kafka: FakeKafka) -> None:
+    kafka.logs[SHARE] = avro([click(n, None) for n in range(20)])
+    read = avro_reader()
+    assert read.take_columns(TYPES)
+    assert read.read_frame(0, 1_000_000) is None
+    assert read.read(0, 5).next_position == 5
+    assert [value["ad"] for value in read.read(2, 2).values] == ["a2", "a3"]
+    assert [value["ad"] for value in read.read(4, 2).values] == ["a4", "a5"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from functools import partialmethod
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,10 +12,16 @@ import pytest
 
 from millwheel.connectors.kafka import source as module
 from millwheel.connectors.kafka.listing import Span
+from millwheel.connectors.kafka.reader import KafkaReader
 from millwheel.connectors.kafka.source import KafkaSource, build_kafka_source
 from millwheel.errors import ExhaustedError
+from millwheel.formats.avro.messages import AvroEncoder
 from millwheel.sources.base import Partition
 from millwheel.sources.changes import EACH, ChangesReader
+from millwheel.testing import PipelineHarness
+from millwheel.workers.host.assembly import Assembly
+from millwheel.workers.shard.bundle_sizes import ShardLimits
+from millwheel.workers.sources.source import SourceOperator
 from tests.fakes.kafka_library import FakeKafka, Log
 
 PARTITION = Partition("clicks/0")
@@ -115,3 +124,62 @@ def test_changes_are_read_as_retractions_and_values(topics: Topics) -> None:
     assert not isinstance(source().open(PARTITION), ChangesReader)
     with pytest.raises(ValueError, match="debezium gives maps and retractions of maps; declare fields, not a schema"):
         source(schema=dict, format="debezium")
+
+
+UNDECLARED = """
+pipeline: undeclared
+streams:
+  clicks:
+    source: {{kafka: {{brokers: "b:1", topics: [clicks], until: latest, format: {{avro: {{schema: {schema}}}}}}}}}
+    timestamp: {{field: ts, unit: us}}
+computations:
+  costs:
+    input: {{clicks: {{key: ad}}}}
+    window: {{tumbling: 1s}}
+    aggregate: {{cost: {{sum: cost}}, n: count}}
+    output: out
+sinks: {{out: {{stdout: {{}}}}}}
+"""
+CLICK = {
+    "type": "record",
+    "name": "Click",
+    "fields": [
+        {"name": "ad", "type": "string"},
+        {"name": "ts", "type": "long"},
+        {"name": "cost", "type": ["null", "double"]},
+    ],
+}
+
+
+def undeclared_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: bool) -> tuple[list[str], int]:
+    """The results over a topic in Avro whose fields nobody declares, and how many reads gave columns."""
+    encoder = AvroEncoder(CLICK)
+    clicks = [{"ad": f"a{n % 3}", "ts": n * 20_000, "cost": None if n == 200 else n / 4} for n in range(400)]
+    kafka = FakeKafka({("clicks", 0): Log([encoder.encode(click) for click in clicks])})
+    made = Topics({("clicks", 0): Span(0, 400)})
+    (tmp_path / "click.avsc").write_text(json.dumps(CLICK))
+    (tmp_path / "p.yaml").write_text(UNDECLARED.format(schema="click.avsc"))
+    read: list[bool] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "Listing", lambda options: made)
+        for name in ("source", "consuming", "group_offsets"):
+            patch.setattr(f"millwheel.connectors.kafka.{name}.library", lambda: kafka)
+        patch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=20))
+        by_bytes, read_frame = KafkaReader.read_frame, SourceOperator._read_frame
+        patch.setattr(KafkaReader, "read_frame", lambda self, position, most: by_bytes(self, position, 500))
+        patch.setattr(SourceOperator, "_read_frame", lambda *args: read.append(read_frame(*args)) or read[-1])
+        if rows:
+            patch.setattr(Assembly, "_column_plan", lambda self, computation: None)
+        with PipelineHarness(str(tmp_path / "p.yaml"), run_sources=True) as harness:
+            harness.advance_processing_time(10**9)
+            return sorted(map(json.dumps, harness.read("out"))), sum(read)
+
+
+def test_a_topic_in_avro_of_undeclared_fields_goes_by_columns_with_the_results_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, columns = undeclared_costs(tmp_path, monkeypatch, rows=False)
+    assert columns > 3
+    rows, none = undeclared_costs(tmp_path, monkeypatch, rows=True)
+    assert (found, none) == (rows, 0)
+    assert len(rows) > 10

@@ -112,3 +112,19 @@ def test_a_table_must_be_there_or_be_declared(tmp_path: Path) -> None:
 def test_options_that_cannot_work_are_refused_with_the_fix(kind: str, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         build_sink(SinkSpec("out", kind, options), "/")
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_rows_that_can_never_fit_are_told_before_the_run(make: Callable[[Path], LakeTable], tmp_path: Path) -> None:
+    sink = TableSink(TableSinkOptions(fields=FIELDS), make(tmp_path))
+    sink.check("root")
+    sink.check_fields(["country", "n"])
+    with pytest.raises(SetupError, match=r"a field 'contry', and .* no such column; did you mean 'country'"):
+        sink.check_fields(["contry", "n"])
+    (tmp_path / "marked").mkdir()
+    changes = TableSinkOptions(fields={**FIELDS, "change": "str"}, mode="changelog")
+    marked = TableSink(changes, make(tmp_path / "marked"))
+    marked.check("root")
+    marked.check_fields(["country", "at", "n"])
+    with pytest.raises(SetupError, match="a field 'key'"):
+        TableSink(TableSinkOptions(fields=FIELDS, with_key=True), make(tmp_path)).check_fields(["country"])

@@ -42,3 +42,18 @@ def test_one_source_without_an_end_or_that_cannot_be_read_leaves_it_open(tmp_pat
         assert of(rows, other) is None
     assert of(FileSource(tmp_path / "*.gz", "jsonl")) is None
     assert of(FileSource(tmp_path / "none.jsonl", "jsonl")) is None
+
+
+def test_lines_that_are_longer_than_a_look_are_not_taken_for_none(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(expected, "_LOOK_BYTES", 10)
+    (tmp_path / "a.jsonl").write_text('{"t": 1, "text": "long"}\n' * 5)
+    assert of(FileSource(tmp_path / "a.jsonl", "jsonl")) is None
+    (tmp_path / "b.csv").write_text("")
+    assert of(FileSource(tmp_path / "b.csv", "csv")) == Expected(0, True)
+
+
+def test_of_many_parquet_files_only_some_are_looked_into(tmp_path: Path, monkeypatch: Any) -> None:
+    for number in range(4):
+        pl.DataFrame({"t": list(range(100))}).write_parquet(tmp_path / f"{number}.parquet")
+    monkeypatch.setattr(expected, "_LOOK_FILES", 2)
+    assert of(FileSource(tmp_path / "*.parquet", "parquet")) == Expected(400, False)

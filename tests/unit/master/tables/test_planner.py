@@ -116,3 +116,37 @@ def test_plans_even_everything_out_and_then_rest(owners: list[list[str]]) -> Non
         assert max(counts.values()) - min(counts.get(w, 0) for w in WORKERS) <= 1
     totals = Counter(e.owner for t in tables for e in t.shards)
     assert max(totals.values()) - min(totals.get(w, 0) for w in WORKERS) <= 1
+
+
+def test_workers_of_greater_weight_get_more_ranges_in_proportion() -> None:
+    weights = {"w1": 1, "w2": 3}
+    census = Census(["w1", "w2"], [], weights=weights)
+    owners = Counter(entry.owner for entry in first_table(NodeDemand("a", 8), 2, census).shards)
+    assert owners == {"w1": 2, "w2": 6}
+    tables = [table("a", *["w1"] * 4, *["w2"] * 4)]
+    done = apply(tables, plan_moves(tables, ["w1", "w2"], [], 99, {}, weights))
+    assert Counter(entry.owner for entry in done[0].shards) == {"w1": 2, "w2": 6}
+    weights = {**weights, "w3": 4}
+    done = apply(done, plan_moves(done, ["w1", "w2", "w3"], [], 99, {}, weights))  # one more worker
+    assert Counter(entry.owner for entry in done[0].shards) == {"w1": 1, "w2": 3, "w3": 4}
+    done = apply(done, plan_moves(done, ["w1", "w3"], ["w2"], 99, {}, weights))  # and one less
+    counts = Counter(entry.owner for entry in done[0].shards)
+    assert counts in ({"w1": 2, "w3": 6}, {"w1": 1, "w3": 7})
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(WORKERS), min_size=1, max_size=12), min_size=1, max_size=4),
+    st.fixed_dictionaries({name: st.integers(1, 4) for name in WORKERS}),
+)
+def test_plans_by_weight_end_and_nothing_moves_to_and_fro(owners: list[list[str]], weights: dict[str, int]) -> None:
+    tables = [table(f"n{number}", *names) for number, names in enumerate(owners)]
+    for _ in range(60):
+        moves = plan_moves(tables, WORKERS, [], 3, {}, weights)
+        if not moves:
+            break
+        tables = apply(tables, moves)
+    assert plan_moves(tables, WORKERS, [], 99, {}, weights) == []
+    for known in tables:
+        counts = Counter(entry.owner for entry in known.shards)
+        most = max(counts[name] / weights[name] for name in WORKERS)
+        assert all((counts[name] + 1) / weights[name] >= most for name in WORKERS)

@@ -85,7 +85,7 @@ def test_others_answer_for_an_owner_that_is_dead_or_silent_and_then_at_once() ->
         links = FakeLinks(b=lambda command: b"late" if command == b"stale" else b"?")
         if owner is not None:
             links.workers["a"] = owner
-        first, second = (Asking(b"x", "a", lambda: ("a", "b"), b"stale") for _ in range(2))
+        first, second = (Asking(b"x", "a", lambda: ("a", "b"), stale=b"stale") for _ in range(2))
         workers = Workers(links)  # type: ignore[arg-type]
 
         async def run(workers: Workers = workers, first: Asking = first, second: Asking = second) -> None:
@@ -95,6 +95,55 @@ def test_others_answer_for_an_owner_that_is_dead_or_silent_and_then_at_once() ->
         asyncio.run(run())
         assert (first.reply, second.reply) == (b"late", b"late")
         assert links.calls == ["a", "b", "b"]
+
+
+def test_others_answer_at_once_for_whoever_cannot_yet() -> None:
+    links = FakeLinks(a=says("TRYAGAIN soon"), b=lambda command: b"late" if command == b"stale" else b"?")
+    assert asked(links, Asking(b"x", "a", lambda: ("b",), stale=b"stale")) == [b"late"]
+    assert links.calls == ["a", "b"]
+    links = FakeLinks(a=in_turn("TRYAGAIN soon", "2"), b=says("TRYAGAIN not here"))
+    assert asked(links, Asking(b"x", "a", lambda: ("b",), stale=b"stale")) == [b"2"]
+    assert links.calls == ["a", "b", "a"]
+
+
+def test_a_silent_worker_is_looked_for_by_one_question_while_the_others_go_on() -> None:
+    links = FakeLinks(a=lambda command: None, b=says("late"))
+    workers = Workers(links, {"a": 0.0})  # type: ignore[arg-type]
+    first, second = (Asking(b"x", "a", lambda: ("b",), stale=b"stale") for _ in range(2))
+
+    async def run() -> None:
+        looking = asyncio.ensure_future(workers.ask([first], 0.4))
+        await asyncio.sleep(0.01)
+        await workers.ask([second], 0.4)
+        assert links.calls == ["a", "b"]
+        await looking
+
+    asyncio.run(run())
+    assert (first.reply, second.reply) == (b"late", b"late")
+
+
+def test_anybody_is_asked_only_for_who_is_dead_or_not_near_to_answering() -> None:
+    stale: Told = lambda command: b"late" if command == b"stale" else b"?"  # noqa: E731
+    links = FakeLinks(b=stale)
+    assert asked(links, Asking(b"x", "a", anybody=lambda: ("b",), stale=b"stale")) == [b"late"]
+    assert links.calls == ["a", "b"]
+    links = FakeLinks(a=in_turn("TRYAGAIN soon", "TRYAGAIN soon", "1"), b=stale)
+    assert asked(links, Asking(b"x", "a", anybody=lambda: ("b",), stale=b"stale")) == [b"1"]
+    links = FakeLinks(a=says("TRYAGAIN soon"), b=stale)
+    assert asked(links, Asking(b"x", "a", anybody=lambda: ("b",), stale=b"stale")) == [b"late"]
+    assert links.calls == ["a", "a", "a", "b"]
+
+
+def test_what_takes_long_everywhere_is_asked_once_and_waited_for() -> None:
+    class SlowLinks(FakeLinks):
+        async def call(self, address: str, commands: Sequence[bytes]) -> list[Any]:
+            replies = await super().call(address, commands)
+            await asyncio.sleep(0.3)
+            return replies
+
+    links = SlowLinks(a=says("1"), b=says("TRYAGAIN not here"))
+    assert asked(links, Asking(b"x", "a", lambda: ("b",), stale=b"stale")) == [b"1"]
+    assert links.calls.count("a") == 1
 
 
 def test_a_question_is_a_command() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from queue import SimpleQueue
 
 import pytest
 
-from millwheel.queries.peers.link import LinkClosed, Links, packed
+from millwheel.queries.asked import AskedQueries
+from millwheel.queries.peers.link import MAX_ABANDONED, LinkClosed, Links, packed
 from millwheel.queries.server import QueryServer
-from tests.unit.queries.test_server import SERVICE, fine
+from tests.unit.queries.test_commands import ONE
+from tests.unit.queries.test_server import SERVICE, WAIT_S, fine
 
 
 def test_replies_come_in_the_order_of_calls_and_who_stops_waiting_leaves_it() -> None:
@@ -23,10 +26,63 @@ def test_replies_come_in_the_order_of_calls_and_who_stops_waiting_leaves_it() ->
         one = asyncio.ensure_future(links.call(server.address, [packed("PING", "a"), packed("PING", "b")]))
         await asyncio.sleep(0)
         links.close()
+        await asyncio.sleep(0)  # the sockets close
         with pytest.raises(LinkClosed):
             await one
         assert await links.call(server.address, [packed("PING", "c"), packed("NONE")]) == [b"c", _Error("ERR")]
         links.close()
+        await asyncio.sleep(0)  # the sockets close
+
+    try:
+        asyncio.run(run())
+    finally:
+        server.stop()
+
+
+def test_a_worker_that_hangs_is_given_up_with_all_that_nobody_waits_for() -> None:
+    server = QueryServer("127.0.0.1:0", SERVICE, lambda asked: None, fine)
+    server.start()
+
+    async def run() -> None:
+        links = Links()
+        waiting = asyncio.ensure_future(links.call(server.address, [packed("GET", "clicks:1:1h")]))
+        for _ in range(2):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(links.call(server.address, [packed("GET", "clicks:1:1h")] * MAX_ABANDONED), 0.05)
+        with pytest.raises(LinkClosed):
+            await waiting
+        assert await links.call(server.address, [packed("PING", "c")]) == [b"c"]
+        links.close()
+        await asyncio.sleep(0)  # the sockets close
+
+    try:
+        asyncio.run(run())
+    finally:
+        server.stop()
+
+
+def test_replies_that_nobody_waits_for_count_no_more_once_they_came() -> None:
+    asked: SimpleQueue[AskedQueries] = SimpleQueue()
+    server = QueryServer("127.0.0.1:0", SERVICE, asked.put, fine)
+    server.start()
+
+    async def run() -> None:
+        links = Links()
+        for _ in range(3):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(
+                    links.call(server.address, [packed("GET", "clicks.n:1:1h")] * (MAX_ABANDONED // 2)), 0.05
+                )
+            missing = MAX_ABANDONED // 2
+            while missing:
+                batch = await asyncio.to_thread(asked.get, timeout=WAIT_S)
+                batch.reply([ONE] * len(batch.queries))
+                missing -= len(batch.queries)
+            first = links._links[server.address].result()
+            assert await links.call(server.address, [packed("PING", "c")]) == [b"c"]
+            assert (first._abandoned, first.usable) == (0, True)
+        links.close()
+        await asyncio.sleep(0)  # the sockets close
 
     try:
         asyncio.run(run())

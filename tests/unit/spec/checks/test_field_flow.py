@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from millwheel import Computation, InjectionSource, Pipeline, Tumbling, agg
-from millwheel.spec.checks.field_flow import exact_fields
+from millwheel.spec.checks.field_flow import exact_fields, fields_of_classes
 
 
 class Anything(Computation):
@@ -45,3 +47,15 @@ def test_a_stream_with_one_unknown_producer_is_unknown() -> None:
     clicks.map({"a": "a"}, output="both")
     clicks.map(lambda value: value, output="both", name="other")
     assert exact_fields(p.spec(), {}) == {}
+
+
+class Click(msgspec.Struct):
+    at: int
+    user: str
+
+
+def test_classes_of_streams_name_their_fields() -> None:
+    p = Pipeline("p")
+    p.read("clicks", InjectionSource(), timestamp="at", schema=Click).filter("at > 1", output="late")
+    p.read("free", InjectionSource(), timestamp="at")
+    assert fields_of_classes(p.spec()) == {"clicks": ["at", "user"]}

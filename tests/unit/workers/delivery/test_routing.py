@@ -183,6 +183,16 @@ def test_columns_keyed_by_several_fields_go_where_rows_go(values: list[tuple[str
     assert found == [(shard, part.keys, part.seqs) for shard, part in router(table(3)).route("n", rows)]
 
 
+def test_late_records_in_columns_go_to_those_who_want_them() -> None:
+    made = fanout(late_n=KeySpec(KeyKind.FIELD, ("a",)), m=KeySpec(KeyKind.FIELD, ("a",)))
+    order = np.arange(3)
+    frame = pl.DataFrame({"a": order})
+    parts, _ = made.split_columns(ColumnBatch("s", order, order, frame["a"], frame), np.array([False, True, False]))
+    assert {str(name): part.rows().keys for name, part in parts} == {"late_n": [0, 1, 2], "m": [0, 2]}
+    parts, _ = made.split_columns(ColumnBatch("s", order, order, frame["a"], frame), np.array([True, True, True]))
+    assert [str(name) for name, _ in parts] == ["late_n"]
+
+
 @pytest.mark.parametrize(("texts", "dead"), [([None, "b"], 1), (["a", "x" * 90], 1), (["a", "b" * 80], 0)])
 def test_fields_of_which_one_may_be_no_key_are_looked_at_as_rows(texts: list[Any], dead: int) -> None:
     frame = pl.DataFrame({"a": texts, "b": [1, 2]}, schema={"a": pl.String, "b": pl.Int64})

@@ -44,7 +44,7 @@ def test_a_shard_that_reads_no_source_counts_what_it_took() -> None:
 
 def test_a_watermark_that_is_no_time_has_no_lag() -> None:
     _, served = live()
-    served.reported = (4 * SECOND, 0, 1)
+    served.last.state = (4 * SECOND, 0, 1)
     assert valued(served)[c.WATERMARK_LAG, PLACE] == 6.0
-    served.reported = (IDLE_TIME, 0, 1)
+    served.last.state = (IDLE_TIME, 0, 1)
     assert (c.WATERMARK_LAG, PLACE) not in valued(served)

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import queue
 import threading
+from time import monotonic
 from typing import Any
 
 import msgspec
 
+from millwheel.core.tracing.spans import SpanCounts
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.hangs import Doing
 from millwheel.workers.host.background import JournalFigures
@@ -62,7 +64,10 @@ def test_a_step_that_does_not_end_leaves_the_last_figures_and_says_how_long_it_t
     assert 'millwheel_shards{life="live",process="worker-0"} 1.0' in text
     assert 'millwheel_journal_bytes_total{process="worker-0"} 77.0' in text
     assert 'millwheel_step_running_seconds{process="worker-0"} 0.0' in text
+    assert 'millwheel_health_ratio{process="worker-0"} ' in text
     loop.answers = False
+    seen._began_s = monotonic() - 60
+    assert 'millwheel_health_ratio{process="worker-0"} 0.0' in seen.metrics().decode(), "a step of a minute is bad"
     seen.begins()
     text = seen.metrics().decode()
     assert 'millwheel_shards{life="live",process="worker-0"} 1.0' in text
@@ -92,3 +97,13 @@ def test_a_call_that_does_not_return_is_named_with_its_key_and_line() -> None:
 def test_a_loop_between_two_steps_stands_in_no_call() -> None:
     standing = msgspec.json.decode(observed(Loop(), Calls()).standing(), type=StepStanding)
     assert standing == StepStanding()
+
+
+def test_spans_are_counted_where_there_are_any() -> None:
+    assert "millwheel_spans" not in observed(Loop(), Calls()).metrics().decode()
+    journal = JournalFigures()
+    counts = SpanCounts(9, 2, 1)
+    seen = Observed({"process": "w"}, Loop().post, journal, Calls(), lambda: counts)  # type: ignore[arg-type]
+    text = seen.metrics().decode()
+    for name, value in (("spans_total", 9.0), ("spans_dropped_total", 2.0), ("spans_left_out_total", 1.0)):
+        assert f'millwheel_{name}{{process="w"}} {value}' in text

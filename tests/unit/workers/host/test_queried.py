@@ -9,7 +9,9 @@ import pytest
 
 from millwheel.core.pipeline.query_changes import QueryChanges, QueryRow
 from millwheel.errors import SetupError
+from millwheel.queries.peers.health import ErrorShare
 from millwheel.spec.pipelines import load_pipeline
+from millwheel.workers.host.health import HealthMeasures
 from millwheel.workers.host.queried import Queried
 
 
@@ -20,6 +22,9 @@ class Changes:
 
     def read(self, known: QueryChanges | None = None) -> QueryChanges:
         return self.now if known is None or known.number < self.now.number else known
+
+
+MEASURES = HealthMeasures(lambda: 0.0, "/", ErrorShare())
 
 
 PIPELINE = """
@@ -36,7 +41,7 @@ def test_the_members_that_answer_are_told_to_clients(tmp_path) -> None:  # type:
     path = tmp_path / "p.yaml"
     path.write_text(PIPELINE)
     queried = Queried("127.0.0.1:0", "w0", load_pipeline(path), None, Changes())
-    address = queried.begin(lambda asked: None, lambda: None, lambda: 0)
+    address = queried.begin(lambda asked: None, lambda: None, lambda: 0, MEASURES)
     queried.workers({"w0": json.dumps({"queries": address}).encode(), "w1": b"{}"})
     host, port = address.split(":")
     with socket.create_connection((host, int(port)), 20) as client:
@@ -58,7 +63,7 @@ def test_queries_that_are_set_are_answered_once_workers_are_told(tmp_path) -> No
     path.write_text(PIPELINE)
     changes = Changes()
     queried = Queried("127.0.0.1:0", "w0", load_pipeline(path), None, changes)
-    host, port = queried.begin(lambda asked: None, lambda: None, lambda: 0).split(":")
+    host, port = queried.begin(lambda asked: None, lambda: None, lambda: 0, MEASURES).split(":")
     changes.now = QueryChanges().changed([QueryRow("twice", "clicks.n * 2")], "1")
     queried.changed()
     with socket.create_connection((host, int(port)), 20) as client:

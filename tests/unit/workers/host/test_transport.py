@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from millwheel.core.model.records import Batch
 from millwheel.workers import events as ev
 from millwheel.workers.delivery.outbox import Send, joined_epoch
 from millwheel.workers.host.transport import ExchangeTransport
+from millwheel.workers.tracing.table import Arrived
+from tests.unit.workers.tracing.fakes import CONTEXT, KeptSpans, tracing
 
 EPOCH = joined_epoch(7, 2**63 + 5)
 
@@ -67,3 +70,29 @@ def test_a_peer_that_is_gone_is_told(ends: Any) -> None:
             assert found == [ev.PeerLost(address)]
             return
     raise AssertionError("nobody said so")
+
+
+def test_contexts_travel_beside_a_delivery_and_a_worker_without_tracing_ignores_them() -> None:
+    tracings = [tracing(KeptSpans()), tracing(KeptSpans()), None]
+    boxes = [Mailbox() for _ in tracings]
+    here, there, plain = (
+        ExchangeTransport("127.0.0.1:0", box, None, each) for box, each in zip(boxes, tracings, strict=True)
+    )
+    batch = Batch("s", [1, 2], [5, 6], ["a", "b"], [1, 2])
+    assert tracings[0]
+    assert tracings[1]
+    tracings[0].table.put("up", 2, Arrived(CONTEXT))
+    for target in (there, plain):
+        for seqs in ([1, 2], [3, 4]):
+            here.send(target.address, 9, Send("up", "work", "work-0", EPOCH, 3, replace(batch, seqs=seqs)))
+            here.flush()
+            came = pumped([here, target], 1)
+            assert isinstance(came, ev.DeliveryCame)
+            assert came.batch.rows().seqs == seqs
+    [(index, arrived)] = tracings[1].table.found("up", batch)
+    assert (index, arrived.context, arrived.sender) == (1, CONTEXT, "worker-0")
+    assert arrived.sent_us
+    assert arrived.came_us
+    for end, box in zip((here, there, plain), boxes, strict=True):
+        end.close()
+        box.close()

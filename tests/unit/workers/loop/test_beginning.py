@@ -67,7 +67,7 @@ def test_nobody_is_waited_for_while_no_source_could_begin() -> None:
 def test_the_end_of_a_source_is_news_until_it_is_told() -> None:
     source = served("source.hits", at=MAX_TIME)
     assert source.has_ended(5)
-    source.reported = (MAX_TIME, 3)
+    source.last.state = (MAX_TIME, 3)
     assert not source.has_ended(5)
     assert not served("source.hits", at=7).has_ended(5)
     assert not served("counts", at=MAX_TIME).has_ended(5)

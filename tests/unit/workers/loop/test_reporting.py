@@ -10,11 +10,14 @@ from unittest.mock import Mock
 import pytest
 
 from millwheel.adapters.clock import SystemClock
+from millwheel.core.model.names import NodeName
 from millwheel.sinks import build_sink
 from millwheel.sources import build_source
 from millwheel.spec.pipelines import load_pipeline
+from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.loop.reporting import Reporting, ReportPace
+from millwheel.workers.loop.served import LIVE, Served
 
 HEAD = """
     pipeline: pace
@@ -68,3 +71,31 @@ def test_once_the_sources_have_ended_everybody_is_told_often() -> None:
     reporting.step([], 2_000)
     reporting.changed = True
     assert reporting.wakes_at() == 22_000
+
+
+def test_a_shard_is_only_asked_if_something_happened_to_it_since_its_last_report() -> None:
+    port: Any = Mock()
+    reporting = Reporting(port, Mock(), ReportPace())
+    quiet, stirred, source = (_served(name) for name in ("quiet", "stirred", "source"))
+    source.roots = frozenset()
+    every = [quiet, stirred, source]
+    reporting.step(every, 1_000)
+    stirred.stir()
+    for each in every:
+        each.shard.commits.durable += 1
+    reporting.at_once()
+    reporting.step(every, 2_000)
+    first, second = ([report.shard for report in call.args[0]["node"]] for call in port.report.call_args_list)
+    assert first == ["quiet", "stirred", "source"]
+    assert second == ["stirred", "source"]
+
+
+def _served(name: str) -> Served:
+    shard: Any = Mock()
+    shard.watermark = Mock(floor=0, hold=lambda now_us: Hold(0, "input"), of_shares=lambda now_us: {})
+    shard.commits.durable = 1
+    shard.verdicts = Mock(version=0, counters=dict)
+    shard.operator = Mock(told=0, take_latencies=list)
+    shard.meta.counters = {}
+    shard.identity = Mock(shard=name, token=1)
+    return Served(shard, NodeName("node"), frozenset({"a source"}), life=LIVE)

@@ -30,8 +30,19 @@ class Worker:
         bench = ShardBench(Silent)
         ports: Any = SimpleNamespace(
             clock=bench.clock,
+            tracing=None,
             **dict.fromkeys(
-                ("transport", "journal", "recoveries", "snapshots", "reports", "master", "savepoints", "followers"),
+                (
+                    "transport",
+                    "journal",
+                    "recoveries",
+                    "snapshots",
+                    "reports",
+                    "master",
+                    "savepoints",
+                    "followers",
+                    "copies",
+                ),
                 cast("Any", self),
             ),
         )

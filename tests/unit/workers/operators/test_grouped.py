@@ -194,3 +194,18 @@ def produced(
         streams = {name: sorted(outputs.decoded, key=repr) for name, outputs in bundle.outputs.streams.items()}
         found.append({**streams, "late": bundle.counters.get("late", 0)})
     return found
+
+
+@pytest.mark.parametrize("late", ["allowed_lateness: 1h", "late: side:behind"])
+def test_records_late_at_the_source_reach_windows_that_take_them(tmp_path: Path, late: str) -> None:
+    rows = [{"ad": 1, "type": "view", "cost": 1.0, "ts": 1_000_000 + at} for at in (0, 60_000, 2_000, 61_000)]
+    folder = written(tmp_path, {"a": rows})
+    path = Path(pipeline(folder, True, late))
+    more = (
+        '  shown: {input: {behind: {key: ad}}, steps: [{filter: "ad > 0"}], output: kept}\n' if "side" in late else ""
+    )
+    path.write_text(path.read_text() + more)
+    with PipelineHarness(str(path), run_sources=True, shards=1) as harness:
+        harness.advance_processing_time(10**9)
+        counted = sum(row["views"] for row in harness.read("minutes"))
+        assert counted + (len(harness.read("kept")) if more else 0) == 4

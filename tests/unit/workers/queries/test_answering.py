@@ -16,6 +16,7 @@ from millwheel.queries.asked import AskedQueries, Elsewhere, Found
 from millwheel.queries.model import Answer, Consistency, Finding, Query, QueryError
 from millwheel.workers.delivery.routing import TableRouter
 from millwheel.workers.effects import AnswerQueries, Gathering
+from millwheel.workers.ports import NoCopies
 from millwheel.workers.queries.answering import Answering
 
 ME, OTHER = WorkerName("me"), WorkerName("other")
@@ -50,20 +51,22 @@ class Bench:
     operator: Any = field(default_factory=Counts)
     owner: str = OTHER
     next_owner: str = ""
+    standby: str = ""
     clock_us: int = 0
+    copies: Any = field(default_factory=NoCopies)
 
     def __post_init__(self) -> None:
         low, high = tile(2)
         entries = (
             ShardEntry("c-0", low, ME, 1, next_owner=WorkerName(self.next_owner)),
-            ShardEntry("c-1", high, WorkerName(self.owner), 1),
+            ShardEntry("c-1", high, WorkerName(self.owner), 1, standby=WorkerName(self.standby)),
         )
         router = TableRouter()
         router.update(RangeTable("c", entries, 1))
         self.served = {"c-0": serving("c-0", self.operator)}
         self.out = Gathering()
         known = {entry.shard: entry for entry in entries}
-        self.answering = Answering(self.served, router, known.get, ME, self.out, self._tick, most_us=3)  # type: ignore[arg-type]
+        self.answering = Answering(self.served, router, known.get, ME, self.out, self._tick, self.copies, 3)  # type: ignore[arg-type]
         self.replies: list[Found] = []
 
     def _tick(self) -> int:
@@ -86,7 +89,7 @@ class Bench:
 
 
 MINE = [key for key in range(100) if key_hash(key) in tile(2)[0]]
-THEIRS = next(key for key in range(100) if key_hash(key) in tile(2)[1])
+THEIRS, FAILS = [key for key in range(100) if key_hash(key) in tile(2)[1]][:2]
 
 
 def test_a_shard_of_this_worker_answers() -> None:
@@ -139,7 +142,34 @@ def test_a_step_answers_for_its_share_and_goes_on_in_the_next() -> None:
     assert steps > 1
 
 
+def test_what_a_copy_knows_answers_for_a_standby_only_where_nobody_serves_here() -> None:
+    stale = Answer({"n": 1}, 0, 10, 6, True, "c-1", 1, 4, Consistency.STANDBY)
+
+    class Copies:
+        def answer(self, shard: str, query: Query) -> Answer | None:
+            if query.key == FAILS:
+                raise QueryError("bad_window", "not on edges")
+            return stale if shard == "c-1" else None
+
+    bench = Bench(copies=Copies())
+    assert bench.ask(THEIRS) == [Elsewhere(OTHER)]
+    bench.replies.clear()
+    mine, theirs, wrong = bench.ask(MINE[0], THEIRS, FAILS, consistency=Consistency.STANDBY)
+    assert isinstance(mine, Answer)
+    assert mine.consistency is Consistency.DURABLE
+    assert theirs is stale
+    assert isinstance(wrong, QueryError)
+
+
 def test_an_operator_that_fails_is_an_error_of_its_question() -> None:
     (found,) = Bench(operator=Fails()).ask(MINE[0])
     assert isinstance(found, QueryError)
     assert "ZeroDivisionError: no slices" in found.sentence
+
+
+def test_a_key_that_nobody_owns_is_its_standbys_for_who_takes_what_that_knows() -> None:
+    bench = Bench(owner="", standby=OTHER)
+    assert isinstance(bench.ask(THEIRS)[0], QueryError)
+    bench.replies.clear()
+    assert bench.ask(THEIRS, consistency=Consistency.STANDBY) == [Elsewhere(OTHER)]
+    assert Bench(standby="third").ask(THEIRS) == [Elsewhere(OTHER, standby=WorkerName("third"))]

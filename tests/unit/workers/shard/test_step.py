@@ -18,7 +18,7 @@ def step(hold: int, made: OutputChunk | None, *reads: OutputChunk) -> Step:
     queues = {domain: TimerQueue(domain) for domain in Domain}
     bundle = Bundle(1, 0, 0, [], Overlay(SimStore({})), queues)
     bundle.chunks += reads
-    return Step(bundle, [], Hold(hold, "input"), 0, made)
+    return Step(bundle, [], Hold(hold, "input"), 0, made, asks=False)
 
 
 def test_a_step_that_waits_keeps_the_watermark_at_the_earliest_of_all_that_it_has_made() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from millwheel.api import Computation
 from millwheel.core.model.records import Domain
-from millwheel.core.model.times import IDLE_TIME, LAST_TIME, MAX_TIME
-from tests.unit.workers.bench import NOW, Counting, ShardBench, Silent, values_of
+from millwheel.core.model.times import IDLE_TIME, LAST_TIME, MAX_TIME, SECOND
+from millwheel.core.pipeline.spec import AggregateSpec, ComputationSpec, InputSpec, SlicesSpec, WindowSpec
+from tests.unit.workers.bench import BY_KEY, NOW, Counting, ShardBench, Silent, computation, pipeline, values_of
 
 
 class Clocks(Computation):
@@ -147,3 +150,72 @@ def test_work_at_the_last_instant_is_not_reported_as_silence() -> None:
     bench.watermark(MAX_TIME - 1)
     assert bench.shard.watermark.hold(NOW).at == LAST_TIME - 1
     assert LAST_TIME == IDLE_TIME
+
+
+LATE_SIDES: dict[str, dict[str, Any]] = {
+    "slices": {"slices": SlicesSpec((SECOND,), 5 * SECOND)},
+    "windows": {"window": WindowSpec("tumbling", {"size_us": SECOND})},
+}
+
+
+@pytest.mark.parametrize("how", LATE_SIDES)
+def test_a_new_owner_emits_a_late_record_no_earlier_than_what_its_predecessor_has_published(how: str) -> None:
+    work = ComputationSpec(
+        "work",
+        (InputSpec("events", BY_KEY),),
+        (),
+        late="side:out",
+        aggregates=(AggregateSpec("n", "count"),),
+        **LATE_SIDES[how],
+    )
+    bench = ShardBench(Silent, spec=pipeline(work))
+    bench.deliver(("a", {}, 19 * SECOND))
+    bench.watermark(20 * SECOND)
+    bench.through()
+    bench.watermark(40 * SECOND)
+    assert bench.shard.watermark.hold(NOW).at == 20 * SECOND, "nobody would know of 40 s after a crash"
+    bench.through()
+    published = bench.shard.watermark.hold(NOW).at
+    assert published == 40 * SECOND
+    bench.crash()
+    bench.deliver(("a", {}, SECOND), first=2)
+    bench.run()
+    bench.settle()
+    [send] = bench.sends()
+    assert send.batch.timestamps == [published]
+    bench.ack(send)
+    bench.watermark(IDLE_TIME)
+    assert bench.through() == []
+    bench.watermark(MAX_TIME)
+    assert bench.through() == []
+    assert bench.shard.watermark.hold(NOW).at == MAX_TIME, "the end needs no floor: nothing comes behind it"
+
+
+class Ringing(Computation):
+    """Sets a processing-time timer when a window fires."""
+
+    def process_window(self, ctx: Any, key: Any, window: Any, records: Any) -> None:
+        ctx.set_timer("t", NOW + 10, Domain.PROCESSING)
+
+    def process_timer(self, ctx: Any, timer: Any) -> None:
+        ctx.produce("out", timer.at)
+
+
+def test_timers_of_window_callbacks_emit_nothing_behind_a_published_watermark() -> None:
+    bench = ShardBench(
+        Ringing, spec=pipeline(computation(callback="bench:It", window=WindowSpec("tumbling", {"size_us": SECOND})))
+    )
+    bench.deliver(("a", {}, 5))
+    bench.through()
+    bench.watermark(20 * SECOND)
+    bench.through()
+    bench.watermark(40 * SECOND)
+    assert bench.shard.watermark.hold(NOW).at == 20 * SECOND
+    bench.through()
+    published = bench.shard.watermark.hold(NOW).at
+    bench.crash()
+    bench.clock.now = NOW + 11
+    bench.run()
+    bench.settle()
+    [send] = bench.sends()
+    assert send.batch.timestamps == [published] == [40 * SECOND]

@@ -360,6 +360,22 @@ def test_a_crash_around_a_refusal_makes_one_letter(committed: bool, in_order: bo
     assert heir.committables() == 0
 
 
+def test_a_refused_batch_of_a_former_owner_does_not_stop_those_behind_it() -> None:
+    former = Bench(aside=True, in_order=True)
+    former.bundle(1, 2)
+    former.bundle(3)
+    writer = Recording()
+    writer.sweep = lambda committables: writer.published.append(b"swept")  # type: ignore[method-assign]
+    heir = Bench(aside=True, in_order=True, store=former.store, writer=writer, refusal=(b"0:1,2", b"0:1"))
+    for number in range(1, 4):
+        heir.answers()
+        heir.bundle(now_us=number)
+        heir.durable(number)
+    assert heir.letters == [("too even", 2)]
+    assert writer.published == [b"0:1", b"1:3", b"swept"]
+    assert heir.operator.unrest() == 0
+
+
 def test_what_holds_the_watermark_names_the_error_of_a_target_that_is_away_until_it_is_back() -> None:
     bench = Bench(aside=False)
     bench.writer.fail = UnavailableError("connection refused")

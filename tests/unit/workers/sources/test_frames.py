@@ -24,11 +24,12 @@ def read(*times: int | None, rejects: list[Reject] | None = None) -> FrameChunk:
     return FrameChunk(np.arange(1, len(times) + 1), frame, len(times), rejects or [])
 
 
-def everything(batch: Any) -> Any:
-    return [("c", batch)], []
+def everything(batch: Any, late: Any = None) -> Any:
+    """For a consumer that takes no late records."""
+    return [("c", batch if late is None else batch.where(~late))], []
 
 
-def test_late_records_are_left_out_and_the_highest_time_is_kept() -> None:
+def test_late_records_are_named_and_the_highest_time_is_kept() -> None:
     found = sort_frame(read(100, 90, 89, 120, 109), stream(), NEEDS, MIN_TIME, 0, everything)
     assert found is not None
     [(_, batch)] = found.batches
@@ -68,7 +69,7 @@ def test_what_needs_a_look_at_a_record_is_read_as_rows(chunk: FrameChunk, spec: 
 
 
 def test_records_without_a_key_are_read_as_rows() -> None:
-    assert sort_frame(read(1), stream(), NEEDS, MIN_TIME, 0, lambda batch: ([], [object()])) is None  # type: ignore[list-item]
+    assert sort_frame(read(1), stream(), NEEDS, MIN_TIME, 0, lambda batch, late: ([], [object()])) is None  # type: ignore[list-item]
 
 
 def test_reads_grow_while_there_is_more_and_begin_small_again() -> None:

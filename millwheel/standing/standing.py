@@ -1,4 +1,4 @@
-"""How a run stands, as values: what ``millwheel status`` prints, and the shape of its ``--json``. Pure."""
+"""The state of a run as values, which ``millwheel status`` prints; with ``--json`` in this shape. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from millwheel.core.pipeline.graph import Graph, NodeKind
 from millwheel.launch.progress.summary import ClusterView, NodeView
 
 STEP_S = 1.0
-"""A step of a worker that takes longer is worth a line: others take milliseconds."""
-_BEHIND_US = SECOND  # less than that behind the sources is no news
+"""A step of a worker that takes longer gets a line: normal steps take milliseconds."""
+_BEHIND_US = 3 * SECOND  # less is no news: sinks make their files visible about once a second
 _INPUT = ("input", "input, as heard in this run")
+_AWAY = re.compile(r"(sink batch \d+, not yet published|rows that are not visible yet): ")
+"""The report of a sink whose target is unreachable. While nothing moves, no watermark is behind another."""
 _TIME = re.compile(r"(?<= at )(-?\d{13,19})\b")
 
 
 class HeldBy(msgspec.Struct, frozen=True):
-    """What keeps the watermark of a node: something in ``shard`` of ``node``, which may be far above it."""
+    """The holder of a node's watermark: ``shard`` of ``node``, which may be far upstream."""
 
     node: str
     shard: str
@@ -48,8 +50,8 @@ class NodeStanding(msgspec.Struct, frozen=True):
 
 
 class WorkerStanding(msgspec.Struct, frozen=True):
-    """One worker. ``step_s`` is how long its running step has taken, ``where`` the line of your code that runs, and
-    ``calls`` what the running calls are about. ``answers`` is false if it could not be asked."""
+    """One worker. ``step_s`` is the time that its running step has taken so far, ``where`` the running line of your
+    code, and ``calls`` the subjects of the running calls. ``answers`` is false if it could not be asked."""
 
     worker: str
     slot: int
@@ -62,7 +64,7 @@ class WorkerStanding(msgspec.Struct, frozen=True):
 
 
 class RunStanding(msgspec.Struct, frozen=True):
-    """The whole run. ``troubles`` says in sentences what stands still, and why; it is empty when all is well."""
+    """The whole run. ``troubles`` are sentences about everything stuck, with the cause; empty when all is well."""
 
     pipeline: str
     root: str
@@ -110,8 +112,8 @@ def _node(
 
 
 def held_by(graph: Graph, view: ClusterView, name: str) -> HeldBy | None:
-    """Who keeps the watermark of a node: itself, or, while it waits for its input, the one of its feeders that is
-    furthest behind, and so on upwards."""
+    """The holder of a node's watermark: the node itself, or, while it waits for input, the holder of its feeder that is
+    furthest behind, and so on upstream."""
     seen: set[str] = set()
     while name in view.nodes and name not in seen:
         seen.add(name)
@@ -124,12 +126,12 @@ def held_by(graph: Graph, view: ClusterView, name: str) -> HeldBy | None:
 
 
 def in_words(holder: str) -> str:
-    """What a shard reports as its holder, with readable times."""
+    """The holder that a shard reports, with readable times."""
     return _TIME.sub(lambda found: watermark_words(int(found[1])), holder)
 
 
 def troubles_of(nodes: Sequence[NodeStanding], workers: Sequence[WorkerStanding]) -> Iterator[str]:
-    """What stands still, and why, the gravest first."""
+    """Everything stuck, with its cause, the gravest first."""
     for worker in workers:
         if not worker.answers:
             yield f"{worker.worker} (slot {worker.slot}) does not answer"
@@ -144,15 +146,18 @@ def troubles_of(nodes: Sequence[NodeStanding], workers: Sequence[WorkerStanding]
     for node in sorted(nodes, key=lambda node: -(node.behind_s or 0)):
         held, behind_us = node.held_by, (node.behind_s or 0) * SECOND
         late = node.state == "flowing" and behind_us > _BEHIND_US
-        if held is None or not (late or node.state == "starting") or (held.node, held.shard) in told:
+        away = held is not None and held.node == node.node and _AWAY.match(held.words) is not None
+        if held is None or not (late or away or node.state == "starting") or (held.node, held.shard) in told:
             continue
         told.add((held.node, held.shard))
-        progress = "has no watermark yet" if node.state == "starting" else f"is {_rounded(int(behind_us))} behind"
+        progress = f"is {_rounded(int(behind_us))} behind" if late else "waits for its target"
+        if node.state == "starting" and not away:
+            progress = "has no watermark yet"
         yield f"{node.node} {progress}, held by {held.shard}: {held.words}"
 
 
 def failing(view: ClusterView) -> Iterator[str]:
-    """Which calls fail, of the recent ones."""
+    """The failing calls among the recent ones."""
     for node in view.nodes.values():
         for call, tally in node.tallies.items():
             if tally.failed:

@@ -1,4 +1,4 @@
-"""``millwheel validate``: everything that is wrong with a pipeline, before anything starts."""
+"""``millwheel validate``: lists all errors of a pipeline before anything starts."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def validate(pipeline: str, params: Mapping[str, str], as_json: bool) -> int:
-    """Print what is wrong with it, or that all is right; the exit code. Raises PipelineError, without ``as_json``, if
-    it is wrong."""
+    """Print its errors, or that there are none. Returns the exit code. Raises PipelineError, without ``as_json``, if it
+    is wrong."""
     try:
         given = resolve_params(pipeline, params, os.environ, os.getcwd())
         spec, warnings = check_pipeline(pipeline, given)

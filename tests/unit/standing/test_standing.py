@@ -2,7 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millwheel.cli.look.standing import (
+from millwheel.core.model.failures import CallKind, Tally
+from millwheel.core.model.names import NodeName
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
+from millwheel.launch.progress.summary import ClusterView
+from millwheel.standing.standing import (
     HeldBy,
     NodeStanding,
     RunStanding,
@@ -14,10 +18,6 @@ from millwheel.cli.look.standing import (
     troubles_of,
     watermark_words,
 )
-from millwheel.core.model.failures import CallKind, Tally
-from millwheel.core.model.names import NodeName
-from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
-from millwheel.launch.progress.summary import ClusterView
 from tests.rooms import HOUSE
 from tests.unit.launch.progress.test_summary import graph, view
 from tests.unit.workers.loop.stand import table
@@ -77,6 +77,14 @@ def test_a_silent_partition_is_told_as_the_cause_once_for_all_nodes_below_it() -
     assert troubles == [
         "source.hits has no watermark yet, held by source.hits-3: partition b.jsonl: nothing read from it yet"
     ]
+
+
+def test_a_sink_that_is_away_is_told_although_nothing_is_behind() -> None:
+    words = "sink.out-0: sink batch 7, not yet published: Connection refused"
+    stands = standing_at(source_hits=(95, "source.hits-0: production"), traffic=(95, "input"), sink_out=(95, words))
+    [trouble] = troubles_of(node_standings(graph(), stands, {}, []), [WORKER])
+    told = "sink batch 7, not yet published: Connection refused"
+    assert trouble == f"sink.out waits for its target, held by sink.out-0: {told}"
 
 
 def test_a_held_timer_is_told_as_the_cause_with_its_key_and_time() -> None:

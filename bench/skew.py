@@ -1,0 +1,196 @@
+"""``python -m bench S``: all groupings in one simulated operator, into the tables and the picture of docs/skew.md.
+
+The set-ups are those of the paper on time-aware grouping and those around it: Zipf exponents of 0.8 to 2.0, 2 to 12
+instances of equal and of unequal speed, other hot keys at half time, and an instance that is four times slower from
+half time on. Everything but the cost of a decision is simulated, so it does not matter what else the machine does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
+
+from bench.grouping import Outcome, Setup, keys_of, simulate, speeds_of
+from bench.paths import HOUSE
+from millwheel.core.grouping.catalogue import GROUPINGS
+from millwheel.core.grouping.tables import Measured, first_table
+
+PAGE = HOUSE / "docs" / "skew.md"
+PICTURE = HOUSE / "docs" / "pictures" / "skew_load.svg"
+WAITING = "tag, ack minus send"
+CONTESTANTS = (*GROUPINGS, WAITING)
+EXPONENTS = (0.8, 1.1, 1.4, 1.7, 2.0)
+SIZES = (2, 4, 6, 8, 12)
+HEAVY, LIGHT = 0.8, 0.4
+_DRAWN = ("hash", "dag", "nag", "tag")
+_COLORS = {1.0: "#1f6f8b", 2.0: "#e09f3e", 4.0: "#9e2a2b"}
+_WIDE, _HIGH, _MARGIN, _MOST_LOAD = 300, 150, 34, 3.0
+
+
+def run(name: str, setup: Setup) -> Outcome:
+    """One contestant in one set-up."""
+    if name == WAITING:
+        return simulate("tag", replace(setup, with_waiting=True))
+    return simulate(name, setup)
+
+
+def decision_us(name: str, records: int = 30_000) -> float:
+    """What one decision takes, in microseconds, with a table of hot keys (measured, in this process)."""
+    if name == WAITING:
+        return decision_us("tag", records)
+    keys = keys_of(Setup((1.0,) * 12, records=2 * records))
+    grouping = GROUPINGS[name](first_table(12))
+    for position in range(records):
+        grouping.choose(position, keys[position])
+    grouping.begin(grouping.next_table(Measured((1000.0,) * 12)))
+    began = time.process_time()
+    for position in range(records, 2 * records):
+        grouping.choose(position, keys[position])
+    return (time.process_time() - began) / records * 1e6
+
+
+def at_twelve(shape: str, records: int) -> str:
+    """All metrics at 12 instances and an exponent of 1.4."""
+    setup = Setup(speeds_of(shape, 12), records=records)
+    head = (
+        "| grouping | records/s | latency at 40 %, ms | at 80 %, ms | imbalance of busy times | of t·m "
+        "| copies of a key: mean, most | µs a decision |"
+    )
+    lines = [head, "|---" * 8 + "|"]
+    for name in CONTESTANTS:
+        full = run(name, setup)
+        light, heavy = (run(name, replace(setup, load=load)).steady_latency_us / 1000 for load in (LIGHT, HEAVY))
+        cells = [f"{full.steady_per_s:,.0f}", f"{light:,.1f}", f"{heavy:,.1f}", f"{full.imbalance:.2f}"]
+        cells.append(f"{sum(full.by_completion[1:]) / len(full.by_completion[1:]):.2f}")
+        cells += [f"{full.replicas:.2f}, {full.most_replicas}", f"{decision_us(name):.1f}"]
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def by_exponent(shape: str, records: int) -> str:
+    """The rate at each exponent, as a share of what 12 instances can do; and the imbalance in brackets."""
+    lines = ["| grouping | " + " | ".join(f"Zipf {each}" for each in EXPONENTS) + " |", "|---" * 6 + "|"]
+    for name in CONTESTANTS:
+        outcomes = [(setup, run(name, setup)) for setup in _exponents(shape, records)]
+        cells = [
+            f"{found.steady_per_s / setup.rate_per_us / 1e6:.0%} ({found.imbalance:.2f})" for setup, found in outcomes
+        ]
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _exponents(shape: str, records: int) -> list[Setup]:
+    return [Setup(speeds_of(shape, 12), exponent, records=records) for exponent in EXPONENTS]
+
+
+def by_size(records: int) -> str:
+    """The rate with 2 to 12 unequal instances, as a share of what they can do."""
+    lines = ["| grouping | " + " | ".join(f"{each} instances" for each in SIZES) + " |", "|---" * 6 + "|"]
+    for name in CONTESTANTS:
+        setups = [Setup(speeds_of("unequal", size), records=records) for size in SIZES]
+        cells = [f"{run(name, setup).steady_per_s / setup.rate_per_us / 1e6:.0%}" for setup in setups]
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def reactions(records: int) -> str:
+    """How soon the latency is back after a change at half time, at 60 % of what 12 equal instances can do."""
+    calm = Setup((1.0,) * 12, 1.1, load=0.6, records=records)
+    lines = ["| grouping | other keys are hot | an instance is 4 times slower |", "|---|---|---|"]
+    for name in CONTESTANTS:
+        found = [run(name, setup).reaction(12) for setup in (replace(calm, drift=True), replace(calm, slowed=5))]
+        cells = ["never" if each is None else "at once" if each == 0 else f"{each} windows" for each in found]
+        lines.append(f"| `{name}` | {cells[0]} | {cells[1]} |")
+    return "\n".join(lines)
+
+
+def verdict(records: int) -> str:
+    """TAG beside DAG and NAG at 12 unequal instances, over all exponents."""
+    lines = ["| | " + " | ".join(f"Zipf {each}" for each in EXPONENTS) + " |", "|---" * 6 + "|"]
+    setups = _exponents("unequal", records)
+    rates = {name: [run(name, setup).steady_per_s for setup in setups] for name in ("tag", "dag", WAITING)}
+    lines.append(_ratios("rate of `tag`, times that of `dag` (at least 1.10)", rates["tag"], rates["dag"]))
+    lines.append(_ratios("the same with ack minus send", rates[WAITING], rates["dag"]))
+    for load in (LIGHT, HEAVY):
+        tag, nag = ([run(n, replace(s, load=load)).steady_latency_us for s in setups] for n in ("tag", "nag"))
+        lines.append(_ratios(f"latency of `tag`, times that of `nag`, at {load:.0%} (at most 0.67)", tag, nag))
+    return "\n".join(lines)
+
+
+def _ratios(title: str, one: Sequence[float], other: Sequence[float]) -> str:
+    return f"| {title} | " + " | ".join(f"{a / b:.2f}" for a, b in zip(one, other, strict=True)) + " |"
+
+
+def picture(records: int) -> str:
+    """The load of each instance in each window, over the mean of the window; an instance is slowed at half time."""
+    setup = Setup(speeds_of("unequal", 12), records=records, slowed=11)
+    width, height = 2 * (_WIDE + _MARGIN) + 20, 2 * (_HIGH + 2 * _MARGIN) + 24
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="12">',
+        "<title>Load of each of 12 instances over time</title>",
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+    ]
+    for index, name in enumerate(_DRAWN):
+        left, top = _MARGIN + index % 2 * (_WIDE + _MARGIN), _MARGIN + index // 2 * (_HIGH + 2 * _MARGIN)
+        parts += _panel(name, run(name, setup).loads, setup, left, top)
+    y = height - 12
+    for index, (speed, color) in enumerate(_COLORS.items()):
+        x = _MARGIN + 150 * index
+        parts += [
+            f'<line x1="{x}" y1="{y - 4}" x2="{x + 20}" y2="{y - 4}" stroke="{color}" stroke-width="2"/>',
+            f'<text x="{x + 26}" y="{y}">speed {speed:g}</text>',
+        ]
+    parts.append(f'<text x="{_MARGIN + 450}" y="{y}">dotted: slowed at half time</text>')
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def _panel(name: str, loads: Sequence[Sequence[float]], setup: Setup, left: int, top: int) -> list[str]:
+    bottom, one = top + _HIGH, top + _HIGH - _HIGH / _MOST_LOAD
+    parts = [
+        f'<text x="{left}" y="{top - 10}" font-weight="bold">{escape(name)}</text>',
+        f'<rect x="{left}" y="{top}" width="{_WIDE}" height="{_HIGH}" fill="none" stroke="#b8c4c9"/>',
+        f'<line x1="{left}" y1="{one}" x2="{left + _WIDE}" y2="{one}" stroke="#b8c4c9"/>',
+        f'<text x="{left - 4}" y="{one + 4}" text-anchor="end">1</text>',
+        f'<text x="{left - 4}" y="{top + 10}" text-anchor="end">{_MOST_LOAD:g}</text>',
+        f'<text x="{left + _WIDE}" y="{bottom + 14}" text-anchor="end">window {len(loads)}</text>',
+    ]
+    for instance, speed in enumerate(setup.speeds):
+        points = []
+        for window, each in enumerate(loads):
+            share = min(each[instance] / (sum(each) / len(each)), _MOST_LOAD)
+            points.append(f"{left + _WIDE * window / (len(loads) - 1):.1f},{bottom - _HIGH * share / _MOST_LOAD:.1f}")
+        dotted = ' stroke-dasharray="2 3" stroke-width="2"' if instance == setup.slowed else ""
+        parts.append(f'<polyline points="{" ".join(points)}" fill="none" stroke="{_COLORS[speed]}"{dotted}/>')
+    return parts
+
+
+def main() -> int:
+    """Write the tables into docs/skew.md, or with ``--print`` to the terminal."""
+    parser = argparse.ArgumentParser(prog="python -m bench S", description=__doc__)
+    parser.add_argument("--records", type=int, default=72_000, help="records of each run")
+    parser.add_argument("--print", action="store_true", help="to the terminal only")
+    given = parser.parse_args()
+    tables = {
+        "verdict": verdict(given.records),
+        "unequal": at_twelve("unequal", given.records),
+        "equal": at_twelve("equal", given.records),
+        "exponents": by_exponent("unequal", given.records),
+        "exponents-equal": by_exponent("equal", given.records),
+        "sizes": by_size(given.records),
+        "reactions": reactions(given.records),
+    }
+    page = PAGE.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        print(f"{name}\n{table}\n")
+        page = re.sub(
+            f"(<!-- bench:S-{name} -->\\n).*?(<!-- /bench -->)", rf"\g<1>\n{table}\n\n\g<2>", page, flags=re.S
+        )
+    if not given.print:
+        PAGE.write_text(page, encoding="utf-8")
+        PICTURE.write_text(picture(given.records), encoding="utf-8")
+    return 0

@@ -1,0 +1,183 @@
+"""How the slices of a computation are grouped on columns, if they can be: one group for each key and slice of a level.
+
+The state of slices is that of the row form. Columns bring one accumulator for all records of a bundle that lie in a
+slice, and whoever keeps the slices merges it into what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.core.columns.aggregates import Extremal, column_aggregate
+from millwheel.core.columns.arguments import Argument
+from millwheel.core.columns.arrays import Assigned
+from millwheel.core.columns.batch import ColumnBatch, key_list
+from millwheel.core.columns.expressions import NoColumns, condition_over_columns
+from millwheel.core.columns.fixed_sums import Unfit
+from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.columns.plan import KEY, START, ColumnPlan, typed_plan
+from millwheel.core.model.keys import Key
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.pipeline.graph import takes_retractions
+from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
+from millwheel.core.slices.levels import SliceLevel, slice_levels
+from millwheel.core.windows.windows import Tumbling
+from millwheel.errors import RecordError
+
+_TIME = ":time"  # no field has a name with a colon
+_NEWEST = "newest"
+
+Compile = Callable[[str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceGroup:
+    """The records of a bundle in one slice of a key. ``newest_us`` is the highest time of them; ``acc`` is an
+    accumulator of the row form."""
+
+    key: Key
+    start_us: int
+    newest_us: int
+    acc: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SlicePlan(ColumnPlan):
+    """A plan whose windows are the slices of one level."""
+
+    level: SliceLevel = field(kw_only=True)
+
+    def group(self, batch: ColumnBatch) -> pl.DataFrame:
+        """The groups of a bundle. Raises Unfit when the columns cannot hold its numbers."""
+        timed = batch.frame.with_columns(pl.Series(_TIME, batch.timestamps))
+        return ColumnPlan.group(self, replace(batch, frame=timed))
+
+    def slices(self, batch: ColumnBatch) -> Iterator[SliceGroup]:
+        """The groups of a bundle, in the order in which they come. Raises Unfit."""
+        groups = self.group(batch)
+        *aggregates, newest = self.aggregates
+        for key, row in zip(key_list(groups[KEY]), groups.iter_rows(named=True), strict=True):
+            acc = [aggregate.to_acc(row) for aggregate in aggregates]
+            [newest_us] = newest.to_acc(row)
+            yield SliceGroup(key, row[START], newest_us, acc)
+
+    def of_level(self, level: SliceLevel) -> SlicePlan:
+        """The plan of another level."""
+        return replace(self, level=level)
+
+    def counted(self, batch: ColumnBatch) -> ColumnBatch:
+        """The records for which the condition of the computation holds."""
+        if self.condition is None:
+            return batch
+        return batch.where(batch.frame.select(self.condition).to_series().to_numpy())
+
+    def ended(self, batch: ColumnBatch, by_us: int) -> npt.NDArray[np.bool_] | None:
+        """Which records lie in a slice that ends at or before ``by_us``; None when no record does."""
+        if batch.earliest >= by_us:
+            return None
+        ended = self._assign(batch.keys, batch.timestamps).ends <= by_us
+        return ended if ended.any() else None
+
+    def _assign(self, keys: pl.Series, timestamps: npt.NDArray[np.int64]) -> Assigned:
+        """A look at each distinct slice, not at each record: ``timestamps`` are mostly near to each other."""
+        starts, ends = np.empty_like(timestamps), np.empty_like(timestamps)
+        try:
+            _fill(self.level, timestamps, starts, ends)
+        except RecordError:  # a year that the time zone does not know; one by one it shows whose
+            raise Unfit from None
+        return Assigned(np.arange(len(timestamps)), starts, ends)
+
+
+Int64s = npt.NDArray[np.int64]
+
+
+def _fill(level: SliceLevel, times: Int64s, starts: Int64s, ends: Int64s) -> None:
+    if level.is_plain:
+        np.subtract(times, np.mod(times, level.size_us), out=starts)
+        np.add(starts, level.size_us, out=ends)
+        starts[starts > times] = MIN_TIME  # it would begin before the first time there is
+        ends[ends < times] = MAX_TIME
+        return
+    order = np.argsort(times, kind="stable")
+    ordered = times[order]
+    index = 0
+    while index < len(ordered):
+        start, end = level.bounds(int(ordered[index]))
+        after = int(np.searchsorted(ordered, end))
+        starts[order[index:after]], ends[order[index:after]] = start, end
+        index = after
+
+
+def slice_plan(spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Compile) -> SlicePlan | None:
+    """The plan of a computation with slices, for the finest level; None when it has no column form."""
+    found = _plan_or_why(spec, pipeline, compile_expression)
+    return found if isinstance(found, SlicePlan) else None
+
+
+def slice_form(spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Compile) -> str:
+    """The form that a computation with slices takes, and why it is not columns, as a phrase."""
+    found = _plan_or_why(spec, pipeline, compile_expression)
+    return "in columns" if isinstance(found, SlicePlan) else f"record by record: {found}"
+
+
+def _plan_or_why(spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Compile) -> SlicePlan | str:
+    assert spec.slices is not None
+    if why := _why_rows(spec, pipeline):
+        return why
+    fields = pipeline.stream(spec.inputs[0].stream).fields
+    level = slice_levels(spec.slices.levels_us, spec.slices.time_zone)[0]
+    plan = typed_plan(spec, Tumbling(level.size_us), fields, compile_expression)
+    if plan is None:
+        return _why_no_plan(spec, fields, compile_expression)
+    newest = Extremal(_NEWEST, Argument(pl.col(_TIME), "int", None), largest=True)
+    return SlicePlan(
+        plan.window,
+        plan.names,
+        (*plan.aggregates, newest),
+        plan.condition,
+        plan.needs,
+        plan.key_names,
+        plan.key_dtype,
+        plan.floats,
+        fires_once=False,
+        level=level,
+    )
+
+
+def _why_rows(spec: ComputationSpec, pipeline: PipelineSpec) -> str:
+    """Why no fields could make a difference; "" when they could."""
+    assert spec.slices is not None
+    if len(spec.inputs) != 1:
+        return "it has several inputs"
+    stream = pipeline.stream(spec.inputs[0].stream)
+    if spec.inputs[0].key.kind not in (KeyKind.FIELD, KeyKind.FIELDS):
+        return "its key is no field"
+    if takes_retractions(spec, pipeline):
+        return "records can be taken back"
+    if spec.slices.ttl_us is not None:
+        return "each record decides whether its key went idle (ttl)"
+    if stream.id:
+        return f"records of {stream.name} have an id"
+    return "" if stream.fields else f"the stream {stream.name} declares no fields"
+
+
+def _why_no_plan(spec: ComputationSpec, fields: Mapping[str, str], compile_expression: Compile) -> str:
+    for name in spec.inputs[0].key.fields:
+        if fields.get(name) not in ("int", "str"):
+            return f"the key {name} is not declared as int or str"
+    for aggregate in spec.aggregates:
+        try:
+            column_aggregate(aggregate, "a", fields, compile_expression)
+        except NoColumns:
+            return f"the aggregate {aggregate.name} has no column form, or its field is not declared"
+    try:
+        if spec.condition:
+            condition_over_columns(compile_expression(spec.condition).tree, fields)
+    except NoColumns:
+        return "the condition has no column form"
+    return "names of its aggregates and of its key are the same"

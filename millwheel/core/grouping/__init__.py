@@ -1,0 +1,1 @@
+"""Groupings: which of several instances gets a record of a key, as pure machines with tables per epoch."""

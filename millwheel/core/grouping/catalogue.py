@@ -1,0 +1,26 @@
+"""All groupings, by name."""
+
+from __future__ import annotations
+
+from millwheel.core.grouping.base import Grouping
+from millwheel.core.grouping.choices import DistributionChoices, WorkerChoices
+from millwheel.core.grouping.distribution import DistributionAware, DistributionKey
+from millwheel.core.grouping.network import NetworkAware
+from millwheel.core.grouping.plain import Hash, PartialKey, Shuffle
+from millwheel.core.grouping.time_aware import TimeAware
+
+GROUPINGS: dict[str, type[Grouping]] = {
+    each.name: each
+    for each in (
+        Hash,
+        Shuffle,
+        PartialKey,
+        DistributionKey,
+        NetworkAware,
+        DistributionAware,
+        DistributionChoices,
+        WorkerChoices,
+        TimeAware,
+    )
+}
+"""Each grouping by its name."""

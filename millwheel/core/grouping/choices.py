@@ -1,0 +1,41 @@
+"""D-Choices and W-Choices: hot keys get more than two instances, several or all of them."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from millwheel.core.grouping.base import Grouping
+from millwheel.core.grouping.tables import EpochTable, Measured, hashed, least
+from millwheel.core.model.keys import Key
+
+
+class WorkerChoices(Grouping):
+    """W-Choices: a hot key goes to whichever of all instances got the fewest records, another key to one of two."""
+
+    name = "w-choices"
+    counts_keys = True
+
+    def next_table(self, measured: Measured) -> EpochTable:
+        routes = {hot.key: self._candidates(hot.key, hot.count / self._frequent.offered) for hot in self._hot()}
+        return EpochTable(self.table.epoch + 1, self._position, self.table.prices, routes)
+
+    def _candidates(self, key: Key, share: float) -> tuple[int, ...]:
+        return self._all
+
+    def _instance(self, position: int, key: Key) -> int:
+        return least(self.table.routes.get(key) or self._two(key), self.table.prices, self.counts)
+
+
+class DistributionChoices(WorkerChoices):
+    """D-Choices: a hot key gets as many instances as its share needs, and one more, by as many hash functions."""
+
+    name = "d-choices"
+
+    def _candidates(self, key: Key, share: float) -> tuple[int, ...]:
+        wanted = min(self.table.instances, max(2, ceil(share * self.table.instances) + 1))
+        found: dict[int, None] = {}
+        seed = 0
+        while len(found) < wanted:
+            found[hashed(key, seed, self.table.instances)] = None
+            seed += 1
+        return tuple(found)

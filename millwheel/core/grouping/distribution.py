@@ -1,0 +1,92 @@
+"""Groupings that learn the distribution of the keys and count records, not time: DKG and DAG."""
+
+from __future__ import annotations
+
+from millwheel.core.grouping.base import Grouping
+from millwheel.core.grouping.tables import EpochTable, Measured, hashed, least
+from millwheel.core.model.keys import Key
+
+_BUCKETS_PER_INSTANCE = 8
+"""Enough that keys which are not hot can be evened out, few enough for a table that is committed each window."""
+_REPLICA_PENALTY = 0.25
+"""How much of a mean instance's load one more copy of a key's state is worth."""
+
+
+class DistributionKey(Grouping):
+    """DKG: hot keys and buckets of all others go, the heaviest first, to the instance with the least so far. All
+    records of a key go to one instance."""
+
+    name = "dkg"
+    counts_keys = True
+
+    def next_table(self, measured: Measured) -> EpochTable:
+        hot = [(float(each.count), each.key) for each in self._hot()]
+        known = {key for _, key in hot}
+        weights = list(self._bucket_counts)
+        for each in self._frequent:
+            if each.key in known:
+                weights[self._bucket(each.key)] -= each.count - each.error
+        heavy: list[tuple[float, int, Key | None]] = [(count, -1, key) for count, key in hot]
+        heavy += [(float(weight), bucket, None) for bucket, weight in enumerate(weights)]
+        loads = [0.0] * self.table.instances
+        routes: dict[Key, tuple[int, ...]] = {}
+        buckets = [0] * len(weights)
+        for weight, bucket, key in sorted(heavy, key=lambda each: -each[0]):
+            chosen = loads.index(min(loads))
+            loads[chosen] += max(weight, 0.0)
+            if bucket < 0:
+                routes[key] = (chosen,)
+            else:
+                buckets[bucket] = chosen
+        return EpochTable(self.table.epoch + 1, self._position, self.table.prices, routes, tuple(buckets))
+
+    def _instance(self, position: int, key: Key) -> int:
+        bucket = self._bucket(key)
+        self._bucket_counts[bucket] += 1
+        route = self.table.routes.get(key)
+        if route is not None:
+            return route[0]
+        return self.table.buckets[bucket] if self.table.buckets else bucket % self.table.instances
+
+    def _bucket(self, key: Key) -> int:
+        return hashed(key, 0, _BUCKETS_PER_INSTANCE * self.table.instances)
+
+    def _new_window(self) -> None:
+        super()._new_window()
+        self._bucket_counts = [0] * (_BUCKETS_PER_INSTANCE * self.table.instances)
+
+
+class DistributionAware(Grouping):
+    """DAG: a hot key gets the instances that cost least, where an imbalance of counts and one more copy of its state
+    both have a price; a record goes to the one of them with the fewest records. Other keys are hashed."""
+
+    name = "dag"
+    counts_keys = True
+
+    def next_table(self, measured: Measured) -> EpochTable:
+        hot = self._hot()
+        offered = self._frequent.offered or 1
+        mean = offered / self.table.instances
+        cold = 1 - min(1.0, sum(each.count for each in hot) / offered)
+        loads = [cold * mean] * self.table.instances
+        routes = {each.key: self._spread(each.count, loads, mean) for each in hot}
+        return EpochTable(self.table.epoch + 1, self._position, self.table.prices, routes)
+
+    def _spread(self, count: int, loads: list[float], mean: float) -> tuple[int, ...]:
+        """The instances of one hot key; ``loads`` gains its records, each part where it costs least."""
+        part = mean / 10
+        chosen: dict[int, None] = {}
+        left = float(count)
+        while left > 0:
+            amount = min(part, left)
+            best = min(self._all, key=lambda i: loads[i] / mean + (0.0 if i in chosen else _REPLICA_PENALTY))
+            loads[best] += amount
+            chosen[best] = None
+            left -= amount
+        return tuple(chosen)
+
+    def _instance(self, position: int, key: Key) -> int:
+        route = self.table.routes.get(key)
+        if route is None:
+            return hashed(key, 0, self.table.instances)
+        return least(route, self.table.prices, self.counts)

@@ -1,0 +1,34 @@
+"""Groupings that need no table: by hash, in turn, and the lesser loaded of two."""
+
+from __future__ import annotations
+
+from millwheel.core.grouping.base import Grouping
+from millwheel.core.grouping.tables import hashed, least
+from millwheel.core.model.keys import Key
+
+
+class Hash(Grouping):
+    """All records of a key go to the same instance."""
+
+    name = "hash"
+
+    def _instance(self, position: int, key: Key) -> int:
+        return hashed(key, 0, self.table.instances)
+
+
+class Shuffle(Grouping):
+    """Each record goes to the next instance, whatever its key."""
+
+    name = "shuffle"
+
+    def _instance(self, position: int, key: Key) -> int:
+        return position % self.table.instances
+
+
+class PartialKey(Grouping):
+    """PKG: each key has two instances, and a record goes to the one that got fewer records."""
+
+    name = "pkg"
+
+    def _instance(self, position: int, key: Key) -> int:
+        return least(self._two(key), self.table.prices, self.counts)

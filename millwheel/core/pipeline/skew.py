@@ -1,0 +1,99 @@
+"""The plan of an aggregation with divided keys: a partial computation, and a final one that merges.
+
+    traffic: {input: {hits: {key: path}}, window: …, aggregate: …, skew: scatter(4)}
+
+becomes
+
+    partial.traffic: hits by (path, instance), emits the accumulators of its windows into the stream partial.traffic
+    traffic: partial.traffic by path, merges accumulators, and emits the results
+
+The instance of a record is a function of its number or of its id, and a replay finds both again. So no choice is ever
+made anew, and no table is needed. The watermark of the final computation is held by the windows and productions of the
+partial one, as everywhere: its windows close once all partial ones have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from millwheel.core.pipeline.spec import (
+    AggregationStage,
+    ComputationSpec,
+    InputSpec,
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    StreamSpec,
+)
+
+_SPREAD = 0x9E37_79B9_7F4A_7C15  # Fixed: 2**64 divided by the golden ratio, as in Fibonacci hashing
+_WORD = 2**64 - 1  # Fixed: 64 bits
+_UPPER_BITS = 32  # Fixed: the half of a product that depends on all bits of the number
+_PREFIX = "partial."
+_KEY = "key"
+
+
+def planned(spec: PipelineSpec) -> PipelineSpec:
+    """The pipeline as it runs: with a partial computation before each one whose keys are divided."""
+    if not any(each.scatter > 1 for each in spec.computations):
+        return spec
+    return replace(spec, computations=tuple(each for given in spec.computations for each in _stages(given)))
+
+
+def _stages(whole: ComputationSpec) -> Iterator[ComputationSpec]:
+    if whole.scatter == 1 or whole.stage is not AggregationStage.WHOLE:
+        yield whole
+        return
+    (given,) = whole.inputs
+    stream = _PREFIX + whole.name
+    divided = InputSpec(given.stream, replace(given.key, instances=whole.scatter))
+    stage = AggregationStage.PARTIAL
+    yield replace(whole, name=stream, inputs=(divided,), outputs=(stream,), accumulation="discarding", stage=stage)
+    plain = given.key.fields
+    key = KeySpec(KeyKind.FIELDS if len(plain) > 1 else KeyKind.FIELD, plain or (_KEY,))
+    yield replace(whole, inputs=(InputSpec(stream, key),), condition="", stage=AggregationStage.FINAL)
+
+
+def given_of(final: ComputationSpec, spec: PipelineSpec) -> StreamSpec:
+    """The stream whose records the partial stage of a final computation aggregates."""
+    (partial,) = (each for each in spec.computations if each.outputs == (final.inputs[0].stream,))
+    return spec.stream(partial.inputs[0].stream)
+
+
+def divided_keys(
+    key: KeySpec, keys: Sequence[Any], seqs: Sequence[int], ids: Sequence[Any] | None, timestamps: Sequence[int]
+) -> list[Any]:
+    """Keys with the instance of each record. Copies of a record have the same id and must reach the same shard, which
+    has seen the id; other records differ by their numbers. Weak productions without either may arrive twice in any
+    case."""
+    numbers = seqs or timestamps
+    if ids is None:
+        found = [instance_of(number, key.instances) for number in numbers]
+    else:
+        pairs = zip(ids, numbers, strict=True)
+        found = [instance_of(number if id is None else _number(id), key.instances) for id, number in pairs]
+    if len(key.names) > 1 and key.kind is KeyKind.FIELDS:
+        return [(*whole, instance) for whole, instance in zip(keys, found, strict=True)]
+    return list(zip(keys, found, strict=True))
+
+
+def instance_of(number: int, instances: int) -> int:
+    """The instance of the record with this number."""
+    return ((number * _SPREAD & _WORD) >> _UPPER_BITS) % instances
+
+
+def instances_of(numbers: npt.NDArray[np.int64], instances: int) -> npt.NDArray[np.int64]:
+    """:func:`instance_of` each."""
+    spread = numbers.astype(np.uint64) * np.uint64(_SPREAD)
+    found: npt.NDArray[np.int64] = ((spread >> np.uint64(_UPPER_BITS)) % np.uint64(instances)).astype(np.int64)
+    return found
+
+
+def _number(id: Any) -> int:
+    return xxhash.xxh3_64_intdigest(id if isinstance(id, bytes) else repr(id).encode())

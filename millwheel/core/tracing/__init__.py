@@ -1,0 +1,1 @@
+"""Trace contexts of records, and which records are traced. Pure."""

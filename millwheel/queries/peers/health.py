@@ -1,0 +1,74 @@
+"""How well a worker is, in degrees: what it says of itself in INFO, and what that comes to. Pure.
+
+Each measure is fine up to one value and as bad as can be from another on; between them it falls evenly. The degree of a
+worker is the worst of them, from 1 (fine) to 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+POOR = 0.25
+"""A worker below this is asked only where nobody else could answer."""
+_BOUNDS: Mapping[str, tuple[float, float]] = {
+    "lag": (0.2, 2.0),
+    "memory": (0.9, 0.99),
+    "disk": (0.92, 0.995),
+    "errors": (0.05, 0.5),
+}
+"""By measure, up to where it is fine, and from where on nothing is worse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """``lag_s``: for how long the worker's loop has been in one step, so for how long queries wait. ``memory`` and
+    ``disk``: shares of them that are used. ``errors``: the share of recent queries that failed inside of it."""
+
+    lag_s: float = 0.0
+    memory: float = 0.0
+    disk: float = 0.0
+    errors: float = 0.0
+
+    @property
+    def degree(self) -> float:
+        """From 1 (fine) to 0."""
+        values = {"lag": self.lag_s, "memory": self.memory, "disk": self.disk, "errors": self.errors}
+        return min(min(max((bad - values[name]) / (bad - fine), 0.0), 1.0) for name, (fine, bad) in _BOUNDS.items())
+
+    def section(self) -> bytes:
+        """A section of INFO."""
+        return (
+            f"# Health\r\nhealth:{self.degree:.2f}\r\nlag_seconds:{self.lag_s:.3f}\r\n"
+            f"memory_used_ratio:{self.memory:.3f}\r\ndisk_used_ratio:{self.disk:.3f}\r\nerror_ratio:{self.errors:.3f}\r\n"
+        ).encode()
+
+
+def degree_in(info: object) -> float:
+    """The degree that an INFO tells; 1 where it tells none."""
+    for line in info.split(b"\r\n") if isinstance(info, bytes) else ():
+        name, _, value = line.partition(b":")
+        if name == b"health":
+            try:
+                return float(value)
+            except ValueError:
+                return 1.0
+    return 1.0
+
+
+@dataclass(slots=True)
+class ErrorShare:
+    """Counts replies, and how many of them failed, over the last one to two windows of time."""
+
+    window_s: float = 5.0
+    replies: int = 0
+    failed: int = 0
+    _before: tuple[int, int] = (0, 0)
+    _since_s: float = 0.0
+
+    def share(self, now_s: float) -> float:
+        """The share of those that failed (monotonic, s)."""
+        found_replies, found_failed = self.replies + self._before[0], self.failed + self._before[1]
+        if now_s - self._since_s >= self.window_s:
+            self._before, self.replies, self.failed, self._since_s = (self.replies, self.failed), 0, 0, now_s
+        return found_failed / found_replies if found_replies else 0.0

@@ -1,0 +1,49 @@
+"""Asks workers how well they are, so that others are asked in place of those that are not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+from millwheel.queries.peers.asking import Workers
+from millwheel.queries.peers.health import POOR, degree_in
+from millwheel.queries.peers.link import LinkClosed, packed
+
+LOOK_S = 1.0
+"""Between two looks: the health of a worker changes in seconds."""
+_ANSWER_S = 0.5
+"""The thread that answers waits for nothing: whoever takes longer is silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthWatch:
+    """For one asyncio loop. ``addresses`` are those where workers answer now."""
+
+    workers: Workers
+    addresses: Callable[[], frozenset[str]]
+
+    async def run(self) -> None:
+        """Look again and again, until it is cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """Ask all of them once."""
+        addresses = self.addresses()
+        for gone in self.workers.poor.keys() - addresses:
+            del self.workers.poor[gone]
+        await asyncio.gather(*(self._look(address) for address in addresses))
+
+    async def _look(self, address: str) -> None:
+        try:
+            (reply,) = await asyncio.wait_for(self.workers.links.call(address, [packed("INFO")]), _ANSWER_S)
+        except (LinkClosed, asyncio.TimeoutError):
+            self.workers.suspect(address)
+            return
+        if degree_in(reply) < POOR:
+            self.workers.poor[address] = monotonic() + 3 * LOOK_S  # what is known becomes old, too
+        else:
+            self.workers.poor.pop(address, None)

@@ -1,0 +1,125 @@
+"""Collects the state of a run from its processes: the coordinator, the leading injector, and each worker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from millwheel.adapters.grpc.security import Security, load_security
+from millwheel.adapters.grpc.watermark_client import fetch_status
+from millwheel.adapters.metrics.fetching import STANDING, fetched
+from millwheel.core.model.names import NodeName, WorkerName
+from millwheel.core.model.range_table import RangeTable
+from millwheel.core.pipeline.graph import Graph, NodeKind, build_graph
+from millwheel.errors import UnavailableError
+from millwheel.launch.metrics import driver_address
+from millwheel.launch.progress.polling import LEADER_ROLE, addresses, cluster_view
+from millwheel.launch.progress.summary import ClusterView, total
+from millwheel.launch.stragglers import JoinedWorker, read_members
+from millwheel.roots.attaching import LiveMembers, connected
+from millwheel.roots.root import RunInfo
+from millwheel.roots.shipped import load_shipped
+from millwheel.standing.standing import (
+    NodeStanding,
+    RunStanding,
+    WorkerStanding,
+    failing,
+    node_standings,
+    troubles_of,
+)
+
+
+@dataclass(slots=True)
+class KnownCluster:
+    """The data of a run in the coordinator: range tables by node, and the entries of workers and leading injectors."""
+
+    tables: Mapping[NodeName, RangeTable] = field(default_factory=dict)
+    workers: Mapping[str, bytes] = field(default_factory=dict)
+    leaders: Mapping[str, bytes] = field(default_factory=dict)
+
+    def joined(self) -> dict[str, JoinedWorker]:
+        """The workers by incarnation."""
+        return read_members(self.workers)
+
+
+def asked(root: Path, run: RunInfo) -> RunStanding:
+    """The present state of the run on a root. Raises UnavailableError when no injector leads."""
+    graph = build_graph(load_shipped(str(root)))
+    security = load_security(run.security, "client")
+    with connected(run) as coordination:
+        known = KnownCluster(
+            coordination.tables(),
+            LiveMembers(coordination, "workers").now(),
+            LiveMembers(coordination, LEADER_ROLE).some(),
+        )
+        view = _view(known, security)
+    return standing_now(graph, run.pipeline, root, known, security, view)
+
+
+def ask(graph: Graph, pipeline: str, root: Path, known: KnownCluster, security: Security | None) -> RunStanding:
+    """As :func:`asked`, for a caller that follows the coordinator."""
+    return standing_now(graph, pipeline, root, known, security, _view(known, security))
+
+
+def standing_now(
+    graph: Graph, pipeline: str, root: Path, known: KnownCluster, security: Security | None, view: ClusterView
+) -> RunStanding:
+    """The state from the answers of the injector and of each worker."""
+    nodes = node_standings(graph, view, known.tables, list(known.workers))
+    workers = _workers(known, security)
+    return standing_of(graph, pipeline, str(root), view, nodes, workers, driver_address(root))
+
+
+def standing_of(
+    graph: Graph,
+    pipeline: str,
+    root: str,
+    view: ClusterView,
+    nodes: tuple[NodeStanding, ...],
+    workers: tuple[WorkerStanding, ...],
+    metrics: str,
+) -> RunStanding:
+    """All of it together."""
+    counters = {name: node.counters for name, node in view.nodes.items()}
+    read = total(graph, counters, "records_in", NodeKind.SOURCE)
+    dead = sum(node.counters.get("dead_letters", 0) for node in nodes)
+    return RunStanding(
+        pipeline, root, read, dead, nodes, workers, (*troubles_of(nodes, workers), *failing(view)), metrics
+    )
+
+
+def _view(known: KnownCluster, security: Security | None) -> ClusterView:
+    """The answer of the leading injector. Raises UnavailableError when there is none."""
+    for address in addresses(known.leaders).values():
+        return cluster_view(fetch_status(address, security=security))
+    raise UnavailableError("No injector leads at the moment; ask again in a second")
+
+
+class _Call(msgspec.Struct):
+    shard: str
+    what: str
+    key: str
+
+
+class _Step(msgspec.Struct):
+    step_s: float = 0.0
+    where: str = ""
+    calls: tuple[_Call, ...] = ()
+
+
+def _workers(known: KnownCluster, security: Security | None) -> tuple[WorkerStanding, ...]:
+    joined, at = known.joined(), addresses(known.workers)
+    owned = Counter(entry.owner for table in known.tables.values() for entry in table.shards)
+    served = {name: worker.metrics for name, worker in joined.items() if worker.metrics}
+    steps = {name: msgspec.json.decode(text, type=_Step) for name, text in fetched(served, STANDING, security).items()}
+    found = []
+    for name, worker in sorted(joined.items(), key=lambda each: each[1].slot):
+        step = steps.get(name, _Step())
+        calls = tuple(f"{call.what} of key {call.key} in {call.shard}" for call in step.calls)
+        about = (step.step_s, step.where, calls)
+        found.append(WorkerStanding(name, worker.slot, at[name], owned[WorkerName(name)], name in steps, *about))
+    return tuple(found)

@@ -1,0 +1,258 @@
+"""The routes of the page. GET requests read; requests that change a run are POSTs with a token."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, Protocol
+
+import anyio.to_thread
+import msgspec
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from millwheel.adapters.hosts import host_of, is_called
+from millwheel.errors import MillwheelError
+from millwheel.ui.panels import Panels
+from millwheel.ui.shown import Shown
+from millwheel.ui.timeline import Happening
+
+MAX_STREAMS = 50
+"""Pages that are kept up to date at the same time; further ones are refused with 503."""
+_PING_S = 10.0  # without news, so that a page notices a server that is gone
+_MAX_BODY_BYTES = 64 << 10  # a request names one group of letters
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+STATIC = str(files("millwheel.ui") / "static")
+_encode = msgspec.json.Encoder().encode
+
+
+class ShownRun(Protocol):
+    """A run that is being followed; see :class:`.FollowedPage`."""
+
+    shown: Shown
+
+    def look(self) -> None: ...
+
+    def rows(self) -> list[msgspec.Raw]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PageSettings:
+    """Reading requires ``read_token`` ("": no token), changes require ``write_token`` ("": changes are off). ``hosts``
+    are the host names that browsers may use for the server (empty: any)."""
+
+    read_token: str = ""
+    write_token: str = ""
+    hosts: Sequence[str] = ()
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """A request to replay dead letters of a group: all, or the one with the id ``letter``."""
+
+    computation: str
+    kind: str
+    letter: str = ""
+
+
+@dataclass(slots=True)
+class RunPage:
+    """Answers requests."""
+
+    run: ShownRun
+    panels: Panels
+    settings: PageSettings = field(default_factory=PageSettings)
+    _streams: int = 0
+
+    def app(self) -> Starlette:
+        """The application, for any ASGI server."""
+        gets: list[tuple[str, Callable[[Request], Any]]] = [
+            ("/api/graph", self._graph),
+            ("/api/live", self._live),
+            ("/api/timeline", self._timeline),
+            ("/api/letters", self._letters),
+            ("/api/rows", self._rows),
+            ("/api/savepoints", self._savepoints),
+            ("/api/settings", self._settings),
+        ]
+        routes = [Route(path, self._shown(made)) for path, made in gets]
+        return Starlette(
+            routes=[
+                *routes,
+                Route("/api/events", self._events),
+                Route("/api/letters/replay", self._replay, methods=["POST"]),
+                # Some installers link to a cache of theirs instead of copying.
+                Mount("/", StaticFiles(directory=STATIC, html=True, follow_symlink=True)),
+            ],
+            middleware=[Middleware(Guarded, hosts=self.settings.hosts)],
+        )
+
+    # --- looking -----------------------------------------------------------------------------------------
+
+    def _shown(self, made: Callable[[Request], Any]) -> Callable[[Request], Response]:
+        def answer(request: Request) -> Response:  # on a thread: what is shown may be read from files
+            if (refused := self._may_not_look(request)) is not None:
+                return refused
+            self.run.look()
+            try:
+                return Response(_encode(made(request)), media_type="application/json")
+            except (MillwheelError, OSError) as ex:
+                return refusal(str(ex), 503)
+
+        return answer
+
+    def _may_not_look(self, request: Request) -> Response | None:
+        if not self.settings.read_token or _shows(request, self.settings.read_token):
+            return None
+        return refusal("this run has a security folder: show its token", 401)
+
+    def _graph(self, request: Request) -> Any:
+        return {"drawing": self.run.shown.drawing, "writable": bool(self.settings.write_token)}
+
+    def _live(self, request: Request) -> Any:
+        return self.run.shown.live
+
+    def _timeline(self, request: Request) -> Any:
+        return self.run.shown.timeline.events
+
+    def _letters(self, request: Request) -> Any:
+        return self.panels.letters(self.run.shown.spec)
+
+    def _rows(self, request: Request) -> Any:
+        return self.run.rows()
+
+    def _savepoints(self, request: Request) -> Any:
+        return self.panels.savepoints()
+
+    def _settings(self, request: Request) -> Any:
+        return self.panels.settings(self.run.shown.spec)
+
+    async def _events(self, request: Request) -> Response:
+        """Server-sent events: ``graph`` when the pipeline has changed, ``live`` and ``timeline`` with each new
+        state."""
+        if (refused := self._may_not_look(request)) is not None:
+            return refused
+        if self._streams >= MAX_STREAMS:
+            return refusal(f"{MAX_STREAMS} pages are open already: close one", 503)
+        self._streams += 1  # here, before anything is awaited: others that come meanwhile must see it
+        return _Counted(self._news(), self._left)
+
+    def _left(self) -> None:
+        self._streams -= 1
+
+    async def _news(self) -> AsyncIterator[bytes]:
+        version, drawing = -1, self.run.shown.drawing
+        events: list[Happening] = []
+        while True:
+            self.run.look()
+            now = await anyio.to_thread.run_sync(self.run.shown.after, version, _PING_S, abandon_on_cancel=True)
+            if now == version:
+                yield b": nothing new\n\n"
+                continue
+            version = now
+            if self.run.shown.drawing is not drawing:
+                drawing = self.run.shown.drawing
+                yield _event("graph", drawing)
+            yield _event("live", self.run.shown.live)
+            if self.run.shown.timeline.events is not events:  # replaced, never changed
+                events = self.run.shown.timeline.events
+                yield _event("timeline", events)
+
+    # --- changing ----------------------------------------------------------------------------------------
+
+    async def _replay(self, request: Request) -> Response:
+        token = self.settings.write_token
+        if not token:
+            return refusal("this page is read-only: start `millwheel ui` with --writable", 403)
+        if not _shows(request, token):
+            return refusal("show the token that `millwheel ui` printed", 401)
+        origin = request.headers.get("origin")
+        if origin is not None and origin.partition("://")[2] != request.headers.get("host", ""):
+            return refusal(f"a page of {origin} may not do that", 403)
+        try:
+            body = bytearray()
+            async for piece in request.stream():
+                body += piece
+                if len(body) > _MAX_BODY_BYTES:
+                    return refusal(f"a request has {_MAX_BODY_BYTES} bytes at most", 413)
+            wanted = msgspec.json.decode(body, type=Replay)
+        except msgspec.MsgspecError as ex:
+            return refusal(f"the body is no request: {ex}", 400)
+        try:
+            words = await anyio.to_thread.run_sync(
+                self.panels.replay, self.run.shown.spec, wanted.computation, wanted.kind, wanted.letter
+            )
+        except (MillwheelError, OSError) as ex:
+            return refusal(str(ex), 409)
+        return Response(_encode({"words": words}), media_type="application/json")
+
+
+class Guarded:
+    """Refuses requests for foreign host names, and sets the headers of every response."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
+        self._app = app
+        self._hosts = frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = [(name, value) for name, value in message["headers"] if name.decode() not in _HEADERS]
+                message["headers"] = [*given, *((name.encode(), value.encode()) for name, value in _HEADERS.items())]
+            await send(message)
+
+        given = Headers(scope=scope).get("host", "")
+        if not is_called(given, self._hosts):
+            host = host_of(given)
+            refused = PlainTextResponse(f"This server is not called {host!r}; use --allow-host {host}\n", 421)
+            await refused(scope, receive, sent)
+            return
+        await self._app(scope, receive, sent)
+
+
+def _shows(request: Request, token: str) -> bool:
+    shown = request.headers.get("authorization", "").encode("latin-1", "replace")
+    return hmac.compare_digest(shown, f"Bearer {token}".encode())
+
+
+def refusal(sentence: str, status: int) -> Response:
+    """An error as JSON."""
+    headers = {"www-authenticate": "Bearer"} if status == 401 else {}
+    return Response(_encode({"error": sentence}), status, headers, "application/json")
+
+
+class _Counted(StreamingResponse):
+    """Server-sent events that say when they are over, also if they never began."""
+
+    def __init__(self, content: AsyncIterator[bytes], over: Callable[[], None]) -> None:
+        super().__init__(content, media_type="text/event-stream")
+        self._over = over
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._over()
+
+
+def _event(name: str, value: Any) -> bytes:
+    return b"event: " + name.encode() + b"\ndata: " + _encode(value) + b"\n\n"

@@ -1,0 +1,112 @@
+"""The page as a server: ``millwheel ui``, and beside a run that was started with ``--ui``."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millwheel.adapters.grpc.security import check_listen, is_loopback, load_security
+from millwheel.adapters.hosts import LOOPBACK_NAMES
+from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.adapters.spaces.s3_address import is_s3
+from millwheel.errors import SetupError
+from millwheel.processes.address import LOOPBACK
+from millwheel.roots.attaching import find_root
+from millwheel.roots.root import read_run
+
+TOKEN_VARIABLE = "MILLWHEEL_UI_TOKEN"  # the name of the variable
+"""The token that allows changes; ``--writable`` generates one if none is set."""
+_ROLE = "worker"  # its certificate is for servers and clients
+_CONNECTIONS = 200  # requests at the same time; further ones are refused with 503
+
+
+@dataclass(frozen=True, slots=True)
+class UiSettings:
+    """``root`` as the user wrote it. ``writable``: requests with the token can replay dead letters. ``hosts`` are
+    further host names of this server for browsers."""
+
+    root: str
+    host: str = LOOPBACK
+    port: int = 0
+    security: str = ""
+    writable: bool = False
+    hosts: Sequence[str] = ()
+
+
+def serve(settings: UiSettings, orders: Callable[[str], ReplayOrders], told: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C. ``orders`` opens the replays of a root's address. ``told`` is called with the address; the
+    token for changes follows ``#``, a part that browsers never send. Raises SetupError when the page cannot be
+    served."""
+    try:
+        import uvicorn
+
+        from millwheel.ui.app import PageSettings, RunPage
+    except ImportError as ex:
+        raise SetupError(MISSING) from ex
+    from millwheel.ui.following import FollowedPage
+    from millwheel.ui.panels import Panels
+
+    root = find_root(settings.root)
+    run = read_run(root)
+    if run is None:
+        raise SetupError(f"{root} is not the root of a run: give the --root of its `millwheel run`")
+    folder = settings.security or run.security
+    known = load_security(folder, _ROLE)
+    check_listen(f"{settings.host}:{settings.port}", known)
+    shown = None if is_loopback(settings.host) else known
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if settings.writable and not token:
+        token = secrets.token_urlsafe(24)
+    followed = FollowedPage(root)
+    followed.start()
+    hosts = () if shown else (*LOOPBACK_NAMES, settings.host.lower(), *settings.hosts)
+    address = settings.root if is_s3(settings.root) else str(root)
+    panels = Panels(address, root, orders(address))
+    page = RunPage(followed, panels, PageSettings(shown.token if shown else "", token, hosts))
+    with bound(settings.host, settings.port) as listening:
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        where = f"{'https' if shown else 'http'}://{host}:{listening.getsockname()[1]}/"
+        told(f"{where}#token={token}" if token else where)
+        config = uvicorn.Config(
+            page.app(),
+            log_level="warning",
+            limit_concurrency=_CONNECTIONS,
+            timeout_graceful_shutdown=1,
+            **(_tls(folder) if shown else {}),
+        )
+        uvicorn.Server(config).run(sockets=[listening])
+    followed.stop()
+
+
+MISSING = "The page needs starlette and uvicorn: pip install 'millwheel-spark[ui]'"
+
+
+def check(host: str, port: int) -> None:
+    """Raise SetupError if the page cannot be served there."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as ex:
+        raise SetupError(MISSING) from ex
+    bound(host, port).close()
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A listening socket at this address. Raises SetupError when the port is taken."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host.strip("[]"), port), family=family)
+    except OSError as error:
+        raise SetupError(
+            f"The page cannot be served at {host}:{port}: {error.strerror or error}; choose another port"
+        ) from error
+
+
+def _tls(folder: str) -> dict[str, Any]:
+    own = _ROLE if (Path(folder) / f"{_ROLE}.pem").exists() else "process"
+    return {"ssl_certfile": str(Path(folder) / f"{own}.pem"), "ssl_keyfile": str(Path(folder) / f"{own}.key")}

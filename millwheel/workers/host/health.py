@@ -1,0 +1,46 @@
+"""Measures how well this worker is."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+import psutil
+
+from millwheel.queries.peers.health import ErrorShare, Health
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class HealthMeasures:
+    """``step_s``: how long the step of the loop has taken; ``scratch``: a folder on the disk of local stores."""
+
+    step_s: Callable[[], float]
+    scratch: str
+    errors: ErrorShare
+    cgroup: Path = _CGROUP
+
+    def now(self) -> Health:
+        """The health at this moment (any thread)."""
+        return Health(self.step_s(), self._memory(), self._disk(), self.errors.share(monotonic()))
+
+    def _memory(self) -> float:
+        """Of the container's memory where it has a limit, else of the machine's."""
+        try:
+            limit = int((self.cgroup / "memory.max").read_text())
+            used = int((self.cgroup / "memory.current").read_text())
+            parts = dict(line.split() for line in (self.cgroup / "memory.stat").read_text().splitlines())
+            return max(used - int(parts["inactive_file"]), 0) / limit  # a cache of files gives way
+        except (OSError, ValueError, KeyError):  # no limit, or no cgroup of that kind
+            return float(psutil.virtual_memory().percent) / 100
+
+    def _disk(self) -> float:
+        try:
+            usage = shutil.disk_usage(self.scratch)
+        except OSError:  # it goes away when the worker does
+            return 0.0
+        return 1 - usage.free / usage.total

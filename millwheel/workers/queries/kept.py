@@ -1,0 +1,84 @@
+"""What a store that is only read knows of a question: the answer of the operator that wrote it, without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.columns.plan import END, column_plan
+from millwheel.core.columns.windows import windows_of_key
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.machines.specs import machine_from_spec, windowing_from_spec
+from millwheel.core.pipeline.graph import takes_retractions
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.windows.lateness import still_open
+from millwheel.ports import StoreView
+from millwheel.queries.model import Finding, Query, QueryError
+from millwheel.queries.slices import SliceAnswers
+from millwheel.spec.loading import load_object
+from millwheel.workers.operators.columns import segments_of
+from millwheel.workers.operators.windowed import finisher
+from millwheel.workers.slices.sliced import aggregation_of
+from millwheel.workers.state.asked import callback_state
+from millwheel.workers.state.window_results import WindowAnswers
+
+Answers = Callable[[Query, StoreView, int], Finding]
+"""(question, store, watermark of its input) -> what it knows. Raises QueryError."""
+
+
+class StoreAnswers:
+    """Answers for all computations of a pipeline. What one needs is made with its first question."""
+
+    def __init__(self, spec: PipelineSpec, load: Callable[[str, str], Any] = load_object) -> None:
+        self._spec = spec
+        self._load = load
+        self._made: dict[str, Answers] = {}
+
+    def answer(self, query: Query, store: StoreView, watermark_us: int) -> Finding:
+        """See :meth:`millwheel.workers.bundle.operator.Operator.answer`."""
+        made = self._made.get(query.computation)
+        if made is None:
+            made = self._made[query.computation] = self._make(query.computation)
+        return made(query, store, watermark_us)
+
+    def _make(self, name: str) -> Answers:
+        spec = next((each for each in self._spec.computations if each.name == name), None)
+        if spec is not None and spec.slices is not None:
+            return SliceAnswers.of(spec.slices, aggregation_of(spec, self._spec.folder)).answer
+        if spec is not None and spec.callback and spec.window is None:
+            return self._of_callback(spec)
+        if spec is not None and spec.window is not None and spec.aggregates:
+            return self._of_windows(spec)
+        return _nothing
+
+    def _of_callback(self, spec: ComputationSpec) -> Answers:
+        kind = self._load(spec.callback, self._spec.folder)
+
+        def answer(query: Query, store: StoreView, watermark_us: int) -> Finding:
+            found = callback_state(kind, store, query.key, watermark_us)
+            return Finding(query.chosen(found)) if found else _nothing(query, store, watermark_us)
+
+        return answer
+
+    def _of_windows(self, spec: ComputationSpec) -> Answers:
+        load: Callable[[str], Any] = lambda name: self._load(name, self._spec.folder)  # noqa: E731
+        back = takes_retractions(spec, self._spec)
+        machine = machine_from_spec(spec, compile_expression, load, back)
+        plan = column_plan(spec, self._spec, windowing_from_spec(spec, load, back), compile_expression)
+        if plan is None:
+            rows = WindowAnswers(spec, machine, finisher(spec, self._spec))
+            return lambda query, store, watermark_us: rows.answer(query, [], store, watermark_us)
+        columns, aggregation = WindowAnswers(spec, machine, plan.typed), aggregation_of(spec, self._spec.folder)
+
+        def answer(query: Query, store: StoreView, watermark_us: int) -> Finding:
+            groups = [frame.filter(still_open(pl.col(END), watermark_us)) for frame in segments_of(store)]
+            found = windows_of_key(plan, groups, query.key)
+            more = [(window, aggregation.result(acc)) for window, acc in found]
+            return columns.answer(query, more, store, watermark_us)
+
+        return answer
+
+
+def _nothing(query: Query, store: StoreView, watermark_us: int) -> Finding:
+    raise QueryError("not_asked", f"{query.indicator} cannot be asked of a standby")

@@ -1,0 +1,124 @@
+"""The windows of a key as they are asked, and its newest result: one entry, written with the commit of its firing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from millwheel.core.formats.store_layout import RESULT, key_prefix
+from millwheel.core.machines.fixed import AlignedMachine
+from millwheel.core.machines.sessions import MergingMachine
+from millwheel.core.model.damage import checked
+from millwheel.core.model.keys import Key, key_hash
+from millwheel.core.model.times import LAST_TIME, MIN_TIME
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.windowing.contract import Machine, Slot
+from millwheel.core.windows.panes import Pane
+from millwheel.core.windows.windows import Custom, Window
+from millwheel.errors import RecordError
+from millwheel.ports import StoreView
+from millwheel.queries.model import Finding, Mode, Query, QueryError
+from millwheel.workers.state.kept_windows import KeptWindow, StoredWindows, of_windows
+from millwheel.workers.state.overlay import Overlay
+
+
+class _Stored(msgspec.Struct, array_like=True):
+    """A result, and the window that it is of."""
+
+    start_us: int
+    end_us: int
+    values: Any
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = checked(msgspec.msgpack.Decoder(_Stored).decode, "the newest result of a window")
+
+
+class WindowResults:
+    """The newest results of the keys of one shard."""
+
+    def __init__(self, overlay: Overlay, most: int) -> None:
+        self._overlay = overlay
+        self._most = most
+
+    def fired(self, pane: Pane, values: Mapping[str, Any]) -> None:
+        """Keep a result, unless that of a later window is known. A result that was taken back is forgotten."""
+        store_key = _store_key(pane.key)
+        stored = self._overlay.get(store_key)
+        start_us, end_us = pane.window
+        if stored is not None:
+            known = _decode(stored)
+            if pane.retraction:
+                if (known.start_us, known.end_us) == (start_us, end_us):
+                    self._overlay.delete(store_key)
+                return
+            if (known.end_us, known.start_us) > (end_us, start_us):
+                return
+        elif pane.retraction:
+            return
+        data = _encode(_Stored(start_us, end_us, values))
+        if len(data) <= self._most:
+            self._overlay.put(store_key, data)
+        elif stored is not None:  # an older one would pass for the newest
+            self._overlay.delete(store_key)
+
+
+def newest_result(state: StoreView, key: Key) -> KeptWindow | None:
+    """The newest result of a key; None when no window has fired."""
+    stored = state.get(_store_key(key))
+    if stored is None:
+        return None
+    found = _decode(stored)
+    return KeptWindow(found.start_us, found.end_us, found.values)
+
+
+def _store_key(key: Key) -> bytes:
+    return key_prefix(RESULT, key, key_hash(key))
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAnswers:
+    """Answers for one computation, from a view of its store. ``finish`` makes the values of a window final."""
+
+    spec: ComputationSpec
+    machine: Machine
+    finish: Callable[[dict[str, Any]], dict[str, Any]]
+
+    def answer(self, query: Query, more: Sequence[tuple[Window, Any]], state: StoreView, watermark_us: int) -> Finding:
+        """``more`` are open windows that are not kept in rows, and their results. Raises QueryError."""
+        machine = self.machine
+        if not self.spec.aggregates or not isinstance(machine, AlignedMachine | MergingMachine):
+            raise QueryError("not_asked", f"windows of {query.computation} cannot be asked: {_why(self.spec)}")
+        stored = StoredWindows(state, query.key)
+        found = [*more, *machine.open_results(stored, _slots(query, stored, machine))]
+        windows = [KeptWindow(*window, self.finish(dict(result))) for window, result in found]
+        windows.sort(key=lambda window: (window.end_us, window.start_us))
+        latest = newest_result(state, query.key) if self.spec.queryable else None
+        return of_windows(query, windows, latest, bool(self.spec.queryable), watermark_us)
+
+
+def _slots(query: Query, stored: StoredWindows, machine: AlignedMachine | MergingMachine) -> Sequence[Slot]:
+    """The slots that an answer needs. A scan is dearer than a get: it first writes what waits to be written."""
+    if isinstance(machine, MergingMachine):
+        return ()  # it has an index
+    if query.mode is Mode.OPEN:
+        return stored.slots()
+    window = machine.windowing.window
+    if query.until_us is None:
+        return ()
+    if isinstance(window, Custom):
+        return stored.slots()
+    if not MIN_TIME <= query.until_us <= LAST_TIME:
+        raise QueryError("bad_window", f"{query.until_us} lies outside of the times that records can have")
+    try:
+        windows = window.assign(query.until_us)
+    except RecordError as ex:  # a year that the time zone does not know
+        raise QueryError("bad_window", str(ex)) from None
+    return [(each.start, each.end) for each in windows if each.start == query.until_us]
+
+
+def _why(spec: ComputationSpec) -> str:
+    return "they share what they hold" if spec.aggregates else "they hold records, and no aggregates"

@@ -1,0 +1,47 @@
+"""Cases with divided keys: what can be divided is, and all results must be those of whole keys (docs/skew.md)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millwheel.core.pipeline.graph import takes_retractions
+from millwheel.core.pipeline.skew import planned
+from millwheel.core.pipeline.spec import ComputationSpec, Delivery, PipelineSpec
+from tests.search.script import Letter, Outcome
+
+_ARRIVAL = frozenset({"collect", "first", "last"})
+_PREFIX = "partial."
+
+
+def divided(spec: PipelineSpec, instances: int) -> PipelineSpec:
+    """The pipeline with all keys divided that can be, without a promise less: late panes are as many as instances have
+    them, and an at-least-once computation may count an accumulator twice."""
+    if instances == 1:
+        return spec
+    computations = (replace(c, scatter=instances) if _fits(c, spec) else c for c in spec.computations)
+    return planned(replace(spec, computations=tuple(computations)))
+
+
+def _fits(c: ComputationSpec, spec: PipelineSpec) -> bool:
+    return (
+        c.window is not None
+        and c.window.kind == "tumbling"
+        and bool(c.aggregates)
+        and not c.callback
+        and c.join is None
+        and len(c.inputs) == 1
+        and c.trigger is None
+        and c.late == "drop"
+        and c.output_time == "end_of_window"
+        and c.allowed_lateness_us == 0
+        and c.delivery is Delivery.EXACTLY_ONCE
+        and not _ARRIVAL & {each.function for each in c.aggregates}
+        and not takes_retractions(c, spec)
+    )
+
+
+def as_whole(outcome: Outcome) -> Outcome:
+    """An outcome with partial computations under the names of those they are a part of."""
+    letters = (Letter(each.where.removeprefix(_PREFIX), each.reason, each.about) for each in outcome.letters)
+    streams = {name: rows for name, rows in outcome.streams.items() if not name.startswith(_PREFIX)}
+    return replace(outcome, streams=streams, letters=tuple(letters))

@@ -1,0 +1,101 @@
+"""What every grouping keeps: a decision is a function of the position and the table, so that a replay repeats it."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millwheel.core.grouping.base import Grouping
+from millwheel.core.grouping.catalogue import GROUPINGS
+from millwheel.core.grouping.tables import EpochTable, Measured, first_table
+from millwheel.errors import InvariantError
+
+ALL = pytest.mark.parametrize("name", GROUPINGS)
+
+
+def zipf(count: int, exponent: float = 1.4, keys: int = 500, seed: int = 1) -> list[int]:
+    ends = list(accumulate((rank + 1) ** -exponent for rank in range(keys)))
+    return Random(seed).choices(range(keys), cum_weights=ends, k=count)
+
+
+def run(grouping: Grouping, keys: list[int]) -> list[int]:
+    first = grouping.table.first + sum(grouping.counts)
+    return [grouping.choose(first + offset, key) for offset, key in enumerate(keys)]
+
+
+def learned(name: str, measured: Measured, instances: int = 5) -> EpochTable:
+    """The table after a window."""
+    grouping = GROUPINGS[name](first_table(instances))
+    run(grouping, zipf(2000))
+    return grouping.next_table(measured)
+
+
+MEASURED = Measured((100.0, 100.0, 200.0, 400.0, None))
+
+
+@ALL
+def test_every_decision_names_an_instance_and_is_counted(name: str) -> None:
+    grouping = GROUPINGS[name](learned(name, MEASURED))
+    decisions = run(grouping, zipf(1000))
+    assert all(0 <= each < 5 for each in decisions)
+    assert [decisions.count(each) for each in range(5)] == grouping.counts
+
+
+@ALL
+@given(at=st.integers(0, 400))
+def test_a_replay_from_any_commit_decides_the_same(name: str, at: int) -> None:
+    table = learned(name, MEASURED)
+    keys = zipf(400, seed=7)
+    first = GROUPINGS[name](table)
+    before = run(first, keys[:at])
+    again = GROUPINGS[name](table, tuple(first.counts))  # as the commit holds them
+    assert before + run(again, keys[at:]) == run(GROUPINGS[name](table), keys)
+
+
+@ALL
+def test_what_is_measured_within_an_epoch_changes_no_decision_of_it(name: str) -> None:
+    table = learned(name, MEASURED)
+    keys = zipf(400, seed=9)
+    disturbed = GROUPINGS[name](table)
+    decisions = []
+    for offset, key in enumerate(keys):
+        disturbed.next_table(Measured((float(offset + 1), 1.0, 1.0, 1.0, 1.0)))
+        decisions.append(disturbed.choose(table.first + offset, key))
+    assert decisions == run(GROUPINGS[name](table), keys)
+
+
+@ALL
+def test_the_next_table_begins_behind_the_last_record_and_is_the_same_when_made_again(name: str) -> None:
+    table = learned(name, MEASURED)
+    assert (table.epoch, table.first, table.instances) == (1, 2000, 5)
+    assert table == learned(name, MEASURED)
+
+
+@ALL
+def test_with_one_instance_everything_goes_there(name: str) -> None:
+    table = learned(name, Measured((100.0,)), instances=1)
+    assert set(run(GROUPINGS[name](table), zipf(100))) == {0}
+
+
+@ALL
+def test_an_epoch_begins_where_the_last_one_ended(name: str) -> None:
+    grouping = GROUPINGS[name](first_table(5))
+    run(grouping, zipf(100))
+    table = grouping.next_table(MEASURED)
+    grouping.begin(table)
+    assert (grouping.counts, grouping.table) == ([0] * 5, table)
+    run(grouping, zipf(1))
+    with pytest.raises(InvariantError, match="begins at 100"):
+        grouping.begin(table)
+
+
+@ALL
+def test_a_record_is_not_decided_twice(name: str) -> None:
+    grouping = GROUPINGS[name](first_table(5))
+    grouping.choose(0, "a")
+    with pytest.raises(InvariantError, match="once, in order"):
+        grouping.choose(0, "a")

@@ -1,0 +1,99 @@
+"""``skew:`` as it is written, and why keys cannot be divided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from millwheel.errors import PipelineError
+from millwheel.spec.pipelines import load_pipeline
+
+PLAIN = "window: {tumbling: 1m}, aggregate: {n: count}, output: o"
+
+
+def names(tmp_path: Path, computation: str, key: str = "{events: {key: k}}", more: str = "") -> list[str]:
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        f"""
+pipeline: p
+streams:
+  events: {{source: {{injection: {{}}}}, timestamp: at}}
+  others: {{source: {{injection: {{}}}}, timestamp: at}}
+computations: {{c: {{input: {key}, {computation}}}{more}}}
+"""
+    )
+    return [each.name for each in load_pipeline(path, {}, {}).computations]
+
+
+def refused(tmp_path: Path, computation: str, key: str = "{events: {key: k}}", more: str = "") -> str:
+    with pytest.raises(PipelineError) as caught:
+        names(tmp_path, computation, key, more)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("skew", "planned"), [("hash", ["c"]), ("scatter(2)", ["partial.c", "c"])])
+def test_scatter_makes_two_computations(tmp_path: Path, skew: str, planned: list[str]) -> None:
+    assert names(tmp_path, f"{PLAIN}, skew: {skew}") == planned
+
+
+@pytest.mark.parametrize("skew", ["auto", "tag", "scatter", "scatter(x)"])
+def test_other_words_are_refused_with_those_there_are(tmp_path: Path, skew: str) -> None:
+    assert "write scatter(4) to divide each key over 4 instances, or hash" in refused(
+        tmp_path, f"{PLAIN}, skew: {skew}"
+    )
+
+
+@pytest.mark.parametrize("count", [0, 1, 65])
+def test_there_are_at_least_two_instances_and_not_too_many(tmp_path: Path, count: int) -> None:
+    assert f"2 to 64 instances, not {count}" in refused(tmp_path, f"{PLAIN}, skew: scatter({count})")
+
+
+@pytest.mark.parametrize(
+    ("computation", "reason"),
+    [
+        ("filter: n > 1, output: o", "only an aggregation in windows"),
+        ("window: {tumbling: 1m}, output: o", "only an aggregation in windows"),
+        ("slices: {every: 5m, keep: 1h}, aggregate: {n: count}", "only an aggregation in windows"),
+        ("window: {session: 1m}, aggregate: {n: count}, output: o", "tumbling windows only"),
+        ("window: {sliding: 2m, every: 1m}, aggregate: {n: count}, output: o", "tumbling windows only"),
+        ("window: global, aggregate: {n: count}, output: o", "tumbling windows only"),
+        (f"{PLAIN}, trigger: {{repeat: {{after_count: 2}}}}", "this trigger counts the records of a whole key"),
+        (
+            f"{PLAIN}, trigger: {{after_watermark: {{early: {{after_processing_time: 1s}}, late: never}}}}",
+            "this trigger counts the records of a whole key",
+        ),
+        (f"{PLAIN}, output_time: latest", "output_time does not go with divided keys"),
+        (f"{PLAIN}, late: refire", "late does not go with divided keys"),
+        ("window: {tumbling: 1m}, aggregate: {n: {collect: x}}, output: o", "n: collect depends on the order"),
+        ("window: {tumbling: 1m}, aggregate: {n: {first: x}}, output: o", "n: first depends on the order"),
+        ("window: {tumbling: 1m}, aggregate: {n: {last: x}}, output: o", "n: last depends on the order"),
+        ("order_by: timestamp, output: o", "only an aggregation in windows"),
+    ],
+)
+def test_what_needs_a_whole_key_says_why(tmp_path: Path, computation: str, reason: str) -> None:
+    assert reason in refused(tmp_path, f"{computation}, skew: scatter(4)")
+
+
+def test_keys_of_two_inputs_are_not_divided(tmp_path: Path) -> None:
+    assert "keys of one input" in refused(
+        tmp_path, f"{PLAIN}, skew: scatter(4)", "{events: {key: k}, others: {key: k}}"
+    )
+
+
+def test_an_input_with_retractions_is_refused(tmp_path: Path) -> None:
+    before = ", b: {input: {events: {key: k}}, window: {tumbling: 1m}, aggregate: {n: count}, "
+    before += "accumulation: retracting, allowed_lateness: 1m, output: b}"
+    assert "its input carries retractions" in refused(tmp_path, f"{PLAIN}, skew: scatter(4)", "{b: {key: k}}", before)
+
+
+def test_an_aggregate_of_ones_own_must_say_that_order_does_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "from millwheel import Aggregator\nclass Kept(Aggregator):\n"
+    code += "    def create(self): return []\n    def add(self, acc, value, timestamp): return [*acc, value]\n"
+    code += "    def merge(self, acc, other): return [*acc, *other]\n"
+    (tmp_path / "skew_own.py").write_text(code + "class Free(Kept):\n    ordered = False\n")
+    own = "window: {{tumbling: 1m}}, aggregate: {{n: {{'skew_own:{}': x}}}}, output: o, skew: scatter(4)"
+    assert "set ordered = False" in refused(tmp_path, own.format("Kept"))
+    assert names(tmp_path, own.format("Free")) == ["partial.c", "c"]

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from millwheel.core.model.names import NodeName
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
+from millwheel.core.pipeline.graph import build_graph
+from millwheel.errors import UnavailableError
+from millwheel.launch.progress.summary import ClusterView, NodeView
+from millwheel.spec.pipelines import load_pipeline
+from millwheel.standing import asking
+from millwheel.standing.asking import KnownCluster, ask, standing_now
+from tests.unit.ui.test_drawing import TEXT
+
+WORKERS = {
+    "w1-b": b'{"slot": 1, "pid": 2, "address": "h:2", "metrics": "h:12"}',
+    "w0-a": b'{"slot": 0, "pid": 1, "address": "h:1", "metrics": "h:11"}',
+}
+STEP = '{"step_s": 2.5, "where": "checks.py:9", "calls": [{"shard": "count-0", "what": "record", "key": "\'a\'"}]}'
+
+
+@pytest.fixture
+def known() -> KnownCluster:
+    entries = (ShardEntry("count-0", tile(1)[0], "w0-a", 1),)  # type: ignore[arg-type]
+    return KnownCluster({NodeName("count"): RangeTable("count", entries, 1)}, WORKERS)  # type: ignore[arg-type]
+
+
+def test_workers_say_what_they_are_busy_with(
+    known: KnownCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetched(addresses: dict[str, str], path: str, security: Any) -> dict[str, str]:
+        assert (addresses, path) == ({"w1-b": "h:12", "w0-a": "h:11"}, "/standing")
+        return {"w0-a": STEP}
+
+    monkeypatch.setattr(asking, "fetched", fetched)
+    (tmp_path / "p.yaml").write_text(dedent(TEXT))
+    graph = build_graph(load_pipeline(tmp_path / "p.yaml"))
+    view = ClusterView({"source.words": NodeView("source.words", 0, True, "", {"records_in": 5})})
+    found = standing_now(graph, "drawn", tmp_path, known, None, view)
+    first, second = found.workers
+    assert (first.worker, first.slot, first.shards, first.answers, first.step_s) == ("w0-a", 0, 1, True, 2.5)
+    assert first.calls == ("record of key 'a' in count-0",)
+    assert (second.worker, second.answers) == ("w1-b", False)
+    assert found.records_in == 5
+    assert found.troubles[0] == "w0-a has been in one step for 2.5 s: record of key 'a' in count-0, at checks.py:9"
+    assert found.troubles[1] == "w1-b (slot 1) does not answer"
+
+
+def test_without_a_leader_nothing_is_known(known: KnownCluster, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(dedent(TEXT))
+    graph = build_graph(load_pipeline(tmp_path / "p.yaml"))
+    with pytest.raises(UnavailableError, match="No injector leads"):
+        ask(graph, "drawn", tmp_path, known, None)
