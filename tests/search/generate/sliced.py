@@ -17,7 +17,7 @@ _SLICES: tuple[dict[str, Any], ...] = (
     {"every": "10s", "keep": "40s", "levels": ["10s", "20s"]},
     {"every": "10s", "keep": "20s"},
 )
-_LASTING = {"every": "10s", "keep": "365d", "levels": ["10s", "1m", "1h"]}
+_LASTING = {"every": "10s", "keep": "100d", "levels": ["10s", "1m", "1h"]}
 _AGGREGATES: tuple[dict[str, Any], ...] = (
     {"n": "count"},
     {"n": "count", "total": {"sum": "n"}},
