@@ -8,6 +8,7 @@ python -m bench A --resume            go on with a campaign that was interrupted
 python -m bench report                tables and plots of docs/performance.md from the figures
 python -m bench profile B             where a microsecond goes
 python -m bench key_windows, soak, failover, availability, nodes, start   with options of their own
+python -m bench scale                 A, B and many nodes on 1 to 16 workers: what does not grow with the machine
 python -m bench metrics_cost, tracing_cost   what metrics and traces cost a worker
 python -m bench query_faults, query_storm   queries while workers fail; what they cost the stream
 python -m bench S                     groupings under skew, simulated: the tables and the picture of docs/skew.md
@@ -50,10 +51,11 @@ TOOLS = (
     "report",
     "start",
     "S",
+    "scale",
     "hot_key",
     "redis_price",
 )
-_MODULES = {"S": "skew", "Q": "query_figures"}
+_MODULES = {"S": "skew", "scale": "scaling", "Q": "query_figures"}
 
 
 def main(arguments: list[str]) -> int:

@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -54,6 +55,9 @@ class Outcome:
     busiest_cpu_s: float = 0.0
     """Of the process that used most."""
 
+    roles: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """The CPU seconds of each of our processes, by what it runs: ``driver``, ``master``, ``workers`` and so on."""
+
     @property
     def error(self) -> str:
         """Empty when it ended well."""
@@ -67,18 +71,41 @@ def execute(run: Run) -> Outcome:
     run.output.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     if run.input is None:
-        (code, rss, cpu_s), opened = _supervised(run), None
+        (code, rss, used), opened = _supervised(run), None
     else:
         _warm(run.input)
         with FirstOpen(run.input) as first:
-            code, rss, cpu_s = _supervised(run)
+            code, rss, used = _supervised(run)
         opened = first.at
     changed = last_change(run.output)
     seconds = changed - opened if opened is not None and changed is not None else None
-    return Outcome(code, seconds, time.monotonic() - began, sum(cpu_s), rss, _tail(run.log), max(cpu_s, default=0.0))
+    cpu_s, took_s = [each.cpu_s for each in used], time.monotonic() - began
+    return Outcome(code, seconds, took_s, sum(cpu_s), rss, _tail(run.log), max(cpu_s, default=0.0), _by_role(used))
 
 
-def _supervised(run: Run) -> tuple[int | None, float, tuple[float, ...]]:
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """What one process has used so far, and what it runs ("": none of ours)."""
+
+    role: str
+    cpu_s: float
+
+
+def _by_role(used: Sequence[_Used]) -> dict[str, tuple[float, ...]]:
+    roles = sorted({each.role for each in used if each.role})
+    return {role: tuple(each.cpu_s for each in used if each.role == role) for role in roles}
+
+
+def role_of(command: Sequence[str]) -> str:
+    """What a process of ours runs, by its command: ``driver`` for ``millwheel run``, else the module without its
+    package; "" for others."""
+    modules = [after for option, after in pairwise(command) if option == "-m" and after.startswith("millwheel")]
+    if not modules:
+        return ""
+    return "driver" if modules[0] == "millwheel" else modules[0].removeprefix("millwheel.").rpartition(".")[2]
+
+
+def _supervised(run: Run) -> tuple[int | None, float, tuple[_Used, ...]]:
     """Exit code, peak memory, and the CPU seconds of each of the family, as sampled: the end of each is missing."""
     with run.log.open("wb") as log:
         process = subprocess.Popen(
@@ -86,14 +113,14 @@ def _supervised(run: Run) -> tuple[int | None, float, tuple[float, ...]]:
             env={**os.environ, **run.env}, start_new_session=True,
         )  # fmt: skip
     deadline, peak = time.monotonic() + run.timeout_s, 0.0
-    cpu_s: dict[int, float] = {}
+    used: dict[int, _Used] = {}
     try:
         while time.monotonic() < deadline:
             try:
-                return process.wait(_SAMPLE_S), peak, tuple(cpu_s.values())
+                return process.wait(_SAMPLE_S), peak, tuple(used.values())
             except subprocess.TimeoutExpired:
-                peak = max(peak, _sample(process.pid, cpu_s))
-        return None, peak, tuple(cpu_s.values())
+                peak = max(peak, _sample(process.pid, used))
+        return None, peak, tuple(used.values())
     finally:
         _end(process)
 
@@ -119,14 +146,14 @@ def _family(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _sample(pid: int, cpu_s: dict[int, float]) -> float:
-    """Memory of the family in MB; ``cpu_s`` gets what each process has used so far."""
+def _sample(pid: int, used: dict[int, _Used]) -> float:
+    """Memory of the family in MB; ``used`` gets what each process has used so far."""
     total = 0
     for process in (psutil.Process(pid), *_family(pid)) if psutil.pid_exists(pid) else ():
         with contextlib.suppress(psutil.Error):
             total += process.memory_info().rss
-            used = process.cpu_times()
-            cpu_s[process.pid] = used.user + used.system
+            times = process.cpu_times()
+            used[process.pid] = _Used(role_of(process.cmdline()), times.user + times.system)
     return total / 1e6
 
 

@@ -84,7 +84,7 @@ def ads(records: int, files: int, order: Order = Order.ANY) -> Input:
 
 def _write_end(folder: Path, form: str) -> None:
     """A record of nobody's ad, two hours after all others."""
-    generate = _generator()
+    generate = generator()
     end = {"event_id": "end", "ad_id": -1, "client_id": 0, "uid": 0, "type": "click", "cost": 0.0}
     row = {**end, "ts": generate.START_MS + 3 * generate.HOUR_MS}
     if form == "jsonl":
@@ -95,7 +95,7 @@ def _write_end(folder: Path, form: str) -> None:
 
 def make(made: Input) -> None:
     """Write the input into its folder."""
-    generate = _generator()
+    generate = generator()
     drawn = generate.events(generate.Load(made.records, late=0.0, duplicates=0.0), 0)
     for form in ("jsonl", "parquet"):
         made.of(form).mkdir(parents=True)
@@ -161,7 +161,7 @@ def _table(part: Any, clients: int) -> Any:
     )
 
 
-def _generator() -> ModuleType:
+def generator() -> ModuleType:
     """The generator of the ads example, which is a program and not in a package."""
     spec = importlib.util.spec_from_file_location("bench_ads_generate", HOUSE / "examples" / "ads" / "generate.py")
     assert spec is not None

@@ -57,8 +57,10 @@ def main() -> int:
     for _ in range(given.rounds):
         for nodes in given.nodes:
             for house in houses:
+                command = [str(house / ".venv" / "bin" / "millwheel")]
                 with tempfile.TemporaryDirectory(prefix="nodes-") as folder:
-                    found.setdefault((nodes, house), []).append(Bench(house, nodes, Path(folder)).costs())
+                    measured = Bench(command, nodes, Path(folder)).costs()
+                found.setdefault((nodes, house), []).append(measured)
     print("nodes  first row s  memory MB  whole again s  start to end s  checkout")
     for (nodes, house), costs in sorted(found.items(), key=lambda item: item[0][0]):
         middle = [median(getattr(each, name) for each in costs) for name in Costs.__slots__]
@@ -69,19 +71,21 @@ def main() -> int:
 class Bench:
     """One pipeline of a checkout."""
 
-    def __init__(self, house: Path, nodes: int, folder: Path) -> None:
-        self._millwheel = house / ".venv" / "bin" / "millwheel"
+    def __init__(self, command: Sequence[str], nodes: int, folder: Path, workers: int = 2) -> None:
+        self._command = command
         self._nodes = nodes
         self._folder = folder
+        self._workers = workers
 
-    def costs(self) -> Costs:
-        """Run it without an end, kill a worker, and run it over a file with an end."""
+    def costs(self, kills: int = 2) -> Costs:
+        """Run it without an end, kill ``kills`` of the workers, one after the other, and run it over a file with an
+        end."""
         with self._running("endless", "follow: true, format: jsonl") as (process, began):
             source = (self._folder / "endless" / "in.jsonl").open("a")
             first_row = self._rows_everywhere(source, process, began)
-            memory = sum(each.memory_full_info().pss for each in _family(process)) / 1e6
+            memory = sum(map(_memory, _family(process))) / 1e6
             whole = 0.0
-            for worker in _workers(process):
+            for worker in _workers(process)[:kills]:
                 os.kill(worker.pid, signal.SIGKILL)
                 whole = max(whole, self._rows_everywhere(source, process, time.time()))
         with self._running("bounded", "format: jsonl") as (process, began):
@@ -96,8 +100,8 @@ class Bench:
         folder.mkdir()
         (folder / "p.yaml").write_text(_pipeline(self._nodes, source))
         (folder / "in.jsonl").write_text("".join(_lines(RECORDS, time.time())))
-        command = [str(self._millwheel), "run", str(folder / "p.yaml"), "--root", str(folder / "root")]
-        command += ["--set", f"folder={folder}", "--workers", "2", "--launcher", "processes"]
+        command = [*self._command, "run", str(folder / "p.yaml"), "--root", str(folder / "root")]
+        command += ["--set", f"folder={folder}", "--workers", str(self._workers), "--launcher", "processes"]
         began = time.time()
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
         try:
@@ -149,6 +153,12 @@ def _pipeline(nodes: int, source: str) -> str:
 def _family(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     driver = psutil.Process(process.pid)
     return [driver, *driver.children(recursive=True)]
+
+
+def _memory(process: psutil.Process) -> int:
+    """Its share of the memory that it has, in bytes; where the system does not divide what is shared (gVisor), all."""
+    found = process.memory_full_info()
+    return int(found.pss or found.rss)
 
 
 def _workers(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
