@@ -291,7 +291,7 @@ class Bench(PipelineHarness):
             if computation.callback and computation.window is None:
                 state[name] = {key: self.state(name, key) for key in keys}
             if computation.slices is not None:
-                state[name] = (self._answers or self._asked())[name]  # as of the end of input, of the keys known by then
+                state[name] = (self._answers or self._asked())[name]  # as of the end of input, of keys known by then
             timers[name] = {key: found for key in keys if (found := tuple(self.timers(name, key)))}
         return state, timers
 
