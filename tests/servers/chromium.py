@@ -18,7 +18,6 @@ import pytest
 from platformdirs import user_cache_path
 
 _FETCH_S = 600.0
-_LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
 
 def executable() -> str:
@@ -50,7 +49,8 @@ def _unpacked() -> Path:
                 file.unlink()
             (folder / "complete").touch()
     start = folder / "start"
-    libraries = f"{folder}/{_LIBRARIES}:{folder}/usr/lib/chromium"
+    # Some libraries lie in folders of their own, such as pulseaudio/, which an installed package finds by its rpath.
+    libraries = ":".join(sorted({str(file.parent) for file in (folder / "usr/lib").rglob("*.so*")}))
     start.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {folder}/usr/lib/chromium/chromium "$@"\n')
     start.chmod(0o755)
     return start
