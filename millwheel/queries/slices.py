@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from millwheel.core.aggregates.aggregation import Aggregation
+from millwheel.core.aggregates.stored_form import WHOLE
 from millwheel.core.formats.store_layout import CLEARED, EXPIRED, SLICE_KEY, number_from8, slice_prefix
 from millwheel.core.model.damage import checked
 from millwheel.core.model.keys import Key
@@ -40,8 +41,8 @@ class StoredKey(msgspec.Struct, array_like=True):
     since_us: int
 
 
-encode_slice = msgspec.msgpack.Encoder().encode
-decode_slice = checked(msgspec.msgpack.Decoder(StoredSlice).decode, "a slice")
+encode_slice = WHOLE.encode
+decode_slice = checked(msgspec.msgpack.Decoder(StoredSlice, ext_hook=WHOLE.decoded).decode, "a slice")
 decode_key = checked(msgspec.msgpack.Decoder(StoredKey).decode, "a key of slices")
 
 

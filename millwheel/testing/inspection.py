@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from millwheel.core.columns.plan import END, KEY, START
-from millwheel.core.formats.store_layout import STATE, TIMER, WINDOW, key_prefix, unpack
+from millwheel.core.formats.store_layout import STATE, TIMER, WINDOW, WINDOW_SET, key_prefix, unpack
 from millwheel.core.model.keys import Key, key_hash
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
@@ -15,12 +15,13 @@ from millwheel.workers.operators.columns import segments_of
 from millwheel.workers.operators.window_callback import CALLBACK_TAG
 from millwheel.workers.shard.opening import read_timers
 from millwheel.workers.state.handles import TTL_TAG
+from millwheel.workers.state.window_sets import read_window
 
 
 def window_state(store: StateStore, key: Key) -> dict[Any, Any]:
     """What an aggregation remembers of a key, by slot; empty once all windows of the key are collected."""
     prefix = key_prefix(WINDOW, key, key_hash(key))
-    slots = {_slot(store_key[len(prefix) :]): unpack(data) for store_key, data in store.scan(prefix)}
+    slots = {_slot(store_key[len(prefix) :]): read_window(store.get, store_key) for store_key, _ in store.scan(prefix)}
     for groups in segments_of(store):
         for row in groups.rows(named=True):
             if row[KEY] == key:
@@ -50,6 +51,6 @@ def remembered(stores: Iterable[StateStore]) -> dict[bytes, bytes]:
     return {
         store_key: data
         for store in stores
-        for family in (STATE, WINDOW, TIMER)
+        for family in (STATE, WINDOW, WINDOW_SET, TIMER)
         for store_key, data in store.scan(family)
     }

@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import msgspec
-
 from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.aggregates.choice import Collect
+from millwheel.core.aggregates.stored_form import WHOLE
 from millwheel.errors import RecordError
 
 Evaluate = Callable[[Any], Any]
@@ -145,8 +144,6 @@ class NamedAggregation:
         return acc
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder().decode
 ACCUMULATOR = "acc"
 """The field of the accumulator, in what partial aggregations emit."""
 
@@ -156,7 +153,7 @@ class PartialAggregation(NamedAggregation):
     as bytes: some accumulators have keys that no record may have, and nothing on the way reads them."""
 
     def result(self, acc: list[Any]) -> dict[str, Any]:
-        return {ACCUMULATOR: _encode(acc)}
+        return {ACCUMULATOR: WHOLE.encode(acc)}
 
 
 class FinalAggregation(NamedAggregation):
@@ -167,7 +164,7 @@ class FinalAggregation(NamedAggregation):
         self.subtracts = False
 
     def prepare(self, value: Any) -> Prepared:
-        return _decode(value[ACCUMULATOR])
+        return WHOLE.decode(value[ACCUMULATOR])
 
     def add_many(self, acc: list[Any], prepared: Sequence[Prepared], timestamps: Sequence[int]) -> list[Any]:
         for other in prepared:

@@ -1,10 +1,11 @@
 """Aggregators: how many records become one result.
 
 An accumulator is plain data that msgpack can carry (numbers, text, bytes, lists, dicts), because it *is* the state of a
-window. ``add`` and ``merge`` return the accumulator to use from then on, and may change their first argument. Merging
-must be associative, and must not depend on how records were cut into bundles: the built-in ones give the same
-accumulator for every order of the same records (except ``collect``, and equal timestamps in ``first`` and ``last``).
-Therefore slices, sessions, columns and recovery all end at the same result.
+window; only the sets of ``count_distinct`` have a stored form of their own (stored_form.py). ``add`` and ``merge``
+return the accumulator to use from then on, and may change their first argument. Merging must be associative, and must
+not depend on how records were cut into bundles: the built-in ones give the same accumulator for every order of the same
+records (except ``collect``, and equal timestamps in ``first`` and ``last``). Therefore slices, sessions, columns and
+recovery all end at the same result.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ class Aggregator(Generic[Acc]):
     """False when no order of the records shows in the result. Only sessions ask: they remember the order then."""
     needs_argument = True
     """False for aggregators that only look at the record's existence (``count``)."""
+
+    def growing(self) -> Aggregator[Any]:
+        """The form to use where no record is ever taken back: perhaps a smaller one, with the same results."""
+        return self
 
     def check(self, value: Any, name: str) -> Any:
         """The argument in the form ``add`` expects, or RecordError naming the field ``name`` and the value."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millwheel.core.aggregates.base import AggregateFunction, Aggregator, check_fits, wrong
+from millwheel.core.aggregates.distinct import Distinct
 
 
 def _check_ordered(function: str, value: Any, name: str) -> Any:
@@ -143,6 +144,9 @@ class CountDistinct(Aggregator[dict[Any, int]]):
     subtracts = True
     ordered = False
 
+    def growing(self) -> CountGrowing:
+        return CountGrowing()
+
     def check(self, value: Any, name: str) -> Any:
         kind = type(value)
         if kind is list:
@@ -176,6 +180,34 @@ class CountDistinct(Aggregator[dict[Any, int]]):
 
     def result(self, acc: dict[Any, int]) -> int:
         return len(acc)
+
+
+class CountGrowing(Aggregator[Distinct]):
+    """:class:`CountDistinct` where no record is ever taken back: the values alone, whole numbers in bitmaps."""
+
+    ordered = False
+    check = CountDistinct.check
+
+    def create(self) -> Distinct:
+        return Distinct()
+
+    def add(self, acc: Distinct, value: Any, timestamp: int) -> Distinct:
+        acc = Distinct.of(acc)
+        acc.add(value)
+        return acc
+
+    def add_many(self, acc: Distinct, values: Sequence[Any], timestamps: Sequence[int]) -> Distinct:
+        acc = Distinct.of(acc)
+        acc.update(values)
+        return acc
+
+    def merge(self, acc: Distinct, other: Distinct) -> Distinct:
+        acc = Distinct.of(acc)
+        acc.merge(Distinct.of(other))
+        return acc
+
+    def result(self, acc: Distinct) -> int:
+        return len(Distinct.of(acc))
 
 
 def _tuples(values: list[Any]) -> tuple[Any, ...]:

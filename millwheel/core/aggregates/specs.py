@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from millwheel.core.aggregates.aggregation import (
@@ -46,9 +47,12 @@ def compile_aggregation(
     load: Load | None = None,
     condition: str = "",
     stage: AggregationStage = AggregationStage.WHOLE,
+    takes_retractions: bool = False,
 ) -> NamedAggregation:
     """The aggregation that the YAML describes. Raises ValueError, with the fix, for settings that cannot work."""
     parts = [_named(spec, compile_expression, load) for spec in specs]
+    if not takes_retractions:
+        parts = [replace(part, aggregator=part.aggregator.growing()) for part in parts]
     if stage is AggregationStage.FINAL:
         return FinalAggregation(parts)
     kind = PartialAggregation if stage is AggregationStage.PARTIAL else NamedAggregation

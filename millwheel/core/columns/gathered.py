@@ -73,6 +73,6 @@ def gathered(spec: AggregateSpec, column: str, kind: str, condition: pl.Expr | N
     """The gathered form of an aggregate over a declared field. Raises NoColumns where there is none."""
     if kind not in _KINDS.get(spec.function, ()):
         raise NoColumns
-    aggregator = make_aggregator(spec.function, spec.options, None)
+    aggregator = make_aggregator(spec.function, spec.options, None).growing()
     limit = LARGEST_SQUARED if spec.function in ("variance", "stddev") and kind == "float" else None
     return Gathered(column, Argument(pl.col(spec.argument), kind, condition), aggregator, limit)

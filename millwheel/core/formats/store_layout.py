@@ -15,6 +15,7 @@ split is a range of every family.
     u <hash> <key> [<window>]           sink: the current rows, by identity
     r <batch>                           sink: committables of batches committed, perhaps not yet published
     w <hash> <key> <slot>               windows of an aggregation
+    b <hash> <key> <slot> <number>      entries of the sets of such a window, which are too large for its value
     h <hash> <key> e <tag>              where its windows hold the watermark
     q <hash> <key> e <tag>              timers of its windows that obey a percentile watermark
     y <hash> <key>                      the newest result of its windows that have fired, where it is kept to be asked
@@ -35,11 +36,12 @@ from millwheel.core.model.keys import Key, key_bytes
 from millwheel.core.model.records import Domain
 
 META = b"m"
-HASHED = b"sthquwly"
+HASHED = b"sthquwlyb"
 """The families whose entries begin with the hash of their key."""
 NEXT_BATCH = b"n"
 ENDED = b"e"
 WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER, RESULT = b"w", b"h", b"x", b"u", b"q", b"y"
+WINDOW_SET = b"b"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, COMMITTABLE = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
 DECIDED = b"g"
 SLICE, EXPIRED, CLEARED, SLICE_KEY, SLICE_IDLE = b"a", b"k", b"ki", b"l", b"i"

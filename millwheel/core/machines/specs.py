@@ -101,7 +101,9 @@ def machine_from_spec(
         if spec.callback and condition is not None:
             return make_machine(windowing, Buffered(_of_numbered(condition)))
         return make_machine(windowing, Buffered(condition))
-    aggregation = compile_aggregation(spec.aggregates, compile_expression, load, spec.condition, spec.stage)
+    aggregation = compile_aggregation(
+        spec.aggregates, compile_expression, load, spec.condition, spec.stage, takes_retractions
+    )
     return make_machine(windowing, aggregation)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from millwheel.core.formats.store_layout import WINDOW, key_prefix, pack, unpack
+from millwheel.core.aggregates.stored_form import StoredForm
+from millwheel.core.formats.store_layout import WINDOW, key_prefix, pack
 from millwheel.core.model.keys import Key, key_hash
 from millwheel.core.model.limits import over
 from millwheel.workers.state.overlay import Overlay
+from millwheel.workers.state.window_sets import WindowSets
 
 _ABSENT: Any = object()
 
@@ -23,6 +25,9 @@ class WindowCells:
         self._cells: dict[tuple[Key, Any], Any] = {}
         self._dirty: dict[tuple[Key, Any], None] = {}
         self._prefixes: dict[Key, bytes] = {}
+        self._sets: dict[tuple[Key, Any], WindowSets] = {}
+        self._at: tuple[Key, Any] = ("", None)
+        self._form = StoredForm(self._sets_here)
         self.unstorable: list[tuple[Key, Any, str]] = []
         """(key, slot, reason) of cells that could not be written. They are reset to their state before the last
         flush."""
@@ -36,45 +41,73 @@ class WindowCells:
         value = self._cells.get(cell, _ABSENT)
         if value is _ABSENT:
             data = self._overlay.get(self._store_key(key, slot))
-            value = self._cells[cell] = None if data is None else unpack(data)
+            value = None
+            if data is not None:
+                self._at = cell
+                value = self._form.decode(data)
+                if cell in self._sets:
+                    self._sets[cell].loaded()
+            self._cells[cell] = value
         return value
 
+    def _sets_here(self) -> WindowSets:
+        """The entries of the sets of the value that is being encoded or decoded."""
+        sets = self._sets.get(self._at)
+        if sets is None:
+            sets = self._sets[self._at] = WindowSets(self._store_key(*self._at), self._overlay.get)
+        return sets
+
     def save(self, key: Key, slot: Any, value: Any) -> None:
+        if (key, slot) not in self._cells:  # which entries it has, only its stored value tells
+            self.load(key, slot)
         self._cells[key, slot] = value
         self._dirty[key, slot] = None
 
     def flush(self) -> None:
         """Write the changes into the overlay, and trim the cache."""
+        gone: list[bytes] = []
         for key, slot in self._dirty:
             value = self._cells[key, slot]
             if value is None:
-                self._overlay.delete(self._store_key(key, slot))
-                del self._cells[key, slot]
+                gone.append(self._store_key(key, slot))
+                gone += self._forget((key, slot))
             else:
-                self._put(key, slot, value)
+                gone += self._put(key, slot, value)
+        for store_key in gone:  # last: a set may have moved from one window to another, which then reads its entries
+            self._overlay.delete(store_key)
         self._dirty.clear()
         if len(self._cells) > self._limit:
             for cell in list(self._cells)[: len(self._cells) - self._limit // 2]:
-                del self._cells[cell]
+                self._forget(cell)
         if len(self._prefixes) > self._limit:
             self._prefixes.clear()
 
-    def _put(self, key: Key, slot: Any, value: Any) -> None:
+    def _put(self, key: Key, slot: Any, value: Any) -> list[bytes]:
+        """Write a value and the new entries of its sets. Returns the store keys of those that it has no more."""
+        cell = self._at = (key, slot)
         try:
-            data = pack(value)
+            data = self._form.encode(value)
             if len(data) > self._most:
                 raise ValueError(over("state", "a value", len(data), self._most))
-            self._overlay.put(self._store_key(key, slot), data)
         except (TypeError, ValueError, OverflowError) as ex:  # an aggregator or trigger of the user's made it
             # The store still has the value before. If the cache kept this one, results would hold records that a new
             # owner knows nothing of. See test_what_cannot_be_stored_is_what_it_was_before.
-            del self._cells[key, slot]
+            self._forget(cell)
             self.unstorable.append((key, slot, str(ex)))
+            return []
+        self._overlay.put(self._store_key(key, slot), data)
+        return self._sets[cell].write_to(self._overlay) if cell in self._sets else []
+
+    def _forget(self, cell: tuple[Key, Any]) -> list[bytes]:
+        """Drop a value from the cache. Returns the store keys of the entries of its sets."""
+        del self._cells[cell]
+        sets = self._sets.pop(cell, None)
+        return [] if sets is None else sets.keys()
 
     def drop(self, key: Key) -> None:
         """Drop a key's cached changes since the last flush: they may be incomplete."""
         for cell in [cell for cell in self._cells if cell[0] == key]:
-            del self._cells[cell]
+            self._forget(cell)
             self._dirty.pop(cell, None)
 
     def _store_key(self, key: Key, slot: Any) -> bytes:

@@ -45,7 +45,7 @@ class StoreAnswers:
     def _make(self, name: str) -> Answers:
         spec = next((each for each in self._spec.computations if each.name == name), None)
         if spec is not None and spec.slices is not None:
-            return SliceAnswers.of(spec.slices, aggregation_of(spec, self._spec.folder)).answer
+            return SliceAnswers.of(spec.slices, aggregation_of(spec, self._spec)).answer
         if spec is not None and spec.callback and spec.window is None:
             return self._of_callback(spec)
         if spec is not None and spec.window is not None and spec.aggregates:
@@ -69,7 +69,7 @@ class StoreAnswers:
         if plan is None:
             rows = WindowAnswers(spec, machine, finisher(spec, self._spec))
             return lambda query, store, watermark_us: rows.answer(query, [], store, watermark_us)
-        columns, aggregation = WindowAnswers(spec, machine, plan.typed), aggregation_of(spec, self._spec.folder)
+        columns, aggregation = WindowAnswers(spec, machine, plan.typed), aggregation_of(spec, self._spec)
 
         def answer(query: Query, store: StoreView, watermark_us: int) -> Finding:
             groups = [frame.filter(still_open(pl.col(END), watermark_us)) for frame in segments_of(store)]

@@ -57,7 +57,7 @@ class SlicesOperator(Operator):
         self._spec = spec
         self._pipeline = pipeline.name
         self._decode = decode
-        self._answers = SliceAnswers.of(spec.slices, aggregation_of(spec, pipeline.folder))
+        self._answers = SliceAnswers.of(spec.slices, aggregation_of(spec, pipeline))
         self._levels = self._answers.levels
         self._takes_back = takes_retractions(spec, pipeline)
         self._cells = SliceCells(overlay, self._answers, cache_entries, pipeline.limits.state)
@@ -169,7 +169,8 @@ class SlicesOperator(Operator):
         bundle.dead_letter(letter, max(record.timestamp, bundle.floor))
 
 
-def aggregation_of(spec: ComputationSpec, folder: str) -> Aggregation:
+def aggregation_of(spec: ComputationSpec, pipeline: PipelineSpec) -> Aggregation:
     """The aggregation that each slice holds."""
-    load: Callable[[str], Any] = lambda name: load_object(name, folder)  # noqa: E731
-    return compile_aggregation(spec.aggregates, compile_expression, load, spec.condition)
+    load: Callable[[str], Any] = lambda name: load_object(name, pipeline.folder)  # noqa: E731
+    back = takes_retractions(spec, pipeline)
+    return compile_aggregation(spec.aggregates, compile_expression, load, spec.condition, takes_retractions=back)

@@ -14,6 +14,7 @@ from millwheel.core.model.keys import Key, key_hash
 from millwheel.errors import InvariantError
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Mode, Query, QueryError
+from millwheel.workers.state.window_sets import read_window
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ class StoredWindows:
 
     def get(self, slot: Any, default: Any = None) -> Any:
         """The state of one slot."""
-        data = self._state.get(self._prefix + pack(slot))
-        return default if data is None else unpack(data)
+        value = read_window(self._state.get, self._prefix + pack(slot))
+        return default if value is None else value
 
     def slots(self) -> list[Any]:
         """All slots of the key."""

@@ -1,0 +1,38 @@
+"""The stored form of accumulators: msgpack, with sets of values as an extension of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from millwheel.core.aggregates.distinct import Chunks, Distinct
+from millwheel.errors import CorruptionError
+
+_SET = 1  # Fixed: the code of a set among the extension types of msgpack
+
+
+class StoredForm:
+    """Encodes plain data that may have sets in it, and decodes it. ``chunks`` gives the entries of the sets of the
+    value at hand; by default there are none, and sets are stored with the value."""
+
+    def __init__(self, chunks: Callable[[], Chunks | None] = lambda: None) -> None:
+        self._chunks = chunks
+        self.encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder(enc_hook=self._encoded).encode
+        self.decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(ext_hook=self.decoded).decode
+
+    def _encoded(self, value: Any) -> msgspec.msgpack.Ext:
+        if type(value) is not Distinct:
+            raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+        return msgspec.msgpack.Ext(_SET, value.stored(self._chunks()))
+
+    def decoded(self, code: int, data: memoryview) -> Any:
+        """What an extension of msgpack stands for."""
+        if code != _SET:
+            raise CorruptionError(f"extension {code} of msgpack stands for nothing that is stored here")
+        return Distinct.from_stored(bytes(data), self._chunks())
+
+
+WHOLE = StoredForm()
+"""Sets are part of the value, whatever their size."""
