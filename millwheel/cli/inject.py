@@ -10,11 +10,12 @@ from rich.console import Console
 
 from millwheel.adapters.grpc.injection_client import InjectionClient, InjectionResult
 from millwheel.adapters.grpc.security import load_security
+from millwheel.cli.look.chosen import chosen_root
 from millwheel.cli.look.status import write_json
 from millwheel.client.injecting import DOUBLES_AGAIN, SAFE_AGAIN, Identified, Injecting, line_batches
 from millwheel.client.injector import follow, id_field
 from millwheel.errors import SetupError
-from millwheel.roots.attaching import attach, connected, find_root
+from millwheel.roots.attaching import attach, connected
 
 
 def inject(
@@ -22,7 +23,7 @@ def inject(
 ) -> None:
     """Send every line of ``file`` ("-": standard input) to ``stream`` of the run on the root at ``address``. Lines have
     ids by ``field``, else by ``name`` and number."""
-    root = find_root(address)
+    root = chosen_root(address)
     run = attach(root)
     field = field or id_field(str(root), stream)
     with ExitStack() as stack:

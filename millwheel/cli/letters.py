@@ -15,10 +15,11 @@ from rich.console import Console
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.s3_address import is_s3
+from millwheel.cli.look.chosen import chosen_root
 from millwheel.errors import SetupError
 from millwheel.letters.letters import Letter, LetterGroup, grouped, letters_folder, read_letters
 from millwheel.letters.replays import ask, asked_for
-from millwheel.roots.attaching import find_root, is_driven
+from millwheel.roots.attaching import is_driven
 from millwheel.roots.root import read_run
 from millwheel.roots.shipped import load_shipped
 
@@ -34,7 +35,7 @@ _WHAT = {
 
 def letters(address: str, computation: str, reason: str, as_json: bool, console: Console) -> None:
     """Print the dead letters of a root by computation and reason."""
-    root = find_root(address)
+    root = chosen_root(address)
     found = _chosen(root, computation, reason)
     groups = grouped(found, asked_for(_orders(address, root)))
     if as_json:
@@ -51,7 +52,7 @@ def replay(
     address: str, computation: str, reason: str, limit: int | None, console: Console, as_json: bool = False
 ) -> None:
     """Request a replay of dead letters, and print when it will happen."""
-    root = find_root(address)
+    root = chosen_root(address)
     found = _chosen(root, computation, reason)
     orders = _orders(address, root)
     before = asked_for(orders)

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from millwheel.adapters.grpc.master_client import MasterClient
 from millwheel.adapters.grpc.security import load_security
+from millwheel.cli.look.chosen import chosen_root
 from millwheel.cli.look.status import write_json
 from millwheel.core.model.names import shard_parts
 from millwheel.core.model.range_table import RangeTable
@@ -27,7 +28,7 @@ MASTER_ROLE = "masters-leader"
 @contextmanager
 def _master(address: str) -> Iterator[MasterClient]:
     """The master that leads the run on the root at ``address``."""
-    run = attach(find_root(address))
+    run = attach(chosen_root(address))
     with connected(run) as coordination:
         found = addresses(LiveMembers(coordination, MASTER_ROLE).some())
         if not found:

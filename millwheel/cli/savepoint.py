@@ -11,13 +11,14 @@ from uuid import uuid4
 import msgspec
 from rich.console import Console
 
+from millwheel.cli.look.chosen import chosen_root
 from millwheel.cli.look.status import write_json
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.progress.report import summary_lines
 from millwheel.launch.progress.summary import Summary
 from millwheel.launch.stopping import STOP, StopRequest
 from millwheel.ports import Coordination
-from millwheel.roots.attaching import attach, connected, find_root, is_driven
+from millwheel.roots.attaching import attach, connected, is_driven
 from millwheel.roots.root import RunInfo, read_completed
 from millwheel.roots.shipped import load_shipped
 from millwheel.savepoints.record import SavepointRecord
@@ -58,7 +59,7 @@ class Stopped(msgspec.Struct, frozen=True):
 
 def savepoint(folder: str, root_option: str, patience_s: float, console: Console, as_json: bool = False) -> None:
     """Take a savepoint of the run on a root; the run continues."""
-    root = find_root(root_option)
+    root = chosen_root(root_option)
     run = attach(root)
     wanted = _wanted(folder, root, run, False, patience_s)
     with connected(run) as coordination, console.status("coming to rest") as status:
@@ -74,7 +75,7 @@ def stop(
     root_option: str, ending: Ending, folder: str, limit_s: float, console: Console, as_json: bool = False
 ) -> None:
     """Stop the run on a root, and wait until its driver has ended."""
-    root = find_root(root_option)
+    root = chosen_root(root_option)
     run = attach(root)
     if ending is Ending.SAVED:
         stopped = _stop_saved(root, run, folder, limit_s, console, as_json)

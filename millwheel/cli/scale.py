@@ -7,10 +7,11 @@ import time
 import msgspec
 from rich.console import Console
 
+from millwheel.cli.look.chosen import chosen_root
 from millwheel.cli.look.status import write_json
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.scaling import answer, ask
-from millwheel.roots.attaching import attach, find_root, is_driven
+from millwheel.roots.attaching import attach, is_driven
 
 _POLL_S = 0.1  # between looks whether the driver has obeyed
 
@@ -28,7 +29,7 @@ def scale(address: str, workers: int, limit_s: float, console: Console, as_json:
     Raises SetupError with the driver's reason when the request is refused, and UnavailableError when the change takes
     too long.
     """
-    root = find_root(address)
+    root = chosen_root(address)
     attach(root)
     ask(root, workers)
     deadline_s = time.monotonic() + limit_s

@@ -19,7 +19,8 @@ _LEADER_S = 5.0  # for a leader to be elected
 
 
 def find_root(address: str) -> Path:
-    """The root to use: ``address``, or the only one below ``.millwheel`` when ``address`` is "".
+    """The root to use: ``address``, or the only one below ``.millwheel`` when ``address`` is "". Of several there, it
+    is the only one with a run going on now.
 
     Raises SetupError when there is none, or more than one to choose from.
     """
@@ -32,10 +33,16 @@ def find_root(address: str) -> Path:
             )
         return root
     found = [lock.parent for lock in sorted(Path(DEFAULT_FOLDER).glob(f"*/{LOCK_FILE}"))]
-    if len(found) == 1:
-        return found[0].absolute()
-    names = f", or one of {', '.join(map(str, found))}" if found else ""
-    raise SetupError(f"Name the run: --root FOLDER, as given to `millwheel run`{names}")
+    chosen = found if len(found) == 1 else [root for root in found if is_driven(root)]
+    if len(chosen) == 1:
+        return chosen[0].absolute()
+    if not found:
+        raise SetupError(
+            f"There is no run below {DEFAULT_FOLDER} in this folder: go to the folder where `millwheel run` was "
+            "started, or name the --root of that run"
+        )
+    words = f"{len(chosen)} runs are going on" if chosen else f"{len(found)} runs were here, and none is going on"
+    raise SetupError(f"Name the run, because {words}: one of {', '.join(map(str, chosen or found))}")
 
 
 def is_driven(root: Path) -> bool:

@@ -18,6 +18,7 @@ from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.spaces.query_table import QueryTable
 from millwheel.adapters.spaces.s3_address import is_s3
+from millwheel.cli.look.chosen import chosen_root
 from millwheel.cli.look.status import write_json
 from millwheel.core.pipeline.query_changes import QUERIES_ROLE, QueryChanges, QueryRow
 from millwheel.core.pipeline.spec import PipelineSpec
@@ -74,7 +75,7 @@ def list_queries(address: str, as_json: bool, console: Console) -> None:
 
 
 def _opened(address: str) -> tuple[PipelineSpec, QueryTable]:
-    root = find_root(address)
+    root = chosen_root(address)
     if read_run(root) is None:
         raise SetupError(f"{root} is not the root of a run: use the --root of its `millwheel run`")
     return load_shipped(str(root)), QueryTable(open_space(address if is_s3(address) else str(root)))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from millwheel.cli.look.chosen import chosen_root
 from millwheel.errors import SetupError
-from millwheel.roots.attaching import find_root
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _HEAD = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ([A-Z]+) (.*)")
@@ -48,7 +48,7 @@ class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def logs(address: str, computation: str, level: str, as_json: bool) -> None:
     """Print the entries of all logs of a root on standard output."""
-    folder = find_root(address) / "logs"
+    folder = chosen_root(address) / "logs"
     if level.upper() not in LEVELS:
         raise SetupError(f"There is no level {level}; there are {', '.join(each.lower() for each in LEVELS)}")
     paths = sorted(folder.glob("*.log"))

@@ -6,14 +6,15 @@ import sys
 
 from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.metrics.fetching import METRICS, fetched
+from millwheel.cli.look.chosen import chosen_root
 from millwheel.errors import UnavailableError
 from millwheel.launch.metrics import DRIVER, driver_address
-from millwheel.roots.attaching import attach, find_root
+from millwheel.roots.attaching import attach
 
 
 def metrics(root_address: str) -> None:
     """Print the metrics of all processes, in Prometheus' format, on standard output."""
-    root = find_root(root_address)
+    root = chosen_root(root_address)
     run = attach(root)
     address = driver_address(root)
     if not address:

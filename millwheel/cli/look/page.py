@@ -8,12 +8,13 @@ import typer
 
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.cli.look.chosen import chosen_root
 from millwheel.ui.serving import UiSettings, serve
 
 
 def page(root: str, listen: str, port: int, security: str, writable: bool, hosts: Sequence[str]) -> None:
     """Serve until Ctrl-C, and say where."""
-    settings = UiSettings(root, listen, port, security, writable, hosts)
+    settings = UiSettings(root or str(chosen_root(root)), listen, port, security, writable, hosts)
     serve(
         settings,
         lambda address: ReplayOrders(open_space(address)),

@@ -14,12 +14,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from millwheel.cli.look.chosen import chosen_root
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.model.times import SECOND, duration_text
 from millwheel.errors import UnavailableError
 from millwheel.launch.progress.report import summary_lines
 from millwheel.launch.progress.summary import Summary
-from millwheel.roots.attaching import attach, find_root
+from millwheel.roots.attaching import attach
 from millwheel.roots.root import RunInfo, read_completed
 from millwheel.standing.asking import asked
 from millwheel.standing.standing import NodeStanding, RunStanding
@@ -38,7 +39,7 @@ class CompleteStanding(msgspec.Struct, frozen=True):
 
 def status(address: str, console: Console, as_json: bool = False, watch: bool = False) -> None:
     """Print how a run stands; with ``watch`` again and again, until it is complete or has ended, or Ctrl-C."""
-    root = find_root(address)
+    root = chosen_root(address)
     done = read_completed(root)
     if done is not None:
         return _print_complete(root, msgspec.convert(done, Summary), console, as_json)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 from rich.console import Console
 
+from millwheel.cli.look.chosen import chosen_root
 from millwheel.cli.look.status import write_json
 from millwheel.errors import SetupError
 from millwheel.launch.progress.noted import read_progress
 from millwheel.launch.progress.report import summary_lines
 from millwheel.launch.progress.summary import Summary
-from millwheel.roots.attaching import find_root, is_driven
+from millwheel.roots.attaching import is_driven
 from millwheel.roots.root import read_completed
 
 
@@ -24,7 +25,7 @@ class SummaryShown(msgspec.Struct, frozen=True):
 
 def summary(address: str, console: Console, as_json: bool) -> None:
     """Print it. Raises SetupError when no run has been there for half a second."""
-    root = find_root(address)
+    root = chosen_root(address)
     done = read_completed(root)
     if done is not None:
         shown = SummaryShown(str(root), "complete", msgspec.convert(done, Summary))

@@ -48,7 +48,7 @@ def test_a_replay_is_one_object_for_other_programs(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     known: dict[str, Any] = {
-        "find_root": Path,
+        "chosen_root": Path,
         "_chosen": lambda *_: records("a", "b", "c"),
         "_orders": lambda *_: None,
         "asked_for": lambda _: {"a"},

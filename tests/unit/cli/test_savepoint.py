@@ -63,7 +63,7 @@ def stopping(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         yield result
 
     wanted = SimpleNamespace(folder=tmp_path / "saved")
-    monkeypatch.setattr(module, "find_root", Path)
+    monkeypatch.setattr(module, "chosen_root", Path)
     monkeypatch.setattr(module, "attach", lambda root: None)
     monkeypatch.setattr(module, "connected", entered)
     monkeypatch.setattr(module, "taken", lambda *_: entered(record))

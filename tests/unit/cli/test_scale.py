@@ -17,7 +17,7 @@ from millwheel.errors import SetupError, UnavailableError
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A run whose driver answers what the test says."""
     state = SimpleNamespace(asked=[], answers=[], driven=True)
-    monkeypatch.setattr(module, "find_root", Path)
+    monkeypatch.setattr(module, "chosen_root", Path)
     monkeypatch.setattr(module, "attach", lambda root: None)
     monkeypatch.setattr(module, "ask", lambda root, workers: state.asked.append(workers))
     monkeypatch.setattr(module, "answer", lambda root: state.answers.pop(0) if state.answers else None)

@@ -19,8 +19,21 @@ def test_the_root_is_given_or_the_only_one_there_is(tmp_path: Path, monkeypatch:
     Root.open(".millwheel/ads", "ads").close()
     assert find_root("") == tmp_path / ".millwheel" / "ads"
     Root.open(".millwheel/weblog", "weblog").close()
-    with pytest.raises(SetupError, match=r"ads.*weblog"):
+    with pytest.raises(SetupError, match=r"none is going on: one of .*ads, .*weblog"):
         find_root("")
+
+
+def test_of_several_roots_the_one_with_a_run_going_on_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Root.open(".millwheel/ads", "ads").close()
+    Root.open(".millwheel/old", "old").close()
+    running = Root.open(".millwheel/weblog", "weblog")
+    assert find_root("") == tmp_path / ".millwheel" / "weblog"
+    other = Root.open(".millwheel/ads", "ads")
+    with pytest.raises(SetupError, match=r"2 runs are going on: one of \.millwheel/ads, \.millwheel/weblog$"):
+        find_root("")
+    other.close()
+    running.close()
 
 
 def test_only_a_run_that_goes_on_can_be_attached_to(tmp_path: Path) -> None:
