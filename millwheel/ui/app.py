@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millwheel.adapters.hosts import host_of, is_called
 from millwheel.errors import MillwheelError
+from millwheel.ui.documents import LiveRun
 from millwheel.ui.panels import Panels
 from millwheel.ui.shown import Shown
 from millwheel.ui.timeline import Happening
@@ -48,6 +49,8 @@ class ShownRun(Protocol):
     shown: Shown
 
     def look(self) -> None: ...
+
+    def live(self) -> LiveRun: ...
 
     def rows(self) -> list[msgspec.Raw]: ...
 
@@ -125,7 +128,7 @@ class RunPage:
         return {"drawing": self.run.shown.drawing, "writable": bool(self.settings.write_token)}
 
     def _live(self, request: Request) -> Any:
-        return self.run.shown.live
+        return self.run.live()
 
     def _timeline(self, request: Request) -> Any:
         return self.run.shown.timeline.events

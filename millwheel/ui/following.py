@@ -34,6 +34,9 @@ from millwheel.ui.shown import Shown
 
 LOOK_S = 1.0
 """Between two polls of the run."""
+FRESH_MS = 3_000
+"""A live state is shown without a new poll while it is younger than this."""
+_PATIENCE_S = 5.0  # for the first poll after a silence
 _INTEREST_S = 15.0  # after the last request of any page; a page asks more often
 _AGAIN_S = 0.5  # before the next try to find the run
 _log = logging.getLogger("millwheel.ui")
@@ -48,6 +51,8 @@ class FollowedPage:
         self._load = load
         self._over = threading.Event()
         self._lost = threading.Event()
+        self._due = threading.Event()
+        self._following = False
         self._known = KnownCluster()
         self._security: Security | None = None
         self._rates = Rates()
@@ -62,11 +67,24 @@ class FollowedPage:
     def stop(self) -> None:
         """Stop following."""
         self._over.set()
-        self._lost.set()
+        self._leave()
 
     def look(self) -> None:
-        """Note that a page is open: read the state of the run for a while."""
-        self._looked_s = time.monotonic()
+        """Note that a page is open: read the state of the run for a while, after a silence at once."""
+        now_s = time.monotonic()
+        silent, self._looked_s = now_s - self._looked_s >= _INTEREST_S, now_s
+        if silent:
+            self._due.set()
+
+    def live(self) -> LiveRun:
+        """The state of the run, from the last :data:`FRESH_MS`. After a silence of all pages this waits for a new one,
+        for at most :data:`_PATIENCE_S`; without it, ``problem`` gives the age of the other values."""
+        earliest_ms = _now_ms() - FRESH_MS
+        if not self._following or self.shown.since(earliest_ms, _PATIENCE_S):
+            return self.shown.live
+        live = self.shown.live
+        age_s = (_now_ms() - live.at_ms) / 1000
+        return msgspec.structs.replace(live, problem=live.problem or f"The run has not answered for {age_s:.0f} s")
 
     def rows(self) -> list[msgspec.Raw]:
         """Rows that workers have taken since the last call (:class:`.SeenRow`). The first call returns none."""
@@ -111,16 +129,30 @@ class FollowedPage:
         graph = build_graph(self.shown.spec)
         self._say(f"the driver is process {run.driver_pid}")
         with connected(run) as coordination:
-            coordination.on_lost(self._lost.set)
+            coordination.on_lost(self._leave)
             coordination.watch_members(LEADER_ROLE, self._leaders)
             coordination.watch_members("workers", self._workers)
             coordination.watch_tables(self._table)
-            while not self._lost.wait(LOOK_S):
-                if not self._goes_on(run):
-                    return self._say("the run has ended")
-                if time.monotonic() - self._looked_s < _INTEREST_S:
-                    self._ask(graph, run.pipeline)
+            self._following = True
+            try:
+                while self._waited():
+                    if not self._goes_on(run):
+                        return self._say("the run has ended")
+                    if time.monotonic() - self._looked_s < _INTEREST_S:
+                        self._ask(graph, run.pipeline)
+            finally:
+                self._following = False
         return None
+
+    def _waited(self) -> bool:
+        """Wait until the next poll is due. False: the connection is lost, or the page ends."""
+        self._due.wait(LOOK_S)
+        self._due.clear()
+        return not self._lost.is_set()
+
+    def _leave(self) -> None:
+        self._lost.set()
+        self._due.set()
 
     def _goes_on(self, run: RunInfo) -> bool:
         now = read_run(self._root)

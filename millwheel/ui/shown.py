@@ -39,6 +39,12 @@ class Shown:
             self.version += 1
             self._changed.notify_all()
 
+    def since(self, earliest_ms: int, patience_s: float) -> bool:
+        """Whether the live state is from ``earliest_ms`` or later (wall clock). Waits for such a one, at most for
+        ``patience_s``."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.live.at_ms >= earliest_ms, patience_s)
+
     def after(self, version: int, patience_s: float) -> int:
         """The number of the newest state. Waits for one after ``version``, at most until the timeout."""
         with self._changed:

@@ -38,6 +38,9 @@ class Run:
     def look(self) -> None:
         self.looks += 1
 
+    def live(self) -> LiveRun:
+        return self.shown.live
+
     def rows(self) -> list[msgspec.Raw]:
         return [msgspec.Raw(b'{"stream":"words"}')]
 

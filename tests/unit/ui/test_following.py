@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import msgspec
 import pytest
 
 from millwheel.core.model.range_table import RangeTable, ShardEntry
@@ -84,3 +86,35 @@ def test_a_run_that_is_over_is_shown_as_it_ended(
     version = page.shown.version
     page._rest("")
     assert page.shown.version == version  # said once
+
+
+def test_after_a_silence_the_first_answer_is_new(page: FollowedPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LOOK_S", 3600.0)  # so only the look itself can cause a poll
+    monkeypatch.setattr(following, "read_run", lambda root: RUN)
+    monkeypatch.setattr(following, "is_driven", lambda root: True)
+    polls: list[int] = []
+
+    def polled(graph: Any, pipeline: str) -> None:
+        polls.append(1)
+        page.shown.show(msgspec.structs.replace(page.shown.live, at_ms=following._now_ms(), records_in=len(polls)))
+
+    monkeypatch.setattr(page, "_ask", polled)
+    page.shown.show(msgspec.structs.replace(page.shown.live, at_ms=1))
+    thread = threading.Thread(target=page._follow)
+    thread.start()
+    while not page._following:
+        thread.join(0.001)
+    page.look()
+    assert page.live().records_in == 1
+    page.look()
+    assert page.live().records_in == 1, "it is new enough: nothing is waited for"
+    page.stop()
+    thread.join()
+
+
+def test_an_answer_that_stays_old_gives_its_age(page: FollowedPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "_PATIENCE_S", 0.0)
+    page.shown.show(msgspec.structs.replace(page.shown.live, at_ms=following._now_ms() - 20_000))
+    assert page.live().problem == "", "a run that is over has no newer state"
+    page._following = True
+    assert page.live().problem == "The run has not answered for 20 s"

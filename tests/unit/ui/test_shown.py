@@ -39,3 +39,13 @@ def test_a_run_that_begins_again_keeps_its_time_line(tmp_path: Path) -> None:
     assert found.drawing is not before
     found.timeline.workers({"w9": 0}, 2)
     assert len(found.timeline.events) == 1  # the workers of the run before have not died
+
+
+def test_a_state_that_is_new_enough_is_waited_for(tmp_path: Path) -> None:
+    found = shown(tmp_path)
+    assert found.since(1, 0.0)
+    assert not found.since(2, 0.0)
+    news = threading.Timer(0.01, found.show, [msgspec.structs.replace(LIVE, at_ms=2)])
+    news.start()
+    assert found.since(2, 30.0)
+    news.join()
