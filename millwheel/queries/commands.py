@@ -190,13 +190,14 @@ class Session:
         return Pending(queries, lambda found: self._reply(form, queries, found))
 
     def _reply(self, form: _Form, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
-        self._service.errors.replies += 1
+        errors = self._service.errors
         if all(isinstance(each, Answer) for each in found):
+            errors.replied()
             return form.reply(found)
-        for each in found:
-            if isinstance(each, QueryError):
-                self._service.errors.failed += each.failed
-                return error_reply(each)
+        failure = next((each for each in found if isinstance(each, QueryError)), None)
+        errors.replied(failure is not None and failure.failed)
+        if failure is not None:
+            return error_reply(failure)
         firsts = form.firsts(found)
         if any(isinstance(each, Elsewhere) for each in firsts):
             return self._refusal(form.names, firsts)

@@ -6,8 +6,9 @@ worker is the worst of them, from 1 (fine) to 0.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 POOR = 0.25
 """A worker below this is asked only where nobody else could answer."""
@@ -58,17 +59,28 @@ def degree_in(info: object) -> float:
 
 @dataclass(slots=True)
 class ErrorShare:
-    """Counts replies, and how many of them failed, over the last one to two windows of time."""
+    """Counts replies, and how many of them failed, over the last one to two windows of time. Any thread may call it."""
 
     window_s: float = 5.0
-    replies: int = 0
-    failed: int = 0
+    _replies: int = 0
+    _failed: int = 0
     _before: tuple[int, int] = (0, 0)
     _since_s: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def replied(self, failed: bool = False) -> None:
+        """Count one reply."""
+        with self._lock:
+            self._replies += 1
+            self._failed += failed
 
     def share(self, now_s: float) -> float:
-        """The share of those that failed (monotonic, s)."""
-        found_replies, found_failed = self.replies + self._before[0], self.failed + self._before[1]
-        if now_s - self._since_s >= self.window_s:
-            self._before, self.replies, self.failed, self._since_s = (self.replies, self.failed), 0, 0, now_s
-        return found_failed / found_replies if found_replies else 0.0
+        """The failed part of the replies, from 0.0 to 1.0. ``now_s`` is a monotonic time."""
+        # INFO and the metrics ask on threads of their own. Without the lock, both would close the same window, and the
+        # second would take the empty new one for the one before: all failures would be forgotten.
+        with self._lock:
+            replies, failed = self._replies + self._before[0], self._failed + self._before[1]
+            if now_s - self._since_s >= self.window_s:
+                self._before, self._replies, self._failed = (self._replies, self._failed), 0, 0
+                self._since_s = now_s
+        return failed / replies if replies else 0.0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import pytest
 
 from millwheel.queries.peers.health import POOR, ErrorShare, Health, degree_in
@@ -31,13 +34,37 @@ def test_whoever_says_nothing_of_its_health_is_well() -> None:
     assert POOR < 1
 
 
+def count(errors: ErrorShare, replies: int, failures: int = 0) -> None:
+    for number in range(replies):
+        errors.replied(number < failures)
+
+
 def test_errors_count_for_a_while_and_are_forgotten_without_further_replies() -> None:
     errors = ErrorShare()
     errors.share(100.0)
-    errors.replies, errors.failed = 10, 5
+    count(errors, 10, failures=5)
     assert errors.share(101.0) == 0.5
     assert errors.share(106.0) == 0.5
-    errors.replies = 10
+    count(errors, 10)
     assert errors.share(108.0) == 0.25
     assert errors.share(112.0) == 0.25
     assert errors.share(118.0) == 0.0
+
+
+def test_two_threads_that_ask_at_the_end_of_a_window_close_it_once() -> None:
+    errors = ErrorShare()
+    errors.share(100.0)
+    count(errors, 10, failures=5)
+    other = threading.Thread(target=errors.share, args=(106.0,))
+
+    class Slow(float):
+        """A time during whose first use another thread asks, too."""
+
+        def __sub__(self, since_s: Any) -> float:
+            other.start()
+            other.join(0.2)  # with a lock, it waits for us; without, it has closed the window by now
+            return float(self) - since_s
+
+    errors.share(Slow(106.0))
+    other.join()
+    assert errors.share(107.0) == 0.5, "the failures of the window before count on"
