@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from millwheel.core.metrics.catalogue import OF_PROCESS
+from millwheel.core.metrics.catalogue import DISK_USED, HEALTH, MEMORY_USED, OF_PROCESS
 from millwheel.core.metrics.figures import MetricKind
 from tests import rooms
 
@@ -43,6 +43,12 @@ def test_every_panel_has_a_place_of_its_own() -> None:
     corners = {(index["x"], index["y"]) for index in indexes}
     assert len(corners) == len(indexes)
     assert all(index["x"] + index["w"] <= 24 for index in indexes)
+
+
+def test_the_health_of_each_worker_and_its_measures_have_a_panel() -> None:
+    queries = " ".join(expressions(FOLDER / "dashboard.json"))
+    for metric in (HEALTH, MEMORY_USED, DISK_USED):
+        assert re.search(rf"by \(process\) \({metric.name}{{", queries), metric.name
 
 
 def test_the_page_names_every_alert() -> None:
