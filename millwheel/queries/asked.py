@@ -11,8 +11,8 @@ from millwheel.queries.model import Answer, Query, QueryError
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Another worker has the key. ``for_now``: it takes the shard over, and has it for this question already.
-    ``standby`` follows it; "" when nobody does."""
+    """The key belongs to the worker ``owner``. ``for_now``: that worker is still taking the shard over, and can answer
+    this question already. ``standby`` is the worker that follows the shard, or ""."""
 
     owner: WorkerName
     for_now: bool = False
@@ -20,13 +20,13 @@ class Elsewhere:
 
 
 Found = Answer | QueryError | Elsewhere
-"""What becomes of a query."""
+"""The outcome of a query."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedQueries:
-    """Queries that came together. ``reply`` gets what became of each, in order, once all that is durable is; any
-    thread may call it."""
+    """Queries that arrived together. ``reply`` is called with their outcomes, in order, once the state that they need
+    is durable. Any thread may call it."""
 
     queries: Sequence[Query]
     reply: Callable[[Sequence[Found]], None]

@@ -1,8 +1,8 @@
-"""Which worker has which slots, in the words of Redis Cluster. Pure.
+"""The slots of each worker, as Redis Cluster describes them. Pure.
 
-The slots are those of one computation: the first one with slices, or else the first. Others may lie elsewhere; a
-question for them is sent on by MOVED. Slots that nobody has are told as their standby's, or else as somebody's, who
-says TRYAGAIN. The standby of a shard is told as the replica of its slots.
+The slots are those of one computation: the first one with slices, or else the first. Other computations may have other
+owners; MOVED redirects questions about them. A slot without an owner is listed under its standby, or else under any
+worker, which replies TRYAGAIN. The standby of a shard is listed as the replica of its slots.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from millwheel.queries.resp import array, bulk, mapping, number
 
 @dataclass(frozen=True, slots=True)
 class SlotNode:
-    """A worker that answers, and its slots, both ends included."""
+    """A worker that answers, and its slots as (first, last), both inclusive."""
 
     id: str
     host: str
@@ -28,7 +28,7 @@ class SlotNode:
 
 @dataclass(frozen=True, slots=True)
 class SlotGroup:
-    """Slots that one worker has, and the worker that follows them; "" when there is none."""
+    """Slots of one owner, and the standby that follows them; "" for none."""
 
     owner: str
     replica: str
@@ -37,8 +37,8 @@ class SlotGroup:
 
 @dataclass(slots=True)
 class ClusterMap:
-    """What is known of the run: the ``addresses`` (host:port) where workers answer, by incarnation, and the table of
-    the ``computation`` whose ranges are told."""
+    """The known state of the run: the ``addresses`` (host:port) at which workers answer, by incarnation, and the range
+    table of the ``computation`` that defines the slots."""
 
     me: str
     computation: str
@@ -46,7 +46,7 @@ class ClusterMap:
     table: RangeTable | None = None
 
     def follow(self, table: RangeTable) -> None:
-        """A table has changed."""
+        """Take a new version of a range table; tables of other computations are ignored."""
         if table.computation == self.computation:
             self.table = table
 
@@ -64,7 +64,7 @@ class ClusterMap:
 
     def _who(self, entry: ShardEntry) -> tuple[str, str]:
         replica = entry.standby if entry.standby in self.addresses else ""
-        somebody = replica or min(self.addresses, default=self.me)  # clients want every slot to be told
+        somebody = replica or min(self.addresses, default=self.me)  # clients require an owner for every slot
         owner = entry.owner if entry.owner in self.addresses else somebody
         return owner, "" if owner == replica else replica
 
@@ -77,7 +77,7 @@ class ClusterMap:
         return [_node(name, self.addresses[name], _joined(slots.get(name, ()))) for name in names]
 
     def slots_reply(self) -> bytes:
-        """CLUSTER SLOTS: first and last, who has them, and who follows."""
+        """CLUSTER SLOTS: the first and last slot of each group, its owner, and its replica."""
         rows = []
         for group in self.groups():
             who = [_where(self._told(name)) for name in (group.owner, group.replica) if name]

@@ -19,7 +19,7 @@ from millwheel.queries.peers.health import ErrorShare, Health
 from millwheel.queries.rendering import get_reply, hash_reply, json_reply
 
 MAX_KEYS = 10_000
-"""An MGET or EXISTS asks for so many names at most; ask again for more."""
+"""The most names in one MGET or EXISTS; ask for more in further commands."""
 _RETRY = {"unavailable": "TRYAGAIN"}
 _ids = count(1)
 
@@ -34,20 +34,21 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class AskedElsewhere:
-    """A question for another worker. ``standby`` is the address of whoever may answer for it, "" for nobody."""
+    """A question for another worker. ``standby`` is the address of the worker that may answer in its place, "" for
+    none."""
 
     query: Query
     owner: str
     standby: str = ""
 
     def others(self) -> Sequence[str]:
-        """Who else may answer."""
+        """The addresses of other workers that may answer."""
         return (self.standby,) if self.standby else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """A reply that needs answers of other workers, too."""
+    """A reply that also needs answers from other workers."""
 
     questions: Sequence[AskedElsewhere]
     reply: Callable[[Sequence[Answer | QueryError]], bytes]
@@ -58,7 +59,8 @@ Reply = bytes | Pending
 
 @dataclass(frozen=True, slots=True)
 class QueryService:
-    """What all connections of a worker share. ``password`` is the pipeline's token; "" lets everybody in."""
+    """The parts that all connections of a worker share. ``password`` is the pipeline's token; "" admits every
+    client."""
 
     catalog: Catalog
     cluster: ClusterMap
@@ -70,16 +72,17 @@ class QueryService:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How the answers to ``names`` become a reply: by their ``plans``, then ``write``."""
+    """How the answers to ``names`` become a reply: each of the ``plans`` computes an answer, and ``write`` formats
+    them."""
 
     names: Sequence[bytes]
     plans: Sequence[QueryPlan]
     write: Callable[[Sequence[Answer]], bytes]
     follows: bool = True
-    """Whether the connection says which state is asked."""
+    """Whether READONLY on the connection selects the state that is read."""
 
     def reply(self, found: Sequence[Found]) -> bytes:
-        """The reply to all questions of the plans in order, which are answered. An error where a formula has no
+        """The reply, from the answers to all questions of the plans in their order. An error where a formula has no
         value."""
         answers = [each for each in found if isinstance(each, Answer)]
         if len(self.plans) == len(answers) and all(plan.formula is None for plan in self.plans):
@@ -94,13 +97,13 @@ class _Form:
         return self.write(made)
 
     def firsts(self, found: Sequence[Found]) -> list[Found]:
-        """What became of the first question of each plan."""
+        """The outcome of the first question of each plan."""
         starts = accumulate((len(plan.questions) for plan in self.plans), initial=0)
         return [found[start] for start in islice(starts, len(self.plans))]
 
 
 class Session:
-    """One connection: whether it may ask, and which version of the protocol it speaks."""
+    """One connection: whether it is authenticated, and its version of the protocol."""
 
     def __init__(self, service: QueryService) -> None:
         self._service = service
@@ -132,7 +135,7 @@ class Session:
         return self._one(words[1], lambda answer: get_reply(answer, self.protocol))
 
     def hgetall(self, words: Sequence[bytes]) -> Reply:
-        """The values, and which span they are of."""
+        """HGETALL: the values, and the span of event time that they cover."""
         return self._one(words[1], lambda answer: hash_reply(answer, self.protocol))
 
     def mget(self, words: Sequence[bytes]) -> Reply:
@@ -145,18 +148,18 @@ class Session:
         return self._pending(form)
 
     def query(self, words: Sequence[bytes]) -> Reply:
-        """Everything about an answer, as JSON. The indicator may be a formula."""
+        """MW.QUERY: an answer with all its attributes, as JSON. The indicator may be a formula."""
         options = {"consistency": self._consistency.value, **_options(words[3:])}
         texts = [word.decode(errors="replace") for word in words[1:3]]
         plan = self._service.catalog.planned(texts[0], texts[1], options)
         return self._pending(_Form([words[2]], [plan], lambda answers: json_reply(answers[0]), follows=False))
 
     def indicators(self, words: Sequence[bytes]) -> Reply:
-        """What can be asked, as JSON."""
+        """MW.INDICATORS: all computations and named queries, as JSON."""
         return resp.bulk(msgspec.json.encode(self._service.catalog.document()))
 
     def exists(self, words: Sequence[bytes]) -> Reply:
-        """How many of the names can be asked for."""
+        """EXISTS: how many of the names are valid."""
         found = 0
         for name in words[1 : MAX_KEYS + 1]:
             try:
@@ -167,7 +170,7 @@ class Session:
         return resp.number(found)
 
     def type(self, words: Sequence[bytes]) -> Reply:
-        """Names that can be asked for are hashes."""
+        """TYPE: ``hash`` for a valid name, else ``none``."""
         try:
             self._service.catalog.plan(words[1])
         except QueryError:
@@ -179,7 +182,7 @@ class Session:
         return self._pending(_Form([name], [plan], lambda answers: form(answers[0])))
 
     def _pending(self, form: _Form) -> Pending:
-        now_us = self._service.now_us()  # one for all: a formula asks for one span
+        now_us = self._service.now_us()  # one value for all questions: a formula covers one span
         queries = [
             query if query.until_us is not None or query.window_us is None else replace(query, until_us=now_us)
             for plan in form.plans
@@ -204,7 +207,7 @@ class Session:
         return self._gather(form, queries, found)
 
     def _gather(self, form: _Form, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
-        """Whoever has the first computation of a formula asks the others for theirs."""
+        """The owner of a formula's first computation asks the other workers for theirs."""
         addresses = self._service.cluster.addresses
         others = {
             index: _asked_elsewhere(queries[index], each, addresses)
@@ -225,7 +228,7 @@ class Session:
         return Gather(list(others.values()), reply)
 
     def _refusal(self, names: Sequence[bytes], found: Sequence[Found]) -> bytes:
-        """Where the names are that are not here."""
+        """The redirection for names that other workers own."""
         owners = {each.owner if isinstance(each, Elsewhere) else "" for each in found}
         if len(owners) > 1:
             return resp.error("the keys are with more than one worker: ask by slots, or one by one", "CROSSSLOT")
@@ -239,11 +242,11 @@ class Session:
     # --- the connection
 
     def ping(self, words: Sequence[bytes]) -> Reply:
-        """Whether somebody is there."""
+        """PING."""
         return resp.bulk(words[1]) if len(words) > 1 else resp.simple("PONG")
 
     def hello(self, words: Sequence[bytes]) -> Reply:
-        """Choose the version of the protocol, perhaps with AUTH."""
+        """HELLO: choose the version of the protocol, optionally with AUTH."""
         if len(words) > 1 and words[1] not in (b"2", b"3"):
             return resp.error("unsupported protocol version", "NOPROTO")
         rest = [word.upper() if index % 3 == 0 else word for index, word in enumerate(words[2:])]
@@ -264,7 +267,7 @@ class Session:
         return resp.mapping(about, self.protocol)
 
     def auth(self, words: Sequence[bytes]) -> Reply:
-        """Show the token."""
+        """AUTH: present the token."""
         if not self._service.password:
             return resp.error("AUTH is not needed: this pipeline has no token")
         return resp.OK if self._admit(words[-1]) else _WRONG
@@ -275,7 +278,7 @@ class Session:
         return self._admitted
 
     def client(self, words: Sequence[bytes]) -> Reply:
-        """What clients say of themselves is not kept."""
+        """CLIENT: the names and settings that clients report are accepted and not kept."""
         match words[1].upper():
             case b"ID":
                 return resp.number(self._id)
@@ -287,18 +290,18 @@ class Session:
                 return resp.OK
 
     def info(self, words: Sequence[bytes]) -> Reply:
-        """What clients look for, and how well this worker is."""
+        """INFO: the fields that client libraries read, and the health of this worker."""
         return resp.bulk(
             b"# Server\r\nredis_version:7.0.0\r\nredis_mode:cluster\r\nserver_name:millwheel\r\n"
             b"# Replication\r\nrole:master\r\n# Cluster\r\ncluster_enabled:1\r\n" + self._service.health().section()
         )
 
     def config(self, words: Sequence[bytes]) -> Reply:
-        """There is nothing to configure here."""
+        """CONFIG: there is nothing to configure."""
         return resp.array([])
 
     def command(self, words: Sequence[bytes]) -> Reply:
-        """The commands, and where their names are."""
+        """COMMAND: the commands, and the positions of names in them."""
         match words[1].upper() if len(words) > 1 else b"":
             case b"COUNT":
                 return resp.number(len(_COMMANDS))
@@ -308,7 +311,7 @@ class Session:
                 return resp.array([_about(name, each) for name, each in _COMMANDS.items()])
 
     def cluster(self, words: Sequence[bytes]) -> Reply:
-        """Who has which slots."""
+        """CLUSTER: the owners of slots."""
         cluster = self._service.cluster
         match words[1].upper():
             case b"SLOTS":
@@ -327,27 +330,27 @@ class Session:
                 return resp.error("CLUSTER answers SLOTS, SHARDS, NODES, INFO, MYID and KEYSLOT name")
 
     def readonly(self, words: Sequence[bytes]) -> Reply:
-        """From now on, what a standby knows is good enough."""
+        """READONLY: from now on, standbys may answer."""
         self._consistency = Consistency.STANDBY
         return resp.OK
 
     def readwrite(self, words: Sequence[bytes]) -> Reply:
-        """Only owners answer again."""
+        """READWRITE: from now on, only owners answer."""
         self._consistency = Consistency.DURABLE
         return resp.OK
 
     def fine(self, words: Sequence[bytes]) -> Reply:
-        """What needs nothing done."""
+        """Commands without an effect: OK."""
         return resp.OK
 
     def quit(self, words: Sequence[bytes]) -> Reply:
-        """The last command of a connection."""
+        """QUIT: reply, and close the connection."""
         self.over = True
         return resp.OK
 
 
 def _asked_elsewhere(query: Query, found: Elsewhere, addresses: Mapping[str, str]) -> AskedElsewhere:
-    """Whom to ask; owner "" when that is not known."""
+    """The worker to ask; its address is "" when it is not known."""
     owner = addresses.get(found.owner, "")
     stale = query.consistency in (Consistency.STANDBY, Consistency.SNAPSHOT)
     standby = addresses.get(found.standby, "") if stale else ""
@@ -387,7 +390,7 @@ def _about(name: bytes, command: _Command) -> bytes:
     flags = resp.array([resp.simple("readonly"), resp.simple("fast")])
     positions = [resp.number(each) for each in (first, last, step)]
     exact = command.least if name in (b"GET", b"HGETALL", b"TYPE") else -command.least
-    more = [resp.array([])] * 4  # categories, tips, positions of keys again, subcommands: clients want them to be there
+    more = [resp.array([])] * 4  # categories, tips, positions of keys, subcommands: clients require them, even empty
     return resp.array([resp.bulk(name.lower()), resp.number(exact), flags, *positions, *more])
 
 

@@ -10,19 +10,19 @@ from millwheel.core.pipeline.query_changes import QueryChanges
 from millwheel.errors import MillwheelError
 from millwheel.queries.named import NamedQueries
 
-_LOOK_S = 10.0  # between two looks for changes, where the news got lost
+_LOOK_S = 10.0  # between two reads, in case a notification was lost
 _log = logging.getLogger("millwheel.queries")
 
 
 class ChangesRead(Protocol):
-    """Where named queries that were set while the pipeline runs are read."""
+    """Reads the named queries that were set while the pipeline runs."""
 
     def read(self, known: QueryChanges | None = None) -> QueryChanges:
-        """The newest ones; ``known`` itself if it is that."""
+        """The newest table of changes; ``known`` itself if nothing has changed since."""
 
 
 class NamedFollower:
-    """Keeps named queries as the root has them, on a thread of its own."""
+    """Keeps named queries equal to those in the root, on a thread of its own."""
 
     def __init__(self, named: NamedQueries, changes: ChangesRead) -> None:
         self._named = named
@@ -32,16 +32,17 @@ class NamedFollower:
         self._over = False
 
     def begin(self) -> None:
-        """Know them when this returns, unless the root does not answer, and follow them until :meth:`end`."""
+        """Read them once, then follow them until :meth:`end`. If the root does not answer, the first read is left to
+        the thread."""
         self._look()
         threading.Thread(target=self._follow, name="named queries", daemon=True).start()
 
     def changed(self) -> None:
-        """They may have changed: look at once (any thread)."""
+        """They may have changed: read them now (any thread)."""
         self._news.set()
 
     def end(self) -> None:
-        """Follow no more."""
+        """Stop following."""
         self._over = True
         self._news.set()
 
@@ -54,7 +55,7 @@ class NamedFollower:
     def _look(self) -> None:
         try:
             found = self._changes.read(self._known)
-        except (MillwheelError, OSError) as ex:  # what is known goes on to be asked
+        except (MillwheelError, OSError) as ex:  # queries known so far stay available
             _log.warning("named queries are not followed: %s", ex)
             return
         if found is not self._known:

@@ -1,8 +1,8 @@
 """Named queries: a formula over the values of several computations.
 
 A formula is an expression whose fields are computations: ``clicks.spend / clicks.n``. A computation with one aggregate
-can stand for it: ``clicks / impressions``. Null rules: what divides by zero is null; what cannot be computed because
-one of its values is null is null; a comparison with null, as in expressions, is false.
+can stand for it: ``clicks / impressions``. Null rules: division by zero gives null; so does every operation on a null
+value; a comparison with null is false, as in expressions.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from millwheel.errors import RecordError
 from millwheel.queries.model import Answer, Consistency, Query, QueryError
 
 LITERAL = "value"
-"""What the value of a formula without a name is called."""
+"""The name of the value of an unnamed formula."""
 _WEAKNESS = (Consistency.DURABLE, Consistency.STANDBY, Consistency.LATEST)
 
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A compiled formula. ``used`` are the values that it reads: (computation, "" for its only one)."""
+    """A compiled formula. ``used`` lists the values that it reads, as (computation, value); the value is "" where the
+    computation has only one."""
 
     spec: QuerySpec
     expression: Expression
@@ -34,7 +35,7 @@ class Formula:
 
     @property
     def computations(self) -> tuple[str, ...]:
-        """The computations that are asked, each once."""
+        """The computations that the formula reads, each once."""
         return tuple(dict.fromkeys(computation for computation, _ in self.used))
 
     def questions(self, query: Query, keys: Mapping[str, Key] | None = None) -> list[Query]:
@@ -45,9 +46,9 @@ class Formula:
         return [replace(query, indicator=name, key=found[name], window_us=window_us) for name in self.computations]
 
     def result(self, answers: Sequence[Answer]) -> Answer:
-        """The answer of the formula, from those of :attr:`computations` in their order. It covers what any of them
-        covers, and is complete when all are and cover the same. It is as consistent as the weakest, and names the shard
-        and commit of the first."""
+        """The answer of the formula, from those of :attr:`computations` in their order. Its span is the union of their
+        spans. It is complete if all of them are complete and cover the same span. Its consistency is the weakest of
+        theirs; shard and commit are those of the first."""
         values = {name: answer.values for name, answer in zip(self.computations, answers, strict=True)}
         weakest = max(answers, key=lambda answer: _WEAKNESS.index(answer.consistency))
         lags = [answer.lag_us for answer in answers if answer.lag_us is not None]
@@ -65,7 +66,7 @@ class Formula:
         )
 
     def value(self, values: Mapping[str, Mapping[str, object]]) -> Any:
-        """What the formula says of the values of each computation, by name; None by the null rules."""
+        """The value of the formula for the values of each computation, by name; None by the null rules."""
         record: dict[str, Any] = {name: dict(values[name]) for name in self.computations}
         read = [_read(record, computation, value) for computation, value in self.used]
         for computation, value in self.used:
@@ -79,7 +80,7 @@ class Formula:
             raise QueryError("bad_value", f"the query {self.spec.name} has no value: {ex}") from None
 
     def key_for(self, computation: str, key: Any) -> Any:
-        """The key of a computation, of the parts that the question's key has."""
+        """The key of a computation, made of parts of the question's key."""
         wanted = self.spec.keys.get(computation)
         if wanted is None:
             return key
@@ -103,13 +104,13 @@ def _read(record: Mapping[str, Any], computation: str, value: str) -> Any:
 
 
 def formula_of(spec: QuerySpec) -> Formula:
-    """The formula of a query. ValueError for what is no expression over computations."""
+    """The formula of a query. Raises ValueError if it is not an expression over computations."""
     return Formula(spec, compile_expression(spec.formula), _used(spec.formula))
 
 
 @lru_cache(maxsize=1_000)
 def literal(text: str) -> Formula:
-    """The formula that a question itself gives. QueryError for what is no expression over computations."""
+    """The formula that a question contains. Raises QueryError if it is not an expression over computations."""
     try:
         return formula_of(QuerySpec(LITERAL, text))
     except ValueError as ex:

@@ -1,4 +1,4 @@
-"""A question to a running pipeline, its answer, and the error that is one.
+"""A question to a running pipeline, its answer, and the error that replaces an answer.
 
 All times are µs UTC. Everything here is plain data: it crosses threads and connections.
 """
@@ -13,33 +13,33 @@ from millwheel.core.model.keys import Key
 
 
 class QueryMode(Enum):
-    """Which slices a window ``[T - H, T)`` takes, where it does not end on their edges."""
+    """The slices that a window ``[T - H, T)`` selects where its ends are not on the edges of slices."""
 
     COVERING = "covering"
-    """Every slice that it touches, whole."""
+    """Every slice that overlaps the window, as a whole."""
     EXACT = "exact"
-    """Only a window on the edges of slices; any other is refused."""
+    """Only windows whose ends are on the edges of slices; all others are refused."""
     INSIDE = "inside"
-    """Only the slices that lie in it whole."""
+    """Only the slices that lie completely inside the window."""
     OPEN = "open"
-    """Of an aggregation with windows: all of a key's that are open."""
+    """For an aggregation with windows: all open windows of a key."""
 
 
 Mode = QueryMode
-"""What everything about queries calls it."""
+"""The short name in the modules about queries."""
 
 
 class Consistency(Enum):
-    """Which state is asked."""
+    """The state that a question reads."""
 
     DURABLE = "durable"
-    """What is committed durably."""
+    """State that is durably committed."""
     LATEST = "latest"
-    """What is applied; a crash may take it back."""
+    """State that is applied, perhaps not yet committed; a crash may undo it."""
     STANDBY = "standby"
-    """What a follower knows; it may lag."""
+    """State of a standby; it may lag behind the owner."""
     SNAPSHOT = "snapshot"
-    """What a follower or the newest snapshot knows; answers say ``standby``."""
+    """State of a standby or of the newest snapshot; answers say ``standby``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class Query:
     """A question about one key.
 
     ``indicator`` is the name of a computation, or ``COMPUTATION.NAME`` for one value of it: an aggregate, or a state of
-    a callback. ``window_us`` None: what needs no window (state, window results). ``until_us`` is where the window ends
-    (exclusive); None means now. Whoever serves the question sets it to the wall clock before an operator is asked."""
+    a callback. ``window_us`` is None for values without a window (state, window results). ``until_us`` is the end of
+    the window (exclusive); None means now. The server sets it to the wall clock before it asks an operator."""
 
     indicator: str
     key: Key
@@ -59,16 +59,16 @@ class Query:
 
     @property
     def computation(self) -> str:
-        """The computation that is asked."""
+        """The computation part of the indicator."""
         return self.indicator.partition(".")[0]
 
     @property
     def name(self) -> str:
-        """The one value of it that is asked for; "" for all."""
+        """The value part of the indicator; "" for all values."""
         return self.indicator.partition(".")[2]
 
     def chosen(self, values: Mapping[str, object]) -> Mapping[str, object]:
-        """Of all values, those that are asked for. QueryError when there is none of the name."""
+        """The requested ones of ``values``. Raises QueryError when none has that name."""
         if not self.name:
             return values
         if self.name not in values:
@@ -79,9 +79,9 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What an operator knows of a question: ``values`` by name, and of which span of event time ([start, end); both
-    None where the values have none). ``complete``: the watermark has passed the end, and nothing of the span has been
-    forgotten."""
+    """An operator's answer to a question: ``values`` by name, and the span of event time that they cover ([start, end);
+    both None where the values have none). ``complete``: the watermark has passed the end, and nothing of the span has
+    been forgotten."""
 
     values: Mapping[str, object]
     covered_start_us: int | None = None
@@ -92,8 +92,8 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class QueryAnswer:
     """An answer: ``values`` of the span [``covered_start_us``, ``covered_end_us``) as of ``commit`` of ``shard``, owned
-    under ``token``, whose watermark was ``watermark_us``. See :class:`Finding`. ``lag_us``: how long ago
-    a standby had all that was certain of its owner's commits, where that is known."""
+    under ``token``, whose watermark was ``watermark_us``. See :class:`Finding`. ``lag_us``: how long ago a standby had
+    last applied all commits of its owner that were certain to count; None where that is not known."""
 
     values: Mapping[str, object]
     covered_start_us: int | None
@@ -108,7 +108,7 @@ class QueryAnswer:
 
 
 Answer = QueryAnswer
-"""What everything about queries calls it."""
+"""The short name in the modules about queries."""
 
 CODES = (
     "unknown_indicator",
@@ -122,17 +122,17 @@ CODES = (
     "not_here",
     "unavailable",
 )
-"""The kinds of errors, in the words that programs compare: no such name; a key of another type; a window that is
-negative, missing, not on edges or not for this computation; a computation that cannot be asked; a window longer than
-what is kept; a formula whose values do not fit; text that is no formula; a question over the bounds; a key of another
-worker; nobody who could answer at the moment."""
+"""The kinds of errors, as codes for programs. In this order: unknown name; key of another type; window that is
+negative, missing, not on edges or not for this computation; computation without queries; window longer than what is
+kept; formula whose values do not fit; text that is not a formula; question over a limit; key of another worker; no
+worker can answer at the moment."""
 
 
 class QueryError(Exception):
-    """A question that has no answer: ``code`` is one of :data:`CODES`, ``sentence`` is for people."""
+    """A question without an answer: ``code`` is one of :data:`CODES`, ``sentence`` is for people."""
 
     def __init__(self, code: str, sentence: str, failed: bool = False) -> None:
-        """``failed``: the worker is to blame, not the question."""
+        """``failed``: the fault is the worker's, not the question's."""
         super().__init__(sentence)
         self.code = code
         self.sentence = sentence

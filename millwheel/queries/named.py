@@ -1,4 +1,4 @@
-"""Named queries: those of the pipeline's file, and over them those that were set while it runs."""
+"""Named queries: those of the pipeline's file, overridden by those that were set while it runs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class NamedQueries:
         self.formulas: Mapping[str, Formula] = _compiled(specs)
 
     def change(self, changes: QueryChanges) -> list[str]:
-        """Follow a table of changes; a sentence for each row that is left out, because it is no formula or its name is
-        a computation's."""
+        """Apply a table of changes. Returns a sentence for each row that is left out, because it is not a formula or
+        has the name of a computation."""
         specs, problems = merged(self._own, changes), []
         for row in changes.rows:
             problem = _problem(row.spec, self._computations) if row.formula else ""
@@ -32,7 +32,7 @@ class NamedQueries:
 
 
 def merged(own: Sequence[QuerySpec], changes: QueryChanges) -> dict[str, QuerySpec]:
-    """The queries that there are, by name."""
+    """All queries, by name."""
     found = {spec.name: spec for spec in own}
     for row in changes.rows:
         found.pop(row.name, None)

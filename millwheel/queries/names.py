@@ -1,12 +1,13 @@
-"""Names of the Redis protocol and the queries that they are: ``clicks:42:3h``, ``clicks.n:{a:b}:3h@1700000000000000``.
+"""Names in the Redis protocol, and the queries that they stand for: ``clicks:42:3h``,
+``clicks.n:{a:b}:3h@1700000000000000``.
 
     INDICATOR ":" KEY [":" WINDOW ["@" MICROS]]
     QUERY ":" KEY ["@" MICROS]
     COMPUTATION ":" KEY ["@" START]    the newest result, or the window that begins then
 
-The indicator ends at the first colon. What follows the last colon is the window if it is a duration; else the key goes
-on to the end. Braces around the whole key are none of it: with them, clients of Redis Cluster compute the slot of the
-key, whatever window is asked for, and a key may end like a window. In double quotes, a key is text.
+The indicator ends at the first colon. The part after the last colon is the window if it is a duration; otherwise it
+belongs to the key. Braces around the whole key do not belong to it: they let clients of Redis Cluster compute the slot
+from the key alone, and they allow keys that end like a window. A key in double quotes is text.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from millwheel.queries.model import Answer, Consistency, Mode, Query, QueryError
 from millwheel.queries.named import NamedQueries
 
 MAX_NAME_BYTES = 4_096
-"""A name is so long at most: names come from outside, and a key is 1 KiB by default."""
-_NAMES_KEPT = 50_000  # parsed names that are remembered: a dashboard asks for the same ones again
+"""The longest name: names come from outside, and a key has 1 KiB at most by default."""
+_NAMES_KEPT = 50_000  # parsed names in the cache: a dashboard repeats the same ones
 _WINDOW = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?[a-z]*)(?:@(-?[0-9]{1,19}))?")
 _Kind = TypeVar("_Kind", bound=Enum)
 _TIMED = re.compile(r"(.+)@([0-9]{1,19})", re.DOTALL)
-_PLAIN = re.compile(r"[\w.-]+")  # names of computations and queries are that; a formula has more
+_PLAIN = re.compile(r"[\w.-]+")  # the characters of names of computations and queries; a formula has others
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,19}")
 
 
@@ -50,7 +51,7 @@ class Name:
 
 @lru_cache(_NAMES_KEPT)
 def parse_name(name: bytes) -> Name:
-    """The parts of a name. QueryError when it is none."""
+    """The parts of a name. Raises QueryError when it is invalid."""
     if len(name) > MAX_NAME_BYTES:
         raise QueryError("too_much", f"a name has {MAX_NAME_BYTES} bytes at most, this one has {len(name)}")
     try:
@@ -69,7 +70,7 @@ def parse_name(name: bytes) -> Name:
 
 
 def window_of(text: str) -> int:
-    """A duration in µs. QueryError when it is none."""
+    """A duration in µs. Raises QueryError when it is invalid."""
     try:
         return duration_us(text)
     except (MillwheelError, ValueError, OverflowError):
@@ -83,20 +84,21 @@ def _bare(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """What a name asks: ``questions``, and the ``formula`` over their answers; None: the only question's answer."""
+    """The meaning of a name: ``questions``, and the ``formula`` over their answers; None: the answer to the only
+    question."""
 
     questions: tuple[Query, ...]
     formula: Formula | None = None
 
     def answer(self, found: Sequence[Answer]) -> Answer:
-        """The answer, from those of the questions. Raises QueryError."""
+        """The answer, from the answers to the questions. Raises QueryError."""
         return found[0] if self.formula is None else self.formula.result(found)
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """What can be asked: the types of the keys of each computation; None where it does not declare one; and named
-    queries. ``about`` tells people of the computations."""
+    """All that a pipeline can be asked: each computation with the type of its key (None where it declares none), and
+    named queries. ``about`` describes the computations for people."""
 
     keys: Mapping[str, str | None]
     windowed: frozenset[str]
@@ -115,7 +117,7 @@ class Catalog:
         return Catalog(keys, windowed, NamedQueries(spec.queries, frozenset(keys)), about, firing)
 
     def plan(self, name: bytes) -> QueryPlan:
-        """What a name asks. ``until_us`` may be None: now. Raises QueryError."""
+        """The plan for a name. ``until_us`` may be None: now. Raises QueryError."""
         formula = self.named.formulas.get(parse_name(name).indicator)
         if formula is None:
             return QueryPlan((self.query(name),))
@@ -133,12 +135,12 @@ class Catalog:
         return parts
 
     def first(self, indicator: str) -> str:
-        """The computation that an indicator, a named query or a formula asks first. Raises QueryError."""
+        """The first computation that an indicator, a named query or a formula reads. Raises QueryError."""
         formula = self._formula(indicator)
         return indicator.partition(".")[0] if formula is None else formula.computations[0]
 
     def planned(self, indicator: str, key: str, options: Mapping[str, str]) -> QueryPlan:
-        """What a command with options asks, of a computation, a named query, or a formula. Raises QueryError."""
+        """The plan for a command with options, about a computation, a named query, or a formula. Raises QueryError."""
         formula = self._formula(indicator)
         if formula is None:
             return QueryPlan((self.asked(indicator, key, options),))
@@ -162,16 +164,16 @@ class Catalog:
         return key if isinstance(key, tuple) else self.key(computation, str(key)) if self.keys[computation] else key
 
     def query(self, name: bytes) -> Query:
-        """The query of a computation that a name is. ``until_us`` may be None: now. Raises QueryError."""
+        """The query of one computation that a name stands for. ``until_us`` may be None: now. Raises QueryError."""
         parts = self.parts(name)
         return Query(parts.indicator, self.key(parts.indicator, parts.key), parts.window_us, parts.until_us)
 
     def asked(self, indicator: str, key: str, options: Mapping[str, str]) -> Query:
-        """The query of a command with options: window, until, mode, consistency."""
+        """The query of a command with options: window, until, mode, consistency. Raises QueryError."""
         return _with_options(indicator, self.key(indicator, key), options)
 
     def key(self, indicator: str, text: str) -> Key:
-        """The key that a text is for an indicator. Without a declared type, digits are a number."""
+        """The key of an indicator that a text stands for. Without a declared type, digits are a number."""
         computation = indicator.partition(".")[0]
         kind = self._known(computation)
         if kind == "str":
@@ -181,7 +183,7 @@ class Catalog:
         return _checked(_guessed(text))
 
     def text(self, computation: str, key: Key) -> str:
-        """The text that :meth:`key` reads as that key."""
+        """The inverse of :meth:`key`."""
         if self.keys.get(computation) is not None and isinstance(key, str):
             return key
         return str(key) if isinstance(key, int) else msgspec.json.encode(key).decode()
@@ -193,7 +195,7 @@ class Catalog:
         return self.keys[computation]
 
     def document(self) -> Mapping[str, Any]:
-        """All that can be asked, for people and programs."""
+        """The catalog as a JSON document, for people and programs."""
         formulas = self.named.formulas
         return {
             "computations": self.about,
@@ -203,7 +205,7 @@ class Catalog:
 
 
 def query_document(spec: QuerySpec) -> Mapping[str, Any]:
-    """A named query, for people and programs."""
+    """A named query as a JSON document, for people and programs."""
     window = None if spec.window_us is None else duration_text(spec.window_us)
     keys = {name: list(parts) for name, parts in spec.keys.items()}
     return {"formula": spec.formula, "window": window, "key": list(spec.key), "keys": keys}
@@ -224,7 +226,7 @@ def _with_options(indicator: str, key: Key, options: Mapping[str, str]) -> Query
 
 
 def _timed(key: str) -> tuple[str, int | None]:
-    """A key of a named query, which needs no window, without the time behind it; in braces, it has none."""
+    """The key of a named query, and the time behind it, if any. A key in braces has no time behind it."""
     match = _TIMED.fullmatch(key)
     return (key, None) if match is None else (_bare(match[1]), int(match[2]))
 
@@ -259,7 +261,7 @@ def _list(kind: type[_Kind]) -> str:
 
 
 def _about(spec: ComputationSpec, key: str | None) -> Mapping[str, Any]:
-    """What people want to know of a computation before they ask it."""
+    """The description of a computation for people: its key, values and slices."""
     found: dict[str, Any] = {"key": key, "values": [each.name for each in spec.aggregates]}
     if spec.slices is not None:
         found["every"] = duration_text(spec.slices.levels_us[0])

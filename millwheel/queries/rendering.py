@@ -15,7 +15,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def value_text(value: object) -> bytes | None:
-    """A value as text: numbers in decimals, text as it is, None as None, anything else as JSON."""
+    """A value as text: numbers in decimal, text as it is, None as None, anything else as JSON."""
     match value:
         case None:
             return None
@@ -34,21 +34,21 @@ def value_text(value: object) -> bytes | None:
 
 
 def value_reply(value: object, protocol: int) -> bytes:
-    """A value as a string, or no value."""
+    """A value as a bulk string, or the null of the protocol."""
     text = value_text(value)
     return null(protocol) if text is None else bulk(text)
 
 
 def get_reply(answer: Answer, protocol: int) -> bytes:
-    """GET: the value; of several, a JSON object."""
+    """GET: the value; if there are several, a JSON object."""
     if len(answer.values) == 1:
         return value_reply(next(iter(answer.values.values())), protocol)
     return bulk(_json(dict(answer.values)))
 
 
 def hash_reply(answer: Answer, protocol: int) -> bytes:
-    """HGETALL: the values, and ``covered_start``, ``covered_end``, ``watermark`` (µs) and ``complete`` (0 or 1). A
-    standby's also says so: ``consistency``, ``commit``, and ``lag`` (µs) where it is known."""
+    """HGETALL: the values, and ``covered_start``, ``covered_end``, ``watermark`` (µs) and ``complete`` (0 or 1). An
+    answer of a standby also has ``consistency``, ``commit``, and ``lag`` (µs) where it is known."""
     parts = {name: value_reply(value, protocol) for name, value in answer.values.items()}
     for name, time_us in (("covered_start", answer.covered_start_us), ("covered_end", answer.covered_end_us)):
         if time_us is not None:
@@ -63,7 +63,7 @@ def hash_reply(answer: Answer, protocol: int) -> bytes:
 
 
 def document(answer: Answer) -> Mapping[str, Any]:
-    """Everything about an answer."""
+    """An answer with all its attributes."""
     return {
         "values": dict(answer.values),
         "covered_start": answer.covered_start_us,
@@ -79,7 +79,7 @@ def document(answer: Answer) -> Mapping[str, Any]:
 
 
 def answer_of(data: bytes) -> Answer:
-    """The answer that a :func:`document` tells."""
+    """The answer in the JSON of a :func:`document`."""
     return answer_from(_decode(data))
 
 

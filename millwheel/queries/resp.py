@@ -1,7 +1,7 @@
 """The Redis protocol: bytes to commands, values to replies. Pure.
 
-hiredis parses, but for what it would make memory of before it is there: the header of a huge array. Malformed input is
-one error reply; what came with it is dropped, and the connection goes on with what comes next.
+hiredis parses everything except headers of huge arrays, for which it would allocate memory before their data is there.
+Malformed input gives one error reply; the rest of that read is dropped, and the connection continues with the next one.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from typing import Any
 from millwheel.errors import SetupError
 
 MAX_COMMAND_BYTES = 1 << 20
-"""A command may take so much: 10,000 names of 100 bytes."""
+"""The largest command: 10,000 names of 100 bytes."""
 MAX_WORDS = 99_999
-"""Words of a command."""
+"""The most words in a command."""
 _MOST_SKIPPED, _MOST_SKIPPED_BYTES = 10_000_000, 512 << 20
-"""A larger command is not read to its end: it is an error, and what follows is read as commands."""
-_HUGE = re.compile(rb"[*%~>|][+-]?[0-9]{6,}")  # an array of 100,000 or more, for which hiredis makes room at once
-_HEADER_BYTES = 32  # of the length of a string or array: more is none
+"""A command beyond these limits is not skipped to its end: it is an error, and the bytes that follow are read as
+commands."""
+_HUGE = re.compile(rb"[*%~>|][+-]?[0-9]{6,}")  # an array of 100,000 or more, for which hiredis allocates at once
+_HEADER_BYTES = 32  # of the length of a string or array; a longer header is malformed
 _ARRAY, _BULK = b"*$"
 
 
 class ProtocolError(Exception):
-    """What came is no command; the sentence says why."""
+    """The input is not a command; the sentence says why."""
 
 
 def hiredis_reader() -> Any:
@@ -40,9 +41,9 @@ _NOTHING = object()
 
 
 class CommandReader:
-    """The commands of one connection. hiredis parses reads that hold whole commands, which nearly all do; it does not
-    tell whether it stands between two of them, so an end of our own is put behind each. What is cut off in the middle
-    is kept, and parsed here."""
+    """The commands of one connection. hiredis parses reads that consist of whole commands, which nearly all do. It does
+    not report whether it stands between two commands, so a sentinel is appended to each read. A read that ends within a
+    command is kept, and parsed here."""
 
     def __init__(self) -> None:
         self._reader = hiredis_reader()
@@ -50,7 +51,7 @@ class CommandReader:
         self._skipped: _Skipped | None = None
 
     def feed(self, data: bytes) -> list[list[bytes] | ProtocolError]:
-        """The commands that are complete now, and at most one error, behind them."""
+        """The commands that are complete now, followed by at most one error."""
         found: list[list[bytes] | ProtocolError] = []
         if self._skipped is not None:
             return self._go_on_skipping(self._skipped, data)
@@ -71,13 +72,13 @@ class CommandReader:
             self._kept, self._skipped = b"", _Skipped(str(ex))
             found += self._go_on_skipping(self._skipped, data[max(ex.at, at) :])
         except ProtocolError as ex:
-            self._kept = b""  # nobody knows where the next command begins, but with the next read
+            self._kept = b""  # the next command can only be found at the beginning of the next read
             found.append(ex)
         return found
 
     def _go_on_skipping(self, skipped: _Skipped, data: bytes) -> list[list[bytes] | ProtocolError]:
-        """A command that is too large is read to its end without being kept: it is one error, and what follows it is
-        understood."""
+        """Read a too large command to its end without keeping it: it gives one error, and the commands behind it are
+        executed."""
         try:
             rest = skipped.feed(data)
         except ProtocolError as ex:
@@ -89,7 +90,7 @@ class CommandReader:
         return [ProtocolError(skipped.why), *self.feed(rest)] if rest else [ProtocolError(skipped.why)]
 
     def _whole(self, data: bytes, found: list[list[bytes] | ProtocolError]) -> bool:
-        """Parse a read that holds nothing but whole commands; False, and nothing is known, when it is another one."""
+        """Parse a read that consists of whole commands into ``found``. False, without any effect, when it does not."""
         if data[:1] != b"*" or _HUGE.search(data):
             return False
         reader = self._reader
@@ -97,7 +98,7 @@ class CommandReader:
         try:
             while (command := reader.gets()) is not _NOTHING:
                 found.append(command)
-        except Exception:  # hiredis raises kinds of its own
+        except Exception:  # hiredis raises its own exceptions
             found.clear()
         if found and found.pop() == _END_WORDS and all(map(_is_words, found)):
             return True
@@ -106,7 +107,7 @@ class CommandReader:
 
 
 class _TooMuch(ProtocolError):
-    """A command that begins ``at`` is too large, but may have an end."""
+    """The command that begins ``at`` is too large, but may be skipped."""
 
     def __init__(self, at: int, why: str) -> None:
         super().__init__(why)
@@ -114,16 +115,17 @@ class _TooMuch(ProtocolError):
 
 
 class _Skipped:
-    """A command that is read to its end and forgotten. ``why`` it is."""
+    """A command that is skipped. ``why``: the reason."""
 
     def __init__(self, why: str) -> None:
         self.why = why
-        self._words = -1  # that are missing; -1: the header, too
+        self._words = -1  # still to come; -1: the header has not come either
         self._bytes = 0  # of the word that is being skipped
         self._line = b""
 
     def feed(self, data: bytes) -> bytes | None:
-        """What lies behind the command, once its end has come. Raises ProtocolError where it is malformed."""
+        """The bytes behind the command, once its end has come; None before. Raises ProtocolError where it is
+        malformed."""
         at, data, self._line = 0, self._line + data, b""
         while self._words:
             if self._bytes:
@@ -215,7 +217,7 @@ def simple(text: str) -> bytes:
 
 
 def error(sentence: str, kind: str = "ERR") -> bytes:
-    """An error: one line, whatever the sentence holds."""
+    """An error, always as one line."""
     line = " ".join(sentence.split())
     return f"-{kind} {line}\r\n".encode(errors="replace")
 

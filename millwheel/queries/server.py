@@ -1,8 +1,9 @@
 """The server of the Redis protocol in a worker: a thread with a loop of its own, which parses, asks and replies.
 
-All that comes in one turn of this loop, over all connections, is one batch for the worker's loop: one event, one wake.
-An answer leaves only after a look at the journal's seal that began after it was made, or at most :data:`LEASE_S`
-before: a worker that was declared dead while it stood still must not answer as if it had the shard.
+All queries that arrive in one iteration of this loop, over all connections, form one batch for the worker's loop: one
+event, one wake-up. An answer is sent only after a check of the journal's seal that began after the answer was computed,
+or at most :data:`LEASE_S` earlier: a worker that was paused and declared dead must not answer as if it still owned the
+shard.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from millwheel.queries.peers.link import Links
 from millwheel.queries.rendering import answer_of
 
 GATHER_S = 1.0
-"""Other workers answer for their parts of a formula in this time, or the question is refused: ask again."""
+"""The timeout for other workers' parts of a formula (s). After it the question is refused, and may be asked again."""
 LEASE_S = 0.05
-"""A look at the seal counts for so long."""
+"""How long a check of the seal stays valid (s)."""
 MAX_CONNECTIONS = 10_000
-"""Connections of one worker."""
+"""The most connections to one worker."""
 MAX_WAITING = 20_000
-"""Queries of one connection that wait for answers: nothing more is read from it meanwhile."""
+"""The most unanswered queries of one connection: nothing more is read from it meanwhile."""
 MAX_OUTPUT_BYTES = 16 << 20
-"""Replies that a client has not taken: beyond that, its connection ends."""
+"""The most bytes of replies that a client has not read: beyond that, its connection is closed."""
 _BACKLOG = 511  # as Redis has
 _log = logging.getLogger("millwheel.queries")
 _FENCED = QueryError("unavailable", "this worker was replaced: another one has its shards; ask again")
@@ -93,19 +94,19 @@ class _Connection(asyncio.Protocol):
         self._server.ask(self, slot, reply.queries)
 
     def answered(self, slot: _Slot, found: Sequence[Found]) -> None:
-        """What became of the queries of a command."""
+        """Take the outcomes of the queries of a command."""
         assert slot.pending is not None
         try:
             reply = slot.pending.reply(found)
         except Exception:
             reply = failed_reply()
         if isinstance(reply, Gather):
-            self._server.gather(self, slot, reply)  # its queries wait on
+            self._server.gather(self, slot, reply)  # the command still counts as waiting
         else:
             self._complete(slot, reply)
 
     def gathered(self, slot: _Slot, reply: bytes) -> None:
-        """What other workers had to say is there."""
+        """Take the reply that includes the answers of other workers."""
         self._complete(slot, reply)
         self._flush()
 
@@ -117,7 +118,7 @@ class _Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def flush(self) -> None:
-        """Write what is complete."""
+        """Write the replies that are complete and in order."""
         self._flush()
 
     def _flush(self) -> None:
@@ -137,8 +138,8 @@ _Job = tuple[_Connection, _Slot, int]
 
 
 class QueryServer:
-    """Serves one worker. ``post`` gives a batch to the worker's loop, ``check`` looks at the journal's seal and raises
-    when this worker was replaced, ``links`` lead to the other workers."""
+    """Serves one worker. ``post`` passes a batch to the worker's loop, ``check`` reads the journal's seal and raises
+    when this worker was replaced, ``links`` are the connections to other workers."""
 
     def __init__(
         self,
@@ -149,7 +150,7 @@ class QueryServer:
         tls: Any = None,
         links: Links | None = None,
     ) -> None:
-        """Bind ``listen`` (host:port; port 0 takes a free one). Raises SetupError when that cannot be had."""
+        """Bind ``listen`` (host:port; port 0 takes a free one). Raises SetupError when it cannot be bound."""
         resp.hiredis_reader()
         self.service = service
         self._post = post
@@ -172,7 +173,7 @@ class QueryServer:
         threading.Thread(target=self._run, name="queries", daemon=True).start()
 
     def stop(self) -> None:
-        """Answer no more (any thread)."""
+        """Stop answering (any thread)."""
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _run(self) -> None:
@@ -194,23 +195,23 @@ class QueryServer:
             self._loop.close()
 
     def opened(self, connection: _Connection) -> bool:
-        """A client has come; False when there are too many."""
+        """Register a new connection; False when there are too many."""
         self._connections.add(connection)
         return len(self._connections) <= MAX_CONNECTIONS
 
     def closed(self, connection: _Connection) -> None:
-        """A client has gone."""
+        """Forget a closed connection."""
         self._connections.discard(connection)
 
     def ask(self, connection: _Connection, slot: _Slot, queries: Sequence[Query]) -> None:
-        """Queries of a command join the batch of this turn of the loop."""
+        """Add the queries of a command to the batch of this iteration of the loop."""
         if not self._jobs:
             self._loop.call_soon(self._send)
         self._jobs.append((connection, slot, len(queries)))
         self._queries.extend(queries)
 
     def gather(self, connection: _Connection, slot: _Slot, wanted: Gather) -> None:
-        """Ask other workers for what a reply needs of them."""
+        """Ask other workers for their parts of a reply."""
         task = self._loop.create_task(self._gathered(connection, slot, wanted))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -218,7 +219,7 @@ class QueryServer:
     async def _gathered(self, connection: _Connection, slot: _Slot, wanted: Gather) -> None:
         try:
             reply = await self._asked_of_others(wanted)
-        except Exception:  # else the command, and all behind it, would have no reply for ever
+        except Exception:  # otherwise this command and all behind it would never get a reply
             reply = failed_reply()
         connection.gathered(slot, reply)
 
@@ -251,7 +252,7 @@ class QueryServer:
             self._look()
 
     def _look(self) -> None:
-        """The waves that are here now leave after this look."""
+        """Answers that are ready now are sent after this check."""
         self._checking = True
         began_s = monotonic()
         looking = self._loop.run_in_executor(None, self._check)
@@ -280,7 +281,7 @@ class QueryServer:
 
 
 def failed_reply() -> bytes:
-    """The reply to a command that failed in here. For an exception that is being handled."""
+    """The reply to a command that failed through a defect in this server; logs the exception being handled."""
     _log.exception("a reply failed")
     return resp.error("the reply failed; the worker's log says why")
 
@@ -291,7 +292,7 @@ def _bound(listen: str) -> socket.socket:
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host.strip("[]"), int(port)))
-        made.listen(_BACKLOG)  # at once: who has the address may come before the thread is there to accept
+        made.listen(_BACKLOG)  # now: a client that knows the address may connect before the thread accepts
     except OSError as ex:
         made.close()
         raise SetupError(f"Queries cannot be served at {listen}: {ex.strerror or ex}") from ex

@@ -1,4 +1,5 @@
-"""Answers from slices: the accumulators of a span, read with one call where nothing lies beyond it, and merged."""
+"""Answers from slices: reads the accumulators of a span, with one call where no record lies beyond it, and merges
+them."""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ from millwheel.queries.model import Finding, Query, QueryError
 from millwheel.queries.span import SliceSpan, pieces, span_of
 
 MOST_PIECES = 100_000
-"""An answer reads so many accumulators at most. A span that needs more is refused: with more levels it needs fewer."""
+"""The most accumulators that one answer reads. A span that needs more is refused; more levels reduce the number."""
 
-_KNOWN_SPANS, _KNOWN_PIECES = 256, 1_000  # that are remembered: many keys are asked for one span
+_KNOWN_SPANS, _KNOWN_PIECES = 256, 1_000  # sizes of the cache: the same span is asked for many keys
 
 
 class StoredSlice(msgspec.Struct, array_like=True):
@@ -35,7 +36,8 @@ class StoredSlice(msgspec.Struct, array_like=True):
 
 
 class StoredKey(msgspec.Struct, array_like=True):
-    """What is known of a key where keys go idle: the highest time of its records, and since when all are kept."""
+    """The entry of a key where keys may become idle: the highest time of its records, and the time from which on
+    everything is kept."""
 
     newest_us: int
     since_us: int
@@ -47,8 +49,8 @@ decode_key = checked(msgspec.msgpack.Decoder(StoredKey).decode, "a key of slices
 
 
 def expired_before(spec: SlicesSpec, watermark_us: int, stored: bytes | None) -> int:
-    """Slices that end at or before this have expired. The end of bounded input expires nothing more: what was kept
-    until then stays to be asked."""
+    """Slices that end at or before this have expired. The end of bounded input expires nothing more, so the results can
+    still be asked for."""
     before = MIN_TIME if stored is None else number_from8(stored)
     return before if watermark_us == MAX_TIME else max(before, watermark_us - spec.keep_us, MIN_TIME)
 
@@ -61,9 +63,9 @@ class SliceAnswers:
     levels: Sequence[SliceLevel]
     aggregation: Aggregation
     stored_key: Callable[[Key], bytes] = slot_stored_key
-    """Where a key lies in the store: its hash, which begins with its slot, and its bytes."""
+    """The store key of a key: its hash, which begins with its slot, then its bytes."""
     _known: dict[tuple[SliceSpan, bool], Sequence[bytes]] = field(default_factory=dict, repr=False, compare=False)
-    """What is the same for all keys that are asked for one span: see :meth:`_pieces`."""
+    """The part that is the same for all keys asked for one span: see :meth:`_pieces`."""
 
     @staticmethod
     def of(spec: SlicesSpec, aggregation: Aggregation) -> SliceAnswers:
@@ -82,7 +84,7 @@ class SliceAnswers:
             span = SliceSpan(min(kept, span.end_us), span.end_us)
         acc, newest_us = self._merged(query.key, span, state)
         end_us = span.end_us
-        if newest_us < until_us < end_us:  # the slice that runs has nothing at or behind the end that was asked for
+        if newest_us < until_us < end_us:  # the running slice has no records at or after the requested end
             end_us = until_us
         complete = watermark_us >= end_us and span == whole
         return Finding(query.chosen(self._result(acc)), span.start_us, max(end_us, span.start_us), complete)
@@ -101,7 +103,7 @@ class SliceAnswers:
             )
 
     def _kept_since(self, key: Key, state: StoreView, watermark_us: int) -> int:
-        """From where on nothing of a key has been forgotten because it was idle; the edge of a slice."""
+        """The edge of a slice from which on nothing of a key has been cleared for idleness."""
         ttl_us = self.spec.ttl_us
         if ttl_us is None:
             return MIN_TIME
@@ -149,7 +151,7 @@ class SliceAnswers:
 
 
 def since_idle(finest: SliceLevel, watermark_us: int, cleared: bytes | None, ttl_us: int) -> int:
-    """Since when everything is kept of a key that is not known: had it had a record behind that, it would be."""
+    """The time from which on everything is kept of a key without an entry: a later record would have left one."""
     known_us = MIN_TIME if cleared is None else number_from8(cleared)
     if watermark_us != MAX_TIME:
         known_us = max(known_us, watermark_us)
@@ -157,6 +159,6 @@ def since_idle(finest: SliceLevel, watermark_us: int, cleared: bytes | None, ttl
 
 
 def is_idle(newest_us: int, watermark_us: int, ttl_us: int) -> bool:
-    """Whether the watermark says that a key has had no record for its time to live. The end of bounded input makes
-    nothing idle."""
+    """Whether a key has had no record for its time to live, by the watermark. The end of bounded input makes no key
+    idle."""
     return watermark_us != MAX_TIME and newest_us + ttl_us <= watermark_us

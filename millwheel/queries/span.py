@@ -1,12 +1,12 @@
-"""Which slices answer for a window, and which span they cover.
+"""The slices that answer for a window, and the span that they cover.
 
     covering   [T - H, T) widened to the edges of slices
     inside     [T - H, T) narrowed to them
     exact      [T - H, T) itself, which must end on them
 
-The span is taken apart into as few slices as there are: at each point the coarsest one that begins there. Of the last
-one, which may still grow, the accumulator is taken even where it reaches beyond the span, as long as none of its
-records does: 30 days of slices of 5 minutes, 1 hour and 1 day are at most 11 + 23 + 31 accumulators.
+The span is divided into as few slices as possible: at each point the coarsest one that begins there. The last one may
+still grow; its accumulator is used even where the slice reaches beyond the span, as long as none of its records does.
+30 days in slices of 5 minutes, 1 hour and 1 day are at most 11 + 23 + 31 accumulators.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class SliceSpan(NamedTuple):
 
 
 def span_of(levels: Sequence[SliceLevel], window_us: int | None, until_us: int, mode: Mode) -> SliceSpan:
-    """The span that answers for ``[until - window, until)``. QueryError for a window that is none, or not on edges in
-    mode ``exact``."""
+    """The span that answers for ``[until - window, until)``. Raises QueryError for an invalid window, and in mode
+    ``exact`` for one that is not on edges."""
     if mode is Mode.OPEN:
         raise QueryError("bad_window", "slices are asked for a window, such as 1h; open is for windows that fire")
     if window_us is None or window_us <= 0:
@@ -67,8 +67,8 @@ def span_of(levels: Sequence[SliceLevel], window_us: int | None, until_us: int, 
 
 
 def pieces(levels: Sequence[SliceLevel], span: SliceSpan, beyond: bool = False) -> Iterator[SlicePiece]:
-    """The slices that make up a span, in order. ``beyond``: the last one may reach over its end, and counts only if
-    none of its records does."""
+    """The slices that make up a span, in order. ``beyond``: the last one may extend past the end of the span; it may be
+    used only if none of its records does."""
     at = span.start_us
     while at < span.end_us:
         found = _coarsest(levels, at, span.end_us, beyond)

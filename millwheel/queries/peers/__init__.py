@@ -1,1 +1,1 @@
-"""Questions to workers by the Redis protocol: connections, and what becomes of a question that has moved."""
+"""Questions to workers by the Redis protocol: connections, redirections and retries."""

@@ -1,5 +1,5 @@
-"""What becomes of questions to workers: they follow MOVED and ASK, try again, and go to another worker where one is
-silent, until there is a reply or the deadline has passed. For one asyncio loop."""
+"""Sends questions to workers until there is a reply or the deadline has passed: follows MOVED and ASK, retries, and
+turns to another worker when one is silent. For one asyncio loop."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from typing import Any
 from millwheel.queries.model import CODES, Query, QueryError
 from millwheel.queries.peers.link import LinkClosed, Links, packed
 
-_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1  # before a worker that said TRYAGAIN is asked again: a shard opens in about that
+_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1  # before the next attempt after TRYAGAIN: a shard opens in about this time
 _PATIENCE = 8
-"""A worker that has not replied for this part of the deadline is silent, where another one could be asked."""
+"""A worker that has not replied within 1/8 of the deadline counts as silent, if another one could be asked."""
 _PATIENCE_S = 0.25
-"""At most: whoever gives much time to a request does not want to wait for a silent worker."""
+"""The upper bound of that time: a long deadline is no reason to wait long for a silent worker."""
 _SUSPECT_S = 1.0
-"""So long a silent worker is asked behind the others: they answer meanwhile, and it costs one question to see it
-back."""
+"""For this long, a silent worker is asked after all others. The others answer meanwhile; one question suffices to
+notice that it is back."""
 _TRIES = 3
-"""Who has the key was asked so often and could not answer yet: nobody is near to opening its shard."""
+"""After this many attempts without an answer from the owner of a key, no worker is about to open its shard."""
 _GONE = "no worker answered in time: "
 
 
 def no_others() -> Sequence[str]:
-    """Nobody else could answer."""
+    """No other worker could answer."""
     return ()
 
 
 @dataclass(slots=True)
 class Asking:
-    """One question on its way. ``address`` is who is asked next, "" whoever ``others`` names; they may answer from a
-    standby, by ``stale``, if the owner is silent. ``why`` is what stood in the way so far."""
+    """One question on its way. ``address`` is the worker to ask next; "" means one of ``others``. With ``stale``, those
+    may answer from a standby's state if the owner is silent. ``why`` is the latest obstacle."""
 
     command: bytes
     address: str
     others: Callable[[], Sequence[str]] = no_others
     anybody: Callable[[], Sequence[str]] = no_others
-    """Who could answer from a snapshot, if neither of them does."""
+    """The workers that could answer from a snapshot if none of the former does."""
     tried: int = 0
     stale: bytes = b""
     elsewhere: bool = False
-    """Whoever has the key cannot answer at the moment: others are asked next."""
+    """The owner of the key cannot answer at the moment: others are asked next."""
     late: dict[str, asyncio.Future[list[Any]]] = field(default_factory=dict)
-    """Calls to workers that were silent, by their addresses: what takes long there may still be answered there."""
+    """Calls to silent workers that are still open, by address: a slow answer may yet come."""
     why: str = "nobody has the key at the moment"
     reply: bytes | QueryError | None = None
 
 
 @dataclass(slots=True)
 class Workers:
-    """Asks workers. ``suspects`` were silent and ``poor`` ones are not well: both are asked last until then (monotonic,
-    s)."""
+    """Asks workers. ``suspects`` were silent and ``poor`` ones are unhealthy; both are asked last until the moment that
+    is noted for each (monotonic, s)."""
 
     links: Links
     suspects: dict[str, float] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Workers:
             left_s = end_s - monotonic()
             if left_s <= 0:
                 break
-            if not hasty:  # some were sent on at once: they need no pause
+            if not hasty:  # some were redirected: they need no pause
                 await asyncio.sleep(min(pause_s, left_s))
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 waiting = [each for each in waiting if each.reply is None]  # a late reply may have come
@@ -94,7 +94,7 @@ class Workers:
         return any(await asyncio.gather(*calls))
 
     def _chosen(self, asking: Asking) -> tuple[str, bool] | None:
-        """Whom to ask, and whether for what a standby knows."""
+        """The worker to ask, and whether for a standby's state."""
         address, free = asking.address, asking.address not in asking.late
         if address and free and not asking.elsewhere and not self._is_suspect(address):
             return address, False
@@ -110,14 +110,14 @@ class Workers:
         return max(self.suspects.get(address, 0.0), self.poor.get(address, 0.0)) > monotonic()
 
     def suspect(self, address: str) -> None:
-        """A worker is silent: for a while, it is asked last."""
+        """Note that a worker is silent: for a while, it is asked last."""
         self.suspects[address] = monotonic() + _SUSPECT_S
 
     async def _call(self, target: tuple[str, bool], group: Sequence[Asking], end_s: float, patience_s: float) -> bool:
-        """One call to one worker; True when something of it is to be asked elsewhere at once."""
+        """One call to one worker. True when some of its questions are to be sent elsewhere at once."""
         address, stale = target
         if address in self.suspects:
-            self.suspect(address)  # this call looks for it: others need not wait, too
+            self.suspect(address)  # this call tests it; the other calls need not wait as well
         commands = [each.stale if stale and each.stale else each.command for each in group]
         left_s = max(end_s - monotonic(), 0.001)
         alone = all(not each.others() and not each.anybody() for each in group)
@@ -142,8 +142,8 @@ class Workers:
         return any(taken)
 
     def _silent(self, address: str, call: asyncio.Future[list[Any]], group: Sequence[Asking]) -> None:
-        """Others are asked from now on. But its questions may be such as take long, there and everywhere: who asked
-        again and again would never have an answer, so whatever comes first is taken."""
+        """Ask other workers from now on, and keep this call. Its questions may take long on every worker, and then
+        repeated attempts would never end; so the first answer counts, whichever worker gives it."""
         self.suspect(address)
         for each in group:
             each.late[address], each.why = call, f"{address} is silent"
@@ -160,14 +160,14 @@ class Workers:
                 self._take(each, reply)
 
     def _take(self, asking: Asking, reply: Any) -> bool:
-        """Note a reply; True when it sends the question on."""
+        """Note a reply. True when it is a redirection."""
         if isinstance(reply, bytes):
             asking.reply = reply
             return False
         kind, _, rest = str(reply).partition(" ")
         if kind in ("MOVED", "ASK"):
             address = rest.rpartition(" ")[2]
-            moved = address != asking.address  # else it is told what it knows: wait for it
+            moved = address != asking.address  # a worker that redirects to itself is not ready: wait for it
             asking.address, asking.elsewhere, asking.why = address, False, f"the key is with {address}"
             return moved and (address not in self.suspects or bool(asking.others() or asking.anybody()))
         if kind == "TRYAGAIN":
@@ -181,7 +181,7 @@ class Workers:
 
 
 def error_of(line: str) -> QueryError:
-    """The error that a line of the protocol tells."""
+    """The error in an error line of the protocol."""
     kind, _, rest = line.partition(" ")
     code, _, sentence = rest.partition(": ")
     if kind == "ERR" and code in CODES and sentence:

@@ -1,7 +1,7 @@
-"""How well a worker is, in degrees: what it says of itself in INFO, and what that comes to. Pure.
+"""The health of a worker: the measures that it reports in INFO, and the degree that follows from them. Pure.
 
-Each measure is fine up to one value and as bad as can be from another on; between them it falls evenly. The degree of a
-worker is the worst of them, from 1 (fine) to 0.
+Each measure has two bounds: up to the first its degree is 1 (fine), from the second on it is 0, and linear in between.
+The degree of a worker is the lowest of them.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 POOR = 0.25
-"""A worker below this is asked only where nobody else could answer."""
+"""A worker below this degree is asked only where no other worker could answer."""
 _BOUNDS: Mapping[str, tuple[float, float]] = {
     "lag": (0.2, 2.0),
     "memory": (0.9, 0.99),
     "disk": (0.92, 0.995),
     "errors": (0.05, 0.5),
 }
-"""By measure, up to where it is fine, and from where on nothing is worse."""
+"""By measure: the value up to which the degree is 1, and the value from which on it is 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """``lag_s``: for how long the worker's loop has been in one step, so for how long queries wait. ``memory`` and
-    ``disk``: shares of them that are used. ``errors``: the share of recent queries that failed inside of it."""
+    """``lag_s``: how long the worker's loop has been in its current step (s), and so how long queries wait. ``memory``,
+    ``disk``: their used shares. ``errors``: the share of recent queries that failed through a fault of the worker."""
 
     lag_s: float = 0.0
     memory: float = 0.0
@@ -46,7 +46,7 @@ class Health:
 
 
 def degree_in(info: object) -> float:
-    """The degree that an INFO tells; 1 where it tells none."""
+    """The degree in a reply to INFO; 1 where there is none."""
     for line in info.split(b"\r\n") if isinstance(info, bytes) else ():
         name, _, value = line.partition(b":")
         if name == b"health":

@@ -1,4 +1,4 @@
-"""Connections to workers: one for each address, shared by all who ask, pipelined. For one asyncio loop."""
+"""Connections to workers: one for each address, shared by all callers, pipelined. For one asyncio loop."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ import msgspec
 from millwheel.queries.resp import array, bulk, hiredis_reader
 
 _CONNECT_S = 1.0
-"""A connection is there in this time, or its worker is not: all of them are near."""
+"""The timeout of a connect (s); all workers are near."""
 MAX_ABANDONED = 1_000
-"""Commands of callers that wait no more and that are not replied to: beyond that, the worker hangs and the connection
-ends, with all that is kept for it."""
+"""The most commands without a reply whose callers have given up. Beyond that the worker counts as hung: the connection
+is closed and everything kept for it is freed."""
 
 
 class LinkClosed(ConnectionError):
-    """The worker has ended the connection, or refused it. Whatever was asked may be asked again: nothing is written."""
+    """The worker has closed the connection, or refused it. Every question may be asked again: queries change
+    nothing."""
 
 
 class _Call:
-    """Commands whose replies one caller waits for."""
+    """The commands of one caller, and their replies."""
 
     __slots__ = ("done", "missing", "replies")
 
@@ -69,11 +70,11 @@ class Link(asyncio.Protocol):
 
     def _replied(self, reply: Any) -> None:
         if not self._calls:
-            self._transport.abort()  # a reply that nobody asked for: the order is lost
+            self._transport.abort()  # a reply without a command: the order is lost
             return
         call = self._calls[0]
         call.missing -= 1
-        if call.done.done():  # nobody waits any more
+        if call.done.done():  # its caller has given up
             self._abandoned -= 1
         else:
             call.replies.append(reply)
@@ -83,7 +84,8 @@ class Link(asyncio.Protocol):
                 call.done.set_result(call.replies)
 
     async def call(self, commands: Sequence[bytes]) -> list[Any]:
-        """The replies to packed commands. Raises LinkClosed. Who stops waiting leaves the order as it is."""
+        """The replies to packed commands. Raises LinkClosed. It may be cancelled; the order of later replies stays
+        right."""
         if not self.usable:
             raise LinkClosed("the connection is closed")
         call = _Call(len(commands), self._loop.create_future())
@@ -96,21 +98,22 @@ class Link(asyncio.Protocol):
             raise
 
     def _abandon(self, call: _Call) -> None:
-        """Nobody waits for a call. It stays as long as its replies may come: they keep the order."""
+        """The caller has given up. The call stays in the queue until its replies have come, because replies are matched
+        by order."""
         call.replies.clear()
         self._abandoned += call.missing
         if self._abandoned > MAX_ABANDONED:
             self._transport.abort()
 
     def close(self) -> None:
-        """End it; whoever waits gets LinkClosed."""
+        """Close it; callers that wait get LinkClosed."""
         if self._transport is not None:
             self._transport.abort()
 
 
 class Links:
-    """Connections by address (host:port), opened when they are needed. ``token`` "" shows none. Hosts that
-    are ``plain`` are asked without both."""
+    """Connections by address (host:port), opened when needed. ``token`` is presented unless it is "". Hosts in
+    ``plain`` are connected to without TLS and token."""
 
     def __init__(
         self, token: str = "", tls: ssl.SSLContext | None = None, plain: Callable[[str], bool] = lambda host: False
@@ -166,5 +169,5 @@ def packed(*words: str) -> bytes:
 
 
 def json_of(reply: bytes) -> Any:
-    """What a reply that is JSON says."""
+    """The value of a JSON reply."""
     return msgspec.json.decode(reply)

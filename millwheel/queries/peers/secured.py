@@ -1,4 +1,4 @@
-"""Connections to workers as the pipeline's security says."""
+"""Connections to workers under the pipeline's security settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from millwheel.queries.peers.link import Links
 
 
 def secured_links(security: Security | None) -> Links:
-    """Connections with TLS and the token, except to workers on the loopback, which want neither."""
+    """Connections with TLS and the token, except to workers on the loopback, which require neither."""
     if security is None:
         return Links()
     return Links(security.token, client_context(security), is_loopback)

@@ -1,4 +1,4 @@
-"""Asks workers how well they are, so that others are asked in place of those that are not."""
+"""Polls the health of workers, so that queries go to healthy ones first."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from millwheel.queries.peers.health import POOR, degree_in
 from millwheel.queries.peers.link import LinkClosed, packed
 
 LOOK_S = 1.0
-"""Between two looks: the health of a worker changes in seconds."""
+"""Between two polls (s): the health of a worker changes within seconds."""
 _ANSWER_S = 0.5
-"""The thread that answers waits for nothing: whoever takes longer is silent."""
+"""The timeout of a poll (s). The thread that answers it never waits, so a slower worker is silent."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthWatch:
-    """For one asyncio loop. ``addresses`` are those where workers answer now."""
+    """For one asyncio loop. ``addresses`` returns those at which workers answer now."""
 
     workers: Workers
     addresses: Callable[[], frozenset[str]]
 
     async def run(self) -> None:
-        """Look again and again, until it is cancelled."""
+        """Poll all workers periodically, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             await self.look()
 
     async def look(self) -> None:
-        """Ask all of them once."""
+        """Poll all workers once."""
         addresses = self.addresses()
         for gone in self.workers.poor.keys() - addresses:
             del self.workers.poor[gone]
@@ -44,6 +44,6 @@ class HealthWatch:
             self.workers.suspect(address)
             return
         if degree_in(reply) < POOR:
-            self.workers.poor[address] = monotonic() + 3 * LOOK_S  # what is known becomes old, too
+            self.workers.poor[address] = monotonic() + 3 * LOOK_S  # the finding expires
         else:
             self.workers.poor.pop(address, None)
