@@ -1,4 +1,4 @@
-"""Runs a pipeline as a child process and, if asked, strikes its processes while it runs."""
+"""Runs a pipeline as a child process and, on request, injects faults into its processes."""
 
 from __future__ import annotations
 
@@ -54,14 +54,15 @@ class _Passing:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The argv of a run, and what its environment has besides ours."""
+    """The argv of a run, and variables added to our own environment."""
 
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class FaultInjector:
-    """One run. Faults are watched by ``observer``; partitions need ``namespaces``, on which the run must be."""
+    """One run. ``observer`` records faults and recoveries; network partitions need ``namespaces``, in which the run
+    must be."""
 
     def __init__(
         self,
@@ -82,8 +83,8 @@ class FaultInjector:
         self._struck: dict[tuple[Target, Fault], Struck] = {}
 
     def run(self, plan: Plan | None, begin: Callable[[], bool], most: int, limit_s: float) -> Outcome:
-        """Until it ends. Faults come once ``begin()`` is true, at most ``most`` of them. SetupError with its last words
-        if the run fails or takes longer than ``limit_s``."""
+        """Run until it ends. Faults start once ``begin()`` is true; there are at most ``most``. Raises SetupError, with
+        the end of the log, if the run fails or takes longer than ``limit_s``."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
         started = time.monotonic()
         environment = {**os.environ, **self._command.environment}
@@ -137,7 +138,7 @@ class FaultInjector:
         there = processes_of(driver, blow.target)
         if serving and self._observer is not None:
             there = [process for process in there if self._observer.serves(blow.target, family(process))]
-        if blow.fault is Fault.PARTITION:  # one that is cut off already would stay so for the shorter time of the two
+        if blow.fault is Fault.PARTITION:  # one that is cut off already would reconnect after the shorter of both times
             there = [process for process in there if slot_of(process) not in self._cut]
         if not there:
             return False
@@ -162,7 +163,7 @@ class FaultInjector:
         return True
 
     def _hit(self, victim: psutil.Process, fault: Fault) -> Callable[[], object] | None:
-        """Inject the fault. Returns how to undo it, None when the process was gone already."""
+        """Inject the fault. Returns the function that undoes it, None when the process was already gone."""
         if fault is not Fault.PARTITION:
             return (lambda: strike(victim, signal.SIGCONT)) if strike(victim, _SIGNALS[fault]) else None
         slot = slot_of(victim)

@@ -1,7 +1,7 @@
 """Follows the journal of a worker from outside while it is written: which shards have committed, and when.
 
-Works for both forms of journals in a folder. It takes no part in any protocol: what it cannot read yet it reads at its
-next look, and what was deleted meanwhile it does without.
+Works for both forms of journals in a folder. It takes no part in any protocol: entries that are not readable yet are
+read next time, and deleted segments are skipped.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class JournalTail:
         return (self.folder / SEAL).exists()
 
     def new(self) -> Iterator[Committed]:
-        """The commits since the last look."""
+        """The commits since the last call."""
         for number in self._segments():
             with suppress(OSError, CorruptionError, *DAMAGE):
                 if number != self.number:

@@ -1,4 +1,4 @@
-"""For other programs: records into a running pipeline, each once (docs/injection.md), and questions to it
+"""For other programs: sends records to a running pipeline, each counted once (docs/injection.md), and queries it
 (docs/queries.md)."""
 
 from millwheel.adapters.grpc.injection_client import InjectionResult

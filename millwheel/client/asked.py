@@ -1,4 +1,4 @@
-"""Questions as a client writes them, and the requests that they become. Pure."""
+"""Questions as a client writes them, and the HTTP requests made of them. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import msgspec
 from millwheel.queries.model import QueryError
 
 MOST_ASKS = 10_000
-"""Questions of one request: what a gateway takes."""
+"""The most questions in one request, as a gateway limits them."""
 _PLAIN = re.compile(r"[\w.-]+")
 _US, _EPOCH = timedelta(microseconds=1), datetime(1970, 1, 1, tzinfo=timezone.utc)
 _encode = msgspec.json.Encoder().encode
 
 Window: TypeAlias = "str | int | timedelta | None"
-"""A duration: text, µs, or a timedelta; None for what needs none."""
+"""A duration: text, µs, or a timedelta; None where no window is needed."""
 Instant: TypeAlias = "int | datetime | None"
 """A time: µs UTC, or a datetime with a time zone; None for now."""
 
@@ -46,7 +46,7 @@ def pieces_of(asks: Sequence[Ask | str]) -> Iterator[Sequence[Ask | str]]:
 
 
 def body_of(asks: Sequence[Ask | str], more: Mapping[str, Any]) -> bytes:
-    """The body of a request, JSON. QueryError for a key that is none."""
+    """The JSON body of a request. Raises QueryError for an invalid key."""
     try:
         return _encode({"queries": [_question(each) for each in asks], **more})
     except TypeError as ex:

@@ -1,9 +1,9 @@
 """``millwheel inject``: records from a file or a pipe into a running pipeline.
 
-A record goes to the shard that owns the hash of its id, and counts as taken once the worker has made it durable.
-Whatever is unclear (the shard moved, the worker died) is sent again under the same ids, which the pipeline drops
-if it has them already. The id of a record is a field of it, or, for streams that have no such field, the name of the
-input and the number of the line in it: what is alike in two lines says nothing about whether they are one record.
+A record goes to the shard that owns the hash of its id, and is accepted once the worker has made it durable. When the
+outcome is unknown (the shard moved, the worker died), it is sent again under the same id, and the pipeline drops
+copies. The id of a record is one of its fields or, for streams without such a field, the name of the input and the line
+number: two lines with equal contents may be two records.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from millwheel.core.model.keys import key_hash
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.errors import SetupError, UnavailableError
 
-BATCH_RECORDS = 2_000  # records in one request: its answer tells how far it has come
+BATCH_RECORDS = 2_000  # records in one request
 BATCH_BYTES = 4_000_000  # of a request, well below the limit of a message
 _READ_BYTES = 1 << 20  # of one read of the input
-_PATIENCE_S = 60.0  # for a shard to be served again
+_PATIENCE_S = 60.0  # until a shard must be served again
 _RETRY_S = 0.1  # before records are sent again
-_PARALLEL = 8  # requests at once: the next waits while one is committed
+_PARALLEL = 8  # requests at once: others travel while one is committed
 
 
 class Client(Protocol):
@@ -37,11 +37,11 @@ class Client(Protocol):
 
 
 Look = Callable[[], tuple[RangeTable | None, Mapping[str, str]]]
-"""The range table of the source as it is now, and the addresses of the workers."""
+"""Returns the current range table of the source, and the addresses of the workers."""
 
 
 def line_batches(file: BinaryIO) -> Iterator[list[bytes]]:
-    """Lines as they come, without their ends and without empty ones: of a pipe, whatever is there already."""
+    """Batches of lines, without line ends and empty lines. From a pipe, a batch has the lines that have arrived."""
     read = getattr(file, "read1", file.read)
     rest = b""
     while data := read(_READ_BYTES):
@@ -53,11 +53,10 @@ def line_batches(file: BinaryIO) -> Iterator[list[bytes]]:
 
 
 class Identified:
-    """Gives the records of one input their ids: the value of ``field``, or "NAME:NUMBER" when ``field`` is "", for the
-    lines from the first one on. The same ``name`` (default: one that no other input has) gives the same input the same
-    ids.
+    """Assigns ids to the records of one input: the value of ``field``, or "NAME:NUMBER" with the line number, from 1,
+    when ``field`` is "". The same ``name`` gives the same input the same ids; the default is unique.
 
-    A line in which the field cannot be read has a number, too: the worker will say why it is no record.
+    A line whose field cannot be read also gets a number; the worker reports why it is not a record.
     """
 
     def __init__(self, field: str, name: str = "") -> None:
@@ -92,7 +91,8 @@ DOUBLES_AGAIN = (
 
 
 class Injecting:
-    """Sends batches until each is durable. ``again`` says what it means to inject the same input once more."""
+    """Sends batches until each is durable. ``again`` is a sentence for errors about the effect of injecting the same
+    input once more."""
 
     def __init__(
         self, stream: str, client: Client, look: Look, patience_s: float = _PATIENCE_S, again: str = SAFE_AGAIN
@@ -113,7 +113,7 @@ class Injecting:
         return done
 
     def close(self) -> None:
-        """Close the connections; nothing is sent after this."""
+        """Close the connections. Nothing can be sent afterwards."""
         self._pool.shutdown()
 
     def _send_batch(self, records: Sequence[OutsideRecord]) -> InjectionResult:
@@ -142,7 +142,7 @@ class Injecting:
     def _send_part(
         self, part: tuple[ShardEntry | None, list[OutsideRecord]]
     ) -> tuple[InjectionResult, list[OutsideRecord]]:
-        """What became of the records of one shard, message by message, and those that are to be sent again."""
+        """The result for the records of one shard, and the records to send again."""
         entry, records = part
         address = self._addresses.get(entry.owner) if entry else None
         if entry is None or address is None:

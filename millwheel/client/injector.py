@@ -1,4 +1,4 @@
-"""Records from any Python program into a running pipeline."""
+"""Sends records from any Python program to a running pipeline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from millwheel.roots.attaching import LiveMembers, attach, connected, find_root
 from millwheel.roots.shipped import load_shipped
 
 Value: TypeAlias = Any
-"""What JSON can hold: a dict, a dataclass, a ``msgspec.Struct``; or JSON text as bytes."""
+"""A value that JSON can represent: a dict, a dataclass, a ``msgspec.Struct``; or JSON text as bytes."""
 _encode = msgspec.json.Encoder().encode
 _AGAIN = f"{SAFE_AGAIN}; `send` the same records with the same ids"
 
@@ -32,11 +32,11 @@ _AGAIN = f"{SAFE_AGAIN}; `send` the same records with the same ids"
 class Injector:
     """Sends records to one injected stream of a running pipeline. Use it in a ``with`` block.
 
-    ``root`` is that of the run ("": the only one in ``.millwheel``), ``security`` the folder with certificates and
-    token ("": the one that the run names). A record that no worker takes within ``patience_s`` is an error. Several
+    ``root`` is the root of the run ("": the only one in ``.millwheel``), ``security`` the folder with certificates and
+    token ("": the folder that the run uses). A record that no worker accepts within ``patience_s`` is an error. Several
     threads may send at once.
 
-    Raises SetupError, with a sentence, when no run is going on there, or the stream takes no records from outside.
+    Raises SetupError when no run is going on there, or the stream accepts no records from outside.
 
         with Injector("root", "clicks") as clicks:
             clicks.send([{"page": "a", "ts": 1}, {"page": "b", "ts": 2}])
@@ -59,17 +59,17 @@ class Injector:
     def send(
         self, values: Iterable[Value], ids: Sequence[str] | None = None, *, traceparent: str = ""
     ) -> InjectionResult:
-        """Send records; returns once all of them are durable, and says how many were accepted, were known already, and
-        became dead letters. What is unclear (a worker died, a shard moved) is sent again under the same ids, so each
-        counts once.
+        """Send records. Returns once all of them are durable, with the numbers of accepted records, known copies, and
+        dead letters. When an outcome is unknown (a worker died, a shard moved), the records are sent again under the
+        same ids, so each counts once.
 
-        ``ids`` names the records, one each. Without them a record has the value of the stream's ``id`` field, or, where
-        there is none, a number that no other record has. It blocks while the pipeline takes no more. ``traceparent`` is
-        the trace that all of them belong to (docs/tracing.md).
+        ``ids`` has one id for each record. Without it, the id is the value of the stream's ``id`` field or, if it
+        declares none, a unique number. Blocks while the pipeline exerts back-pressure. ``traceparent`` is the trace
+        context of all these records (docs/tracing.md).
 
-        Raises UnavailableError when no worker takes the records in time: they may have been taken or not, and may be
-        sent again with the same ids. Raises SetupError, before anything is sent, for ``ids`` that do not fit and values
-        that JSON cannot hold; and for a record that is too large."""
+        Raises UnavailableError when no worker confirms the records in time: the outcome is unknown, and they may be
+        sent again with the same ids. Raises SetupError, before anything is sent, if the number of ``ids`` is not that
+        of the records or JSON cannot represent a value; and for a record that is too large."""
         lines = [as_json(value) for value in values]
         records = self.records(lines, ids, [traceparent] * len(lines))
         return self._sending.send(records)
@@ -77,7 +77,8 @@ class Injector:
     def records(
         self, lines: Sequence[bytes], ids: Sequence[str] | None = None, traces: Sequence[str] | None = None
     ) -> list[OutsideRecord]:
-        """JSON texts with their ids, and their trace contexts ("" for none). Raises SetupError as :meth:`send`."""
+        """Records made of JSON texts, their ids, and their trace contexts ("" for none). Raises SetupError as
+        :meth:`send`."""
         if ids is not None and len(ids) != len(lines):
             raise SetupError(f"{len(lines)} records have {len(ids)} ids; give one for each")
         with self._lock:
@@ -106,12 +107,12 @@ class Injector:
     def _id_of(self, line: bytes) -> str:
         if not self._field:
             return next(self._ids)
-        # A record that is none, or has no such field, has a number: the pipeline says why it cannot be used.
+        # An invalid record, or one without the field, gets a number: the pipeline reports why it cannot be used.
         return text_of_field(line, self._field) or next(self._ids)
 
 
 class AsyncInjector:
-    """:class:`Injector` for programs with an event loop: ``async with``, and ``await`` what it does."""
+    """:class:`Injector` for asyncio: used with ``async with``; its methods are awaited."""
 
     def __init__(self, root: str, stream: str, *, security: str = "", patience_s: float = 60.0) -> None:
         self._make = lambda: Injector(root, stream, security=security, patience_s=patience_s)
@@ -137,7 +138,7 @@ class AsyncInjector:
 
 
 def as_json(value: Value) -> bytes:
-    """The value as JSON text. Raises SetupError when it has none."""
+    """The value as JSON text. Raises SetupError when JSON cannot represent it."""
     if isinstance(value, bytes):
         return value
     try:
@@ -157,14 +158,14 @@ def text_of_field(line: bytes, field: str) -> str:
 
 
 def numbered() -> Iterator[str]:
-    """Ids that no other program has."""
+    """Unique ids, different from those of every other program."""
     name = uuid4().hex
     return (f"{name}:{number}" for number in count(1))
 
 
 def id_field(root: str, stream: str) -> str:
-    """The field of the stream's ``id``, "" when it declares none. Raises SetupError unless the pipeline takes records
-    for ``stream`` from outside."""
+    """The field of the stream's ``id``, "" when it declares none. Raises SetupError unless ``stream`` accepts records
+    from outside."""
     ids = {s.name: s.id for s in load_shipped(root).streams if s.source is not None and s.source.kind == "injection"}
     if stream not in ids:
         names = f"it accepts {', '.join(ids)}" if ids else "none of its streams has `source: {injection: {}}`"
@@ -173,6 +174,6 @@ def id_field(root: str, stream: str) -> str:
 
 
 def follow(coordination: Coordination, stream: str) -> Look:
-    """The range table of a stream's source, and its workers, as they are whenever that is asked."""
+    """A function that returns the current range table of a stream's source, and its workers."""
     workers = LiveMembers(coordination, "workers")
     return lambda: (coordination.tables().get(NodeName(f"source.{stream}")), addresses(workers.now()))

@@ -22,14 +22,14 @@ from millwheel.queries.rendering import answer_from
 if TYPE_CHECKING:
     import httpx
 
-_DEADLINE_MS = 1_000  # what a gateway takes, too, unless it is told another
+_DEADLINE_MS = 1_000  # the gateway's default as well
 _MARGIN_S = 5.0
-"""So long behind the deadline of a request its reply may come: for the way, and a busy gateway."""
+"""How long after the deadline of a request its reply may come (s): time for the network, and for a busy gateway."""
 _decode = msgspec.json.Decoder().decode
 
 
 class _Client:
-    """What both clients have: how requests are made, and how replies are read."""
+    """The common part of both clients: makes requests and reads replies."""
 
     def __init__(
         self, url: str, *, token: str = "", ca: str = "", deadline_ms: int = _DEADLINE_MS, stale: bool = True
@@ -70,11 +70,11 @@ class _Client:
 class Queries(_Client):
     """Asks a gateway (``millwheel serve``). Use it in a ``with`` block, or :meth:`close` it. Several threads may ask.
 
-    ``url`` is that of the gateway, ``token`` that of the pipeline's security folder and ``ca`` the path of its
-    ``ca.pem`` (the name in the certificate is not looked at: the CA is the identity). Until ``deadline_ms`` the gateway
-    asks again where a worker is dead; ``stale`` lets a standby answer meanwhile.
+    ``url`` is the address of the gateway, ``token`` the token of the pipeline's security folder and ``ca`` the path of
+    its ``ca.pem`` (host names in certificates are not checked: the CA is the identity). The gateway retries until
+    ``deadline_ms`` while a worker is down; with ``stale`` a standby may answer meanwhile.
 
-    Every question without an answer is a :class:`QueryError` with a ``code`` for programs and a ``sentence``.
+    A question without an answer raises :class:`QueryError`, with a ``code`` for programs and a ``sentence`` for people.
     """
 
     def __init__(
@@ -109,20 +109,20 @@ class Queries(_Client):
         mode: str = "covering",
         consistency: str = "durable",
     ) -> Any:
-        """The value of an indicator that has one: a named query, a formula, or ``COMPUTATION.NAME``. Raises
+        """The value of an indicator with a single value: a named query, a formula, or ``COMPUTATION.NAME``. Raises
         QueryError."""
         return _value(self.ask(indicator, key, window, until=until, mode=mode, consistency=consistency))
 
     def ask_many(self, asks: Sequence[Ask | str]) -> list[QueryAnswer | QueryError]:
-        """What became of each question, in order: an answer, or an error as a value. A text is a name as in the Redis
-        protocol: ``clicks:42:3h``. Raises QueryError when the gateway does not answer at all."""
+        """The outcome of each question, in order: an answer, or the QueryError as a value. A string is a name as in the
+        Redis protocol: ``clicks:42:3h``. Raises QueryError when the gateway does not answer at all."""
         found: list[QueryAnswer | QueryError] = []
         for body in self._requests(asks):
             found += self._answers(self._call("POST", "/v1/query", body))
         return found
 
     def indicators(self) -> Mapping[str, Any]:
-        """What can be asked: ``computations`` and ``queries``, by name. Raises QueryError."""
+        """All that can be asked: ``computations`` and ``queries``, by name. Raises QueryError."""
         told: Mapping[str, Any] = self._read(self._call("GET", "/v1/indicators"))
         return told
 
@@ -145,7 +145,7 @@ class Queries(_Client):
 
 
 class AsyncQueries(_Client):
-    """As :class:`Queries`, for asyncio: every method is awaited, and it is used in an ``async with`` block.
+    """:class:`Queries` for asyncio: used in an ``async with`` block; all methods are awaited.
 
     async with AsyncQueries("http://localhost:8080") as queries:
         ctr = await queries.value("ctr", 42)
@@ -224,7 +224,7 @@ def _httpx() -> ModuleType:
 
 
 def _context(ca: str) -> ssl.SSLContext:
-    """Believes that CA alone. Names are not looked at, because addresses change: the CA is the identity."""
+    """Trusts that CA alone. Host names are not checked, because addresses change: the CA is the identity."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     try:

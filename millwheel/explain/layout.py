@@ -1,10 +1,10 @@
-"""Where things stand: a layered layout (Sugiyama's), from top to bottom.
+"""A layered layout (Sugiyama's), from top to bottom.
 
-Nodes get layers along the arrows; arrows that would close a circle are turned round for it. Whatever an arrow passes on
-its way through a layer, and its label, take room there like nodes. Each layer is ordered so that few arrows cross,
-and shifted so that arrows run straight. Everything is deterministic: the same graph gives the same drawing.
+Nodes get layers along the arrows; arrows that would close a cycle are reversed for this step. The points at which an
+arrow crosses a layer, and its label, occupy room like nodes. Each layer is ordered so that few arrows cross, and
+shifted so that arrows run straight. Everything is deterministic: the same graph gives the same drawing.
 
-The graphs of pipelines are small, and the pure Python libraries that do this are no longer kept.
+The graphs of pipelines are small, and the pure Python libraries for this are no longer maintained.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Laid:
 def lay_out(
     nodes: Mapping[str, Size], edges: Sequence[tuple[str, str]], labels: Sequence[Size], gap: Size, margin: float
 ) -> Laid:
-    """A layout of nodes and edges; ``labels`` are the sizes of the edges' labels. ``gap`` lies between neighbours, to
-    the side and below."""
+    """A layout of nodes and edges; ``labels`` are the sizes of the edges' labels. ``gap`` is the distance between
+    neighbours, sideways and downwards (pixels)."""
     upward = _turned(nodes, edges)
     downward = [(b, a) if up else (a, b) for (a, b), up in zip(edges, upward, strict=True)]
     layer = _layers(list(nodes), downward)
@@ -145,8 +145,8 @@ def _rows(cells: Sequence[LayoutCell]) -> list[list[LayoutCell]]:
 
 
 def _order(rows: list[list[LayoutCell]]) -> None:
-    """The order with the fewest crossings of those that are found from the order of the pipeline, and from others
-    that are shuffled, always alike."""
+    """The order with the fewest crossings among those found from the order of the pipeline and from a fixed set of
+    shuffled orders."""
     first = [list(row) for row in rows]
     best = [list(row) for row in first]
     for start in range(_STARTS):
@@ -240,7 +240,8 @@ def _set_positions(rows: list[list[LayoutCell]], gap: float, margin: float) -> f
 
 
 def _wish(cell: LayoutCell, near: Sequence[LayoutCell]) -> tuple[float, float]:
-    """Where neighbours pull a cell, and how hard. A cell that nothing pulls stays, if nothing pushes."""
+    """The position to which neighbours pull a cell, and the strength. A cell without neighbours stays unless others
+    push it."""
     pulls = [_spring(*((other, cell) if other.layer < cell.layer else (cell, other))) for other in near]
     if not pulls:
         return cell.x, 0.01
@@ -248,8 +249,8 @@ def _wish(cell: LayoutCell, near: Sequence[LayoutCell]) -> tuple[float, float]:
 
 
 def _spring(upper: LayoutCell, lower: LayoutCell) -> float:
-    """A label wants to stand above what its arrow leads to rather than below where it comes from; what an arrow passes
-    wants to be passed straight."""
+    """Labels are drawn more strongly towards the target of their arrow than towards its source; points where an arrow
+    crosses a layer are drawn to a straight line."""
     if upper.edge is None:
         return 1.0
     return _STRAIGHT if lower.edge is None else 2 * _STRAIGHT

@@ -27,11 +27,11 @@ from millwheel.explain import words
 from millwheel.queries.formulas import formula_of
 
 _MODE = ("mode", "by")
-"""Options of a sink that say what becomes of rows that change."""
+"""Options of a sink that decide how changed rows are written."""
 
 
 class BoxKind(Enum):
-    """What a box stands for."""
+    """The kind of node that a box shows."""
 
     SOURCE = "source"
     WINDOW = "window"
@@ -79,7 +79,7 @@ class Picture:
 
 
 def picture_of(spec: PipelineSpec) -> Picture:
-    """The picture of a valid pipeline. Paths are relative to its folder, or to where the process stands."""
+    """The picture of a valid pipeline. Paths are relative to its folder, or to the working directory."""
     graph = build_graph(spec)
     boxes = [_box(node, graph, spec) for node in graph.nodes.values()]
     arrows = list(_arrows(graph))
@@ -160,7 +160,7 @@ def _end(kind: str, options: Mapping[str, Any], folder: str) -> str:
 
 
 def _where(location: str) -> str:
-    """File and line, wherever the file lies."""
+    """File name and line, without the folder."""
     return location.rpartition("/")[2]
 
 

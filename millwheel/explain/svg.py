@@ -1,7 +1,7 @@
 """The picture as an SVG.
 
-Boxes and labels have opaque backgrounds of their own, and lines a grey between: the drawing is readable on light and on
-dark pages, whatever the viewer is set to. Texts are in a fixed-width font, so that their room is known without it.
+Boxes and labels have opaque backgrounds, and lines are of a medium grey, so the drawing is readable on light and dark
+pages. Texts use a fixed-width font, so their size is known without loading it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _bottom(cell: LayoutCell) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Card:
-    """A box with its lines as they are broken."""
+    """A box with its wrapped lines."""
 
     box: Box
     lines: tuple[str, ...]
@@ -138,7 +138,7 @@ class _Card:
 
 @dataclass(frozen=True, slots=True)
 class _Label:
-    """What stands on an arrow: the stream, and the key below it."""
+    """The label of an arrow: the stream, and the key below it."""
 
     stream: str
     key: str
@@ -165,7 +165,7 @@ class _Label:
 
 
 def _broken(line: str) -> list[str]:
-    """A line of at most so many columns; what follows is set in."""
+    """A line wrapped at :data:`_COLUMNS`; continuation lines are indented."""
     return wrap(line, _COLUMNS, subsequent_indent="  ", break_long_words=True) or [""]
 
 

@@ -1,6 +1,6 @@
 """The picture as a tree: each source with its consumers below it, and theirs below them.
 
-A box that several streams lead to stands in full where it is met first; elsewhere a line refers to it.
+A box with several inputs is drawn in full where it appears first; elsewhere a line refers to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STYLES = {
 
 
 def tree_of(picture: Picture) -> Tree:
-    """What rich prints."""
+    """The tree, for rich to print."""
     return _Growing(picture).grow()
 
 
@@ -38,7 +38,7 @@ class _Growing:
         for box in self._picture.boxes:
             if box.name not in fed:
                 self._add(top, box, None)
-        for box in self._picture.boxes:  # circles that no source feeds
+        for box in self._picture.boxes:  # cycles that no source feeds
             if box.name not in self._met:
                 self._add(top, box, None)
         return top

@@ -29,19 +29,19 @@ _SHELF = re.compile(r"[\w.]+:(?:\w+|held\.p\d+)\.code\.\w+")
 
 
 def code_text(name: str) -> str:
-    """``module:name``, or that it has no name."""
+    """``module:name``, or a phrase for code without a name."""
     return "(own code)" if _SHELF.fullmatch(name) else name
 
 
 def key_text(key: KeySpec) -> str:
-    """``by path``, ``by path, over 4 instances``; "" for the key that the producer gave."""
+    """``by path``, ``by path, over 4 instances``; "" for the key of the producer."""
     over = f"over {key.instances} instances" if key.instances > 1 else ""
     names = "" if key.kind is KeyKind.RECORD else f"by {', '.join(code_text(name) for name in key.names)}"
     return ", ".join(filter(None, (names, over)))
 
 
 def slices_text(slices: SlicesSpec) -> str:
-    """How time is cut, and how long slices are kept."""
+    """The lengths of slices, and how long they are kept."""
     levels = ", ".join(map(duration_text, slices.levels_us))
     words = [f"slices of {levels}", f"kept {duration_text(slices.keep_us)}"]
     if slices.time_zone:
@@ -72,7 +72,7 @@ def window_text(window: WindowSpec) -> str:
 
 
 def stage_text(stage: AggregationStage) -> str:
-    """What a stage of an aggregation with divided keys does."""
+    """The task of a stage of an aggregation with divided keys."""
     return "emits accumulators" if stage is AggregationStage.PARTIAL else "merges accumulators"
 
 
@@ -120,7 +120,7 @@ def step_text(step: StepSpec) -> str:
 
 
 def late_text(computation: ComputationSpec) -> str:
-    """What becomes of late records; "" when they are dropped at once."""
+    """How late records are treated; "" when they are dropped at once."""
     side, lateness = computation.late_side, computation.allowed_lateness_us
     after = f"to {side}" if side else {"drop": "dropped", "refire": "fired on their own"}[computation.late]
     if lateness:
@@ -139,7 +139,7 @@ def guarantee_text(computation: ComputationSpec) -> str:
 
 
 def watermark_text(stream: StreamSpec) -> str:
-    """``watermark 2m behind the newest``, and what differs from the defaults."""
+    """``watermark 2m behind the newest``, and all settings that differ from the defaults."""
     behind = f"{duration_text(stream.max_delay_us)} behind the newest" if stream.max_delay_us else "in order"
     default = StreamSpec("")
     if stream.idle_after_us == default.idle_after_us:
@@ -149,7 +149,7 @@ def watermark_text(stream: StreamSpec) -> str:
 
 
 def types_texts(stream: StreamSpec) -> Iterator[str]:
-    """Where the types of fields come from that nobody has declared, if messages tell them."""
+    """The origin of undeclared field types, if messages carry them."""
     assert stream.source is not None
     options = stream.source.options
     form = options.get("format")
@@ -168,7 +168,7 @@ def lookup_text(lookup: LookupSpec) -> str:
 
 
 def sort_texts(computation: ComputationSpec) -> Iterator[str]:
-    """What a computation without window and callback does, a line for each part."""
+    """The parts of a computation without window and callback, one line each."""
     yield from (step_text(step) for step in computation.steps)
     if computation.deduplicate is not None:
         by = ", ".join(computation.deduplicate.fields) or "value"

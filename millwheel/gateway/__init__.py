@@ -1,1 +1,1 @@
-"""The gateway: HTTP and JSON for those who ask a running pipeline. docs/queries.md has its rules."""
+"""The gateway: queries of a running pipeline over HTTP and JSON. docs/queries.md has its rules."""

@@ -1,4 +1,4 @@
-"""The routes of the gateway. Stateless: what it knows of the run, any other gateway knows, too."""
+"""The routes of the gateway. It has no state of its own: all gateways of a run are equivalent."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from millwheel.queries.peers.asking import Asking, Workers
 from millwheel.queries.peers.watching import HealthWatch
 
 MAX_BODY_BYTES = 4 << 20
-"""A request: 10,000 questions of 400 bytes."""
+"""The largest request: 10,000 questions of 400 bytes."""
 MAX_WAITING = 20_000
-"""Questions of one client address that wait for answers: further ones are refused with 429."""
+"""The most unanswered questions of one client address: further ones are refused with 429."""
 _STATUS = {"unknown_indicator": 404, "too_much": 413, "unavailable": 503, "not_here": 503}  # others: 400
 _PROBES = ("/healthz", "/readyz")
 _encode = msgspec.json.Encoder().encode
@@ -41,22 +41,22 @@ _Handler = Callable[[Request], Awaitable[Response]]
 
 
 class KnownRun(Protocol):
-    """What is known of a run, kept up to date by somebody else."""
+    """The known state of a run; another thread keeps it up to date."""
 
     @property
     def catalog(self) -> Catalog:
-        """What can be asked."""
+        """All that can be asked."""
 
     @property
     def owners(self) -> Owners:
-        """Who has which keys."""
+        """The owners of keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """``token``: what clients show as ``Authorization: Bearer``; "" lets everybody ask. ``origins`` of other
-    sites whose pages may ask (CORS). ``pages``: a folder of files that are served beside it. ``hosts``: the names by
-    which clients call the gateway (): any."""
+    """``token``: clients present it as ``Authorization: Bearer``; "" admits every client. ``origins``: other sites
+    whose pages may ask (CORS). ``pages``: a folder of files that are served as well; "" for none. ``hosts``: the host
+    names that clients may use for the gateway; () allows any."""
 
     token: str = ""
     origins: Sequence[str] = ()
@@ -162,7 +162,7 @@ class Gateway:
 
 
 class OwnNames:
-    """Refuses requests by names that are not ours. Probes come by any name."""
+    """Refuses requests for foreign host names. Health probes may use any name."""
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
         self._app = app
@@ -210,7 +210,7 @@ def _refused(ex: QueryError) -> Response:
 
 
 def refusal(code: str, sentence: str, status: int) -> Response:
-    """An error as JSON. Who may ask again later is told when."""
+    """An error as JSON. If a retry makes sense, ``retry-after`` gives the time."""
     headers = {"retry-after": "1"} if status in (429, 503) else {}
     if status == 401:
         headers["www-authenticate"] = "Bearer"

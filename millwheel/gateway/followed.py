@@ -1,4 +1,4 @@
-"""Follows a run by its root: range tables, workers, named queries; again whenever it is started again."""
+"""Follows the run on a root: range tables, workers, named queries. Reconnects whenever the run is restarted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FollowedRun:
     """The run on a root, on a thread of its own. ``catalog`` and ``owners`` are replaced when a run begins."""
 
     def __init__(self, root: Path, changes: ChangesRead, load: Callable[[str], PipelineSpec] = load_shipped) -> None:
-        """Raises SetupError when nothing was ever run on the root."""
+        """Raises SetupError when there was never a run on the root."""
         self._root = root
         self._changes = changes
         self._load = load
@@ -38,7 +38,7 @@ class FollowedRun:
         threading.Thread(target=self._run, name="run", daemon=True).start()
 
     def stop(self) -> None:
-        """Follow no more."""
+        """Stop following."""
         self._over.set()
         self._lost.set()
 
@@ -54,7 +54,7 @@ class FollowedRun:
                 self._told = ""
             except MillwheelError as ex:
                 self._tell(str(ex))
-            except Exception as ex:  # without this thread the gateway would go on with what it knew last
+            except Exception as ex:  # without this thread the gateway would serve outdated owners for ever
                 self._tell(f"the run cannot be followed: {type(ex).__name__}: {ex}")
             self._over.wait(_AGAIN_S)
 

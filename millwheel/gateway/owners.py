@@ -1,4 +1,4 @@
-"""Who has a key: from the range tables and the members of a run. One thread tells it, others read."""
+"""The owner of a key, from the range tables and the members of a run. One thread writes, others read."""
 
 from __future__ import annotations
 
@@ -23,35 +23,36 @@ class _Ranges:
 
 @dataclass(slots=True)
 class Owners:
-    """Every change replaces a whole mapping. ``sliced`` are the computations whose hashes begin with slots."""
+    """Every change replaces a whole mapping. ``sliced``: the computations whose key hashes begin with slots."""
 
     sliced: frozenset[str]
     _tables: Mapping[str, _Ranges] = field(default_factory=dict)
     _addresses: Mapping[str, str] = field(default_factory=dict)
 
     def table(self, table: RangeTable) -> None:
-        """A table has changed."""
+        """Take a new version of a range table."""
         shards = sorted(table.shards, key=lambda entry: entry.range.lo)
         self._tables = {**self._tables, table.computation: _Ranges([each.range.lo for each in shards], shards)}
 
     def workers(self, members: Mapping[str, bytes]) -> None:
-        """Workers came or went."""
+        """Take the new members: incarnations, with the JSON that each published."""
         facts = {name: json.loads(data) for name, data in members.items()}
         self._addresses = {name: each["queries"] for name, each in facts.items() if each.get("queries")}
 
     @property
     def addresses(self) -> frozenset[str]:
-        """Where workers answer."""
+        """The addresses at which workers answer."""
         return frozenset(self._addresses.values())
 
     def ready(self) -> str:
-        """ "" when questions can be asked, or a sentence that says why not."""
+        """ "" when questions can be answered, or else a sentence with the reason."""
         if not self._addresses:
             return "no worker answers queries: start the run with --query-port"
         return "" if self._tables else "the range tables of the run are not known yet"
 
     def owner(self, computation: str, key: Key) -> str:
-        """The address of who has the key now, or of anybody, who will say; "" when nobody answers."""
+        """The address of the current owner of the key. If it is unknown, that of any worker, which will redirect; ""
+        when no worker answers."""
         entry = self._entry(computation, key)
         found = None if entry is None else self._addresses.get(entry.owner)
         return found or min(self._addresses.values(), default="")

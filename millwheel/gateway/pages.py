@@ -9,7 +9,7 @@ from typing import Any
 from millwheel.queries.model import CODES, Consistency, Mode
 
 PAGE = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
-"""One page of HTML, which asks nobody but this gateway."""
+"""One page of HTML, which sends requests to this gateway only."""
 
 
 def _text(about: str, **more: Any) -> dict[str, Any]:

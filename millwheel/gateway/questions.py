@@ -1,4 +1,4 @@
-"""Questions in JSON: what a request may hold, and the questions to workers that it becomes. Pure."""
+"""Questions in JSON: the fields of a request, and the questions to workers made of it. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from millwheel.queries.names import Catalog
 from millwheel.queries.peers.asking import Asking, command_of, no_others
 
 MAX_BATCH = 10_000
-"""Questions of one request; ask again for more."""
-DEADLINE_MS, MOST_MS = 1_000, 30_000  # unless a request says another; a client that waits longer asks again
+"""The most questions in one request; use further requests for more."""
+DEADLINE_MS, MOST_MS = 1_000, 30_000  # the default, and the upper bound; a client that waits longer asks again
 
 
 class AskedQuestion(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -47,7 +47,7 @@ _PARAMETERS = ("name", "indicator", "formula", "key", "window", "until", "mode",
 
 
 def batch_of(parameters: Mapping[str, str]) -> QueryBatch:
-    """The request that the parameters of a GET are: one question, whose key is text as in the Redis protocol. Raises
+    """The request in the parameters of a GET: one question, whose key is text as in the Redis protocol. Raises
     QueryError."""
     unknown = sorted(parameters.keys() - set(_PARAMETERS))
     if unknown:
@@ -64,24 +64,24 @@ def batch_of(parameters: Mapping[str, str]) -> QueryBatch:
 
 
 class _Text(str):
-    """A key as people write it: digits may be a number."""
+    """A key in a query string: digits may be a number."""
 
     __slots__ = ()
 
 
 def deadline_s(batch: QueryBatch) -> float:
-    """How long a request may take. QueryError for what is none."""
+    """How long a request may take (s). Raises QueryError for an invalid value."""
     if not 1 <= batch.deadline_ms <= MOST_MS:
         raise QueryError("too_much", f"deadline_ms is from 1 to {MOST_MS}, not {batch.deadline_ms}")
     return batch.deadline_ms / 1_000
 
 
 def asking_of(question: AskedQuestion, stale: bool, catalog: Catalog, owners: Owners) -> Asking:
-    """The question on its way to who has its key. Raises QueryError where it has no answer anywhere."""
+    """The question, addressed to the owner of its key. Raises QueryError if it has no answer anywhere."""
     indicator, text, options = _words(question, catalog)
     plan = catalog.planned(indicator, text, {name.lower(): word for name, word in options.items()})
     first = plan.questions[0]
-    asked = replace(first, indicator=indicator)  # with the window that a named query has
+    asked = replace(first, indicator=indicator)  # with the window of the named query
     computation, key = first.computation, first.key
     follower = owners.others(computation, key) if first.consistency is Consistency.STANDBY else ()
     return Asking(

@@ -17,7 +17,7 @@ from millwheel.queries.peers.secured import secured_links
 from millwheel.roots.root import read_run
 
 MAX_CONNECTIONS = 2_000
-"""Requests of one gateway at the same time; further ones are refused with 503. Start another gateway."""
+"""The most simultaneous requests; further ones are refused with 503. Start another gateway for more."""
 _ROLE = "worker"  # its certificate is for servers and clients
 
 
@@ -36,8 +36,8 @@ class ServeSettings:
 
 
 def serve(settings: ServeSettings, changes: ChangesRead, told: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C. ``changes`` are the named queries of the root, ``told`` gets the address. Raises
-    SetupError when that cannot be."""
+    """Serve until Ctrl-C. ``changes`` reads the named queries of the root; ``told`` is called with the address. Raises
+    SetupError when the gateway cannot be served."""
     try:
         import uvicorn
 

@@ -1,1 +1,2 @@
-"""Runs that a Python program or a notebook starts: the handle of a run, its result as a table, its code on the way."""
+"""Runs that a Python program or a notebook starts: the handle of a run, its results as tables, and the packing of its
+code."""

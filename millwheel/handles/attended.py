@@ -1,7 +1,8 @@
-"""``python -m millwheel.handles.attended``: the driver of a run that a Python program holds a handle of.
+"""``python -m millwheel.handles.attended``: the driver of a run that a Python program controls by a handle.
 
-It reads its settings from the first line of standard input, and stops in order when that ends: then the program has
-ended, whatever ended it. The outcome goes to the file descriptor that the command line names.
+It reads its settings from the first line of standard input, and shuts down cleanly when standard input ends, because
+the program has ended then, for whatever reason. The outcome is written to the file descriptor named on the command
+line.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _LONGEST_TEXT = 20_000  # characters of an error: a pipe holds more without a re
 
 
 class RunState(str, Enum):
-    """How a run stands. ``FINISHED``: all bounded input is processed. ``STOPPED``: it can go on, on the same root."""
+    """The state of a run. ``FINISHED``: all bounded input is processed. ``STOPPED``: it can be continued on the same
+    root."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -36,7 +38,8 @@ class RunState(str, Enum):
 
 
 class RunOutcome(msgspec.Struct, frozen=True):
-    """How a run ended. ``error`` is the name of a class of :mod:`millwheel.errors`, with its arguments."""
+    """How a run ended. ``error`` is the name of a class in :mod:`millwheel.errors`, "" for none; ``arguments`` are
+    those of the exception."""
 
     state: RunState
     summary: Summary | None = None
@@ -68,7 +71,7 @@ def driven(settings: RunSettings, console: Console) -> RunOutcome:
 
 
 def _stop_with_parent() -> None:
-    """The end of standard input is the end of whoever holds the handle."""
+    """Stop when standard input ends: the process with the handle is gone."""
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
@@ -81,7 +84,7 @@ def main() -> None:
         settings = msgspec.json.decode(given.readline(), type=RunSettings)
     threading.Thread(target=_stop_with_parent, daemon=True, name="attended").start()
     outcome = driven(settings, Console(stderr=True))
-    with suppress(BrokenPipeError):  # nobody waits for it any more
+    with suppress(BrokenPipeError):  # the reader is gone
         os.write(descriptor, msgspec.json.encode(outcome))
     sys.stdout.flush()
     os._exit(0)  # a thread still reads standard input

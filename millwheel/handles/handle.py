@@ -1,4 +1,4 @@
-"""The handle of a run: it goes on in a process of its own, while the program that started it does something else."""
+"""The handle of a run. The run has a process of its own; the program that started it may do other work meanwhile."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from millwheel.launch.progress.summary import Summary
 from millwheel.launch.settings import RunSettings
 from millwheel.roots.root import root_path
 
-_LINES = 200  # of what the driver says that are kept
-_LOOK_S = 0.05  # between looks whether the run is over, which Ctrl-C may interrupt
+_LINES = 200  # of the driver's output that are kept
+_LOOK_S = 0.05  # between checks whether the run is over; Ctrl-C may interrupt them
 _NOTHING = Summary(0, 0, 0, 0, 0, 0.0, 0.0)
 
 
 class RunStatus(msgspec.Struct, frozen=True):
-    """How a run stands: its state, a line for people, and the summary so far."""
+    """The status of a run: its state, a line for people, and the summary so far."""
 
     state: RunState
     text: str
@@ -63,7 +63,7 @@ class RunHandle:
         ours, theirs = os.pipe()
         command = [sys.executable, "-m", "millwheel.handles.attended", str(theirs)]
         draws = shows and sys.stderr is not None and sys.stderr.isatty()
-        self._process = subprocess.Popen(  # in a session of its own: Ctrl-C reaches it through us, in order
+        self._process = subprocess.Popen(  # in a session of its own: Ctrl-C reaches it only through us, as a clean stop
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -73,7 +73,7 @@ class RunHandle:
         )
         os.close(theirs)
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended already: its end is told like any other
+        with suppress(BrokenPipeError):  # it has ended already; its end is reported like any other
             self._process.stdin.write(msgspec.json.encode(settings) + b"\n")
             self._process.stdin.flush()
         self._readers = [_thread("output of the run", self._pass_on), _thread("end of the run", self._listen, ours)]
@@ -84,16 +84,16 @@ class RunHandle:
 
     @property
     def pid(self) -> int:
-        """The process of its driver."""
+        """The process id of its driver."""
         return self._process.pid
 
     @property
     def done(self) -> bool:
-        """Whether it is over, however it ended."""
+        """Whether it is over, for whatever reason."""
         return self._process.poll() is not None and not any(each.is_alive() for each in self._readers)
 
     def status(self) -> RunStatus:
-        """How it stands: as it was at most a second ago."""
+        """Its status, at most a second old."""
         if self.done:
             outcome = self._end()
             text = f"{self.name}: {outcome.state.value}" + (f": {outcome.text[0]}" if outcome.text else "")
@@ -105,13 +105,13 @@ class RunHandle:
 
     @property
     def said(self) -> tuple[str, ...]:
-        """The last lines that its driver wrote for people."""
+        """The last lines of its driver's output."""
         return tuple(self._said)
 
     # --- its end --------------------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it is over; False when it still runs after so long."""
+        """Wait until it is over. False if it still runs after ``timeout_s``."""
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         while not self.done:
             left_s = _LOOK_S if until_s is None else min(_LOOK_S, until_s - time.monotonic())
@@ -126,7 +126,8 @@ class RunHandle:
         return True
 
     def result(self, timeout_s: float | None = None) -> RunResult:
-        """Wait for its end; what it computed. Raises the error that ended it, and SetupError after ``timeout_s``."""
+        """Wait for its end and return its results. Raises the error that ended it, and SetupError after
+        ``timeout_s``."""
         if not self.wait(timeout_s):
             raise SetupError(
                 f"The run of {self.name!r} still goes on after {timeout_s:g} s; status() shows how it stands"
@@ -138,7 +139,7 @@ class RunHandle:
         return RunResult(outcome.summary or self._summary(), finished, self._streams)
 
     def stop(self, timeout_s: float = 60.0) -> RunStatus:
-        """Stop it where it is, in order, and wait for its end. The same call on the same root continues it."""
+        """Shut it down cleanly and wait for its end. A new start on the same root continues it."""
         if not self.done:
             self._asked_to_stop = True
             self._process.send_signal(signal.SIGTERM)
@@ -147,7 +148,7 @@ class RunHandle:
         return self.status()
 
     def kill(self) -> None:
-        """End all of its processes at once. Nothing that was committed is lost."""
+        """Kill all of its processes. Nothing that was committed is lost."""
         self._process.kill()
         self.wait()
 
@@ -183,7 +184,7 @@ class RunHandle:
             return self._outcome
         words = "\n".join(self._said) or "it said nothing"
         code = self._process.returncode
-        if self._asked_to_stop and code == -signal.SIGTERM:  # so soon that it did not listen yet
+        if self._asked_to_stop and code == -signal.SIGTERM:  # before its signal handler was installed
             return RunOutcome(RunState.STOPPED)
         text = f"The driver of the run on {self.root} has ended with {code}. Its last words: {words}"
         return RunOutcome(RunState.FAILED, None, "SetupError", (text,))
@@ -194,14 +195,14 @@ class RunHandle:
         try:
             self._outcome = msgspec.json.decode(data, type=RunOutcome)
         except DAMAGE:
-            self._outcome = None  # it was killed before it could tell
+            self._outcome = None  # it was killed before it could report
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _pass_on(self) -> None:
-        """What the pipeline prints is ours: in a notebook it stands below the cell."""
+        """Copy the pipeline's output to our own: in a notebook it appears below the cell."""
         for line in _lines(self._process.stdout):
             sys.stdout.write(line)
             sys.stdout.flush()
@@ -227,7 +228,7 @@ def _lines(stream: IO[bytes] | None) -> Iterator[str]:
 
 
 def _error(outcome: RunOutcome) -> MillwheelError:
-    """The error that the driver met, made again here."""
+    """The driver's error, as an exception of this process."""
     if outcome.error == "BrokenError":
         return errors.BrokenError(outcome.text[0], outcome.node)
     if outcome.error == "PipelineError":

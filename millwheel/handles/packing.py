@@ -1,8 +1,8 @@
-"""A pipeline of this process on its way to workers: functions of a notebook or a script travel by value.
+"""Packs a pipeline of this process for workers: functions of a notebook or a script are sent by value.
 
 ``cloudpickle`` writes the whole pipeline, with the functions and classes of ``__main__`` and of every module that is
-not installed, into a folder of its own, and a Python file beside it reads it again. From there on it is a Python
-pipeline like any other. What an installed package defines is imported where the workers run.
+not installed, into a folder of its own, and a Python file beside it reads it again. The result is an ordinary Python
+pipeline. Code of installed packages is not packed: workers import it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ pipeline = pickle.loads(Path(__file__).with_name("{PICKLE}").read_bytes())
 
 
 def pack(pipeline: Any, spec: PipelineSpec, collected: Mapping[str, Mapping[str, Any]], folder: Path) -> str:
-    """Write a pipeline into an empty ``folder``; the path of the file that defines it. ``collected`` are the options of
-    ``files`` sinks that are added, by stream. Relative paths stay
-    relative to the folder of the spec.
+    """Write a pipeline into an empty ``folder``, and return the path of the file that defines it. ``collected`` has the
+    options of additional ``files`` sinks, by stream. Relative paths stay relative to the folder of the spec.
 
     Raises PipelineError when its code cannot be written.
     """
@@ -57,7 +56,7 @@ def _dumps(thing: Any) -> bytes:
     with _by_value(cloudpickle):
         try:
             found: bytes = cloudpickle.dumps(thing)
-        except Exception as ex:  # whatever an object of the user's raises that cannot be pickled
+        except Exception as ex:  # pickling a user's object may raise anything
             raise PipelineError(
                 f"The pipeline's code cannot be sent to workers: {type(ex).__name__}: {ex}. A function uses something "
                 "that exists in this process only, such as an open file, a lock or a connection: make it inside the "
@@ -72,7 +71,7 @@ def _loads(data: bytes) -> Any:
 
 @contextmanager
 def _by_value(cloudpickle: ModuleType) -> Iterator[None]:
-    """While modules of the user are pickled like ``__main__``."""
+    """Within this context, the user's modules are pickled by value, as ``__main__`` is."""
     registered = []
     for module in [module for name, module in list(sys.modules.items()) if _is_users(name, module)]:
         cloudpickle.register_pickle_by_value(module)
@@ -94,7 +93,7 @@ def _is_users(name: str, module: Any) -> bool:
 
 
 def _installed() -> set[str]:
-    """Where Python and packages are installed."""
+    """The folders of Python and of installed packages."""
     paths = sysconfig.get_paths()
     users = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     return {paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"], sys.prefix, *users}

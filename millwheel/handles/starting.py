@@ -36,7 +36,7 @@ def started(
     shows: bool = False,
     **settings: Any,
 ) -> RunHandle:
-    """Start a run. Raises PipelineError, before anything is started, when the pipeline is wrong."""
+    """Start a run. Raises PipelineError, before anything is started, when the pipeline is invalid."""
     if importing():
         raise PipelineError(
             "run() is called while the file is imported, which workers and commands do; write it below "
@@ -63,7 +63,7 @@ def started(
 
 
 def in_foreground(handle: RunHandle) -> RunResult:
-    """Wait for the end of a run. Ctrl-C stops it in order, and a second one at once."""
+    """Wait for the end of a run. Ctrl-C shuts it down cleanly; a second one kills it."""
     try:
         return handle.result()
     except KeyboardInterrupt:

@@ -22,13 +22,13 @@ _KINDS = ("jsonl", "csv", "parquet")
 
 @dataclass(frozen=True, slots=True)
 class StreamFiles:
-    """Where the rows of a stream lie."""
+    """The files with the rows of a stream."""
 
     path: Path
     format: str
 
     def read(self) -> pl.DataFrame:
-        """All rows that are visible now, in the order of their files."""
+        """All published rows, in the order of their files."""
         import polars as pl
 
         files = sorted(path for path in self.path.rglob(f"part-*.{self.format}") if path.stat().st_size)
@@ -42,7 +42,7 @@ class StreamFiles:
 
 
 def _json_lines(data: bytes) -> pl.DataFrame:
-    """Values that are no maps become the column ``value``."""
+    """One row for each line. Values that are not objects become the column ``value``."""
     import msgspec
     import polars as pl
 
@@ -53,7 +53,7 @@ def _json_lines(data: bytes) -> pl.DataFrame:
 
 
 def files_of(spec: PipelineSpec, origin: str) -> dict[str, StreamFiles | str]:
-    """Where the streams of a pipeline are found, by stream: files, or the kind of a sink that is no folder of files."""
+    """The files of each stream of a pipeline; or the kind of its sink, if that does not write files."""
     found: dict[str, StreamFiles | str] = {}
     for sink in spec.sinks:
         path, form = str(sink.options.get("path", "")), str(sink.options.get("format", "jsonl"))
@@ -63,7 +63,7 @@ def files_of(spec: PipelineSpec, origin: str) -> dict[str, StreamFiles | str]:
 
 
 class RunResult:
-    """What a run has computed. ``summary`` counts it. Tables are read from the files of its sinks when asked for."""
+    """The results of a run. ``summary`` has its counts. Tables are read from the files of its sinks on each call."""
 
     def __init__(self, summary: Summary, finished: bool, streams: Mapping[str, StreamFiles | str]) -> None:
         self.summary = summary
@@ -77,18 +77,18 @@ class RunResult:
         return tuple(name for name, found in self._streams.items() if isinstance(found, StreamFiles))
 
     def to_polars(self, stream: str = "") -> pl.DataFrame:
-        """The rows of a stream; the name may be left out if there is one. Their order says nothing.
+        """The rows of a stream, in no particular order; the name may be omitted if there is only one.
 
-        Raises SetupError when the stream went elsewhere than into files.
+        Raises SetupError when the stream was not written to files.
         """
         return self._files(stream).read()
 
     def to_arrow(self, stream: str = "") -> pa.Table:
-        """The same as a table of Arrow."""
+        """As :meth:`to_polars`, as a table of Arrow."""
         return self.to_polars(stream).to_arrow()
 
     def to_pandas(self, stream: str = "") -> Any:
-        """The same as a DataFrame of pandas, which must be installed."""
+        """As :meth:`to_polars`, as a DataFrame of pandas, which must be installed."""
         try:
             return importlib.import_module("pandas").DataFrame(self.to_polars(stream).to_dict(as_series=False))
         except ImportError:
@@ -97,7 +97,7 @@ class RunResult:
             ) from None
 
     def to_spark(self, stream: str = "", session: Any = None) -> Any:
-        """The same as a DataFrame of Spark, in the session that is given or active."""
+        """As :meth:`to_polars`, as a DataFrame of Spark, in ``session`` or else the active session."""
         try:
             sql = importlib.import_module("pyspark.sql")
         except ImportError:

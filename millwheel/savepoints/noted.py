@@ -1,4 +1,4 @@
-"""Which savepoints were taken of a root, for those who look for one: a line for each in ``savepoints.jsonl``.
+"""The list of savepoints that were taken of a root, one line each in its ``savepoints.jsonl``.
 
 The savepoint itself is in a folder elsewhere, which may have been moved or deleted since.
 """

@@ -1,5 +1,5 @@
-"""The shell of taking a savepoint: orders out, answers and range tables in. The process that takes the savepoint steps
-it."""
+"""The I/O of taking a savepoint: sends orders, receives answers and range tables. The process that takes the savepoint
+steps it."""
 
 from __future__ import annotations
 

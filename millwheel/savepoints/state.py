@@ -171,7 +171,7 @@ class Taking:
         number = self.order.number + 1 if self.order else 1
         wanted = self.wanted
         folder, cut = wanted.folder, dict(cut or {})
-        # Not for whoever tells the sources to end: a timer that is due when nothing may begin would be due for ever.
+        # Not when the sources are told to end: a timer that is due while nothing may begin would be due for ever.
         # See test_sources_are_told_to_end_although_timers_are_due.
         settle = wanted.caught_up is not None
         self.order = SavepointOrder(
@@ -181,8 +181,9 @@ class Taking:
 
 
 def _latest(answers: Sequence[OrderAnswer]) -> dict[str, Standing]:
-    """What each shard's last owner said. A former owner that gave the shard away is alive and its answer stays, so the
-    order in which the answers are listed tells nothing: see mistake the_last_answer_in_the_list_counts."""
+    """The latest answer about each shard, from its last owner. A former owner that gave the shard away is alive and its
+    answer stays, so the order in which the answers are listed tells nothing: see mistake
+    the_last_answer_in_the_list_counts."""
     said: dict[str, Standing] = {}
     for answer in answers:
         for shard, standing in answer.shards.items():

@@ -31,7 +31,8 @@ def text_of(schema: Schema) -> str:
 
 
 def write_schema(file: str) -> str:
-    """Write it, and return the line that a pipeline begins with to be checked by editors. Raises SetupError."""
+    """Write the schema. Returns the line with which a pipeline file begins so that editors check it. Raises
+    SetupError."""
     try:
         Path(file).write_text(schema_text(), encoding="utf-8")
     except OSError as error:

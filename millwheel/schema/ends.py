@@ -66,7 +66,7 @@ def _struct(form: type[msgspec.Struct], found: dict[str, Schema]) -> Schema:
 
 
 def _open(schema: Any) -> Any:
-    """The same for a file in which numbers and flags may be parameters, and anything may be left empty."""
+    """The same schema, extended so that numbers and flags may be parameters, and any value may be empty."""
     if isinstance(schema, list):
         return [_open(item) for item in schema]
     if not isinstance(schema, dict):

@@ -50,7 +50,7 @@ def pipeline_schema(more: Installed = Installed()) -> Schema:
 
 
 def same(schema: Mapping[str, Schema], known: Sequence[str]) -> None:
-    """The schema has the fields that the reader knows, and no others. Raises InvariantError."""
+    """Check that the schema has exactly the fields that the reader knows. Raises InvariantError."""
     invariant(schema.keys() == {*known}, f"the schema has {sorted(schema)}, the reader {sorted(known)}")
 
 

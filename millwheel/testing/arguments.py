@@ -27,7 +27,7 @@ _FAR = MAX_TIME // 2  # Fixed: later times are mistakes
 
 
 def check_time(given: Any, what: str, limit: int = _FAR) -> int:
-    """``given`` if it is a time in µs up to ``limit``. Raises TypeError or ValueError with a sentence."""
+    """Return ``given``, a time in µs up to ``limit``. Raises TypeError or ValueError if it is anything else."""
     if isinstance(given, bool) or not isinstance(given, int):
         raise TypeError(f"{what} must be a whole number of µs since 1970 UTC, not {given!r} ({type(given).__name__})")
     if not -MAX_TIME - 1 <= given <= limit:
@@ -44,21 +44,21 @@ def chosen(kind: type[E_], given: str, what: str) -> E_:
 
 
 def check_window(given: Any) -> WindowFunction:
-    """``given`` if it is a window, made."""
+    """Return ``given``, an instance of a window. Raises TypeError for a class or any other value."""
     if isinstance(given, _WINDOWS):
         return given
     raise ValueError(f"window={given!r} is no window; write for example Tumbling('10s')")
 
 
 def check_trigger(given: Any) -> Trigger:
-    """``given`` if it is a trigger, made."""
+    """Return ``given``, an instance of a trigger. Raises TypeError for a class or any other value."""
     if isinstance(given, Trigger):
         return given
     raise ValueError(f"trigger={given!r} is no trigger; write for example AfterWatermark(early=AfterCount(2))")
 
 
 def check_partition(key: Any) -> str:
-    """``key`` if it names what records come from."""
+    """Return ``key``, the name of a partition that records come from."""
     if isinstance(key, str) and key:
         return key
     raise TypeError(
@@ -68,7 +68,7 @@ def check_partition(key: Any) -> str:
 
 
 def stamped(value: Any, stream: StreamSpec, timestamp: int) -> Any:
-    """A copy of ``value`` whose timestamp field says ``timestamp``, in the unit of the stream."""
+    """A copy of ``value`` with ``timestamp`` in its timestamp field, in the unit of the stream."""
     if ":" in stream.timestamp:
         raise ValueError(
             f"{stream.name} reads timestamps with {stream.timestamp}; put into the record what that reads, and leave "

@@ -16,7 +16,7 @@ from millwheel.workers.shard.shard import Shard
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a test asks. ``window`` is a duration, ``until`` a time in µs."""
+    """A test's question. ``window`` is a duration, ``until`` a time in µs."""
 
     indicator: str
     key: Key
@@ -26,7 +26,7 @@ class Question:
 
 
 def ask(cluster: MemoryCluster, question: Question, queries: Sequence[QuerySpec] = ()) -> Answer:
-    """The answer of the shard that has the key, or of one of the named ``queries``."""
+    """The answer of the shard that owns the key, or of one of the named ``queries``. Raises QueryError."""
     window_us = None if question.window is None else duration_us(question.window)
     query = Query(question.indicator, question.key, window_us, question.until, Mode(question.mode))
     named = next((each for each in queries if each.name == question.indicator), None)

@@ -1,4 +1,5 @@
-"""Whether a pipeline's results survive crashes: one run without any, then one for each point where a crash may come."""
+"""Checks that a pipeline's results survive crashes: one run without any, then one run for each point where a crash may
+happen."""
 
 from __future__ import annotations
 
@@ -28,9 +29,10 @@ def assert_survives_crashes(
     """Run ``story`` without a crash, then again and again with one crash: after the first unit of work, after the
     second (after each ``every``-th), … Returns the number of runs with a crash.
 
-    ``story`` is a function of a harness, or the records of each stream, which are pushed one by one before all input is
-    finished. All streams must hold the same records, and all computations remember the same, or AssertionError says
-    where they differ. Only the order of records of different keys may differ. ``options`` go to PipelineHarness.
+    ``story`` is a function of a harness, or the records of each stream, which are pushed one by one; then all input is
+    finished. In every run, all streams must have the same records and all computations the same state. Otherwise
+    AssertionError reports the difference. Only the order of records of different keys may differ. ``options`` go to
+    PipelineHarness.
     """
     if every < 1:
         raise ValueError(f"every={every}: it must be at least 1")

@@ -19,7 +19,7 @@ from millwheel.workers.state.window_sets import read_window
 
 
 def window_state(store: StateStore, key: Key) -> dict[Any, Any]:
-    """What an aggregation remembers of a key, by slot; empty once all windows of the key are collected."""
+    """The state of an aggregation for a key, by slot; empty once all windows of the key are collected."""
     prefix = key_prefix(WINDOW, key, key_hash(key))
     slots = {_slot(store_key[len(prefix) :]): read_window(store.get, store_key) for store_key, _ in store.scan(prefix)}
     for groups in segments_of(store):
@@ -47,7 +47,7 @@ def timers_of(store: StateStore, key: Key) -> list[tuple[Domain, str, int]]:
 
 
 def remembered(stores: Iterable[StateStore]) -> dict[bytes, bytes]:
-    """Everything that the shards of a node remember of their keys, as it is stored."""
+    """All state of the keys in the shards of a node, as it is stored."""
     return {
         store_key: data
         for store in stores

@@ -1,4 +1,4 @@
-"""Answers that a test gives in place of another system."""
+"""Answers that a test provides in place of another system."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from millwheel.errors import PipelineError, SetupError
 from millwheel.lookups.base import Lookup, LookupKey
 
 Answers = Mapping[Any, Any] | Callable[[Any], Any] | Lookup
-"""Answers by key, or a function of a key, or a lookup. A key of one value is that value, else a tuple. A missing key
-and None mean that nothing is known; an exception is raised where the target would raise it."""
+"""A mapping from keys to answers, a function of a key, or a lookup. A key of one field is its value, of several a
+tuple. A missing key and None mean that there is no answer; an exception as an answer is raised, as by the target."""
 
 
 class FakeLookup(Lookup):
@@ -32,7 +32,7 @@ class FakeLookup(Lookup):
 
 
 def fake_lookup(spec: ComputationSpec, folder: str, given: Mapping[str, Answers]) -> Lookup:
-    """The lookup of a computation as the test gives it. Raises PipelineError when it gives none."""
+    """The lookup that the test provides for a computation. Raises PipelineError when it provides none."""
     answers = given.get(spec.name)
     if answers is None or spec.lookup is None:
         raise PipelineError(

@@ -6,8 +6,8 @@
         harness.advance_watermark(60_000_000)
         assert harness.take("page_minutes") == [...]
 
-It is the real runtime: loops, shards, operators, commits, journals, recovery, watermark service. Only what is outside
-is replaced: processes, network, disk, clock, sources and sinks. Every time is an int of µs.
+It is the real runtime: loops, shards, operators, commits, journals, recovery, watermark service. Only its surroundings
+are replaced: processes, network, disk, clock, sources and sinks. Every time is an int of µs.
 """
 
 from __future__ import annotations
@@ -58,12 +58,11 @@ class PipelineHarness:
     """Runs ``pipeline``: the path of a YAML file, a PipelineSpec, or a Pipeline of the Python API.
 
     ``params`` are the values of its ``${parameters}``; parameters that only sources and sinks use need none. Nodes have
-    ``shards`` shards each, spread over ``workers`` workers. With ``crash_every`` everything dies after this many units
-    of work, again and again; with ``crash_at``, once, after that unit. The results stay the same. With ``run_sources``
-    the sources of the file run, and nothing can be pushed to them. ``now`` is the first time of the wall clock; without
-    it, the clock starts at 0 and no record lies too far in the future.
-    ``lookups`` answers, by computation, in place of other systems: ``{"priced": {"tea": {"cents": 80}}}``, or a
-    function of the key.
+    ``shards`` shards each, spread over ``workers`` workers. With ``crash_every``, everything crashes after each this
+    many units of work; with ``crash_at``, once, after that unit. The results stay the same. With ``run_sources`` the
+    sources of the file run, and nothing can be pushed to them. ``now`` is the first time of the wall clock; without it,
+    the clock starts at 0, and records may be any time ahead of it. ``lookups`` has answers, by computation, in place of
+    other systems: ``{"priced": {"tea": {"cents": 80}}}``, or a function of the key.
 
     Each call returns when nothing is left to do. Raises PipelineError for an invalid pipeline.
     """
@@ -110,9 +109,9 @@ class PipelineHarness:
     def push(self, stream: str, value: Any, timestamp: int | None = None, key: str | None = None) -> None:
         """Push one record, or a list of records that arrive together, to a stream with a source.
 
-        They are treated like all input: timestamp, types, id, late or not, keys of the consumers. ``timestamp`` (µs) is
-        written into the stream's timestamp field of records that do not have it. ``key`` is for consumers without
-        a key of their own: the name of the file or partition of the records.
+        They are processed like all input: timestamps, types, ids, lateness, and the keys of consumers. ``timestamp``
+        (µs) is written into the stream's timestamp field of records that do not have it. ``key`` is for consumers
+        without a key of their own: the name of the file or partition of the records.
         """
         source = self._source_stream(stream, "pushed to")
         values = value if isinstance(value, list) else [value]
@@ -165,7 +164,7 @@ class PipelineHarness:
         return len(wanted)
 
     def crash(self) -> None:
-        """Kill everything and lose whatever is not durable; start again from journals and snapshots."""
+        """Kill everything, lose all that is not durable, and restart from journals and snapshots."""
         self._open().crash()
         self._cluster.settle()
 
@@ -187,7 +186,7 @@ class PipelineHarness:
     # --- output ------------------------------------------------------------------------------------------
 
     def read(self, stream: str) -> list[Any]:
-        """The values of all records of a stream so far, as a sink would write them. Those of one key in their order."""
+        """The values of all records of a stream so far, as a sink would write them. Values of one key are in order."""
         return [record.value for record in self.records(stream)]
 
     def take(self, stream: str) -> list[Any]:
@@ -226,8 +225,8 @@ class PipelineHarness:
         until: int | None = None,
         mode: str = "covering",
     ) -> Answer:
-        """What a running pipeline would answer: of a computation, or of one value of it ("clicks.n"). ``window`` is
-        its length ("3h", or µs), ``until`` where it ends (default: now). Raises QueryError."""
+        """The answer of a running pipeline to a question about a computation, or one value of it ("clicks.n").
+        ``window`` is a length ("3h", or µs), ``until`` its end (µs; default: now). Raises QueryError."""
         return ask(self._open(), Question(indicator, check_key(key), window, until, mode), self.spec.queries)
 
     def open_windows(self, computation: str, key: Key) -> list[Window]:
@@ -281,7 +280,7 @@ class PipelineHarness:
 
     @property
     def crashes(self) -> int:
-        """How many times everything has died."""
+        """The number of crashes so far."""
         return self._cluster.crashes
 
     def remembered(self) -> dict[str, dict[bytes, bytes]]:

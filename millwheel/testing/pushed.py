@@ -1,6 +1,6 @@
 """Records that a test pushes to a stream: a source that can be read again, so that a crash loses none of them.
 
-Each push and each word about the watermark has a position in a log, one log for each partition. So what is late follows
+Each push and each statement about the watermark has a position in a log, one log per partition. So lateness follows
 from the log alone, however often it is read.
 """
 
@@ -23,7 +23,7 @@ DEFAULT_PARTITION = "pushed"
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A record of one push, or a word about the watermark (``push`` 0). ``watermark`` is what holds from here on."""
+    """A record of one push, or a statement about the watermark (``push`` 0). ``watermark`` holds from here on."""
 
     value: Any
     push: int
@@ -31,7 +31,7 @@ class _Row:
 
 
 class PushedStream(Source):
-    """All that was pushed to one stream, and the source that the runtime reads it from."""
+    """All records pushed to one stream, and the source from which the runtime reads them."""
 
     poll_us = MAX_TIME
     list_us = MAX_TIME
@@ -41,7 +41,7 @@ class PushedStream(Source):
         self.bounded = False
         """True once the stream was finished."""
         self.watermark = MIN_TIME
-        """What new partitions begin with."""
+        """The watermark of new partitions."""
         self._logs: dict[str, list[_Row]] = {DEFAULT_PARTITION: []}
         self._pushes = 0
         self._schema: Any = None
@@ -56,7 +56,7 @@ class PushedStream(Source):
         log += [_Row(deepcopy(value), self._pushes, watermark) for value in values]
 
     def watermark_of(self, partition: str) -> int:
-        """What was last said of a partition."""
+        """The last stated watermark of a partition."""
         log = self._logs.get(partition)
         return log[-1].watermark if log else self.watermark
 
@@ -65,7 +65,7 @@ class PushedStream(Source):
         return max(self.watermark, *(self.watermark_of(partition) for partition in self._logs))
 
     def state_watermark(self, watermark: int, partition: str | None = None) -> None:
-        """Say that nothing before ``watermark`` follows, in one partition or in all that there are and will be."""
+        """State that nothing before ``watermark`` will follow, in one partition or in all present and future ones."""
         if partition is None:
             self.watermark = watermark
         for log in self._logs.values() if partition is None else (self._log(partition),):
@@ -75,7 +75,7 @@ class PushedStream(Source):
         return self._logs.setdefault(partition, [_Row(None, 0, self.watermark)])
 
     def finish(self) -> None:
-        """Say that nothing follows at all."""
+        """State that the input has ended."""
         self.bounded = True
 
     # --- what the runtime does ---------------------------------------------------------------------------
@@ -86,15 +86,15 @@ class PushedStream(Source):
         return self
 
     def partitions(self) -> Sequence[Partition]:
-        """The default one, and one for each key that was given to a push."""
+        """The default partition, and one for each key that was passed to a push."""
         return [Partition(name) for name in sorted(self._logs)]
 
     def open(self, partition: Partition) -> PushedReader:
-        """A reader of what was pushed there."""
+        """A reader of one partition."""
         return PushedReader(self, self._logs[partition.name])
 
     def typed_value(self, value: Any) -> tuple[Any, str]:
-        """(value as the stream's types have it, what is wrong with it)."""
+        """(value converted to the stream's types, error), the error being "" for a valid value."""
         copy = deepcopy(value)
         if self._schema is not None:
             try:

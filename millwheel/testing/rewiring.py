@@ -1,4 +1,4 @@
-"""A pipeline as the harness runs it: sources that are pushed to, and a tap on every stream."""
+"""Prepares a pipeline for the harness: replaces sources by pushed ones, and adds a tap to every stream."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def _unset(name: str) -> str:
 
 
 def rewired(spec: PipelineSpec, *, run_sources: bool, check_future: bool) -> PipelineSpec:
-    """The pipeline with pushed sources (unless they are to run) and a tap on every stream. What a running source reads
-    is tapped only if it has a sink: a tap looks at records, and would keep them from being read as columns."""
+    """The pipeline with pushed sources (unless they are to run) and a tap on every stream. The stream of a running
+    source has a tap only if it has a sink: a tap needs single records, and would prevent reading in columns."""
     streams = spec.streams if check_future else tuple(replace(stream, max_future_us=None) for stream in spec.streams)
     streams = streams if run_sources else tuple(_pushed(stream) for stream in streams)
     given = {sink.stream for sink in spec.sinks}
@@ -66,7 +66,7 @@ def _pushed(stream: StreamSpec) -> StreamSpec:
 
 
 def streams_of(spec: PipelineSpec) -> list[str]:
-    """Every stream that something is in, the dead letters last."""
+    """Every stream that has a source or a producer, the dead letters last."""
     names = [stream.name for stream in spec.streams if stream.source is not None]
     for computation in spec.computations:
         names += computation.outputs

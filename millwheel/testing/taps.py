@@ -1,4 +1,4 @@
-"""Where the streams of a pipeline under test become visible: a sink in memory, which batches are published to once."""
+"""Makes the streams of a pipeline under test visible: a sink in memory, to which each batch is published once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CUT_RECORDS = 10_000  # of a batch: tests see whole bundles
 
 
 class Taps:
-    """The world outside: what every stream has said so far. It survives all crashes."""
+    """The target of all taps: the records of every stream so far. It survives all crashes."""
 
     def __init__(self) -> None:
         self.visible: dict[str, list[SinkRecord]] = defaultdict(list)
@@ -30,11 +30,11 @@ class Taps:
         return Tap(self, spec.stream)
 
     def prepare(self, committable: bytes, stream: str, records: list[SinkRecord]) -> None:
-        """Keep a batch that nobody sees yet."""
+        """Store a batch that is not yet visible."""
         self._prepared[committable] = (stream, records)
 
     def publish(self, committable: bytes) -> None:
-        """Make a batch visible, unless it is."""
+        """Make a batch visible, unless it is already."""
         if committable not in self._published:
             self._published.add(committable)
             stream, records = self._prepared.pop(committable)
@@ -49,7 +49,7 @@ class Taps:
 
 
 class Tap(Sink):
-    """A :class:`millwheel.sinks.base.Sink` that shows what comes at once."""
+    """A :class:`millwheel.sinks.base.Sink` that publishes immediately."""
 
     flush_us = 0
     cut_records = _CUT_RECORDS
@@ -59,7 +59,7 @@ class Tap(Sink):
         self._stream = stream
 
     def check(self, identity: str) -> None:
-        """Memory is always there."""
+        """Memory is always available."""
 
     def open(self, shard: str, token: int) -> TapWriter:
         """The writer of one shard."""
@@ -88,5 +88,5 @@ class TapWriter(Writer):
 
 
 def plain(value: Any) -> Any:
-    """A copy of a value as plain data, which nobody changes any more."""
+    """A copy of a value as plain data, independent of the original."""
     return msgspec.to_builtins(value, builtin_types=(bytes, bytearray, datetime, date, time))

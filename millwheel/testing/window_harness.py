@@ -76,7 +76,7 @@ class WindowHarness:
         self.now = 0
         self.percentiles: dict[float, int] = {}
         self.late: list[LateRecord] = []
-        """Records that no window took, in order."""
+        """Late records that no window accepted, in order."""
         self.rejected: list[RejectedRecord] = []
         """Records that the aggregation could not use."""
         self.holds: dict[tuple[Key, str], int] = {}

@@ -1,4 +1,4 @@
-"""What a sink for another system promises beside: see docs/connectors.md, The protocol of external sinks."""
+"""The further guarantees of sinks for other systems: see docs/connectors.md, The protocol of external sinks."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from millwheel.testing.contracts.outside import Killed, Outside, kill
 from millwheel.testing.contracts.sinks import SinkContract
 from millwheel.testing.contracts.worlds import SHARD, ShardLife, SinkWorld
 
-_AWAY_TRIES = 20  # enough to see a sentence that is said at each
+_AWAY_TRIES = 20  # enough to notice a warning that is repeated on every try
 
 
 class ExternalSinkContract(SinkContract):
     """For targets with transactions. For one without, set ``fences`` to False."""
 
     fences = True
-    """A former owner cannot write any more once a newer one has asked the target."""
+    """Whether a former owner is unable to write once a newer one has accessed the target."""
     every_refused = 0
-    """As ``every``, where a row is refused, which takes more calls. 0: the same."""
+    """As ``every``, for the checks with refused rows, which take more calls. 0: the same as ``every``."""
 
     def nameless(self, world: SinkWorld) -> Sink:
-        """A sink that does not know its root."""
+        """A sink without the identity of a root."""
         sink = world.sink(Outside())
         sink.identity = ""
         return sink
@@ -55,7 +55,7 @@ class ExternalSinkContract(SinkContract):
                 life.prepare(old)
             life.publish(old, 0)
             heir = life.writer(Outside())
-            life.publish(heir, 0)  # nothing new, but from here on it is the owner
+            life.publish(heir, 0)  # publishes nothing new, but fences the former owner
             shown = life.world.rows()
             for _ in range(2):
                 _fenced(lambda: old.publish(life.committables[1]))
@@ -133,7 +133,7 @@ class ExternalSinkContract(SinkContract):
 
 
 class _Hurried(SinkWorld):
-    """A world whose sinks do not wait between tries."""
+    """A world whose sinks do not pause between attempts."""
 
     def __init__(self, inner: SinkWorld) -> None:
         self._inner = inner
@@ -186,7 +186,7 @@ def _unavailable(publish: Callable[[], object]) -> None:
 
 @contextmanager
 def _sentences() -> Iterator[list[str]]:
-    """The warnings that are logged, as of a process that has just begun."""
+    """Collects the warnings that are logged, as in a new process."""
     said: list[str] = []
 
     class Listening(logging.Handler):

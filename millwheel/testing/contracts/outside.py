@@ -1,4 +1,4 @@
-"""The way from a process to the outside: every call on it can be the last, can fail, or lose its answer."""
+"""Intercepts the calls of a process to external systems: each can be the last one, fail, or lose its reply."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ Act = Callable[[], object]
 
 
 class Killed(BaseException):
-    """The process ended here. No ``except Exception`` of the code under test may go on after it."""
+    """The process was killed. It is no ``Exception``, so that the code under test does not catch it."""
 
 
 class Outside:
-    """What one process says to the outside. ``before`` and ``after`` map the number of a call to what happens then:
-    an act that raises is the fault. After Killed nothing works any more."""
+    """The external calls of one process. ``before`` and ``after`` map the number of a call to an action around it; an
+    action that raises is the fault. After Killed, every call fails."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -25,7 +25,7 @@ class Outside:
         self.dead = False
 
     def call(self, name: str, function: Callable[..., T], *words: Any, **named: Any) -> T:
-        """Call the outside; ``name`` is for people."""
+        """Make an external call; ``name`` describes it for people."""
         if self.dead:
             raise Killed
         number = len(self.calls)
@@ -43,8 +43,8 @@ class Outside:
 
 
 class WatchedClient:
-    """An object whose methods ``names`` are calls to the outside, for example a connection. ``made`` wraps what some
-    of them return, for example a cursor."""
+    """An object, for example a connection, whose methods ``names`` are external calls. ``made`` wraps the results of
+    some of them, for example a cursor."""
 
     def __init__(self, inner: Any, outside: Outside, names: Collection[str], made: Collection[str] = ()) -> None:
         self._inner, self._outside, self._names, self._made = inner, outside, frozenset(names), frozenset(made)

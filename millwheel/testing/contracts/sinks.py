@@ -1,4 +1,4 @@
-"""What each sink promises that is exactly once, checked by crashes, zombies and lost replies at every call it makes."""
+"""The guarantees of each exactly-once sink, checked by crashes, zombies and lost replies at every external call."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class SinkContract(ABC):
     """A base class for a test class; its methods are tests for pytest."""
 
     batches = 2
-    """How many batches a life writes. More of them take longer and find hardly more."""
+    """How many batches one life writes. More take longer and find little more."""
     every = 1
-    """Faults are tried at each so many calls. Raise it for a target whose calls take long."""
+    """Faults are tried at every n-th call. Raise it for a target with slow calls."""
     together = 1
     """How many faults are tried at the same time, each in a world and on a thread of its own. Raise it for a target
     that answers slowly."""
     whole_batches = True
-    """A reader sees a batch with all of its rows or not at all."""
+    """Whether readers see a batch completely or not at all."""
 
     @abstractmethod
     def world(self) -> SinkWorld:
@@ -42,13 +42,13 @@ class SinkContract(ABC):
             world.close()
 
     def expect(self, life: ShardLife, where: str, letters: Sequence[Any] = ()) -> None:
-        """Each row is there once, in its order; ``letters`` are those that the target refused."""
+        """Assert that each row is visible once and in order. ``letters`` are the rows that the target refused."""
         expected, found = life.expected(), life.world.rows()
         assert found == expected, f"{where}: a reader sees\n{found}, not\n{expected}"
         assert [letter.value for letter in life.letters] == list(letters), f"{where}: dead letters: {life.letters}"
 
     def calls_of_a_life(self) -> list[str]:
-        """The calls to the outside of an owner that nobody disturbs."""
+        """The external calls of an undisturbed owner."""
         with self.life() as life:
             outside = Outside()
             life.owned(outside)
@@ -106,7 +106,7 @@ class SinkContract(ABC):
                     life.owned(outside)
                 except AssertionError:
                     raise
-                except Exception:  # the worker ends, and the next one goes on
+                except Exception:  # the worker dies, and the next one continues
                     life.owned(Outside())
                 lost = "call" if when == "before" else "reply"
                 self.expect(life, f"the {lost} of call {number} ({call}) was lost")
@@ -131,7 +131,7 @@ class SinkContract(ABC):
     # --- how they are done
 
     def side_by_side(self, check: Callable[..., None], faults: Iterable[tuple[Any, ...]]) -> None:
-        """Try each of the faults, some :attr:`together`."""
+        """Try each of the faults, :attr:`together` at a time."""
         if self.together == 1:
             for fault in faults:
                 check(*fault)
@@ -155,14 +155,14 @@ class SinkContract(ABC):
             return
 
     def _whole(self, life: ShardLife, where: str) -> None:
-        """No part of a batch is visible, and no batch before an earlier one."""
+        """Assert that no part of a batch is visible, and no batch before an earlier one."""
         if not self.whole_batches:
             return
         found, whole = life.world.rows(), [life.expected(number) for number in range(len(life.taken) + 1)]
         assert found in whole, f"{where}: a reader sees a part of a batch, or one that is not committed: {found}"
 
     def _haunts(self, life: ShardLife, old: Writer) -> None:
-        """The former owner publishes all that it knew to be committed."""
+        """A former owner publishes every batch that it knew to be committed."""
         for committable in life.committables[: self.batches]:
             try:
                 old.publish(committable)

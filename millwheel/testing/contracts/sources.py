@@ -1,4 +1,4 @@
-"""What each source promises: a position names a point of the input and means the same whenever it is read again."""
+"""The guarantees of each source: a position identifies a point of the input, and the same point on every reading."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from millwheel.sources.adapted import as_reader, as_source
 from millwheel.sources.base import Chunk, FrameChunk, Partition, Reader, Source
 
 _SIZES = (1, 2, 3, 7, 1_000)  # of reads: one by one, prime to each other, and all at once
-_PAUSE_S = 0.002  # between looks at a source that fetches in the background
-_MOST_READS = 10_000  # a source that does not end is a mistake
+_PAUSE_S = 0.002  # between reads of a source that fetches in the background
+_MOST_READS = 10_000  # more reads mean that the source does not end
 
 
 @dataclass(slots=True)
 class Reading:
-    """What reading a partition gave: records and rejects with their positions, and at which positions a reading can go
-    on, each with the notes that the next reader gets there."""
+    """The outcome of reading a partition: records and rejects with their positions, and the positions at which a reader
+    can resume, each with the notes that this reader gets."""
 
     records: list[tuple[int, Any]] = field(default_factory=list)
     rejects: list[int] = field(default_factory=list)
@@ -32,14 +32,15 @@ class SourceContract(ABC):
     """A base class for a test class; its methods are tests for pytest. The input must not change during a test."""
 
     patience_s: float = 5.0
-    """How long a bounded source may have nothing for now, before it counts as one that does not end."""
+    """How long a bounded source may return nothing before it counts as endless (s)."""
 
     @abstractmethod
     def source(self) -> Source:
-        """A source as a new process makes it, for the same input as the other ones of this test."""
+        """A source as a new process creates it, for the same input on every call in a test."""
 
     def values(self) -> list[Any] | None:
-        """What is in the input, by partition in the order of their names. None if the test does not know it."""
+        """The values in the input: one list for all partitions, in the order of their names. None if the test does not
+        know them."""
         return None
 
     # --- the checks
@@ -97,7 +98,7 @@ class SourceContract(ABC):
             )
 
     def test_two_readers_of_a_partition_do_not_disturb_each_other(self) -> None:
-        """One may be that of a worker that was declared dead."""
+        """One of them may belong to a worker that was declared dead."""
         for partition in self._partitions():
             whole = self._read(partition, 2)
             source = self._source()
@@ -172,7 +173,7 @@ def _open(source: Source, partition: Partition, notes: Sequence[tuple[int, bytes
 def _chunks(
     reader: Reader, size: int, position: int = 0, close: bool = True, patience_s: float = 0.0
 ) -> Iterator[tuple[int, Chunk]]:
-    """(Position, what was read there) up to the end, or until there is nothing for now."""
+    """(Position, what was read there), up to the end or until the source has nothing for now."""
     until = time.monotonic() + patience_s
     try:
         for _ in range(_MOST_READS):

@@ -1,4 +1,5 @@
-"""What a test of a sink lives in: a target, the journal that survives crashes, and processes that own the shard."""
+"""The environment of a test of a sink: a target, the journal that survives crashes, and processes that own the
+shard."""
 
 from __future__ import annotations
 
@@ -17,35 +18,35 @@ SHARD = "sink.out-0"
 IDENTITY = "the-root"
 ROWS = 3
 """Records of a batch of the first owner."""
-_TRIES = 50  # to publish a batch; a target that fails so often is not away but broken
+_TRIES = 50  # attempts to publish a batch; after these, the target is broken rather than away
 
 
 class SinkWorld(ABC):
-    """A target that is empty at the beginning, and the sinks that write to it."""
+    """A target, empty at first, and the sinks that write to it."""
 
     @abstractmethod
     def sink(self, outside: Outside) -> Sink:
-        """A sink as a new process makes it, for the same target as the other ones of this world. Whatever it says to
-        the target goes through ``outside.call``; see :class:`.WatchedClient`. Its identity is :data:`IDENTITY`."""
+        """A sink as a new process creates it, for the target of this world. All its calls to the target go through
+        ``outside.call``; see :class:`.WatchedClient`. Its identity is :data:`IDENTITY`."""
 
     @abstractmethod
     def rows(self) -> list[Any]:
-        """The values that a reader of the target sees now, in the order in which they came there."""
+        """The values that a reader of the target sees now, in the order of their arrival."""
 
     def value(self, batch: int, row: int) -> Any:
         """The value of a record of the test. Distinct numbers give distinct values."""
         return {"batch": batch, "row": row}
 
     def refused(self) -> tuple[Any, str] | None:
-        """A value that the target refuses, and a part of its words. None if it takes everything."""
+        """A value that the target refuses, and a part of its error message. None if it accepts every value."""
         return None
 
     def lost(self) -> Exception:
-        """What the client of the target raises when the connection breaks."""
+        """The exception that the client of the target raises when the connection breaks."""
         return UnavailableError("the connection broke")
 
     def close(self) -> None:
-        """At the end of a check."""
+        """Release resources; called at the end of each check."""
         return
 
 
@@ -59,8 +60,9 @@ class RefusedValue:
 
 @dataclass(slots=True)
 class ShardLife:
-    """The life of a shard, whose journal survives the owners: committables, and dead letters, each committed in one
-    piece. ``values`` are to be written; ``taken`` counts those in each batch. Another owner divides them otherwise."""
+    """The life of a shard whose journal survives its owners: committables and dead letters, each committed atomically.
+    ``values`` are the values to write; ``taken`` counts those in each batch. Owners divide them into batches
+    differently."""
 
     world: SinkWorld
     values: list[Any]
@@ -70,12 +72,12 @@ class ShardLife:
     token: int = 0
 
     def writer(self, outside: Outside) -> Writer:
-        """That of a new owner, whose token is higher than all before."""
+        """The writer of a new owner, with a higher token than all before."""
         self.token += 1
         return as_writer(self.world.sink(outside).open(SHARD, self.token))
 
     def owned(self, outside: Outside) -> Writer:
-        """One owner's life as the runtime lives it, from its first publication to the last batch."""
+        """One owner's life as in the runtime, from its first publication to the last batch."""
         writer = self.writer(outside)
         for number in range(len(self.committables)):
             self.publish(writer, number)
@@ -98,13 +100,13 @@ class ShardLife:
         return number
 
     def expected(self, batches: int | None = None) -> list[Any]:
-        """What a reader sees after so many batches, or after all that were prepared."""
+        """The values that a reader sees after that many batches, or after all prepared ones."""
         refused = [letter.value for letter in self.letters]
         return [value for value in self.values[: sum(self.taken[:batches])] if value not in refused]
 
     def publish(self, writer: Writer, number: int, refused: Callable[[], object] = bool) -> None:
-        """As the runtime does it: again while the target is away, without the records that it refuses. Calls
-        ``refused`` when a letter has been committed."""
+        """Publish a batch as the runtime does: retry while the target is away, and leave out the records that it
+        refuses. Calls ``refused`` after each dead letter is committed."""
         for _ in range(_TRIES):
             try:
                 writer.publish(self.committables[number])

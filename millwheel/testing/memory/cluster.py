@@ -1,8 +1,8 @@
-"""Workers, injector, tables and durable store of one pipeline in one thread, without anything outside of it.
+"""Workers, injector, tables and durable store of one pipeline, in one thread and in memory.
 
 The loops, shards, operators, journals, snapshots, recovery, watermark service and table succession are the real ones.
-Work is done in the order in which it was asked for, so the same calls give the same story. A crash takes all
-processes and whatever the disk has not synced; the next workers take the shards over as a master would have them do.
+Work is done in the order in which it was queued, so the same calls give the same run. A crash loses all processes and
+everything that is not synced; the next workers take over the shards as a master would assign them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from millwheel.workers.delivery.routing import TableRouter
 from millwheel.workers.loop.runtime import MakeShard
 from millwheel.workers.shard.shard import Shard
 
-_ENDLESS = 2_000_000  # steps after which a pipeline is said never to rest
-_LONGER = 10  # how many times rarer crashes become while nothing gets done
+_ENDLESS = 2_000_000  # steps after which a pipeline is reported never to come to rest
+_LONGER = 10  # the factor by which crashes become rarer while there is no progress
 
 
 class ManualClock:
@@ -50,11 +50,12 @@ class ManualClock:
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """``shards`` per node, ``workers`` that share them; a shard is snapshotted after so many journaled bytes.
+    """The number of ``shards`` per node and of ``workers`` that share them, and the journaled bytes after which a shard
+    is snapshotted.
 
-    ``crash_every``: after how many units of work everything dies, again and again. Until all is quiet each life lasts a
-    little longer than the last one, so that there is progress. ``crash_at``: after which unit of all it dies.
-    ``service_lives``: the watermark service survives what kills the workers.
+    ``crash_every``: everything crashes after each this many units of work. Each life lasts a little longer than the one
+    before until the pipeline rests, so that there is progress. ``crash_at``: everything crashes once, after this unit.
+    ``service_lives``: the watermark service survives crashes of the workers.
     """
 
     shards: int = 2
@@ -100,7 +101,7 @@ class MemoryCluster:
         self._work.append(work)
 
     def settle(self) -> None:
-        """Work until nothing is left to do before the clock moves or something comes from outside."""
+        """Work until nothing is left to do unless the clock moves or input arrives."""
         done = self._restless = 0
         while self._work:
             self._work.popleft()()
@@ -124,7 +125,7 @@ class MemoryCluster:
     # --- time --------------------------------------------------------------------------------------------
 
     def advance_clock(self, to: int) -> None:
-        """Move the clock step by step, so that whatever waits for a time is done at that time."""
+        """Move the clock step by step, so that each timer fires at its own time."""
         while (wakes_at_us := min((worker.wakes_at_us for worker in self._workers.values()), default=to)) < to:
             self._move_clock(max(wakes_at_us, self.clock.now + 1))
         self._move_clock(to)
@@ -134,19 +135,19 @@ class MemoryCluster:
         self.look()
 
     def tell(self, shard: Shard, news: Callable[[int], None]) -> None:
-        """Call ``news`` with the clock in the loop of the worker that serves a shard, before its next bundle."""
+        """Call ``news`` with the time (µs) in the loop of the worker that serves a shard, before its next bundle."""
         for worker in self._workers.values():
             worker.post(ev.WorkDone(shard.identity.shard, shard.identity.token, news))
 
     def order(self, order: ReplayOrder) -> None:
-        """Dead letters are to be tried again."""
+        """Pass on an order to replay dead letters."""
         self._orders.append(order)
         for worker in self._workers.values():
             worker.post(ev.ReplayOrdered(order, at_start=False))
         self.settle()
 
     def look(self) -> None:
-        """Let every worker look at clock and input, and come to rest."""
+        """Let every worker check clock and input, then work until all rest."""
         for worker in self._workers.values():
             worker.wake()
         self.settle()
@@ -154,7 +155,7 @@ class MemoryCluster:
     # --- lives -------------------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """Every process dies at once and the disk forgets what was not synced; others begin where that leaves off."""
+        """Kill every process and drop unsynced data; new processes continue from the rest."""
         self.crashes += 1
         self._restless += 1
         dead, connections = list(self._workers), [worker.connection for worker in self._workers.values()]
@@ -213,16 +214,16 @@ class MemoryCluster:
     # --- what workers ask for ----------------------------------------------------------------------------
 
     def worker(self, name: str) -> MemoryWorker:
-        """A worker that lives."""
+        """The live worker of that name."""
         return self._workers[name]
 
     def make_shard(self, node: NodeName, entry: ShardEntry, store: StateStore, router: TableRouter) -> Shard:
-        """The machine of a shard, remembered for whoever looks at it."""
+        """Create the machine of a shard, and keep it for inspection."""
         shard = self.shards[entry.shard] = self._make_shard(node, entry, store, router)
         return shard
 
     def reported(self, connection: int, node: NodeName, reports: Sequence[ShardReport]) -> None:
-        """A worker told the watermark service how its shards stand."""
+        """A worker reports the state of its shards to the watermark service."""
         columns = iev.ReportColumns.of(reports)
         self._inject(self._injector.handle(iev.ReportsArrived(connection, node, columns)))
         self._inject(self._injector.handle(iev.PublishDue()))

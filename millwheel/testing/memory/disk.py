@@ -1,8 +1,8 @@
 """A disk in memory that distinguishes written from synced data, for the simulator and the contract tests.
 
-Directory operations are kept in order: after a power cut a directory holds what was synced and any number of the
-operations after that, the earliest first, as journaling file systems do. Of a file that was not synced any part of
-what was appended since may be there.
+Directory operations keep their order, as in journaling file systems: after a power cut a directory has the synced
+operations and some prefix of the later ones. Of an unsynced file, any part of the data appended since its last sync may
+survive.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNLIMITED = 1 << 40  # Fixed: more bytes than there are
 
 
 def nothing(_: int) -> int:
-    """The choice of a power cut: what was not synced is gone."""
+    """The choice of a power cut that loses everything unsynced."""
     return 0
 
 
@@ -68,7 +68,7 @@ class _Folder:
 class MemoryDisk:
     """Implements :class:`millwheel.adapters.spaces.files.Files`. One disk is shared by all processes of a test.
 
-    ``room`` bounds the bytes of all files together; writes beyond it fail with ENOSPC.
+    ``room`` limits the total bytes of all files; writes beyond it fail with ENOSPC.
     """
 
     def __init__(self, room: int = UNLIMITED) -> None:
@@ -80,8 +80,8 @@ class MemoryDisk:
     # --- what can happen to a disk
 
     def crash(self, lose_unsynced: bool = True, choose: Choice = nothing) -> None:
-        """Every process and every open file is gone; with ``lose_unsynced`` (a power cut) also what was not synced,
-        but for as much of it as ``choose`` says."""
+        """End every process and close every file. With ``lose_unsynced`` (a power cut), unsynced data is lost as well,
+        except the part that ``choose`` keeps."""
         self._fds.clear()
         if not lose_unsynced:
             return

@@ -1,7 +1,7 @@
 """The whole durable store of a cluster on one disk in memory.
 
-Journals and snapshots are the real adapters over :class:`millwheel.testing.memory.disk.MemoryDisk`, so whatever a
-simulation finds about the order of writes, syncs and seals is true of the real ones.
+Journals and snapshots are the real adapters over :class:`millwheel.testing.memory.disk.MemoryDisk`, so all findings of
+a simulation about the order of writes, syncs and seals hold for the real ones.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ ROOT = "/root"
 
 @dataclass(slots=True)
 class MemoryStorage:
-    """One disk for everybody. ``crash`` is the power; a process that dies alone just forgets its objects.
+    """One disk for all processes. ``crash`` is a power failure; a process that dies alone only loses its objects.
 
-    The parts take ``files`` when a process shall see a disk of its own temper (a ``FaultyFiles`` over the same disk).
+    Pass ``files`` to give one process a disk with faults of its own (a ``FaultyFiles`` over the same disk).
     """
 
     disk: MemoryDisk = field(default_factory=MemoryDisk)
@@ -38,5 +38,5 @@ class MemoryStorage:
         return MemoryStores(files or self.disk, f"{ROOT}/scratch/{worker}")
 
     def crash(self, lose_unsynced: bool = True) -> None:
-        """The power fails; what was not synced is gone."""
+        """The power fails; unsynced data is lost."""
         self.disk.crash(lose_unsynced)

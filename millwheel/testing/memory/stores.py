@@ -30,7 +30,7 @@ class MemoryStore:
         self._closed = False
 
     def load(self) -> None:
-        """Take what ``CURRENT`` names. CorruptionError when it is not there."""
+        """Load the files that ``CURRENT`` names. Raises CorruptionError when one is missing."""
         try:
             self._tables = read_whole(self._files, f"{self._path}/CURRENT").decode().split()
             for table in self._tables:
@@ -80,7 +80,7 @@ class MemoryStore:
         self._write(f"{path}/CURRENT", "\n".join(self._tables).encode())
 
     def _write(self, path: str, data: bytes) -> None:
-        """Without a sync: nothing local is promised to survive."""
+        """Write without a sync: local data need not survive."""
         fd = self._files.create(path)
         write_all(self._files, fd, data, 0)
         self._files.close(fd)
@@ -101,7 +101,7 @@ class MemoryStore:
 
 
 def _read_table(files: Files, path: str) -> _Changes:
-    """As RocksDB does, a store checks what it reads: a snapshot's tables are restored without a look."""
+    """Read a table and check it, as RocksDB does: restoring a snapshot does not read its tables."""
     data = read_whole(files, path)
     if xxh3_128_digest(data[_DIGEST_BYTES:]) != data[:_DIGEST_BYTES]:
         raise CorruptionError(f"{path} fails its checksum")

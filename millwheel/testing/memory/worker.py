@@ -1,7 +1,7 @@
-"""One life of a worker in memory: the real loop, and ports that put everything it asks for into a queue of work.
+"""One life of a worker in memory: the real loop, and ports that queue all its requests as work.
 
-Nothing happens inside a call of the loop. What it submits, sends or reports is done later, one unit of work after the
-other, so that a crash may come between any two of them.
+No effect happens inside a call of the loop. Its submissions, messages and reports are done later, one unit of work
+after the other, so that a crash may come between any two of them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _NoSavepoints:
 
 
 class _NoFollowers:
-    """Nobody stands by in a pipeline under test."""
+    """A pipeline under test has no standbys."""
 
     def follow(self, entry: ShardEntry) -> None: ...
 
@@ -61,7 +61,7 @@ class MemoryWorker:
         self.name = name
         self.connection = connection
         self.wakes_at_us = MAX_TIME
-        """When the loop wants to be stepped next if nothing happens (wall clock, µs)."""
+        """The time of the loop's next step if nothing happens before (wall clock, µs)."""
         self._cluster = cluster
         self._scratch = f"{ROOT}/scratch/{name}"
         self._events: list[ev.Event] = []
@@ -79,12 +79,12 @@ class MemoryWorker:
         self._runtime = WorkerRuntime(WorkerName(name), cluster.graph, cluster.make_shard, ports, limits)
 
     def post(self, event: ev.Event) -> None:
-        """Something for the loop to take at its next step."""
+        """Queue an event for the next step of the loop."""
         self._events.append(event)
         self.wake()
 
     def wake(self) -> None:
-        """Step the loop when its time comes."""
+        """Step the loop if its time has come."""
         if not self._scheduled:
             self._scheduled = True
             self._cluster.do_later(self._step)
