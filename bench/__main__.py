@@ -9,6 +9,7 @@ python -m bench report                tables and plots of docs/performance.md fr
 python -m bench profile B             where a microsecond goes
 python -m bench key_windows, soak, failover, availability, nodes, start   with options of their own
 python -m bench scale                 A, B and many nodes on 1 to 16 workers: what does not grow with the machine
+python -m bench cluster               1,000 workers and 100,000 shards against master and injector, without records
 python -m bench metrics_cost, tracing_cost   what metrics and traces cost a worker
 python -m bench query_faults, query_storm   queries while workers fail; what they cost the stream
 python -m bench S                     groupings under skew, simulated: the tables and the picture of docs/skew.md
@@ -52,6 +53,7 @@ TOOLS = (
     "start",
     "S",
     "scale",
+    "cluster",
     "hot_key",
     "redis_price",
 )

@@ -145,7 +145,8 @@ class MasterRuntime:
         """Handle ``events`` and all their consequences. Returns the monotonic time (µs) of the next step."""
         now_us = self._ports.clock.monotonic_us()
         pending = deque(events)
-        if now_us >= self._next_tick_us:
+        loads = self.view.loads  # of the last tick: to copy them all at each report would cost more than the reports
+        if ticks := now_us >= self._next_tick_us:
             self._next_tick_us = now_us + self._pace.tick_us
             pending.append(Tick(now_us=now_us))
         while pending:
@@ -154,7 +155,7 @@ class MasterRuntime:
                 if outcome is not None:
                     pending.append(outcome)
         self._scan_when_due(now_us)
-        self.view = MasterView(self._state.live_workers, self._state.tables, self._state.loads)
+        self.view = MasterView(self._state.live_workers, self._state.tables, self._state.loads if ticks else loads)
         return self._next_tick_us
 
     # --- effects

@@ -1,9 +1,9 @@
 """The master as a pure machine: an event in, effects out.
 
 The machine decides from levels, not from edges: every event first updates the known state, and then all decisions are
-derived anew from this state. Therefore each step is idempotent. A newly elected master reads tables and members and
-continues whatever was in progress: an owner that is not a member is dead, so its journal is sealed, and then its shards
-get new owners.
+derived anew from this state, for the nodes about which something has changed. Therefore each step is idempotent. A
+newly elected master reads tables and members and continues whatever was in progress: an owner that is not a member is
+dead, so its journal is sealed, and then its shards get new owners.
 
 No change may shorten the order of steps after a death: seal the journal; only then write tables with new owners, higher
 tokens and the sealed end in the lineage; only when no table names the dead worker as owner, remove it from the
@@ -43,6 +43,7 @@ from millwheel.master.loads import Load, LoadBook
 from millwheel.master.membership import Membership
 from millwheel.master.moves import RequestedMoves, RequestedReshardings
 from millwheel.master.tables.holdings import Holdings
+from millwheel.master.tables.open_nodes import OpenNodes
 from millwheel.master.tables.planner import Census, Move, NodeDemand, first_table, plan_moves
 from millwheel.master.tables.spares import seated
 from millwheel.master.tables.standbys import chosen, followers
@@ -98,6 +99,7 @@ class MasterState:
         self._seats = config.expected_workers
         self._followed = {node.name for node in config.nodes if node.standby}
         self._standbys: dict[tuple[NodeName, ShardName], WorkerName] = {}
+        self._open = OpenNodes(node.name for node in config.nodes)
 
     @property
     def tables(self) -> tuple[RangeTable, ...]:
@@ -121,8 +123,8 @@ class MasterState:
     def handle(self, event: Event) -> list[Effect]:
         """The effects of ``event``, to be performed in this order."""
         self._take(event)
-        if not self._loaded or not self._membership.known:
-            return []
+        if not self._loaded or not self._membership.known or isinstance(event, LoadReported):
+            return []  # loads are weighed at the next tick
         self._membership.bury_strangers(self._holdings.mentioned())
         self._forget_old_news()
         # Chosen for the tables as they stand now: what follows from another event may be about others.
@@ -145,20 +147,25 @@ class MasterState:
         match event:
             case Tick():
                 self._now_us = max(self._now_us, event.now_us)
+                self._open.tick(self._now_us)
                 self._holdings.try_again()
                 self._membership.try_again()
             case TablesLoaded():
                 self._loaded = True
                 for table in event.tables:
                     self._holdings.take(table)
+                self._open.open_all()
             case TableSeen():
                 self._holdings.take(event.table)
+                self._open.open(event.table.computation)
             case WriteConflicted():
                 self._holdings.lost(event.node, event.stored)
+                self._open.open(event.node)
             case WriteFailed():
                 self._holdings.failed(event.node)
             case ShardReleased():
                 self._released[event.incarnation, event.shard, event.token] = event.last_commit
+                self._open.open_of(event.shard)
             case LoadReported():
                 self._state_bytes.update((load.shard, load.state_bytes) for load in event.loads)
                 for load in event.loads:
@@ -166,10 +173,13 @@ class MasterState:
             case ManifestSeen():
                 known = self._manifest_tokens.get(event.shard, NO_TOKEN)
                 self._manifest_tokens[event.shard] = max(known, event.token)
+                self._open.open_of(event.shard)
             case MoveRequested():
                 self._moves.ask(event)
+                self._open.open(event.node)
             case ReshardRequested():
                 self._reshardings.ask(event)
+                self._open.open(event.resharding.node)
             case _:
                 self._take_about_workers(event)
 
@@ -199,14 +209,16 @@ class MasterState:
         """The workers that own shards or may be given some: all eligible workers except spares."""
         if not self._config.spares:
             return self._membership.takers()
-        burdens = Census((), self._holdings.expected().values()).burdens()
-        following = followers((entry for _, entry in self._holdings.entries()), self._membership.dead)
-        return seated(self._membership.hosts_of_takers(), burdens, self._seats, self._membership.struck(), following)
+        followed = (entry for facts in self._holdings.every() for entry in facts.followed)
+        following = followers(followed, self._membership.dead)
+        hosts, struck = self._membership.hosts_of_takers(), self._membership.struck()
+        return seated(hosts, self._holdings.burdens(), self._seats, struck, following)
 
     def _forget_old_news(self) -> None:
         """Drop requests that stored tables have made obsolete, and note when the first worker could take shards."""
-        held = {(entry.owner, entry.shard, entry.token) for _, entry in self._holdings.entries()}
-        self._released = {key: commit for key, commit in self._released.items() if key in held}
+        if self._released:
+            held = {(entry.owner, entry.shard, entry.token) for _, entry in self._holdings.entries()}
+            self._released = {key: commit for key, commit in self._released.items() if key in held}
         takers = self._membership.takers()
         self._moves.forget(self._holdings, self._serving())
         self._reshardings.forget(self._holdings)
@@ -235,14 +247,22 @@ class MasterState:
             reshardings=tuple(self._reshardings.requested),
             standbys=self._standbys,
         )
+        open_nodes = self._open.under(frozenset(situation.takers), dict(situation.dead))
+        nodes = [
+            node for node in self._config.nodes if node.name in open_nodes and node.name not in self._holdings.writing
+        ]
+        if not nodes:
+            return
         census = Census(
             situation.takers, self._holdings.expected().values(), self._membership.hosts, self._membership.weights()
         )
-        for demand in self._config.nodes:
-            table = None if demand.name in self._holdings.writing else self._next_table(demand, situation, census)
+        for demand in nodes:
+            table = self._next_table(demand, situation, census)
             if table is not None:
                 self._holdings.writing[demand.name] = table
                 yield WriteRangeTable(table=table)
+            elif demand.name in self._holdings.stored:
+                self._open.close(demand.name)
 
     def _next_table(self, demand: NodeDemand, situation: Situation, census: Census) -> RangeTable | None:
         """The table to store next; None when the stored one is right."""
@@ -259,7 +279,7 @@ class MasterState:
         if self._balanced:
             self._plan_by_load()
             return
-        on_their_way = sum(1 for _, entry in self._holdings.entries() if entry.next_owner) + len(self._moves.takers)
+        on_their_way = sum(facts.moving for facts in self._holdings.every()) + len(self._moves.takers)
         room = self._config.moves_at_once - on_their_way
         if room <= 0:
             return
@@ -269,6 +289,7 @@ class MasterState:
         leaving = self._membership.live().keys() - serving
         moves = plan_moves(demanded, serving, leaving, room, self._state_bytes, self._membership.weights())
         self._moves.plan(moves)
+        self._open.open(*(move.node for move in moves))
         # A move that somebody asks for later is not taken back: only a change of membership starts this again.
         self._balanced = not moves and not on_their_way
 
@@ -278,19 +299,24 @@ class MasterState:
         if settled and self._followed:
             tables = [self._holdings.stored[node] for node in sorted(self._followed)]
             self._standbys = chosen(tables, self._membership.hosts_of_takers(), self._serving())
+            self._open.open(*self._followed)
 
     def _plan_by_load(self) -> None:
         """Each worker has its share of shards: balance by measured load."""
-        busy = any(entry.next_owner or entry.resharded for _, entry in self._holdings.entries())
-        if self._balancer is None or busy or self._moves.takers or self._reshardings.requested:
+        if self._balancer is None or self._moves.takers or self._reshardings.requested:
+            return
+        if any(facts.changing for facts in self._holdings.every()):
             return
         tables = [self._holdings.stored[demand.name] for demand in self._config.nodes]
         self._book.forget_others({entry.shard for table in tables for entry in table.shards})
         cluster = ClusterLoad(tables, self._serving(), self._book.loads, self._least, self._grains)
         step = self._balancer.look(cluster, self._now_us)
+        if step is None:
+            return
+        self._open.open(step.node)
         if isinstance(step, Move):
             self._moves.plan([step])
-        elif step is not None:
+        else:
             self._reshardings.plan([step])
 
     def _at_rest(self) -> bool:
@@ -298,4 +324,4 @@ class MasterState:
         stored, live = self._holdings.stored, self._membership.live()
         if self._holdings.writing or any(demand.name not in stored for demand in self._config.nodes):
             return False
-        return all(entry.owner in live for demand in self._config.nodes for entry in stored[demand.name].shards)
+        return all(self._holdings.facts(demand.name).owners <= live.keys() for demand in self._config.nodes)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 
 from millwheel.core.model.names import NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.errors import invariant
+from millwheel.master.tables.facts import TableFacts, facts_of
 
 
 class Holdings:
@@ -17,6 +19,10 @@ class Holdings:
         self.stored: dict[NodeName, RangeTable] = {}
         self.writing: dict[NodeName, RangeTable] = {}
         self._failed: set[NodeName] = set()
+        self._facts: dict[NodeName, TableFacts] = {}
+        self._owned: Counter[WorkerName] = Counter()
+        self._mentioned: Counter[WorkerName] = Counter()
+        """In how many tables each worker is."""
 
     def take(self, table: RangeTable) -> None:
         """Take a stored table; versions older than the known one are ignored."""
@@ -26,6 +32,7 @@ class Holdings:
         if known is not None:
             _check_tokens(known, table)
         self.stored[table.computation] = table
+        self._note(table)
         writing = self.writing.get(table.computation)
         if writing is not None and table.version > writing.version:
             del self.writing[table.computation]
@@ -66,12 +73,43 @@ class Holdings:
 
     def owners(self) -> set[WorkerName]:
         """All workers that own a shard."""
-        return {entry.owner for _, entry in self.entries() if entry.owner}
+        return {name for name in self._owned if name}
 
-    def mentioned(self) -> set[WorkerName]:
+    def mentioned(self) -> Collection[WorkerName]:
         """All workers whose journals may still be read: owners and ancestors."""
-        ancestors = {ancestor.incarnation for _, entry in self.entries() for ancestor in entry.lineage}
-        return ancestors | self.owners()
+        return self._mentioned.keys()
+
+    def facts(self, node: NodeName) -> TableFacts:
+        """What the stored table of a node says. Raises KeyError when there is none."""
+        return self._facts[node]
+
+    def every(self) -> Collection[TableFacts]:
+        """What each stored table says."""
+        return self._facts.values()
+
+    def burdens(self) -> Mapping[WorkerName, int]:
+        """How many shards each worker has or is about to have once every write in progress has succeeded."""
+        total: Counter[WorkerName] = Counter()
+        for node, facts in self._facts.items():
+            if node not in self.writing:
+                total.update(facts.burdens)
+        for table in self.writing.values():
+            total.update(facts_of(table).burdens)
+        return total
+
+    def _note(self, table: RangeTable) -> None:
+        """Another table of this node is stored from now on."""
+        before, after = self._facts.get(table.computation), facts_of(table)
+        self._facts[table.computation] = after
+        for counts, now, then in (
+            (self._owned, after.owners, before.owners if before else frozenset()),
+            (self._mentioned, after.mentioned, before.mentioned if before else frozenset()),
+        ):
+            counts.update(now - then)
+            for name in then - now:
+                counts[name] -= 1
+                if not counts[name]:
+                    del counts[name]
 
 
 def _check_tokens(known: RangeTable, table: RangeTable) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from heapq import heapify, heapreplace
 
 from millwheel.core.model.names import FIRST_TOKEN, NOBODY, NodeName, ShardName, WorkerName, shard_name
 from millwheel.core.model.range_table import RangeTable, ShardEntry
@@ -56,7 +58,8 @@ class Move:
 
 class Census:
     """How many shards each worker has or is about to have, per node and in all. ``hosts`` maps workers to their hosts,
-    dead workers included, ``weights`` to their share relative to a worker of weight 1."""
+    dead workers included, ``weights`` to their share relative to a worker of weight 1. Most decisions ask for nothing
+    of it, so it is counted when it is first asked."""
 
     def __init__(
         self,
@@ -68,11 +71,18 @@ class Census:
         self._workers = sorted(workers)
         self._hosts = hosts or {}
         self._weights = weights or {}
-        self._total: Counter[WorkerName] = Counter()
-        self._of_node: Counter[tuple[NodeName, WorkerName]] = Counter()
-        for table in tables:
-            for entry in table.shards:
-                self.add(table.computation, entry.next_owner or entry.owner)
+        self._tables = tuple(tables)
+
+    @cached_property
+    def _of_node(self) -> Counter[tuple[NodeName, WorkerName]]:
+        return Counter((t.computation, entry.next_owner or entry.owner) for t in self._tables for entry in t.shards)
+
+    @cached_property
+    def _total(self) -> Counter[WorkerName]:
+        total: Counter[WorkerName] = Counter()
+        for (_, worker), count in self._of_node.items():
+            total[worker] += count
+        return total
 
     def add(self, node: NodeName, worker: WorkerName) -> None:
         """A shard of ``node`` goes to ``worker``."""
@@ -100,6 +110,20 @@ class Census:
             return *self._with_one_more(node, worker), near is None or self._hosts.get(worker) != near, worker
 
         return min(self._workers, key=burden, default=NOBODY)
+
+    def deal(self, node: NodeName, count: int) -> list[WorkerName]:
+        """Give ``count`` new shards of ``node`` away, one after the other: each to :meth:`least`."""
+        if not self._workers:
+            return [NOBODY] * count
+        heap = [(*self._with_one_more(node, worker), worker) for worker in self._workers]
+        heapify(heap)
+        dealt: list[WorkerName] = []
+        for _ in range(count):
+            worker = heap[0][2]
+            dealt.append(worker)
+            self.add(node, worker)
+            heapreplace(heap, (*self._with_one_more(node, worker), worker))
+        return dealt
 
     def uneven_pair(self, node: NodeName) -> tuple[WorkerName, WorkerName] | None:
         """A giver and a taker that has less of ``node``, by its weight, also with one more shard."""
@@ -140,11 +164,8 @@ def first_table(demand: NodeDemand, expected_workers: int, census: Census) -> Ra
     """The first table of a node: equal ranges, spread over the workers of the census, each worker's side by side. A
     source's partitions lie evenly in the key space, so however few there are, all workers read."""
     pieces = tile(demand.count(expected_workers), demand.grain)
-    owners: list[WorkerName] = []
-    for _ in pieces:
-        owners.append(census.least(demand.name))
-        census.add(demand.name, owners[-1])
-    owners = sorted(owners, key=owners.index)
+    dealt = census.deal(demand.name, len(pieces))
+    owners = [owner for owner, count in Counter(dealt).items() for _ in range(count)]
     named = enumerate(zip(pieces, owners, strict=True))
     shards = [
         ShardEntry(shard_name(demand.name, number), piece, owner, token=FIRST_TOKEN) for number, (piece, owner) in named

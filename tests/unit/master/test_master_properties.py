@@ -3,11 +3,19 @@ ends everything is served."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from unittest.mock import patch
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millwheel.master.state import MasterConfig
+from millwheel.core.model.names import NodeName
+from millwheel.master.effects import Effect
+from millwheel.master.events import Event
+from millwheel.master.state import MasterConfig, MasterState
+from millwheel.master.tables.open_nodes import OpenNodes
 from millwheel.master.tables.planner import NodeDemand
+from tests.fakes import master_world
 from tests.fakes.master_world import World
 
 CONFIG = MasterConfig(
@@ -95,6 +103,38 @@ def test_no_order_of_events_breaks_the_rules_and_everything_is_served_in_the_end
             assert entry.next_owner == ""
     counts = sorted(len(worker.open) for worker in world.workers.values() if worker.name in world.members)
     assert counts[-1] - counts[0] <= 1, f"uneven: {counts}"
+
+
+class Watched(MasterState):
+    """Beside each decision, that of a machine which looks at every node at every event."""
+
+    def __init__(self, config: MasterConfig) -> None:
+        super().__init__(config)
+        self._looking = MasterState(config)
+        self._looking._open = LooksAtAll(node.name for node in config.nodes)
+
+    def handle(self, event: Event) -> list[Effect]:
+        found = super().handle(event)
+        assert self._looking.handle(event) == found, event
+        return found
+
+
+class LooksAtAll(OpenNodes):
+    def close(self, node: NodeName) -> None:
+        """No node is ever closed."""
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), min_size=50, max_size=200), st.booleans())
+def test_what_is_not_looked_at_needs_no_decision(steps: list[tuple[str, int]], spare: bool) -> None:
+    with patch.object(master_world, "MasterState", Watched):
+        world = World(replace(CONFIG, spares=int(spare)))
+        world.start_master()
+        world.join()
+        world.join()
+        world.settle(2)
+        for action, pick in steps:
+            play(world, action, pick)
 
 
 @settings(max_examples=50, deadline=None)
