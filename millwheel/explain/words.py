@@ -36,6 +36,7 @@ def code_text(name: str) -> str:
 def key_text(key: KeySpec) -> str:
     """``by path``, ``by path, over 4 instances``; "" for the key of the producer."""
     over = f"over {key.instances} instances" if key.instances > 1 else ""
+    over = f"in {key.partitions} partitions" if key.partitions else over
     names = "" if key.kind is KeyKind.RECORD else f"by {', '.join(code_text(name) for name in key.names)}"
     return ", ".join(filter(None, (names, over)))
 
@@ -181,5 +182,7 @@ def sort_texts(computation: ComputationSpec) -> Iterator[str]:
         yield f"{enrich.name} from {enrich.stream} {when}; without: {_MISSING[enrich.missing.value]}"
     if computation.lookup is not None:
         yield lookup_text(computation.lookup)
+    if computation.dictionary is not None:
+        yield f"{computation.dictionary.name}: a number for each {computation.dictionary.of}"
     if computation.match_all:
         yield "to every branch that fits"

@@ -109,6 +109,8 @@ def _computation(spec: ComputationSpec, pipeline: PipelineSpec) -> NodeBlueprint
         facets["aggregates"] = {each.name: msgspec.to_builtins(each) for each in spec.aggregates}
     if spec.deduplicate is not None or spec.enrich is not None or spec.join is not None or spec.ordered:
         facets["pairing"] = msgspec.to_builtins([spec.deduplicate, spec.enrich, spec.join, spec.ordered])
+    if spec.dictionary is not None:
+        facets["dictionary"] = msgspec.to_builtins(spec.dictionary)
     return NodeBlueprint(_form(spec), facets)
 
 
@@ -127,6 +129,8 @@ def _form(spec: ComputationSpec) -> str:
         return "lookup"
     if spec.deduplicate is not None:
         return "deduplicate"
+    if spec.dictionary is not None:
+        return "dictionary"
     return "branches" if spec.branches else "steps"
 
 
@@ -139,6 +143,7 @@ def _columns(given: InputSpec, pipeline: PipelineSpec) -> dict[str, Any]:
 def key_words(key: KeySpec) -> str:
     """A key extractor in words."""
     over = f", over {key.instances} instances" if key.instances > 1 else ""
+    over += f", in {key.partitions} partitions" if key.partitions else ""
     if key.kind is KeyKind.RECORD:
         return f"the record's own key{over}"
     return f"{'function' if key.kind is KeyKind.FUNCTION else 'field'} {', '.join(key.names)}{over}"

@@ -282,6 +282,7 @@ _RULES: dict[str, Callable[[Any, Any, NodeBlueprint], Found]] = {
     "aggregates": _windows("its aggregates"),
     "speaking": _windows("when it fires, or on which records,"),
     "slices": _slices,
+    "dictionary": _free("the fields of its output have changed, from the next record on"),
     "columns": _windows("the declared fields of its input"),
     "pairing": lambda before, after, node: iter(
         [

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from millwheel.core.aggregates.functions import FUNCTIONS
+from millwheel.core.pipeline.dictionaries import MOST_PARTITIONS
 from millwheel.core.pipeline.spec import Delivery, JoinKind, Missing, Productions
 from millwheel.core.triggers.trees import BUILDERS
 from millwheel.core.windows.panes import Accumulation, OutputTime
@@ -91,6 +92,7 @@ def _computation(found: dict[str, Schema], more: Installed) -> Schema:
         **_steps(),
         **_joins(found, more),
         "slices": _slices(),
+        "dictionary": _dictionary(),
         **_windowed(),
         **dials,
     }
@@ -148,6 +150,11 @@ def _slices() -> Schema:
     }
     same(known, slices.FIELDS)
     return w.fields(known, ["every", "keep"])
+
+
+def _dictionary() -> Schema:
+    known = {"of": w.TEXT, "as": w.TEXT, "partitions": w.number(1, MOST_PARTITIONS)}
+    return w.fields(known, ["of", "as"])
 
 
 def _windowed() -> dict[str, Schema]:

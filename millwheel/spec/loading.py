@@ -22,6 +22,7 @@ from typing import Any
 
 from millwheel.core.expressions.fields import field_reader, missing_field
 from millwheel.core.model.keys import Key
+from millwheel.core.pipeline.dictionaries import partitioned
 from millwheel.core.pipeline.spec import KeyKind, KeySpec
 from millwheel.errors import PipelineError, RecordError, invariant
 from millwheel.spec.imports import missing_file_hint
@@ -235,6 +236,8 @@ def load_extractor(spec: KeySpec, folder: str) -> Callable[[Any], Key]:
     can be a key. Raises PipelineError if the user's function cannot be loaded.
     """
     invariant(spec.kind is not KeyKind.RECORD, "the key of a record that its producer gave is not extracted")
+    if spec.partitions:
+        return partitioned(_field_key(spec.names[0]), spec.partitions)
     if spec.kind is KeyKind.FUNCTION:
         function = load_object(spec.names[0], folder)
         if not callable(function):

@@ -50,11 +50,13 @@ class KeyKind(Enum):
 class KeySpec:
     """A key extractor. ``names`` holds one field, several, or the one ``module:function``.
 
-    ``instances``: above 1 the key is divided, and has the number of an instance as its last part."""
+    ``instances``: above 1 the key is divided, and has the number of an instance as its last part. ``partitions``: above
+    0 the key is the partition of a dictionary that the one field belongs to."""
 
     kind: KeyKind
     names: tuple[str, ...] = ()
     instances: int = 1
+    partitions: int = 0
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -194,6 +196,17 @@ class DeduplicateSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class DictionarySpec:
+    """Each different value of the field ``of`` gets a whole number, for ever, as the field ``name``. ``keep``: the
+    other fields that are passed on (empty: all)."""
+
+    of: str
+    name: str
+    partitions: int
+    keep: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class BranchSpec:
     """One way out of a branching computation: the records for which ``condition`` holds ("": those that no other branch
     took)."""
@@ -251,8 +264,8 @@ class LookupSpec:
 @dataclass(frozen=True, slots=True)
 class ComputationSpec:
     """A node of the graph: a callback class, a window with aggregates or a callback, steps from value to value, the
-    removal of duplicates, branches, a join of two streams in windows, or the enrichment of one stream by another or by
-    lookups.
+    removal of duplicates, branches, a join of two streams in windows, the enrichment of one stream by another or by
+    lookups, or a dictionary.
 
     ``ordered``: the records of each key come in the order of their timestamps. ``match_all``: a record takes every
     branch whose condition holds, not only the first.
@@ -278,6 +291,7 @@ class ComputationSpec:
     join: JoinKind | None = None
     enrich: EnrichSpec | None = None
     lookup: LookupSpec | None = None
+    dictionary: DictionarySpec | None = None
     window: WindowSpec | None = None
     slices: SlicesSpec | None = None
     aggregates: tuple[AggregateSpec, ...] = ()

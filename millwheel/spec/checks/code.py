@@ -173,6 +173,7 @@ class CodeChecks:
         """Refuses retractions for computations that could not undo the effect of the retracted record."""
         does = {
             "deduplicate": computation.deduplicate is not None,
+            "dictionary": computation.dictionary is not None,
             "join": computation.join is not None,
             "enrich": computation.enrich is not None or computation.lookup is not None,
         }

@@ -29,6 +29,8 @@ from millwheel.spec.parts.steps import read_steps
 from millwheel.spec.parts.windows import read_late, read_trigger, read_window
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
+from millwheel.spec.visitors.dictionaries import FIELDS as DICTIONARY_FIELDS
+from millwheel.spec.visitors.dictionaries import check_dictionary, partitioned_inputs, read_dictionary
 
 _WINDOW_FIELDS = (
     "window",
@@ -43,7 +45,7 @@ _WINDOW_FIELDS = (
 )
 _CALLBACK_FIELDS = ("callback", "options")
 _DIALS = ("delivery", "productions", "max_attempts", "on_error", "shards", "standby", "skew")
-_OTHER_FORMS = (*STEP_FIELDS, *SORT_FIELDS, *JOIN_FIELDS, "slices")
+_OTHER_FORMS = (*STEP_FIELDS, *SORT_FIELDS, *JOIN_FIELDS, "slices", *DICTIONARY_FIELDS)
 FIELDS = ("input", "output", *_CALLBACK_FIELDS, *_OTHER_FORMS, "order_by", *_WINDOW_FIELDS, *_DIALS)
 _EXAMPLE = "{input: {hits: {key: path}}, callback: callbacks:Detector, output: alerts}"
 _INPUT = "{hits: {key: path}}"
@@ -57,11 +59,12 @@ def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callab
     fields = reader.fields(node, FIELDS, _EXAMPLE)
     inputs = _inputs(reader, node, fields)
     branches = read_branches(reader, fields.get("branch"))
-    _check_form(reader, node, fields)
+    _check_form(reader, node, fields, inputs)
     check_keys(reader, fields, inputs)
+    dictionary = read_dictionary(reader, fields.get("dictionary"))
     return ComputationSpec(
         name=name,
-        inputs=inputs,
+        inputs=partitioned_inputs(inputs, dictionary),
         outputs=_outputs(reader, node, fields) if "branch" not in fields else tuple(each.stream for each in branches),
         callback=reader.object_name(fields.get("callback"), "callbacks:Detector"),
         options={key: child.data() for key, child in reader.entries(fields.get("options"), "{threshold: 4}").items()},
@@ -73,6 +76,7 @@ def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callab
         join=read_join(reader, node, fields, inputs),
         enrich=read_enrich(reader, fields, inputs),
         lookup=read_lookup(reader, fields, inputs),
+        dictionary=dictionary,
         window=read_window(reader, fields["window"]) if "window" in fields else None,
         slices=read_slices(reader, node, fields),
         aggregates=read_aggregates(reader, fields.get("aggregate"), _taken(fields, inputs)),
@@ -108,7 +112,9 @@ def _taken(fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> tup
     return ANSWER_FIELDS if "slices" in fields else (*key_names(inputs), *WINDOW_FIELDS)
 
 
-def _check_form(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode]) -> None:
+def _check_form(
+    reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]
+) -> None:
     """A computation is a callback (with or without a window), steps, or a window, and has no fields of the other
     forms."""
     if "callback" in fields:
@@ -122,6 +128,10 @@ def _check_form(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNod
     joins = [name for name in fields if name in JOIN_FIELDS]
     if "slices" in fields:
         check_slices(reader, fields, [*joins, *steps])
+    elif "dictionary" in fields:
+        check_dictionary(
+            reader, node, fields, inputs, [*joins, *steps, *(name for name in _WINDOW_FIELDS if name in fields)]
+        )
     elif joins:
         for name in [*joins[1:], *steps]:
             reader.bad(fields[name], f"a computation does one of {joins[0]} and {name}; {_TWO_COMPUTATIONS}")
@@ -136,7 +146,7 @@ def _check_form(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNod
             reader.bad(
                 node,
                 "does nothing; write callback: module:Class, or window: {tumbling: 1m} and aggregate: {hits: count}, "
-                "or map, flat_map, filter, deduplicate, branch, join, enrich or slices",
+                "or map, flat_map, filter, deduplicate, branch, join, enrich, slices or dictionary",
             )
 
 

@@ -17,6 +17,7 @@ from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName, ShardName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.records import Batch
+from millwheel.core.pipeline.dictionaries import partitions_of_numbers, partitions_of_text
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.skew import divided_keys, instances_of
 from millwheel.core.pipeline.spec import INSTANCE, KeyKind, KeySpec
@@ -53,7 +54,8 @@ class Consumer:
     """A consumer of a stream: ``fields`` are those of its key when it consists of plain fields, ``extract`` is None
     when it takes the key the producer gave. ``wants_late`` when it has a policy of its own for late records.
     ``columns`` are all the fields that it looks at, None for one that may look at any. ``divided`` is the key of one
-    whose keys are divided over instances."""
+    whose keys are divided over instances. ``partitions``: of a dictionary, which has the partition of a value of the
+    field ``of`` as its key."""
 
     node: NodeName
     fields: tuple[str, ...]
@@ -61,6 +63,8 @@ class Consumer:
     wants_late: bool = False
     columns: Sequence[str] | None = None
     divided: KeySpec | None = None
+    of: str = ""
+    partitions: int = 0
 
 
 class Fanout:
@@ -84,6 +88,8 @@ class Fanout:
                 consumer = Consumer(NodeName(name), fields, extract, wants_late, (columns or {}).get(name))
                 if spec.instances > 1:
                     consumer = replace(consumer, divided=spec)
+                if spec.partitions:
+                    consumer = replace(consumer, fields=(), of=spec.names[0], partitions=spec.partitions)
                 self._consumers.setdefault(stream, []).append(consumer)
 
     def consumed(self, stream: str) -> bool:
@@ -172,6 +178,8 @@ def _indexes(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[in
 def _key_column(batch: ColumnBatch, consumer: Consumer, most: int) -> pl.Series | None:
     """Fields as a column of keys; None when their values cannot all be keys, or not all of up to ``most`` bytes."""
     fields = consumer.fields
+    if consumer.partitions:
+        return _partition_column(batch, consumer, most)
     if not fields or len(set(fields)) < len(fields) or not set(fields) <= set(batch.frame.columns):
         return None
     parts = [batch.frame[name] for name in fields]
@@ -183,6 +191,20 @@ def _key_column(batch: ColumnBatch, consumer: Consumer, most: int) -> pl.Series 
         numbers = batch.seqs if len(batch.seqs) else batch.timestamps
         parts.append(pl.Series(INSTANCE, instances_of(numbers, consumer.divided.instances)))
     return key_column(parts)
+
+
+def _partition_column(batch: ColumnBatch, consumer: Consumer, most: int) -> pl.Series | None:
+    """The partitions of a column; None for values that are looked at one by one."""
+    if consumer.of not in batch.frame.columns:
+        return None
+    values = batch.frame[consumer.of]
+    if values.dtype not in (pl.Int64, pl.String) or values.null_count():
+        return None
+    if values.dtype == pl.Int64:
+        return pl.Series(consumer.of, partitions_of_numbers(values.to_numpy(), consumer.partitions))
+    if len(batch) and _most_bytes(values) + _KEY_HEAD > most:
+        return None
+    return pl.Series(consumer.of, partitions_of_text(values.to_list(), consumer.partitions), pl.Int64)
 
 
 def _most_bytes(part: pl.Series) -> int:

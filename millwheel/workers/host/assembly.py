@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from millwheel.api import Computation, sets_timers
@@ -25,13 +24,11 @@ from millwheel.core.columns.slices import slice_plan
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import stream_decoder
 from millwheel.core.machines.specs import windowing_from_spec
-from millwheel.core.model.damage import checked
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.percentiles import Shares, shares_by_node
 from millwheel.core.model.range_table import ShardEntry
-from millwheel.core.model.ranges import SPACE
 from millwheel.core.pipeline.branches import compile_branches
 from millwheel.core.pipeline.graph import Node, NodeKind, build_graph, takes_retractions
 from millwheel.core.pipeline.spec import (
@@ -53,7 +50,7 @@ from millwheel.ports import Clock, StateStore
 from millwheel.secret_values import revealed
 from millwheel.sinks.adapted import as_writer
 from millwheel.sinks.base import Sink
-from millwheel.sources.base import ENDS, Partition, Source
+from millwheel.sources.base import Partition, Source
 from millwheel.sources.frames import example_frame
 from millwheel.spec.imports import missing_file_hint
 from millwheel.spec.loading import load_extractor, load_object
@@ -61,6 +58,8 @@ from millwheel.workers.bundle.hangs import Hangs
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.routing import Fanout, TableRouter
 from millwheel.workers.delivery.timestamps import Timestamps
+from millwheel.workers.dictionaries.dictionary import DictionaryOperator
+from millwheel.workers.host.kept_partitions import decode_partitions, kept_ends, spread_of
 from millwheel.workers.lookups.looked_up import NO_ANSWER, LookupLine, LookupOperator, LookupShard
 from millwheel.workers.operators.branched import Branched
 from millwheel.workers.operators.callbacks import CallbackOperator
@@ -114,9 +113,6 @@ class Factories:
     lookup: Callable[[ComputationSpec, str], Lookup] = lookup_of
 
 
-_decode_partitions = checked(msgspec.json.Decoder(list[Partition]).decode, "the partitions of a source (inputs/)")
-
-
 class Assembly:
     """Makes shards of one pipeline. ``root`` holds the partition lists of bounded sources; ``outside`` builds what
     reaches out of the process."""
@@ -141,7 +137,7 @@ class Assembly:
         ]
         self._numbered_weakly = {stream for node in weak for stream in node.outputs}
         self._root = Path(root)
-        self._ends = _kept_ends(self._root) if outside.ends is None else outside.ends
+        self._ends = kept_ends(self._root) if outside.ends is None else outside.ends
         self._clock = clock
         given = spec.limits
         shard = limits or ShardLimits()
@@ -197,10 +193,14 @@ class Assembly:
         if not plans or stream.id or stream.schema or stream.fields.get(stream.timestamp) != "int":
             return None
         needs = {stream.timestamp}
-        for plan in plans:
-            if plan is None:
+        for name, plan in zip(consumers, plans, strict=True):
+            computation = self.graph.nodes[name].computation
+            if plan is not None:
+                needs |= {*plan.key_fields, *plan.needs}
+            elif computation is not None and (given := computation.dictionary) is not None:
+                needs |= {given.of, *(given.keep or stream.fields)}
+            else:
                 return None
-            needs |= {*plan.key_fields, *plan.needs}
         return frozenset(needs)
 
     def waits_for_time(self) -> bool:
@@ -305,6 +305,8 @@ class Assembly:
             return windows
         if spec.lookup is not None:
             return self._lookup(spec, spec.lookup, shard_parts)
+        if spec.dictionary is not None:
+            return DictionaryOperator(spec, self.spec, overlay, self._decode)
         plan = self._plans.get(spec.name)
         if spec.slices is not None:
             return SlicesOperator(spec, self.spec, shard_parts.store, overlay, self._decode, _CACHE_ENTRIES, plan)
@@ -382,7 +384,7 @@ class Assembly:
         source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
         partitions = self._partitions(stream, source)
         by_name = not source.bounded or stream.name in self._outside.by_name
-        spread = {} if by_name else _spread(partitions())
+        spread = {} if by_name else spread_of(partitions())
         parts = SourceParts(
             pipeline=self.spec.name,
             node=NodeName(node.name),
@@ -411,7 +413,7 @@ class Assembly:
             listed = self._outside.listed(stream.name, source)
             return lambda: listed
         kept = self._root / "inputs" / f"{stream.name}.json"
-        names = _decode_partitions(kept.read_bytes())
+        names = decode_partitions(kept.read_bytes())
         return lambda: names
 
     def _schema(self, stream: StreamSpec) -> Any:
@@ -435,16 +437,3 @@ class Assembly:
         publish = self._outside.publish
         shard = SinkShard(shard_parts.entry.shard, token, shard_parts.store, publish, self.spec.name, spec.stream)
         return SinkOperator(writer, shard, self._decode, sink.flush_us, sink.cut_records, sink.shows_at_once)
-
-
-def _kept_ends(root: Path) -> dict[str, Sequence[Partition]]:
-    """By stream: where unbounded sources ended when a run began that ends once it has caught up; else nothing."""
-    paths = (root / "inputs").glob(f"*{ENDS}")
-    return {path.name.removesuffix(ENDS): _decode_partitions(path.read_bytes()) for path in paths}
-
-
-def _spread(partitions: Sequence[Partition]) -> dict[str, int]:
-    """Places in the key space for a list of partitions that never changes: evenly, where hashes would crowd some shards
-    and leave others without any."""
-    count = len(partitions)
-    return {partition.name: (2 * number + 1) * SPACE // (2 * count) for number, partition in enumerate(partitions)}

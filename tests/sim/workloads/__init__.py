@@ -8,6 +8,7 @@ from tests.sim.workloads.accounts import Accounts
 from tests.sim.workloads.base import Workload
 from tests.sim.workloads.graphs import Graphs
 from tests.sim.workloads.hanging import Hanging
+from tests.sim.workloads.ids import Ids
 from tests.sim.workloads.letters import Letters
 from tests.sim.workloads.numbers import Numbers
 from tests.sim.workloads.searched import Searched
@@ -30,10 +31,13 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "searched": Searched,
     "sliced": Sliced,
     "scattered": Scattered,
+    "ids": Ids,
 }
 """(seed, size from 0 to 1) -> a workload."""
 
-BY_NAME = frozenset({"tables", "hanging", "letters", "shown", "transactional", "searched", "sliced", "scattered"})
+BY_NAME = frozenset(
+    {"tables", "hanging", "letters", "shown", "transactional", "searched", "sliced", "scattered", "ids"}
+)
 """Workloads that a seed does not choose by itself: only a case that names one runs it."""
 
 __all__ = ["BY_NAME", "WORKLOADS", "Workload"]

@@ -1,0 +1,1 @@
+"""Dictionaries: numbers for the values of a field, kept by partition."""

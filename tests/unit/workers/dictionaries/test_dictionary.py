@@ -1,0 +1,110 @@
+"""dictionary in the real runtime: one number for each value, the same one for ever, in rows and in columns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from millwheel.core.pipeline.dictionaries import partition_of
+from millwheel.testing import PipelineHarness, assert_survives_crashes
+from millwheel.workers.dictionaries.dictionary import DictionaryOperator, Numbers
+from millwheel.workers.state.overlay import Overlay
+from tests.fakes.plain_storage import SimStore
+from tests.unit.workers.operators.combinations import hit, hits, written
+
+DICTIONARY = """
+computations:
+  ids:
+    input: hits
+    dictionary: {of: page, as: id, partitions: 4}
+    output: with_ids
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("combinations")
+
+
+def _check(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """Ids by value: one each, no two alike, each in the partition of its value, without gaps."""
+    pairs = {(row["page"], row["id"]) for row in rows}
+    ids = dict(pairs)
+    assert len(pairs) == len(ids) == len(set(ids.values()))
+    for at in range(4):
+        mine = sorted(number for value, number in ids.items() if partition_of(value, 4) == at)
+        assert mine == [at + 4 * number for number in range(len(mine))]
+    return ids
+
+
+@given(records=hits)
+@settings(max_examples=30, deadline=None)
+def test_every_value_has_one_number_and_records_go_on_with_it(folder: Path, records: list[dict[str, Any]]) -> None:
+    with PipelineHarness(written(folder / "ids", DICTIONARY)) as harness:
+        for record in records:
+            harness.push("hits", record)
+        rows = harness.read("with_ids")
+        _check(rows)
+        bare = [{name: value for name, value in row.items() if name != "id"} for row in rows]
+        assert sorted(map(json.dumps, bare)) == sorted(map(json.dumps, records))
+
+
+def test_numbers_are_the_same_after_a_crash_at_any_moment(folder: Path) -> None:
+    records = [hit(at, page=f"page {at * 7 % 5}") for at in range(9)]
+    assert assert_survives_crashes(written(folder / "ids", DICTIONARY), {"hits": records}) > 5
+
+
+def test_what_has_no_number_is_a_dead_letter_and_the_others_go_on(folder: Path) -> None:
+    long = hit(1, page="x" * 70_000)
+    odd = [hit(2) | {"page": 1.5}, {"at": 3, "user": "ann"}]
+    with PipelineHarness(written(folder / "ids", DICTIONARY)) as harness:
+        harness.push("hits", [long, *odd, hit(4)])
+        assert [row["at"] for row in harness.read("with_ids")] == [4]
+        reasons = " ".join(letter["reason"] for letter in harness.read("dead_letters"))
+    assert "a dictionary needs text" in reasons
+    assert "missing key" in reasons
+    assert "a key" in reasons
+
+
+def test_columns_get_the_numbers_that_rows_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [hit(at, page=f"page {at * 31 % 47}") for at in range(300)]
+    (tmp_path / "hits.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    declared = "    fields: {at: int, page: str, user: str, size: int}\n"
+    taken = []
+    right = DictionaryOperator._take_columns
+
+    def noted(self: DictionaryOperator, batch: Any, bundle: Any) -> None:
+        taken.append(len(batch))
+        right(self, batch, bundle)
+
+    monkeypatch.setattr(DictionaryOperator, "_take_columns", noted)
+    found = []
+    for fields in ("", declared):
+        path = written(tmp_path, DICTIONARY)
+        text = Path(path).read_text()
+        Path(path).write_text(text.replace("    timestamp:", fields + "    timestamp:"))
+        with PipelineHarness(path, run_sources=True) as harness:
+            harness.advance_processing_time(10**9)
+            found.append(sorted(harness.read("with_ids"), key=lambda row: row["at"]))
+            assert not harness.read("dead_letters")
+    assert sum(taken) == 300
+    assert _check(found[0]).keys() == _check(found[1]).keys()
+    assert [{**row, "id": 0} for row in found[0]] == [{**row, "id": 0} for row in found[1]]
+
+
+def test_a_new_owner_and_a_full_cache_give_the_numbers_again() -> None:
+    overlay = Overlay(SimStore({}))
+    values = [f"v{n}" for n in range(60)]
+    partitions = [partition_of(value, 4) for value in values]
+    first = Numbers(overlay, 4, limit=10)
+    ids = [number for value, at in zip(values, partitions, strict=True) for number in first.of([value], [at])]
+    first.write()
+    assert first.of(values, partitions) == ids
+    later = Numbers(overlay, 4)
+    assert later.of(values[30:], partitions[30:]) == ids[30:]
+    [new] = later.of(["new"], [partition_of("new", 4)])
+    assert new not in ids
