@@ -1,7 +1,7 @@
 """The contract of a format: a bundle of messages becomes records, a row becomes a message.
 
-A decoder sees all messages of a read at once, so that it can decode them together. What it finds must not depend on
-which messages stand beside each other.
+A decoder gets all messages of a read at once, so that it can decode them together. The result for a message must not
+depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class Decoding(NamedTuple):
-    """``indexes[i]`` is the number of the message that ``records[i]`` was; ``wrong`` says by number why others are no
-    records. A message in neither is passed over."""
+    """``records[i]`` comes from the message number ``indexes[i]``; ``wrong`` has the errors of invalid messages, by
+    number. A message in neither is skipped."""
 
     indexes: list[int]
     records: list[Any]
@@ -31,23 +31,23 @@ class MessageDecoder(ABC):
     """Messages to records."""
 
     changes: bool = False
-    """Each record is a list of what one message changes: retractions and values, in order."""
+    """True: each record is the list of changes in one message, retractions and values, in order."""
     takes_empty: bool = False
-    """No bytes at all may be a record."""
+    """True: an empty message may be a record."""
 
     @abstractmethod
     def decode(self, messages: Sequence[bytes]) -> Decoding:
-        """Decode messages. Raises ExhaustedError while a schema cannot be had: nothing was
-        decoded then, and it is tried again later."""
+        """Decode messages. Raises ExhaustedError while a schema is unavailable: nothing has been decoded then, and the
+        call is retried later."""
 
     def frame(self, messages: Sequence[bytes]) -> pl.DataFrame | None:
-        """The declared fields of all messages at once; None where they must be decoded one by one, as they must when
-        any of them is wrong. Raises as :meth:`decode` does."""
+        """The declared fields of all messages at once. None where they must be decoded one by one, for example because
+        one of them is invalid. Raises as :meth:`decode`."""
         return None
 
     def with_types(self, fields: Mapping[str, str]) -> MessageDecoder | None:
-        """The same for a stream that declares none, with types that were found in records: its :meth:`frame` gives
-        these fields, where the messages say themselves that they have them. None: this format does not say so."""
+        """The same decoder for a stream without declared fields, with types inferred from records: its :meth:`frame`
+        returns these fields where the messages themselves carry their types. None: this format does not carry them."""
         return None
 
 
@@ -59,18 +59,18 @@ class MessageEncoder(ABC):
         """One row. Raises RecordError, with the field, for one that the format cannot hold."""
 
     def header(self) -> bytes:
-        """What stands before each message when it is sent. Raises UnavailableError while it cannot be had."""
+        """The bytes in front of each message. Raises UnavailableError while they cannot be determined."""
         return b""
 
     def check(self) -> None:
-        """Called by the driver before anything starts. Raises SetupError for a schema that is refused."""
+        """Called by the driver before anything starts. Raises SetupError if the schema is refused."""
         return
 
 
 def decode_one_by_one(
     messages: Sequence[bytes], one: Callable[[bytes], Any], damage: tuple[type[Exception], ...] = DAMAGE
 ) -> Decoding:
-    """Each message for itself; what raises ``damage`` or a RecordError is wrong."""
+    """Decode each message by itself; messages for which ``one`` raises ``damage`` or a RecordError are invalid."""
     found = Decoding([], [], {})
     broken: tuple[type[Exception], ...] = (RecordError, *damage)
     for index, message in enumerate(messages):
@@ -85,7 +85,7 @@ def decode_one_by_one(
 
 
 def checked(found: Decoding, types: FieldTypes) -> Decoding:
-    """Without the records whose declared fields are of other types."""
+    """Move records whose declared fields have other types to the errors."""
     problems = types.check(found.records) if types and found.records else {}
     if not problems:
         return found

@@ -20,12 +20,12 @@ from millwheel.formats.options import (
 from millwheel.formats.registry import Registration, build_registry
 
 MESSAGE_FORMATS = ("json", "csv", "text", "raw", "avro", "protobuf", "debezium")
-"""What a message may be written in."""
+"""The names of the formats of messages."""
 
 
 def build_decoder(form: Format, folder: str, fields: Mapping[str, str]) -> MessageDecoder:
-    """Messages in a format to dicts; ``fields`` are the declared ones. Files of schemas are relative to ``folder``.
-    Raises ValueError, with a sentence, for options that cannot work."""
+    """The decoder of messages to dicts; ``fields`` are the declared ones. Paths of schemas are relative to ``folder``.
+    Raises ValueError for invalid options."""
     options = form.options
     if isinstance(options, AvroOptions):
         return _avro_decoder(options, folder, fields)
@@ -44,8 +44,8 @@ def build_decoder(form: Format, folder: str, fields: Mapping[str, str]) -> Messa
 
 
 def build_encoder(form: Format, folder: str, subject: str) -> MessageEncoder:
-    """Rows to messages in a format. ``subject`` is what a schema is registered under if its options do not tell.
-    Raises ValueError, with a sentence, for options that cannot work."""
+    """The encoder of rows to messages. ``subject`` is the default subject of the schema in the registry. Raises
+    ValueError for invalid options."""
     options = form.options
     if isinstance(options, AvroOptions):
         return _avro_encoder(options, folder, subject)

@@ -11,8 +11,8 @@ from millwheel.sinks.rows import json_lines
 
 
 class CsvRows:
-    """Encodes rows of one shard. ``fields`` fixes the columns; without it, columns appear as rows bring them, after
-    those of earlier files. None is an empty field; lists, maps and what else CSV lacks are JSON text."""
+    """Encodes rows of one shard. ``fields`` fixes the columns; without it, new fields of rows become further columns,
+    after those of earlier files. None is an empty field; lists, maps and other types that CSV lacks are JSON text."""
 
     def __init__(self, fields: Sequence[str] = ()) -> None:
         self._fixed = bool(fields)

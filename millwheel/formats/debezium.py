@@ -1,9 +1,8 @@
-"""Change events of databases, as Debezium writes them: rows that come, and retractions of rows that go.
+"""Change events of databases, as Debezium writes them: values for new rows, and retractions of removed rows.
 
-An event says what a row was (``before``) and what it is (``after``). So an insert and a row of the snapshot are a
-value, a delete is a retraction, and an update is a retraction of the former row and a value. Whoever consumes the
-stream then has the table: an aggregation subtracts what is gone, a sink in mode ``upsert`` shows the rows that
-are there.
+An event has the former row (``before``) and the new one (``after``). An insert and a row of the snapshot are a value, a
+delete is a retraction, and an update is a retraction of the former row and a value. So consumers follow the table: an
+aggregation subtracts removed rows, and a sink in mode ``upsert`` contains the present rows.
 """
 
 from __future__ import annotations

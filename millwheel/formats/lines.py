@@ -21,8 +21,8 @@ from millwheel.sources.files.lines import Block
 
 
 class JsonMessages(MessageDecoder):
-    """JSON objects, one in each message: decoded together where all of them are sound, else one by one. ``schema`` is
-    the type that they become."""
+    """JSON objects, one in each message: decoded together if all are valid, else one by one, into the type
+    ``schema``."""
 
     def __init__(self, schema: type | None = None, fields: Mapping[str, str] | None = None) -> None:
         self._lines = JsonLines(schema, FieldTypes(fields or {}))
@@ -54,7 +54,7 @@ class TextMessages(MessageDecoder):
 
 
 class CsvMessages(MessageDecoder):
-    """One CSV record in each message, with fields named by ``columns``; values are text but for declared fields."""
+    """One CSV record in each message, with fields named by ``columns``; values are text except in declared fields."""
 
     def __init__(self, options: CsvOptions, fields: Mapping[str, str] | None = None) -> None:
         need_columns(options)
@@ -70,7 +70,7 @@ class CsvMessages(MessageDecoder):
         return checked(decode_one_by_one(messages, self._one, (*DAMAGE, csv.Error)), self._types)
 
     def _together(self, messages: Sequence[bytes]) -> list[dict[str, Any]] | None:
-        """All of them, a column at a time; None when one is no record, or may be more than a line."""
+        """Decode all messages, a column at a time; None when one is invalid, or may have more than one line."""
         data = b"".join(messages)
         if any(mark in data for mark in (b'"', b"\n", b"\r")):
             return None
@@ -142,6 +142,6 @@ class CsvMessageRows(MessageEncoder):
 
 
 def need_columns(options: CsvOptions) -> None:
-    """ValueError unless columns are named: a message has no header."""
+    """Raises ValueError unless columns are named, because a message has no header."""
     if not options.columns:
         raise ValueError("option 'format': csv needs 'columns' for messages; write for example columns: [id, amount]")

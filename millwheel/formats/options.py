@@ -10,7 +10,7 @@ import msgspec
 from millwheel.options import one_of, read_options
 
 Given: TypeAlias = str | dict[str, Any]
-"""How a pipeline writes a format."""
+"""A format as a pipeline file has it."""
 
 
 class RegistryOptions(msgspec.Struct, frozen=True):
@@ -132,7 +132,8 @@ class Format(msgspec.Struct, frozen=True):
 
 
 def read_format(given: Given, known: Sequence[str], option: str = "format") -> Format:
-    """Raises ValueError, with a sentence that names ``option``, for what is none of ``known`` or cannot work."""
+    """Read a format. Raises ValueError, naming ``option``, for a format that is not in ``known``, or for invalid
+    options of one."""
     name, inner = (given, {}) if isinstance(given, str) else _named(given, known, option)
     one_of(option, name, known)
     try:

@@ -1,8 +1,8 @@
-"""Schemas by their ids, from a registry that speaks Confluent's REST API, and messages that begin with such an id.
+"""Schemas by id, from a registry with Confluent's REST API, and messages that begin with such an id.
 
-A reader's schemas are asked for on a thread: a worker's loop waits for an answer for a moment only, and then tries
-again later, so a registry that is away stops the input and loses nothing. What was answered is kept for ever, since
-the schema of an id never changes.
+A thread requests the schemas of a reader: a worker's loop waits only briefly for the answer and retries later, so an
+unavailable registry stops the input and loses nothing. Answers are kept for ever, since the schema of an id never
+changes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ HEADER_BYTES = 5
 _ANSWER_S = 5.0  # for one request
 _PATIENCE_S = 0.3  # how long a worker's loop waits for an answer; then the partition is read again later
 _SAY_EVERY_S = 60.0  # between warnings about the same registry
-_UNKNOWN_CODES = frozenset({404, 422})  # Fixed: HTTP's, of answers that will not change by themselves
+_UNKNOWN_CODES = frozenset({404, 422})  # Fixed: HTTP's codes for permanent answers
 
 
 class KnownSchema(NamedTuple):
-    """What a registry has under an id. ``kind`` is AVRO, PROTOBUF or JSON; ``references`` are the schemas that it
-    needs, in the order in which they must be known."""
+    """The entry of an id in a registry. ``kind`` is AVRO, PROTOBUF or JSON; ``references`` are the schemas that it
+    needs, in the order in which they must be parsed."""
 
     kind: str
     text: str
@@ -37,7 +37,7 @@ class KnownSchema(NamedTuple):
 
 
 class Registry:
-    """One registry. Any thread."""
+    """One registry, for any thread."""
 
     def __init__(self, options: RegistryOptions, client: Any = None) -> None:
         self._options = options
@@ -68,8 +68,8 @@ class Registry:
             raise ExhaustedError(f"{self._away(ex)}. It is tried again; nothing is lost meanwhile") from ex
 
     def registered(self, subject: str, kind: str, text: str) -> int:
-        """The id of a schema under a subject, where it is registered if that is allowed. Raises SetupError when the
-        registry refuses it or has none, UnavailableError while it does not answer."""
+        """The id of a schema under a subject; registers it if that is allowed. Raises SetupError when the registry
+        refuses it or does not have it, UnavailableError while the registry does not answer."""
         made = _schema(text, kind)
         try:
             if self._options.auto_register:
@@ -127,19 +127,19 @@ class Registry:
 
 
 def split(message: bytes) -> int:
-    """The id of the schema of a message that begins with one. Raises RecordError for one that does not."""
+    """The schema id at the beginning of a message. Raises RecordError when there is none."""
     if len(message) < HEADER_BYTES or message[0] != _MAGIC:
         raise RecordError("it does not begin with the id of a schema (a zero byte, and four bytes of id)")
     return int.from_bytes(message[1:HEADER_BYTES], "big")
 
 
 def header(number: int) -> bytes:
-    """What a message with a schema of this id begins with."""
+    """The first bytes of a message with this schema id."""
     return bytes((_MAGIC,)) + number.to_bytes(4, "big")
 
 
 class Registration:
-    """The id of a sink's schema: asked for once, by the thread that publishes."""
+    """The id of a sink's schema, requested once, by the thread that publishes."""
 
     def __init__(self, registry: Registry, subject: str, kind: str, text: str) -> None:
         self._registry = registry
@@ -149,13 +149,13 @@ class Registration:
         self._id: int | None = None
 
     def number(self) -> int:
-        """Raises UnavailableError while the registry is away, SetupError when it refuses."""
+        """The id. Raises UnavailableError while the registry does not answer, SetupError when it refuses the schema."""
         if self._id is None:
             self._id = self._registry.registered(self._subject, self._kind, self._text)
         return self._id
 
     def check(self) -> None:
-        """As the driver asks before anything starts. Raises SetupError."""
+        """The driver's check before anything starts. Raises SetupError."""
         try:
             self.number()
         except UnavailableError as ex:
@@ -163,13 +163,13 @@ class Registration:
 
 
 def _end(pool: ThreadPoolExecutor, client: Any) -> None:
-    """Nobody asks any more."""
+    """Release a registry that is no longer used."""
     pool.shutdown(wait=False, cancel_futures=True)
     client.close()
 
 
 def _code(ex: Exception) -> int:
-    """HTTP's code of an answer, 0 where there was none."""
+    """The HTTP status of an answer, 0 where there was none."""
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
     return int(ex.http_status_code) if isinstance(ex, SchemaRegistryError) else 0
@@ -198,5 +198,5 @@ def _schema(text: str, kind: str) -> Any:
 
 
 def build_registry(options: RegistryOptions | None) -> Registry | None:
-    """None where no registry is asked for. ValueError for settings that cannot work."""
+    """The registry of these options, None for none. Raises ValueError for invalid settings."""
     return None if options is None else Registry(options)

@@ -1,4 +1,5 @@
-"""Sources: where records come from. ``base`` is the contract, the other modules are the built-in kinds.
+"""Sources, which read records from files, generators and other systems. ``base`` is the contract, the other modules are
+the built-in kinds.
 
 A third party's kind is an entry point of the group ``millwheel.sources``, called as ``factory(options, folder)``.
 """
@@ -28,8 +29,8 @@ def build_source(
     """The source that a spec describes. Relative paths are relative to ``folder``.
 
     Values are decoded into ``schema`` if one is given, else they are dicts. ``fields`` maps names to "int", "float",
-    "str" or "bool": a record in which one of them has another type is rejected.
-    Raises ValueError, with a sentence, for options that cannot work, SetupError for a secret that has no value here.
+    "str" or "bool": a record in which one of them has another type is rejected. Raises ValueError for invalid options,
+    SetupError for a secret without a value on this machine.
     """
     options = revealed(spec.options)
     if spec.kind == "files":

@@ -10,7 +10,7 @@ from millwheel.sources.base import Chunk, Partition, Reader, Source
 
 
 def as_source(made: Any) -> Source:
-    """``made`` itself if it is a Source, else wrapped. SetupError when a necessary member is missing."""
+    """``made`` itself if it is a Source, else wrapped. Raises SetupError when a required member is missing."""
     if isinstance(made, Source):
         return made
     require(made, Source, "bounded")
@@ -18,7 +18,7 @@ def as_source(made: Any) -> Source:
 
 
 def as_reader(made: Any) -> Reader:
-    """``made`` itself if it is a Reader, else wrapped. SetupError when a necessary member is missing."""
+    """``made`` itself if it is a Reader, else wrapped. Raises SetupError when a required member is missing."""
     if isinstance(made, Reader):
         return made
     require(made, Reader)

@@ -3,11 +3,11 @@
 Third parties register a factory under the entry point group ``millwheel.sources``:
 ``name = "package.module:factory"``, where ``factory(options, folder) -> Source``.
 
-A source is *replayable*: reading a partition again from a position gives the same records with the same
-positions. That is what makes it exactly-once without logging what was read.
+A source is *replayable*: reading a partition again from a position gives the same records with the same positions. This
+makes reading exactly-once without a log of the records.
 
 Derive from :class:`Source` and :class:`Reader`: a capability that a class does not define has the default of the base
-class. An object with the necessary methods only is wrapped (``adapted.py``).
+class. An object that only has the required methods is wrapped (``adapted.py``).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ ENDS = ".ends.json"
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A part of a source that one reader reads in order: a file, a share of a generator.
+    """A part of a source that one reader reads in order, such as a file or a share of a generator.
 
-    ``name`` is stable across runs and unique within the source; it decides which shard reads it. ``version``, of an
-    unbounded source, changes when there may be something new to read; with None, only reading tells. It last changed
-    at ``changed_at`` (wall clock, µs).
+    ``name`` is stable across runs and unique within the source; it decides which shard reads the partition. For an
+    unbounded source, ``version`` changes when there may be something new to read; with None, only a read can find out.
+    It last changed at ``changed_at`` (wall clock, µs).
     """
 
     name: str
@@ -59,13 +59,13 @@ class Chunk:
 
     ``positions[i]`` numbers ``values[i]``; positions of records and rejects rise strictly within a partition, are
     greater than the position read from and at most ``next_position``, where the next read starts. ``finished`` is True
-    once a bounded partition has nothing more, ever; ``caught_up`` when there is nothing more for now, so that the next
-    read may wait for the source's ``poll_us``. ``watermark`` (µs) is the source's own claim that nothing earlier will
-    follow; records that do are late. None: it follows the newest timestamp, ``max_delay`` behind.
+    once a bounded partition has been read to its end. ``caught_up`` is True when there is nothing more for now, so that
+    the next read may wait for the source's ``poll_us``. ``watermark`` (µs) is the source's own claim that no earlier
+    record will follow; earlier records are late. None: the watermark is the newest timestamp minus ``max_delay``.
 
-    Sources whose input changes keep further facts in notes (see :meth:`Reader.resume`). ``note`` is what a later
-    reader must know to continue at ``next_position``. ``begins`` is a decision about the input behind a position, as
-    (position, note), which a second reading might not repeat. Nothing more is read before it is durable.
+    Sources whose input changes keep further facts in notes (see :meth:`Reader.resume`). ``note`` has the facts that a
+    later reader needs to continue at ``next_position``. ``begins`` is a decision about the input after a position, as
+    (position, note), that a second reading might not repeat. Nothing more is read until it is durable.
 
     ``traces`` are the trace contexts that came with records, by position, after :meth:`Reader.tell_traces`.
     """
@@ -104,7 +104,8 @@ class FrameChunk:
 
 
 class Reader(ABC):
-    """Reads one partition. Only the thread of the worker's loop uses it: a blocking call here blocks all its shards.
+    """Reads one partition. Only the thread of the worker's loop uses it: a call that blocks here blocks all shards of
+    the worker.
 
     The calls come in this order: :meth:`resume` once; then :meth:`read` and :meth:`read_frame`, in any order,
     each from the ``next_position`` of the previous one; :meth:`close` at the end, also after an error. A reader
@@ -116,47 +117,46 @@ class Reader(ABC):
 
         ``notes[0]`` is (the position to continue at, the last :attr:`Chunk.note` committed there, b"" for none). The
         others are the decisions (:attr:`Chunk.begins`) about input there or later, in order. For most sources the
-        position is enough, and there is nothing to do."""
+        position suffices, and there is nothing to do."""
         return
 
     @abstractmethod
     def read(self, position: int, max_records: int) -> Chunk:
         """Return up to about ``max_records`` records after ``position`` (0: the start).
 
-        The same position must give the same records with the same positions whenever it is read again. Consumers drop
-        records that they have by position, so a record whose position has moved is lost or counted twice. Never wait
-        for new input: return an empty, unfinished chunk when there is none now. Raises SetupError when the partition
-        cannot be read, ExhaustedError when it cannot be read now, for example for lack of file descriptors; it is tried
-        again later."""
+        The same position must give the same records with the same positions whenever it is read again. Consumers
+        recognise duplicates by position, so a record whose position changes is lost or counted twice. Never wait for
+        new input: return an empty, unfinished chunk when there is none now. Raises SetupError when the partition cannot
+        be read, ExhaustedError when it cannot be read at the moment, for example for lack of file descriptors; then it
+        is retried later."""
 
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
-        """Return about ``max_bytes`` of input after ``position`` as columns; None when this reader has none, and the
-        runtime then calls :meth:`read`.
+        """Return about ``max_bytes`` of input after ``position`` as columns. None: this reader cannot; the runtime then
+        calls :meth:`read`.
 
-        The same lines must be records and rejects as with :meth:`read`, because the other form
-        may read them again after a crash. Only values that no declared field needs are not inspected here. Raises as
-        ``read``."""
+        It must return the same records and rejects as :meth:`read`, because after a crash the input may be read again
+        in the other form. Only values that no declared field needs may go unchecked. Raises as ``read``."""
         return None
 
     def take_columns(self, fields: Mapping[str, str]) -> bool:
-        """From now on give these fields with :meth:`read_frame`, though nobody has declared them: their types
-        (``int``, ``float``, ``str``, ``bool``) are guessed from records. A read in which a value is of another type has
-        rejects, or is None; ``7`` is no float. False (the default): this reader cannot."""
+        """Let :meth:`read_frame` return these fields from now on, although the stream does not declare them: their
+        types (``int``, ``float``, ``str``, ``bool``) are inferred from records. If a value has another type, the read
+        has rejects or returns None; ``7`` is not a float. False (the default): this reader cannot."""
         return False
 
     def stop_at(self, end: tuple[int, ...]) -> None:
-        """Give nothing behind ``end``, the version that :meth:`Source.ends` gave this partition. Called once, after
-        :meth:`resume`, in a run that ends once it has caught up. A reader that does not know ends reads on."""
+        """Return no records beyond ``end``, the version of this partition from :meth:`Source.ends`. Called once, after
+        :meth:`resume`, in a run that ends once it has caught up. By default the reader continues beyond it."""
         return
 
     def reached(self, position: int) -> bool:
-        """Asked in such a run when a read has found nothing, or nothing more for now: whether all is read that there
-        was when the run began. By default nothing more for now is all."""
+        """Whether everything that existed at the start of such a run has been read. Called when a read has returned
+        nothing, or has caught up. By default True: catching up is enough."""
         return True
 
     def tell_traces(self) -> None:
-        """The pipeline traces records: from now on set :attr:`Chunk.traces`, where records come with trace contexts.
-        Called before each read. By default none do."""
+        """Set :attr:`Chunk.traces` from now on for records that carry trace contexts, because the pipeline traces
+        records. Called before each read. By default there are none."""
         return
 
     def close(self) -> None:
@@ -173,28 +173,28 @@ class Source(ABC):
     bounded: bool
     """True when the partitions are fixed at the start and all of them end. A run ends once all its sources have."""
     poll_us: int = 50_000
-    """How long to wait after a read that found nothing, µs. A short time costs a look at each partition."""
+    """How long to wait after a read that found nothing, in µs. A short time costs more reads of each partition."""
     list_us: int = 1_000_000
-    """How often an unbounded source is asked for its partitions, µs."""
+    """The interval at which the partitions of an unbounded source are listed, in µs."""
 
     def check(self) -> None:
-        """Called once by the driver, before anything starts, for an unbounded source. Raises SetupError, with a
-        sentence, when the input is not there and will not appear by itself."""
+        """Called once by the driver, before anything starts, for an unbounded source. Raises SetupError when the input
+        does not exist and will not appear by itself."""
         return
 
     @abstractmethod
     def partitions(self) -> Sequence[Partition]:
-        """Return the partitions that exist now. Never wait for long. Raises ExhaustedError while another system has not
-        said yet which there are: event time stands still until then.
+        """Return the partitions that exist now. Never block for long. Raises ExhaustedError while another system has
+        not yet listed them; event time stands still until then.
 
         The driver asks a bounded source once and keeps the answer in the root. Each shard of an unbounded source asks
         every ``list_us``. A partition that is no longer listed is read to its end; then only its position is kept, and
         if the name comes back, reading continues there."""
 
     def ends(self) -> Sequence[Partition]:
-        """Return the partitions of an unbounded source that exist now, each with a ``version`` that tells where it ends
-        now, if its readers can stop there (:meth:`Reader.stop_at`). The driver asks once, before a run that ends once
-        it has caught up, and keeps the answer in the root. Raises SetupError when there is no end to be reached."""
+        """Return the partitions of an unbounded source that exist now, each with its present end as ``version``, if its
+        readers can stop there (:meth:`Reader.stop_at`). The driver asks once, before a run that ends once it has caught
+        up, and keeps the answer in the root. Raises SetupError when there is no end that could be reached."""
         return self.partitions()
 
     @abstractmethod
@@ -204,15 +204,15 @@ class Source(ABC):
         ExhaustedError when it cannot be read now."""
 
     def committed(self, partition: Partition, position: int) -> None:
-        """Called after a commit that holds this position of a partition is durable, and by a new owner with the
-        position at which it begins, for systems that want to know how far we are. Called in the thread of the loop:
-        never wait here."""
+        """Report a durable position of a partition to a system that tracks consumers. Called after the commit with that
+        position is durable, and by a new owner with its first position. Called in the thread of the loop: never block
+        here."""
         return
 
     def warm_up(self) -> None:
-        """Load everything that the first read would load. Called once in every worker, before there is input."""
+        """Load all code and data that the first read would load. Called once in every worker, before there is input."""
         return
 
 
 ResumingReader = FrameReader = Reader
-"""Earlier names of what is part of each reader, for plug-ins that import them."""
+"""Deprecated names, kept for plug-ins that import them: their methods are part of every reader."""

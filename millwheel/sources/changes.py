@@ -1,4 +1,4 @@
-"""Readers of which one position holds two records: what a row was, and what it is."""
+"""Readers with two records at one position: the former and the new state of a row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from millwheel.errors import invariant
 from millwheel.sources.base import Chunk, Reader, Reject
 
 EACH = 2
-"""Positions that a message has: that of a retraction and that of a value."""
+"""Positions per message: one for a retraction and one for a value."""
 
 
 class ChangesReader(Reader):

@@ -32,7 +32,7 @@ class FieldTypes:
         return bool(self._fields)
 
     def check(self, values: list[dict[str, Any]]) -> dict[int, str]:
-        """{index: what is wrong}. Whole numbers in a float field become floats, in place."""
+        """{index: error} of the invalid values. Whole numbers in a float field are converted to floats, in place."""
         problems: dict[int, str] = {}
         for name, kind in self._fields.items():
             column = column_of(name, values)
@@ -81,7 +81,7 @@ def _beyond(column: list[Any], kinds: set[type]) -> bool:
 
 
 def from_texts(name: str, kind: str, texts: Sequence[str]) -> list[Any]:
-    """The texts of a field as its declared type; empty text is None unless text is what was declared.
+    """The texts of a field converted to its declared type. Empty text becomes None unless the type is ``str``.
 
     Raises RecordError, with a sentence about one of them.
     """

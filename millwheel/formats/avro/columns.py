@@ -1,8 +1,8 @@
 """Many Avro messages of one flat record decoded at once, field by field into columns.
 
 Each field of all messages is read by a few calls of numpy, so that a message costs a fraction of a microsecond.
-Whatever is not plain (nested types, most logical types, damaged bytes) is left to the decoder that looks at each
-message: what is found here must be the same.
+Everything else (nested types, most logical types, damaged bytes) is left to the decoder of single messages; both must
+give the same results.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _TIMES = {
     ("long", "timestamp-nanos"): -1_000,
     ("long", "local-timestamp-nanos"): -1_000,
 }
-"""What makes µs of them: a factor, or below zero a divisor."""
+"""The conversion to µs: a factor or, if negative, a divisor."""
 _AS = {"int": "int", "long": "int", "float": "float", "double": "float", "boolean": "bool", "string": "str"}
 
 
 class _DamagedError(Exception):
-    """A message needs a look of its own."""
+    """A message must be decoded by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class AvroColumns:
         self._wanted = dict(wanted)
 
     def frame(self, messages: Sequence[bytes], skip: int = 0) -> pl.DataFrame | None:
-        """The declared fields of all messages; None when one of them is not as its schema says. The first ``skip``
-        bytes of each are passed over."""
+        """The declared fields of all messages; None when one of them does not match its schema. The first ``skip``
+        bytes of each are skipped."""
         lengths = np.fromiter(map(len, messages), np.int64, len(messages))
         ends = np.cumsum(lengths)
         reading = _Reading(b"".join((*messages, _SPARE)), ends - lengths + skip, ends)
@@ -85,7 +85,8 @@ class AvroColumns:
 
 
 def avro_columns(bare: Schema, full: Schema, wanted: Mapping[str, str]) -> AvroColumns | None:
-    """For messages of a parsed schema; None when they, or the ``wanted`` fields, must be looked at one by one."""
+    """The decoder for messages of a parsed schema; None when they, or the ``wanted`` fields, must be decoded one by
+    one."""
     if not wanted or not isinstance(full, dict) or full["type"] not in ("record", "error"):
         return None
     fields = []
@@ -113,7 +114,7 @@ def _field(name: str, full: Schema, bare: Schema) -> _Field | None:
 
 
 class _Reading:
-    """Where each message is read to."""
+    """The reading offset of each message."""
 
     def __init__(self, data: bytes, at: Ints, ends: Ints) -> None:
         self._bytes = np.frombuffer(data, np.uint8)
@@ -124,12 +125,12 @@ class _Reading:
         self._within()
 
     def finish(self) -> None:
-        """Nothing may be left over."""
+        """Check that no bytes are left over."""
         if not np.array_equal(self._at, self._ends):
             raise _DamagedError
 
     def field(self, field: _Field, wanted: bool) -> pl.Series | None:
-        """The next field of all messages; its values only if they are ``wanted``."""
+        """Read the next field of all messages. Returns its values if they are ``wanted``, else None."""
         there = None if field.null is None else self._there(field.null)
         if field.kind in ("int", "long"):
             values = self._varint(there)
@@ -140,7 +141,7 @@ class _Reading:
             begin, sizes = self._sized(there)
             made = (
                 self._texts(begin, sizes) if field.kind == "string" else None
-            )  # what nobody wants may be damaged, too
+            )  # fields that are not requested may be damaged as well
         if not wanted or made is None:
             return None
         return made if there is None else made.set(pl.Series(~there), None)
@@ -203,7 +204,7 @@ class _Reading:
         return values
 
     def _sized(self, there: npt.NDArray[np.bool_] | None) -> tuple[Ints, Ints]:
-        """Where text or bytes begin, and how many there are."""
+        """The offsets of text or bytes, and their lengths."""
         sizes = self._varint(there)
         if there is not None:
             sizes = np.where(there, sizes, 0)

@@ -31,7 +31,7 @@ class Container:
             self._file: BinaryIO = file or open(path, "rb")  # noqa: SIM115 - closed by close
         except OSError as ex:
             raise SetupError(f"cannot read the input file {path}: {ex.strerror or ex}; check its path") from ex
-        weakref.finalize(self, self._file.close)  # a reader may be dropped without a word
+        weakref.finalize(self, self._file.close)  # a reader may be dropped without being closed
         try:
             blocks = fastavro().block_reader(self._file)
             self._writer = parse(blocks.writer_schema, "its schema")
@@ -94,7 +94,7 @@ class Container:
     def _block(self) -> Any:
         try:
             block = next(self._blocks, None)
-        except Exception as ex:  # whatever the damage is
+        except Exception as ex:  # damage may raise anything
             raise self._damaged(ex) from ex
         self.ended = block is None
         return block
@@ -122,7 +122,7 @@ class ContainerRows:
         self._writing = AvroWriting(self._parsed.full, strict)
         self._write = fastavro().schemaless_writer
         text = json.dumps(plain_schema(self._parsed.full)).encode()
-        self._sync = xxhash.xxh3_128_digest(text)  # the same rows are the same file
+        self._sync = xxhash.xxh3_128_digest(text)  # the same rows give the same file
         self._meta = {"avro.schema": text, "avro.codec": _CODEC}
 
     def check(self, row: Mapping[str, Any]) -> None:
@@ -150,7 +150,7 @@ def joined(old: bytes, new: bytes) -> bytes | None:
 
 
 def avro_rows(form: Format, folder: str) -> ContainerRows | None:
-    """What encodes rows of a sink in this format; None unless it is Avro. ValueError for a schema that cannot work."""
+    """The encoder of a sink's rows; None unless the format is Avro. Raises ValueError for an invalid schema."""
     options = form.options
     if not isinstance(options, AvroOptions) or options.schema is None:
         return None

@@ -15,14 +15,14 @@ from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
 from millwheel.sources.fields import FieldTypes
 from millwheel.sources.frames import frame_of
 
-_RECORD_BYTES = 200  # of a record, as reads are sized before one was seen
-_RAW_BYTES = 65_536  # of a record that is rejected
+_RECORD_BYTES = 200  # of a record: sizes the first read
+_RAW_BYTES = 65_536  # kept of a rejected record
 _LEAST = 1_000  # records of a read, however large they are
 
 
 class AvroReader(Reader):
-    """Reads one file, from ``path`` or from ``file``. Values are what docs/formats.md says; ``reader`` is a schema that
-    they are resolved to."""
+    """Reads one file, from ``path`` or from ``file``. docs/formats.md describes the values; ``reader`` is a schema to
+    which they are resolved."""
 
     def __init__(
         self,

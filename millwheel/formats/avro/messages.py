@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AvroMessages(MessageDecoder):
-    """``reader`` is the schema that values are resolved to; None: they are as they were written. Without a registry
+    """``reader`` is the schema to which values are resolved; None: they keep the writer's schema. Without a registry
     all messages were written with ``reader``."""
 
     def __init__(
@@ -96,7 +96,8 @@ class AvroMessages(MessageDecoder):
 
 
 def parse_registered(registry: Registry, number: int) -> Parsed:
-    """The schema of an id. Raises RecordError where it is none of Avro's, ExhaustedError while it cannot be had."""
+    """The schema of an id. Raises RecordError if it is not an Avro schema, ExhaustedError while the registry does not
+    answer."""
     found = registry.schema(number)
     if found.kind != "AVRO":
         raise RecordError(f"its schema, id {number}, is {found.kind}, not AVRO")
@@ -122,7 +123,7 @@ class _Written:
         return None if self._columns is None else self._columns.frame(messages, skip)
 
     def decode(self, messages: Sequence[bytes], skip: int = 0) -> Decoding:
-        """The first ``skip`` bytes of each are passed over."""
+        """Decode messages; the first ``skip`` bytes of each are skipped."""
         found = Decoding([], [], {})
         read, writer, reader, convert = self._read, self._writer, self._reader, self._convert
         for index, message in enumerate(messages):
@@ -134,7 +135,7 @@ class _Written:
                 if data.tell() != len(message):
                     raise RecordError(f"{len(message) - data.tell()} bytes are left over")
                 found.records.append(value if convert is None else convert(value))
-            except Exception as ex:  # fastavro raises many kinds for bytes that are no value
+            except Exception as ex:  # fastavro raises many kinds for invalid bytes
                 found.wrong[index] = f"it is not what its Avro schema says: {_reason(ex)}"
                 continue
             found.indexes.append(index)
@@ -152,8 +153,8 @@ def _reason(ex: Exception) -> str:
 
 
 def read_call(recursive: bool) -> Callable[..., Any]:
-    """fastavro's reader in C. It has no limit of depth, so damaged bytes of a type that holds itself would end the
-    process; such types are read by the one in Python."""
+    """fastavro's reader in C; for recursive types the one in Python, because the one in C has no limit of depth and
+    damaged bytes would crash the process."""
     if not recursive:
         call: Callable[..., Any] = fastavro().schemaless_reader
         return call

@@ -1,7 +1,7 @@
 """Values as fastavro reads them (without logical types) to plain values.
 
-Times and timestamps become µs, dates ISO text, decimals floats or text, UUIDs text: what Parquet files give, too.
-A converter is made once for a schema; None stands for one that changes nothing, so most schemas cost nothing here.
+Times and timestamps become µs, dates ISO text, decimals floats or text, UUIDs text, as in Parquet files. A converter is
+made once for a schema; None stands for one that changes nothing, so most schemas cost nothing here.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _TYPE_OF = {
 
 
 def converter(schema: Schema, decimals: str = "float") -> Convert | None:
-    """From a bare value of a parsed schema to a plain one; None when they are the same. ValueError for a union whose
-    branches cannot be told apart."""
+    """The converter from bare values of a parsed schema to plain ones; None when they are the same. Raises ValueError
+    for a union whose branches cannot be distinguished."""
     return _Converters(names_of(schema), decimals).of(schema)
 
 
@@ -58,7 +58,7 @@ class _Converters:
     def _record(self, schema: Mapping[str, Any]) -> Convert | None:
         name = schema["name"]
         if name in self._made:
-            # A record within itself: its converter is looked up when it is called.
+            # A recursive record: its converter is looked up when it is called.
             return self._made[name] or (lambda value: (self._made[name] or _same)(value))
         if not self._needs(schema, set()):
             return None

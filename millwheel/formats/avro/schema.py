@@ -15,7 +15,7 @@ _LOGICAL = frozenset({"logicalType", "precision", "scale"})
 
 
 class Parsed(NamedTuple):
-    """``full`` has logical types, ``bare`` has only what lies in the bytes; both are parsed, names are full.
+    """``full`` has logical types, ``bare`` only the types of the encoding; both are parsed, with full names.
     ``recursive``: a type holds itself."""
 
     full: Schema
@@ -35,7 +35,8 @@ def fastavro() -> Any:
 
 
 def load_schema(given: str | Mapping[str, Any] | list[Any], folder: str) -> Schema:
-    """A schema that is given itself, as JSON text, or as a file relative to ``folder``. ValueError for what is none."""
+    """Load a schema: JSON, JSON text, or the path of a file relative to ``folder``. Raises ValueError for anything
+    else."""
     if not isinstance(given, str):
         return given
     if given.lstrip().startswith(("{", "[", '"')):
@@ -50,7 +51,7 @@ def load_schema(given: str | Mapping[str, Any] | list[Any], folder: str) -> Sche
 
 
 def parse(schema: Schema, what: str = "option 'schema'") -> Parsed:
-    """ValueError, beginning with ``what``, for a schema that is none."""
+    """Parse a schema. Raises ValueError, with a sentence that begins with ``what``, for an invalid one."""
     try:
         full = fastavro().parse_schema(plain_schema(schema), _force=True)
         bare = fastavro().parse_schema(_bare(full), _force=True)
@@ -88,8 +89,8 @@ def inner_types(schema: Mapping[str, Any]) -> list[Schema]:
 
 
 def whole(schemas: list[Schema]) -> Schema:
-    """The last of some schemas, with what it needs of the others at their first use. ValueError when
-    they do not go together."""
+    """The last of ``schemas``, with the others inserted at their first use. Raises ValueError when they do not fit
+    together."""
     if len(schemas) == 1:
         return schemas[0]
     names: dict[str, Any] = {}
@@ -164,7 +165,7 @@ def _holds_itself(schema: Schema, above: frozenset[str]) -> bool:
 
 
 def _refuse_endless(schema: Schema, what: str, empty: set[str]) -> None:
-    """An array of items without bytes may claim billions of them in ten bytes."""
+    """Refuse arrays of items that take no bytes: ten bytes could claim billions of items. Raises ValueError."""
     if isinstance(schema, list):
         for branch in schema:
             _refuse_endless(branch, what, empty)

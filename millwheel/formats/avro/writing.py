@@ -1,4 +1,4 @@
-"""Plain values as Avro values: checked against the schema, with the path of the field in what is wrong."""
+"""Converts plain values to Avro values: checks them against the schema, and names the field's path in errors."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from millwheel.errors import RecordError
 from millwheel.formats.avro.schema import Schema, names_of
 
 Write = Callable[[Any, str], Any]
-"""(plain value, its path) to what fastavro writes for a bare schema. Raises RecordError."""
+"""Converts (plain value, its path) to the value that fastavro writes for a bare schema. Raises RecordError."""
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
-_MOST_DIGITS = 2_000  # of a decimal, before it is looked at whether they fit
+_MOST_DIGITS = 2_000  # of a decimal that is examined at all
 _INT32, _INT64 = 2**31, 2**63  # Fixed: what an int and a long hold
 _BARE = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 
@@ -119,7 +119,8 @@ class AvroWriting:
         return write
 
     def _tag(self, branch: Schema) -> str | None:
-        """How fastavro is told which branch a value is of; None for arrays, maps and null, which it sees itself."""
+        """The tag by which fastavro learns the branch of a value; None for arrays, maps and null, which it
+        recognises."""
         kind = branch if isinstance(branch, str) else branch["type"]
         if isinstance(branch, str) and branch in self._names:
             return branch
@@ -240,7 +241,7 @@ _SCALED: dict[tuple[str, str], tuple[int, int]] = {
     ("long", "timestamp-nanos"): (1_000, 1),
     ("long", "local-timestamp-nanos"): (1_000, 1),
 }
-"""What a plain µs is multiplied and divided by; what is smaller than a unit is cut off."""
+"""Factor and divisor of a time in µs; fractions of a unit are cut off."""
 
 
 def _scaled(of: Write, factor: tuple[int, int]) -> Write:

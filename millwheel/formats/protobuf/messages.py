@@ -76,15 +76,15 @@ class ProtobufEncoder(MessageEncoder):
 
 
 def write_indexes(path: Sequence[int]) -> bytes:
-    """The path of a message type, as Confluent's format has it: zigzag numbers, how many and each; the first type of
-    the file, which most are, is one zero byte."""
+    """The path of a message type in Confluent's format: its length and its indexes as zigzag numbers; a single zero
+    byte for the first type of a file."""
     if list(path) == [0]:
         return b"\0"
     return b"".join(_varint(number << 1) for number in (len(path), *path))
 
 
 def read_indexes(message: bytes, start: int) -> tuple[list[int], int]:
-    """The path that begins at ``start``, and what follows it. Raises RecordError for none."""
+    """The path that begins at ``start``, and the offset behind it. Raises RecordError where it is damaged."""
     count, start = _number(message, start)
     if count == 0:
         return [0], start

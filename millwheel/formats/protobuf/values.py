@@ -1,8 +1,8 @@
 """Protobuf messages to plain values, and back.
 
-Field names are those of the ``.proto`` file. Enums are their names, ``Timestamp`` and ``Duration`` µs, wrappers and
-``Value``, ``Struct`` and ``ListValue`` what they hold. A field that can be told apart from its default (a message,
-``optional``, ``oneof``) is None when it is not set.
+Field names are those of the ``.proto`` file. Enums are their names, ``Timestamp`` and ``Duration`` µs, wrappers,
+``Value``, ``Struct`` and ``ListValue`` their contents. A field with presence (a message, ``optional``, ``oneof``) is
+None when it is not set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MessageReading:
         if name in _KNOWN_TYPES:
             return _KNOWN_TYPES[name]
         if name not in self._made:
-            self._made[name] = lambda message: self._made[name](message)  # within itself: looked up when it is called
+            self._made[name] = lambda message: self._made[name](message)  # a recursive type: looked up when called
             self._made[name] = self._fields(descriptor)
         return self._made[name]
 
@@ -154,7 +154,7 @@ _KEY: dict[int, Callable[[str], Any]] = {Fd.CPPTYPE_STRING: str, Fd.CPPTYPE_BOOL
 
 
 def _scalar(field: Any, value: Any) -> Any:
-    """TypeError for what Protobuf would convert without a word."""
+    """The value of a scalar field. Raises TypeError for values that Protobuf would convert silently."""
     if field.cpp_type == Fd.CPPTYPE_ENUM and isinstance(value, str):
         return field.enum_type.values_by_name[value].number
     if isinstance(value, bool) != (field.cpp_type == Fd.CPPTYPE_BOOL):

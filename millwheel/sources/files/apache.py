@@ -27,7 +27,7 @@ class ApacheCombined:
     """Fields: client, ident, user, time (µs UTC), request, method, path, protocol, status, size (0 for "-"),
     referrer, agent ("" in the common format, which lacks them).
 
-    A line that was cut off after its size is a record: what is left of its agent is its agent.
+    A line that is truncated after its size is still a record, with the remaining part of its agent.
     """
 
     has_header = False
@@ -77,7 +77,7 @@ class ApacheCombined:
 
 
 def log_time_us(text: str) -> int:
-    """``17/May/2015:10:05:03 +0000`` in µs UTC. Raises RecordError when it is no such time."""
+    """``17/May/2015:10:05:03 +0000`` in µs UTC. Raises RecordError when it has another form."""
     found = _TIME.fullmatch(text)
     if found is None or found.group(2) not in _MONTHS:
         raise RecordError(f"the time [{text[:80]}] is not of the form 17/May/2015:10:05:03 +0000")
@@ -90,7 +90,7 @@ def log_time_us(text: str) -> int:
 
 
 def _request(request: str) -> tuple[str, str, str]:
-    """Method, path and protocol; what is no HTTP request is all path."""
+    """Method, path and protocol; text that is not an HTTP request becomes the path."""
     parts = request.split(" ")
     if len(parts) == 3:
         return parts[0], parts[1], parts[2]
@@ -100,7 +100,7 @@ def _request(request: str) -> tuple[str, str, str]:
 
 
 def _where(text: str) -> str:
-    """What is missing first, with its column."""
+    """The first missing part, with its column."""
     if (bracket := text.find("[")) < 0:
         return "there is no [time]"
     quote = text.find('"', bracket)

@@ -18,9 +18,9 @@ _Row = Sequence[str]
 
 
 class CsvLines:
-    """Values are text, except for fields that are declared to be something else.
+    """Values are text, except for fields declared with another type.
 
-    A record whose quote is not closed within ``max_record_bytes`` is one bad line, not the rest of the file.
+    If a quote is not closed within ``max_record_bytes``, only its line is rejected, not the rest of the file.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""A file that grows, and that log rotation may rename, replace, truncate, compress or delete.
+"""A growing file, which log rotation may rename, replace, truncate, compress or delete.
 
-Positions count the bytes that were read under one name, whichever files they came from. Which file goes on at which
-position is no function of the files' content, so it is a *decision*: the reader returns it, and reads on once it is
-durable. A later reader that begins before it reads the former file to the decided end, wherever its new name is in
-the folder, and then the next one.
+Positions count the bytes that were read under one name, over all files that had it. Which file continues at which
+position does not follow from the files' content, so it is a *decision*: the reader returns it, and continues once it is
+durable. A later reader that starts before that position reads the former file to the decided end, under whatever name
+it has in the folder, and then the next one.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from millwheel.sources.files.inputs import NOTHING, InputPosition, cannot_read, 
 log = logging.getLogger(__name__)
 
 GENERATION = 1 << 48
-"""Positions without a note are of an earlier form: those of the n-th file under a name began at n times this."""
+"""Positions without a note have an earlier form: those of the n-th file under a name began at n times this."""
 _CHECKED_BYTES = 256  # Fixed: of a file's beginning, by which a rotated file is known again; notes are stored
 _LEAP = 1 << 40
-"""A dead reader may have sent up to so many bytes beyond the committed position, and nothing can tell how many once the
-bytes are gone. What goes on in their place gets positions beyond them: on the same ones, consumers would take it for
-applied."""
+"""A dead reader may have sent up to this many bytes beyond the committed position, and once the bytes are gone their
+number is unknown. The input that replaces them gets positions beyond this range: with the same positions, consumers
+would drop it as already applied."""
 
 
 class FileMark(msgspec.Struct, frozen=True, array_like=True):
     """A file whose first byte follows position ``base``. The last bytes before ``offset`` have the ``digest``.
-    ``followers``: the files that have had its name since; where they go on is not known yet."""
+    ``followers``: the files that have had its name since; their positions are not decided yet."""
 
     base: int
     device: int
@@ -44,7 +44,7 @@ class FileMark(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def who(self) -> tuple[int, int]:
-        """Which file it is."""
+        """Device and inode."""
         return self.device, self.inode
 
 
@@ -55,9 +55,9 @@ _decode = checked(msgspec.msgpack.Decoder(FileMark).decode, "which file a follow
 class FollowedInput:
     """The bytes under one name, as ``tail -F`` finds them.
 
-    Once the open file is read to its end and the name holds another, non-empty file, reading goes on there. When the
-    file has become shorter, or other bytes are where was read, it was truncated and is read from its start. What is
-    lost then, and nothing else, is in docs/pipeline.md.
+    Once the open file is read to its end and the name belongs to another, non-empty file, reading continues there. If
+    the file has become shorter, or its bytes have changed, it was truncated and is read from its start.
+    docs/pipeline.md lists what can be lost in that case.
     """
 
     def __init__(self, path: str) -> None:
@@ -74,12 +74,13 @@ class FollowedInput:
         self._stops_at = 0
 
     def stop_at(self, end: tuple[int, ...]) -> None:
-        """Give nothing behind the size that a file had when it was listed, nor what has had its name since. ``end`` is
-        its device, its number and that size."""
+        """Return nothing beyond the size of the file when it was listed, and nothing of files that got its name later.
+        ``end`` is (device, inode, size)."""
         self._stops_in, self._stops_at = (end[0], end[1]), end[2]
 
     def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
-        """Go on as an earlier reader would: with the file of the first note, if there is one, then those decided."""
+        """Continue as the earlier reader would: with the file of the first note, if there is one, then the decided
+        ones."""
         marks = [_decode(note) if note else None for _, note in notes]
         self._turn_to(marks[0])
         self._next = deque(mark for mark in marks[1:] if mark is not None)
@@ -116,14 +117,14 @@ class FollowedInput:
         return bool(self._next)
 
     def succeeded(self) -> tuple[int, bytes] | None:
-        """Asked when nothing whole is left to read: the decision that the file ends here, if another has its name."""
+        """Called when no complete line is left: the decision that the file ends here, if another file has its name."""
         if self._fd < 0 or self._file is None or self._next or self._stops_here():
             return None
         self._see_who_has_the_name()
         return self._decided(self._file.base + self._read_to) if self._followers else None
 
     def note(self, position: int) -> bytes:
-        """What a later reader must know to go on at a position."""
+        """The facts that a later reader needs to continue at a position."""
         if self._fd < 0 or self._file is None:
             return b""
         self._file = self._marked(self._fd, self._file.base, position - self._file.base)
@@ -143,7 +144,7 @@ class FollowedInput:
     # --- decisions ---------------------------------------------------------------------------------------
 
     def _begin(self, position: int) -> InputPosition:
-        """Nothing is known of a file: it is the first one, or the position is of the earlier form."""
+        """Start without a note: with the first file, or at a position of the earlier form."""
         if self._next:
             return InputPosition(skip_to=self._next[0].base)
         if not position:
@@ -160,7 +161,7 @@ class FollowedInput:
         return self._input_position(self._decided(base + GENERATION))
 
     def _without_it(self, position: int) -> InputPosition:
-        """The file that was read is not to be found: go on with the next, or with what has its name now."""
+        """The former file cannot be found: continue with the next one, or with the one that has its name now."""
         assert self._file is not None
         self.close()
         self._is_gone = True
@@ -190,11 +191,12 @@ class FollowedInput:
         mark = self._marked(self._fd, position + _LEAP, min(os.fstat(self._fd).st_size, _CHECKED_BYTES))
         found = self._add(mark) if mark.offset else self._decided(position + _LEAP) if self._followers else None
         if found is not None:
-            self._file = None  # it stays open: it may have no name any more
+            self._file = None  # it stays open: it may have no name left
         return self._input_position(found)
 
     def _decided(self, position: int) -> tuple[int, bytes] | None:
-        """The file that had the name next, or has it now, goes on at ``position``; None when nothing is in it yet."""
+        """Decide that the next file of that name, or the present one, continues at ``position``. None while it is
+        empty."""
         while self._followers:
             mark = self._mark_of(self._find(self._followers[0]), position)
             if mark is not None and mark.offset:
@@ -242,7 +244,7 @@ class FollowedInput:
         self._is_gone = self._was_cut = False
 
     def _unchanged(self, offset: int) -> bool:
-        """False when the file is shorter than what was read, or has something else there."""
+        """False when the file is shorter than the bytes read so far, or these bytes have changed."""
         assert self._file is not None
         found = os.fstat(self._fd)
         wanted = self._next[0].base - self._file.base if self._next else offset
@@ -263,13 +265,13 @@ class FollowedInput:
         return fd is not None
 
     def _find(self, mark: FileMark) -> int | None:
-        """Open a file, under whatever name it has in its folder. It must have what was seen of it, because the file
-        system gives the number of a deleted file to the next one; of an empty one only the name is known."""
+        """Open a file, under whatever name it has in its folder. Its known bytes are checked, because a file system
+        reuses the inode of a deleted file; an empty file is known by its name only."""
         for path in self._names(mark.who):
             try:
                 fd = self._open(path)
             except SetupError:
-                continue  # a renamed file may be for others to read
+                continue  # a renamed file may be unreadable for us
             if fd is None:
                 continue
             found = os.fstat(fd)
@@ -296,7 +298,7 @@ class FollowedInput:
         return None if there is None else (there.st_dev, there.st_ino)
 
     def _see_who_has_the_name(self) -> None:
-        """Remember each file that comes under the name: when this one is read to its end, they may have others."""
+        """Remember each file that gets the name: it may be renamed before the present one is read to its end."""
         assert self._file is not None
         there = self._stat()
         who = None if there is None else (there.st_dev, there.st_ino)
@@ -332,7 +334,7 @@ class FollowedInput:
         return FileMark(base, found.st_dev, found.st_ino, offset, _digest(fd, offset))
 
     def _fits(self, fd: int, mark: FileMark) -> bool:
-        """Whether the file still has what was read of it."""
+        """Whether the bytes read so far are unchanged."""
         return os.fstat(fd).st_size >= mark.offset and _digest(fd, mark.offset) == mark.digest
 
 

@@ -1,7 +1,7 @@
 """Files as bytes at an offset: plain, or compressed (growing ones are in :mod:`millwheel.sources.files.followed`).
 
-A reader asks for bytes by position. For a plain file a position is an offset; for a compressed file it is an offset
-in what the file holds once decompressed.
+A reader asks for bytes by position. For a plain file a position is an offset; for a compressed file it is an offset in
+the decompressed data.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _BLOCK_BYTES = 1 << 18  # bytes that are unpacked at once
 
 @dataclass(frozen=True, slots=True)
 class InputPosition:
-    """Bytes from ``offset`` on come next, and their positions are ``base`` + offset; those of another ``life`` are of
-    another file. Or there are none before a decision about what ``begins`` is durable (position, note), before the
-    reader has gone on at ``skip_to``, or, with ``nothing``, now."""
+    """The bytes from ``offset`` on come next, at positions ``base`` + offset; another ``life`` means another file.
+    Otherwise there are none: with ``begins`` (position, note), until that decision is durable; with ``skip_to``, until
+    the reader continues there; with ``nothing``, at the moment."""
 
     base: int = 0
     offset: int = 0
@@ -38,22 +38,23 @@ class PartitionInput(Protocol):
     """The bytes of one partition."""
 
     def locate(self, position: int) -> InputPosition:
-        """What comes after a position."""
+        """The bytes after a position."""
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Up to ``size`` bytes; fewer only where the input ends now."""
 
     def ended(self) -> bool:
-        """True when what ``read_at`` could not give will never come, so that an unterminated line is complete."""
+        """True when no bytes will follow those that ``read_at`` returns, so an unterminated line is complete."""
 
     def damage(self) -> str:
-        """Why the bytes end before their time, "" when they do not."""
+        """Why the input ends early, "" when it does not."""
 
     def close(self) -> None: ...
 
 
 def open_input(path: str) -> PartitionInput:
-    """Raises SetupError when the file cannot be read, ExhaustedError when too many are open for now."""
+    """Open a file by its compression. Raises SetupError when it cannot be read, ExhaustedError when too many files are
+    open at the moment."""
     if compression := compression_of(path):
         return CompressedInput(path, compression)
     return PlainInput(path)
@@ -65,7 +66,7 @@ def compression_of(path: str) -> str:
 
 
 def cannot_read(path: str, error: OSError) -> SetupError | ExhaustedError:
-    """The error for an input file that cannot be read, for good or for now."""
+    """The error for an unreadable input file: permanent (SetupError) or temporary (ExhaustedError)."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return ExhaustedError(
             f"cannot open {path}: {error.strerror}; retrying every second; other files are read meanwhile. "
@@ -75,7 +76,7 @@ def cannot_read(path: str, error: OSError) -> SetupError | ExhaustedError:
 
 
 class PlainInput:
-    """A file that does not change. Raises SetupError when it has become shorter than what was read."""
+    """A file that does not change. Raises SetupError when it has become shorter than the part already read."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -109,7 +110,8 @@ class PlainInput:
 
 
 class CompressedInput:
-    """A gzip or zstd file, read forward in blocks of one size, so that damage is met at the same position each time."""
+    """A gzip or zstd file, read forward in blocks of a fixed size, so that damage is found at the same position each
+    time."""
 
     def __init__(self, path: str, compression: str) -> None:
         self._path = path
@@ -153,7 +155,7 @@ class CompressedInput:
         self._ended = False
 
     def _more(self, wanted: int) -> bool:
-        """One more block; what lies before ``wanted`` is dropped. False at the end."""
+        """Decompress one more block, and drop the data before ``wanted``. False at the end."""
         if self._ended:
             return False
         try:

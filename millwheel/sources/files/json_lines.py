@@ -30,7 +30,7 @@ class JsonLines:
         self._one = decoder.decode
         self._many = decoder.decode_lines
         self._fields = fields if schema is None and fields else None
-        # What a schema has no field for is skipped without a look at its encoding.
+        # Values without a field in the schema are skipped, and their encoding is not checked.
         self._skips = schema is not None
 
     def begin(self, header: bytes) -> None:
@@ -42,7 +42,7 @@ class JsonLines:
         return self._without(problems, decoded, block) if problems else decoded
 
     def _together(self, block: Block) -> Decoded | None:
-        """All lines in one call, None when one of them is no record."""
+        """Decode all lines in one call; None when one of them is not a record."""
         if not one_object_a_line(block):
             return None
         try:
@@ -76,8 +76,9 @@ class JsonLines:
 
 
 class WholeJsonLines(JsonLines):
-    """Lines of which ``schema`` needs some fields, and which are the records and rejects that all of their fields make
-    them. The decoder skips what the schema has no field for, with all checks but one: a number beyond all floats."""
+    """Decodes only the fields of ``schema``, yet gives the records and rejects that decoding all fields would give. The
+    decoder checks skipped values as well, with one exception, which is checked here: numbers beyond the range of
+    floats."""
 
     def decode(self, block: Block) -> Decoded:
         decoded = super().decode(block)
@@ -100,7 +101,7 @@ _E, _SMALL_LETTER = ord("e"), 0x20
 
 
 def _huge_numbers(block: Block) -> list[int]:
-    """The lines that may hold a number beyond all floats, in digits or by an exponent of three."""
+    """The lines that may hold a number beyond the range of floats, by its digits or an exponent of three digits."""
     data = np.frombuffer(block.data, np.uint8)[: block.ends[-1]] if len(block.ends) else np.array([], np.uint8)
     exponents = np.flatnonzero(((data[1:-3] | _SMALL_LETTER) == _E) & _digits(data[:-4]) & _digits(data[3:-1])) + 1
     lengths = np.diff(block.ends, prepend=0)

@@ -1,7 +1,7 @@
 """Reads files of lines: a block of whole lines at a time, decoded together.
 
-The position of a record is where its line ends. How much is read at once never changes what is read: a line is
-the same record, or the same reject, whatever block it arrived in.
+The position of a record is the end of its line. The sizes of reads never change the result: a line gives the same
+record, or the same reject, in every block.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from millwheel.sources.files.followed import FollowedInput
 from millwheel.sources.files.inputs import PartitionInput
 
 MAX_RAW_BYTES = 65_536
-"""How much of a rejected line is kept."""
-_SCAN_BYTES = 1 << 20  # of one look for the next line break
+"""The most bytes that are kept of a rejected line."""
+_SCAN_BYTES = 1 << 20  # searched at once for the next line break
 _MOST_BYTES = 16 << 20
-"""One read takes no more, unless a single line is longer."""
+"""The most bytes of one read, unless a single line is longer."""
 _PIECE_BYTES = 1 << 20
-"""So much becomes columns at once: what it takes as objects meanwhile stays in the cache of the processor."""
+"""The bytes that are converted to columns at once: their objects fit into the cache of the processor."""
 _BOM = b"\xef\xbb\xbf"
 _NEWLINE = 10  # Fixed: the byte
 Ends = npt.NDArray[np.int64]
@@ -34,8 +34,8 @@ Ends = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines. ``ends[i]`` is where line i ends in ``data``, after its newline if it has one; ``base`` is the
-    position of the block's first byte. ``last`` is True when no line will ever follow."""
+    """Complete lines. ``ends[i]`` is the end of line i in ``data``, after its newline if it has one; ``base`` is the
+    position of the block's first byte. ``last`` is True when no further line will follow."""
 
     data: bytes
     ends: Ends
@@ -58,8 +58,8 @@ class Block:
 
 @dataclass(slots=True)
 class Decoded:
-    """What a block became. ``positions`` None means that each line is one of ``values``. ``used`` of the lines were
-    decoded (-1: all); the others wait for what follows them."""
+    """The result of decoding a block. ``positions`` None means that each line gave one of ``values``. ``used`` is the
+    number of decoded lines (-1: all); the others need lines that follow."""
 
     positions: list[int] | None
     values: list[Any]
@@ -67,7 +67,7 @@ class Decoded:
     used: int = -1
 
     def add(self, position: int, value: Any) -> None:
-        """One more value, where positions are listed."""
+        """Add a value, where positions are listed."""
         assert self.positions is not None
         self.positions.append(position)
         self.values.append(value)
@@ -77,19 +77,19 @@ class LineFormat(Protocol):
     """How lines become values."""
 
     has_header: bool
-    """True when the first line of a file is no record."""
+    """True when the first line of a file is a header."""
 
     def begin(self, header: bytes) -> None:
         """Called with the header of a file (empty without one) before any of its lines are decoded."""
 
     def decode(self, block: Block) -> Decoded:
-        """Blank lines are nothing; lines that are no record become rejects."""
+        """Decode lines. Blank lines are skipped; invalid lines become rejects."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameForm:
-    """How lines become columns: ``form`` decodes them into values of which ``fields`` are taken. ``guessed``: nobody
-    has declared them."""
+    """How lines become columns: ``form`` decodes them, and ``fields`` of the values become columns. ``guessed``: the
+    fields are not declared."""
 
     form: LineFormat
     fields: Mapping[str, str]
@@ -98,7 +98,7 @@ class FrameForm:
 
 @dataclass(slots=True)
 class _Window:
-    """What could be read at an offset: whole lines, or the head of a line that is too long."""
+    """The bytes at an offset: complete lines, or the head of an overlong line."""
 
     data: bytes
     ends: Ends
@@ -108,7 +108,7 @@ class _Window:
 
 @dataclass(slots=True)
 class _Step:
-    """What one read did. ``block`` is None when it decoded nothing."""
+    """The outcome of one read. ``block`` is None when nothing was decoded."""
 
     decoded: Decoded
     next_position: int
@@ -118,7 +118,7 @@ class _Step:
 
 
 class LineReader(Reader):
-    """A reader of one file of lines. One that is ``followed`` ends only where another takes its place."""
+    """A reader of one file of lines. A ``followed`` file ends only when another one replaces it."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class LineReader(Reader):
         return None if self._followed is None else self._followed.succeeded()
 
     def _begin(self, life: int) -> bool:
-        """Look at the start of the file; False when there is not enough of it yet."""
+        """Read the header; False while the file is too short for it."""
         head = self._input.read_at(0, self._max_line)
         ended = len(head) < self._max_line and self._input.ended()
         if not ended and (not head or _BOM.startswith(head)):
@@ -277,7 +277,7 @@ class LineReader(Reader):
         return _Window(window.data, window.ends[: long[0]], False, too_long=bool(long[0] == 0))
 
     def _skip_line(self, position: int, base: int, offset: int, head: bytes) -> _Step:
-        """Reject an overlong line, having looked for its end without keeping it."""
+        """Reject an overlong line; its end is searched for without keeping its bytes."""
         at = max(offset, self._scanned)
         while True:
             data = self._input.read_at(at, _SCAN_BYTES)
@@ -292,7 +292,7 @@ class LineReader(Reader):
         return _Step(Decoded([], [], [Reject(base + at, raw_text(head), reason)]), base + at, False)
 
     def _nothing(self, position: int, tail: bytes, at: int) -> _Step:
-        """Nothing whole to read now; for a bounded file, ever."""
+        """There is no complete line now; for a bounded file, no further line."""
         if self._followed is not None:
             return _Step(Decoded([], []), position, False, begins=self._followed.succeeded())
         if reason := self._input.damage():
@@ -309,7 +309,7 @@ class LineReader(Reader):
 
 
 def decode_each(block: Block, one: Callable[[bytes], Any]) -> Decoded:
-    """Line by line, for blocks in which something is wrong. ``one`` gets a line without its end."""
+    """Decode line by line, for blocks with an invalid line. ``one`` is called with each line, without its end."""
     decoded = Decoded([], [])
     for line, position in zip(block.lines(), block.positions(), strict=True):
         if not line.strip():
@@ -324,12 +324,12 @@ def decode_each(block: Block, one: Callable[[bytes], Any]) -> Decoded:
 
 
 def raw_text(line: bytes) -> str:
-    """A rejected line as text that loses nothing (bytes that are no UTF-8 are escaped), cut at 64 kB."""
+    """A rejected line as text, with bytes that are not UTF-8 escaped, cut at 64 kB."""
     return line[:MAX_RAW_BYTES].rstrip(b"\r\n").decode("utf-8", "backslashreplace")
 
 
 def reason_of(error: Exception, line: bytes) -> str:
-    """Why a line is no record."""
+    """Why a line is not a record."""
     if isinstance(error, UnicodeDecodeError):
         try:
             line.decode()

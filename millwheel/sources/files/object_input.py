@@ -10,12 +10,13 @@ from millwheel.errors import SetupError
 from millwheel.sources.files.inputs import CompressedInput, InputPosition
 
 BLOCK_BYTES = 8 << 20
-"""One request reads so much; the next block is asked for while this one is decoded."""
+"""The bytes of one request; the next block is requested while this one is decoded."""
 _AHEAD = ThreadPoolExecutor(max_workers=4, thread_name_prefix="objects")  # of the process; threads start when used
 
 
 class ObjectBytes:
-    """One version of an object (``tag``), by ranges. Two blocks are kept: the last one, and the one on its way."""
+    """One version of an object (``tag``), read by ranges. Two blocks are kept: the last one, and the one being
+    fetched."""
 
     def __init__(self, store: ObjectStore, key: str, size: int, tag: str) -> None:
         self._store = store
@@ -32,7 +33,7 @@ class ObjectBytes:
         return self._store.read(self._key, start, end, self._tag) if start < end else b""
 
     def sequential(self, start: int, size: int) -> bytes:
-        """:meth:`range` for a reader that goes forward."""
+        """As :meth:`range`, for reading forward."""
         parts = []
         while size > 0 and start < self.size:
             block, skip = self._of(start - start % BLOCK_BYTES), start % BLOCK_BYTES
@@ -42,7 +43,7 @@ class ObjectBytes:
         return b"".join(parts)
 
     def close(self) -> None:
-        """Forget what was read."""
+        """Release the kept blocks."""
         if self._next is not None:
             self._next[1].cancel()
         self._next, self._at, self._block = None, -1, b""
@@ -104,7 +105,8 @@ class CompressedObject(CompressedInput):
 
 
 class ObjectFile(io.RawIOBase):
-    """An object as a file that can be read. With ``ahead`` for those who read it once, from start to end."""
+    """An object as a readable file. ``ahead``: it is read once, from start to end, so the next block is fetched
+    early."""
 
     def __init__(self, content: ObjectBytes, ahead: bool = False) -> None:
         self._content = content

@@ -1,7 +1,7 @@
 """Reads one object, always the version with which it began.
 
-Which version that is, is a decision: it is durable before anything is read. So an object that is replaced meanwhile is
-noticed, whoever reads on.
+The choice of the version is a decision, which is durable before anything is read. So every later reader notices when
+the object was replaced.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _decode = checked(msgspec.msgpack.Decoder(PinnedVersion).decode, "which version 
 
 
 class ObjectReader(Reader):
-    """``open_version`` gives a reader of the bytes of one version. An object that is ``followed`` never finishes,
-    because event time goes on without it once it is silent, as with files that are followed."""
+    """``open_version`` returns a reader of the bytes of one version. A ``followed`` object never finishes; once it is
+    silent, event time advances without it, as with followed files."""
 
     def __init__(
         self, store: ObjectStore, key: str, followed: bool, open_version: Callable[[ObjectBytes], Reader]
@@ -78,7 +78,7 @@ class ObjectReader(Reader):
             self._reader = None
 
     def _begun(self, position: int) -> Chunk | None:
-        """The decision about the version, if it is not made; nothing, if all of it has been read."""
+        """The decision about the version, if it has not been made; an empty chunk, if all of it has been read."""
         if self._version is None:
             return self._decided(position)
         if self._version.read and self._followed:
@@ -96,7 +96,7 @@ class ObjectReader(Reader):
         return Chunk([], [], position, begins=(position, _encode(found)))
 
     def _look_for_another(self) -> None:
-        """Once, when this reader is opened: a version that replaces one that was read is not read."""
+        """Called once, when this reader is opened. A version that replaces one already read is not read."""
         if self._reader is None and self._version is not None:
             found = self._now()
             if found is not None and found.tag != self._version.tag:

@@ -1,5 +1,5 @@
-"""Objects of a bucket as a source. A partition is an object; its name is its key below the folder that all patterns
-share."""
+"""Objects of a bucket as a source. A partition is an object; its name is its key relative to the common folder of all
+patterns."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from millwheel.sources.files.object_input import ObjectBytes
 from millwheel.sources.files.object_reader import ObjectReader
 
 LIST_S = 5.0
-"""Between listings of a followed source: a listing costs a request for each 1,000 objects."""
+"""Between listings of a followed source (s): a listing costs one request per 1,000 objects."""
 _FIRST_LIST_S = 2.0  # for the first listing; then the source counts as out of reach for now
 _LISTING = ThreadPoolExecutor(max_workers=2, thread_name_prefix="listing")  # of the process; starts when it is used
 WHOLE_LISTING_S = 600.0
-"""With rising names, everything is listed again after so long: some name may have come out of its turn."""
+"""With rising names, everything is listed again after this time (s), in case a name appeared out of order."""
 _MAGIC = re.compile(r"[*?\[]")
 OpenVersion = Callable[[str, ObjectBytes], Reader]
 """The name of an object and its bytes -> a reader."""
 
 
 class ObjectsSource(Source):
-    """All objects that match. ``rising``: new objects have greater names than old ones, so that listing may go on
-    behind the last name. A followed source is listed by another thread, because the loop of a worker must not wait."""
+    """All objects that match. ``rising``: new objects have greater names than old ones, so a listing may start after
+    the last name. A followed source is listed by another thread, because a worker's loop must not block."""
 
     poll_us = 20_000
 
@@ -58,7 +58,7 @@ class ObjectsSource(Source):
         self._open_version = open_version
 
     def check(self) -> None:
-        """Credentials and bucket are right, although there may be no object yet."""
+        """Check credentials and bucket; there may be no object yet. Raises SetupError when they do not work."""
         try:
             self._found()
         except UnavailableError as ex:
@@ -88,7 +88,7 @@ class ObjectsSource(Source):
         return ObjectReader(self._store, key, not self.bounded, lambda content: self._open_version(key, content))
 
     def _listed(self) -> dict[str, Found]:
-        """The last listing that is finished; another one begins when it is time."""
+        """The last finished listing; starts another one when it is due."""
         if self._listing is None and self._now_s() >= self._begun_at + LIST_S:
             self._begun_at = self._now_s()
             self._listing = self._submit(self._found)
@@ -109,7 +109,7 @@ class ObjectsSource(Source):
 
 
 class _Listing:
-    """What matches one pattern. For any thread: all shards of a worker ask it."""
+    """The objects that match one pattern. Any thread may use it; all shards of a worker share it."""
 
     def __init__(self, store: ObjectStore, pattern: str, rising: bool, now_s: Callable[[], float]) -> None:
         self.pattern = pattern
@@ -138,8 +138,8 @@ class _Listing:
 
 
 def addresses(paths: Sequence[str]) -> list[ObjectAddress]:
-    """The addresses that the paths of a source are, nothing when they are paths of this machine. Raises ValueError,
-    with a sentence, for a mixture."""
+    """The addresses in the paths of a source; [] when all are paths of this machine. Raises ValueError for a
+    mixture."""
     found = [address_of(path) for path in paths]
     known = [address for address in found if address is not None]
     if known and (len(known) < len(found) or len({address.top for address in known}) > 1):

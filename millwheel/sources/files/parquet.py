@@ -21,19 +21,19 @@ from millwheel.sources.frames import example_frame, frame_of
 from millwheel.sources.structs import Structs
 
 _LEAST_ROWS = 1_000  # of a read, however wide the rows
-_WARM_ROWS = 180_000  # that warm the decoder, about a first read
+_WARM_ROWS = 180_000  # to warm up the decoder: about a first read
 _MOST_BYTES = 16 << 20
-"""One read of rows takes about so much, uncompressed."""
+"""The approximate size of one read of rows, uncompressed."""
 _FRAME_BYTES = 4 << 20
-"""So much is decoded at once for reads of columns, however small they are: a slice of a batch costs nothing."""
+"""The bytes decoded at once for reads of columns, even for smaller reads: slicing a batch is free."""
 
 
 class ParquetReader(Reader):
-    """Reads one file. Timestamps, times and durations become µs, dates ISO text, whatever their unit was, also
-    within lists and structs. Decimals become floats, or text where the field is declared as ``str``."""
+    """Reads one file. Timestamps, times and durations of every unit become µs, dates ISO text, also within lists and
+    structs. Decimals become floats, or text where the field is declared as ``str``."""
 
     def __init__(self, path: str, schema: type | None, fields: Mapping[str, str], content: Any = None) -> None:
-        """``content`` is a file that is open already, and is read instead of that at ``path``."""
+        """``content`` is an open file to read in place of the one at ``path``."""
         self._schema = schema
         self._fields = dict(fields)
         self._types = FieldTypes(fields)
@@ -88,7 +88,7 @@ class ParquetReader(Reader):
         return Chunk(positions, values, end, rejects, finished)
 
     def _frame(self, batch: pa.RecordBatch) -> pl.DataFrame | None:
-        """The declared fields, None when a column has another type: then its rows tell which fit."""
+        """The declared fields; None when a column has another type, and must be checked row by row."""
         columns = []
         for name, kind in self._fields.items():
             if name not in batch.schema.names:
@@ -102,12 +102,12 @@ class ParquetReader(Reader):
 
 
 class ParquetBatches:
-    """The rows of a file, from any row on. ``rows`` is how many there are, ``row_bytes`` what one takes in memory."""
+    """The rows of a file, starting anywhere. ``rows`` is their number, ``row_bytes`` the memory of one."""
 
     def __init__(self, path: str, content: Any = None) -> None:
         self._path = path
         try:
-            # The columns of a row group that are needed come in few requests.
+            # The needed columns of a row group are fetched in few requests.
             self._file = pq.ParquetFile(path) if content is None else pq.ParquetFile(content, pre_buffer=True)
         except (pa.ArrowException, OSError) as ex:
             raise SetupError(f"cannot read {path} as Parquet: {ex}; check the path and the format") from ex
@@ -122,8 +122,8 @@ class ParquetBatches:
         self._at = -1
 
     def after(self, position: int, max_rows: int, columns: list[str] | None) -> pa.RecordBatch | None:
-        """The rows after ``position``, at most ``max_rows``; None at the end. Reading on with the same ``columns``
-        (None: all) is cheap, anything else begins anew with a row group."""
+        """The rows after ``position``, at most ``max_rows``; None at the end. Continuing with the same ``columns``
+        (None: all) is cheap; any other read starts again at a row group."""
         if position > self.rows:
             raise SetupError(
                 f"the input file {self._path} has {self.rows} rows, but {position} were read before: it was changed. "
@@ -162,8 +162,8 @@ class ParquetBatches:
 
 
 def warm_up() -> None:
-    """Read a batch, which loads code, starts threads and gets memory: a tenth of a second that the first records would
-    wait for."""
+    """Read a batch, which loads code, starts threads and allocates memory. It saves the first records a tenth of a
+    second."""
     sink = pa.BufferOutputStream()
     made = example_frame({"number": "int", "size": "float", "text": "str"}, _WARM_ROWS)
     pq.write_table(made.to_arrow(), sink)
@@ -172,7 +172,7 @@ def warm_up() -> None:
 
 
 def _converted(rows: list[Any], schema: type) -> tuple[list[Any], dict[int, str]]:
-    """The rows as ``schema``, and what is wrong with those that cannot be."""
+    """The rows as ``schema``, and the errors of those that do not fit, by index."""
     try:
         return msgspec.convert(rows, list[schema]), {}  # type: ignore[valid-type]
     except msgspec.ValidationError:
@@ -202,7 +202,7 @@ def _listed(column: pa.Array) -> list[Any]:
 
 
 def plain(column: pa.Array, as_text: bool = False) -> pa.Array:
-    """A column without types that only Arrow has. Decimals are floats, or ``as_text`` all of their digits."""
+    """A column converted to plain types. Decimals become floats or, with ``as_text``, text with all digits."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         return pc.cast(column, pa.timestamp("us", tz=kind.tz), safe=False).cast(pa.int64())

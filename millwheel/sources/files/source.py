@@ -50,13 +50,13 @@ _EXAMPLES = {
 
 _AHEAD_BYTES = 1 << 20  # of an Avro object, in one request
 _told_of_compressed: set[str] = set()
-"""Folders: each is named once."""
+"""Folders that were warned about: one warning for each."""
 
 
 class FilesSourceOptions(msgspec.Struct, frozen=True):
-    """What may stand below ``files:``. ``path`` is a glob (``**`` descends into folders), a folder, or several.
-    ``names: rising`` says that new objects of a bucket have greater names than old ones. ``config`` is for the client
-    of an object store."""
+    """The options below ``files:``. ``path`` is a glob (``**`` descends into folders), a folder, or several. ``names:
+    rising`` says that new objects of a bucket have greater names than old ones. ``config`` is for the client of an
+    object store."""
 
     path: str | list[str]
     format: Given
@@ -92,14 +92,14 @@ class FilesSourceOptions(msgspec.Struct, frozen=True):
             raise ValueError("option 'path' is empty; write a file name or a glob, for example input/*.jsonl")
 
     def form(self) -> Format:
-        """The format. ValueError for one that cannot work."""
+        """The format. Raises ValueError for an invalid one."""
         form = read_format(self.format, FORMATS)
         if isinstance(form.options, AvroOptions) and form.options.registry is not None:
             raise ValueError("option 'format': files have their schema within; remove 'registry'")
         return form
 
     def csv(self) -> CsvOptions:
-        """The options of CSV, wherever they were written."""
+        """The options of CSV, from ``format`` or from the options beside it."""
         inner = self.form().options
         if isinstance(inner, CsvOptions) and not isinstance(self.format, str):
             return inner
@@ -113,7 +113,7 @@ class FilesSourceOptions(msgspec.Struct, frozen=True):
 def build_files(
     options: Mapping[str, Any], folder: str, schema: type | None, fields: Mapping[str, str]
 ) -> FilesSource | ObjectsSource:
-    """Raises ValueError, with a sentence, for options that cannot work."""
+    """Build the source of local files or objects. Raises ValueError for invalid options."""
     FieldTypes(fields)
     read = read_options("the source 'files'", options, FilesSourceOptions, _EXAMPLES)
     forms = FileForms(read, schema, fields, folder)
@@ -125,7 +125,7 @@ def build_files(
 
 
 class FileForms:
-    """What is in files: readers of them, by the options."""
+    """Creates readers of files and objects, by the options."""
 
     def __init__(
         self, options: FilesSourceOptions, schema: type | None, fields: Mapping[str, str], folder: str = ""
@@ -223,8 +223,8 @@ class FilesSource(Source):
         self.bounded = not options.follow
 
     def partitions(self) -> Sequence[Partition]:
-        """One per file; of a bounded source in such an order that halves of it, and quarters, have about as many bytes
-        each: shards read neighbours. Raises SetupError when there is none and none will come."""
+        """One per file. For a bounded source their order makes halves, quarters and so on about equally large, because
+        shards read neighbouring partitions. Raises SetupError when there is no file and none can appear."""
         found = {path for pattern in self._globs for path in _matches(pattern)}
         if not self.bounded:
             return self._followed(found)
@@ -238,7 +238,7 @@ class FilesSource(Source):
         return [Partition(name) for name in dealt({n: os.path.getsize(os.path.join(self._top, n)) for n in names})]
 
     def _followed(self, paths: set[str]) -> list[Partition]:
-        """Files as they are now; those that a rotation has compressed are no partitions."""
+        """The present files, without those that rotation has compressed."""
         partitions = []
         for path in sorted(paths):
             if compression_of(path):
@@ -246,7 +246,7 @@ class FilesSource(Source):
                 continue
             try:
                 found = os.stat(path)
-            except OSError:  # it went while the folder was listed
+            except OSError:  # it was deleted while the folder was listed
                 continue
             if stat.S_ISREG(found.st_mode):
                 version = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
@@ -263,7 +263,7 @@ class FilesSource(Source):
             )
 
     def warm_up(self) -> None:
-        """Load now what the first read would load."""
+        """Load the code that the first read needs."""
         if self._options.form().name == "parquet":
             from millwheel.sources.files.parquet import warm_up
 
@@ -281,8 +281,8 @@ class FilesSource(Source):
 
 
 def _fixed_folder(pattern: str) -> str:
-    """The folder above a glob's first wildcard, or above the file or folder it names. It does not depend on what exists
-    now, so that names stay the same when more appears."""
+    """The folder above a glob's first wildcard, or above the file or folder it names. It does not depend on existing
+    files, so names stay the same when more appear."""
     folder = os.path.dirname(pattern)
     while glob.has_magic(folder):
         folder = os.path.dirname(folder)
