@@ -17,6 +17,7 @@ from millwheel.schema.words import Schema
 from millwheel.spec.parts import computations, limits, lookups, queries, slices, steps, streams, windows
 from millwheel.spec.pipelines import FIELDS
 from millwheel.spec.tracing import FIELDS as TRACING_FIELDS
+from millwheel.spec.visitors import counts
 
 _OBJECT = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
 _SIZE: Schema = {"type": "string", "description": "a number and a unit, such as 64kB or 16MiB"}
@@ -93,6 +94,7 @@ def _computation(found: dict[str, Schema], more: Installed) -> Schema:
         **_joins(found, more),
         "slices": _slices(),
         "dictionary": _dictionary(),
+        "uv": _visitors(),
         **_windowed(),
         **dials,
     }
@@ -155,6 +157,21 @@ def _slices() -> Schema:
 def _dictionary() -> Schema:
     known = {"of": w.TEXT, "as": w.TEXT, "partitions": w.number(1, MOST_PARTITIONS)}
     return w.fields(known, ["of", "as"])
+
+
+def _visitors() -> Schema:
+    known = {
+        "of": w.TEXT,
+        "every": w.DURATION,
+        "per": w.DURATION,
+        "time_zone": w.TEXT,
+        "as": w.TEXT,
+        "emit": w.choice(["all", "changes"]),
+        "partitions": w.number(1, MOST_PARTITIONS),
+        "approximate": w.FLAG,
+    }
+    same(known, counts.OPTIONS)
+    return w.fields(known, ["of", "every"])
 
 
 def _windowed() -> dict[str, Schema]:

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SinkSpec, StreamSpec
+from millwheel.core.pipeline.visitors import numbered
 from millwheel.core.triggers.triggers import Default
 from millwheel.spec.checks.code import CodeChecks
 from millwheel.spec.checks.field_names import check_field_names
@@ -106,7 +108,12 @@ def check_document(
         raise reader.problems.error()
     for name in parameters.unused():
         reader.problems.warn(1, "", f"--set {name}=… was given, but the pipeline has no ${{{name}}}")
-    return planned(parts.spec), reader.problems.warnings
+    return _as_it_runs(parts.spec), reader.problems.warnings
+
+
+def _as_it_runs(spec: PipelineSpec) -> PipelineSpec:
+    """With the computations that the planner adds."""
+    return numbered(planned(spec), lambda text: compile_expression(text).fields)
 
 
 @dataclass(slots=True)

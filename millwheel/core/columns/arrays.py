@@ -109,10 +109,21 @@ def _sliding(function: Sliding, timestamps: Times) -> Assigned:
     return Assigned(rows, starts, starts + size)
 
 
+def first_steps(function: Cumulative, timestamps: Times) -> Assigned:
+    """The first of the windows that ``function.assign`` returns, for each timestamp: all others contain it."""
+    bases, limits = _tumbling(function.periods, timestamps)
+    return _each_once(bases, _first_ends(function, timestamps, bases, limits))
+
+
+def _first_ends(function: Cumulative, timestamps: Times, bases: Times, limits: Times) -> Times:
+    ends: Times = np.minimum(timestamps + function.every - np.mod(timestamps - bases, function.every), limits)
+    return ends
+
+
 def _cumulative(function: Cumulative, timestamps: Times) -> Assigned:
     bases, limits = _tumbling(function.periods, timestamps)
     every = function.every
-    first = np.minimum(timestamps + every - np.mod(timestamps - bases, every), limits)
+    first = _first_ends(function, timestamps, bases, limits)
     counts = -((first - limits) // every) + 1
     rows, ahead = _repeat(counts)
     ends = np.minimum(first[rows] + ahead * every, limits[rows])

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.aggregates import ColumnAggregate, column_aggregate
-from millwheel.core.columns.arrays import Assigned, assign_array, can_assign, sessions_of
+from millwheel.core.columns.arrays import Assigned, assign_array, can_assign, first_steps, sessions_of
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns
 from millwheel.core.columns.fixed_sums import Unfit
@@ -19,7 +19,7 @@ from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, ComputationSpec, KeyKind, PipelineSpec
 from millwheel.core.triggers.triggers import Default
 from millwheel.core.windowing.calls import Group
-from millwheel.core.windowing.contract import Windowing
+from millwheel.core.windowing.contract import LatePolicy, Windowing
 from millwheel.core.windows.lateness import still_open
 from millwheel.core.windows.panes import Accumulation, OutputTime
 from millwheel.core.windows.windows import Cumulative, Sessions, Sliding, Window, WindowFunction
@@ -84,7 +84,7 @@ class ColumnPlan:
         names = [name for aggregate in self.aggregates for name in aggregate.dtypes]
         bundle = frame.with_columns(prepared).select(names).collect(engine="in-memory")
         assigned = self._assign(keys, stamps)
-        if len(assigned.rows) != len(stamps) or isinstance(self.window, (Sliding, Cumulative)):
+        if len(assigned.rows) != len(stamps) or isinstance(self.window, Sliding):
             keys, bundle = keys[assigned.rows], bundle[assigned.rows]
         columns = [keys.alias(KEY), pl.Series(START, assigned.starts), pl.Series(END, assigned.ends)]
         whole = pl.DataFrame([*columns, *bundle.get_columns()])
@@ -93,6 +93,8 @@ class ColumnPlan:
     def _assign(self, keys: pl.Series, timestamps: npt.NDArray[np.int64]) -> Assigned:
         if isinstance(self.window, Sessions):
             return sessions_of(keys, timestamps, self.window.gap)
+        if isinstance(self.window, Cumulative):  # its machine adds the steps up
+            return first_steps(self.window, timestamps)
         return assign_array(self.window, timestamps)
 
     def count_late(self, batch: ColumnBatch, watermark: int) -> int:
@@ -216,7 +218,7 @@ def column_plan(
     plan = typed_plan(spec, windowing.window, pipeline.stream(spec.inputs[0].stream).fields, compile_expression)
     if plan is None:
         return None
-    once = _fires_once(windowing) and spec.late == "drop" and not isinstance(windowing.window, Sessions)
+    once = _fires_once(windowing) and spec.late == "drop" and not isinstance(windowing.window, Sessions | Cumulative)
     once = once and not spec.queryable  # results are kept one by one
     return replace(plan, fires_once=once and all(each.holds for each in plan.aggregates))
 
@@ -298,11 +300,16 @@ def _fires_once(windowing: Windowing) -> bool:
     )
 
 
+def _adds_steps(windowing: Windowing) -> bool:
+    """Whether each step of cumulative windows is kept once, and not with every window that contains it."""
+    return isinstance(windowing.trigger, Default) and windowing.late is LatePolicy.DROP
+
+
 def _takes_groups(spec: ComputationSpec, windowing: Windowing) -> bool:
     window = windowing.window
     return (
         (can_assign(window) or (isinstance(window, Sessions) and _fires_once(windowing)))
-        and not isinstance(window, Cumulative)
+        and not (isinstance(window, Cumulative) and not _adds_steps(windowing))
         and not (isinstance(window, Sliding) and window.changes)
         and not windowing.trigger.needs_bytes
         and windowing.output_time is OutputTime.END_OF_WINDOW

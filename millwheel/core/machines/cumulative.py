@@ -20,7 +20,7 @@ from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.windowing.calls import Call
+from millwheel.core.windowing.calls import Call, Group
 from millwheel.core.windowing.contract import (
     Effects,
     KeyState,
@@ -88,6 +88,19 @@ class CumulativeMachine:
             groups.setdefault(base, {}).setdefault(end, []).append((prepared, timestamp))
         for base, slices in groups.items():
             self._take(base, slices, call)
+
+    def on_groups(self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects) -> None:
+        """The column path: a bundle's records of one key, already aggregated by step. The window of a group is the
+        first of those that have its records, and none of them is complete (the caller has left out late records)."""
+        call = Call(state, key, times, effects)
+        for group in groups:
+            base = self._window.base(group.window.start)
+            own = self._period(state.get(base), base, group.window.end, times.watermark)
+            self._advance(base, own, call)
+            piece = self._slice(own, group.window.end)
+            piece[1] = self._aggregation.merge(piece[1], group.acc)
+            own.first = min(own.first, group.window.end)
+            self._store(base, own, call)
 
     def _take(self, base: Window, slices: dict[int, _Rows], call: Call) -> None:
         """Add records, by the end of their slice; correct windows that fired without them."""

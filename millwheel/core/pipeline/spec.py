@@ -273,6 +273,8 @@ class ComputationSpec:
     ``scatter``: the number of instances over which each key is divided; the planner makes a partial and a final
     ``stage`` of such a computation (see skew.py).
 
+    ``numbered``: the values that it counts get numbers of a dictionary with so many partitions first (see visitors.py).
+
     ``trigger`` is the trigger as a plain tree (see core/triggers/triggers.py), None for the default.
     ``queryable``: "latest" where the newest result of each key is kept to be asked.
     ``callback`` is ``module:Class``. ``options`` go to the callback's constructor as keyword arguments.
@@ -310,6 +312,7 @@ class ComputationSpec:
     standby: int = 0
     where: str = ""
     scatter: int = 1
+    numbered: int = 0
     stage: AggregationStage = AggregationStage.WHOLE
 
     @property

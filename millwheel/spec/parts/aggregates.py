@@ -43,7 +43,7 @@ def key_names(inputs: tuple[InputSpec, ...]) -> tuple[str, ...]:
 def check_keys(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> None:
     """Refuses a key named like a bound of the window: results of windows and joins have both, so the bound would
     replace the key. Callbacks choose their own fields."""
-    if "window" not in fields or "callback" in fields:
+    if not fields.keys() & {"window", "uv"} or "callback" in fields:
         return
     for name in WINDOW_FIELDS:
         if name in key_names(inputs):

@@ -13,6 +13,7 @@ from millwheel.core.pipeline.spec import (
     KeyKind,
     KeySpec,
     Productions,
+    WindowSpec,
 )
 from millwheel.core.windows.panes import Accumulation, OutputTime
 from millwheel.spec.loading import OBJECT_NAME
@@ -29,6 +30,8 @@ from millwheel.spec.parts.steps import read_steps
 from millwheel.spec.parts.windows import read_late, read_trigger, read_window
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
+from millwheel.spec.visitors.counts import FIELDS as UV_FIELDS
+from millwheel.spec.visitors.counts import UniqueVisitors, check_visitors, read_visitors
 from millwheel.spec.visitors.dictionaries import FIELDS as DICTIONARY_FIELDS
 from millwheel.spec.visitors.dictionaries import check_dictionary, partitioned_inputs, read_dictionary
 
@@ -45,7 +48,7 @@ _WINDOW_FIELDS = (
 )
 _CALLBACK_FIELDS = ("callback", "options")
 _DIALS = ("delivery", "productions", "max_attempts", "on_error", "shards", "standby", "skew")
-_OTHER_FORMS = (*STEP_FIELDS, *SORT_FIELDS, *JOIN_FIELDS, "slices", *DICTIONARY_FIELDS)
+_OTHER_FORMS = (*STEP_FIELDS, *SORT_FIELDS, *JOIN_FIELDS, "slices", *DICTIONARY_FIELDS, *UV_FIELDS)
 FIELDS = ("input", "output", *_CALLBACK_FIELDS, *_OTHER_FORMS, "order_by", *_WINDOW_FIELDS, *_DIALS)
 _EXAMPLE = "{input: {hits: {key: path}}, callback: callbacks:Detector, output: alerts}"
 _INPUT = "{hits: {key: path}}"
@@ -62,6 +65,7 @@ def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callab
     _check_form(reader, node, fields, inputs)
     check_keys(reader, fields, inputs)
     dictionary = read_dictionary(reader, fields.get("dictionary"))
+    counted = read_visitors(reader, fields.get("uv"), inputs)
     return ComputationSpec(
         name=name,
         inputs=partitioned_inputs(inputs, dictionary),
@@ -77,9 +81,12 @@ def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callab
         enrich=read_enrich(reader, fields, inputs),
         lookup=read_lookup(reader, fields, inputs),
         dictionary=dictionary,
-        window=read_window(reader, fields["window"]) if "window" in fields else None,
+        window=_window(reader, fields, counted),
         slices=read_slices(reader, node, fields),
-        aggregates=read_aggregates(reader, fields.get("aggregate"), _taken(fields, inputs)),
+        aggregates=read_aggregates(reader, fields.get("aggregate"), _taken(fields, inputs))
+        if counted is None
+        else (counted.aggregate,),
+        numbered=counted.partitions if counted is not None else 0,
         condition=reader.expression(fields.get("where"), "type == 'click'"),
         trigger=read_trigger(reader, fields.get("trigger"), load),
         accumulation=reader.choice(fields.get("accumulation"), [kind.value for kind in Accumulation], "discarding"),
@@ -98,6 +105,12 @@ def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callab
         where=reader.where(node),
         scatter=read_skew(reader, fields, inputs),
     )
+
+
+def _window(reader: NodeReader, fields: Mapping[str, YamlNode], counted: UniqueVisitors | None) -> WindowSpec | None:
+    if counted is not None:
+        return counted.window
+    return read_window(reader, fields["window"]) if "window" in fields else None
 
 
 def _queryable(reader: NodeReader, fields: Mapping[str, YamlNode]) -> str:
@@ -132,6 +145,11 @@ def _check_form(
         check_dictionary(
             reader, node, fields, inputs, [*joins, *steps, *(name for name in _WINDOW_FIELDS if name in fields)]
         )
+    elif "uv" in fields:
+        windowed = [name for name in _WINDOW_FIELDS if name in fields and name != "where"]
+        check_visitors(reader, fields, inputs, [*joins, *steps, *windowed, *(["skew"] if "skew" in fields else [])])
+        if "output" not in fields:
+            reader.missing(node, "output", "nobody could see the counts; write output: STREAM")
     elif joins:
         for name in [*joins[1:], *steps]:
             reader.bad(fields[name], f"a computation does one of {joins[0]} and {name}; {_TWO_COMPUTATIONS}")
@@ -146,7 +164,7 @@ def _check_form(
             reader.bad(
                 node,
                 "does nothing; write callback: module:Class, or window: {tumbling: 1m} and aggregate: {hits: count}, "
-                "or map, flat_map, filter, deduplicate, branch, join, enrich, slices or dictionary",
+                "or map, flat_map, filter, deduplicate, branch, join, enrich, slices, dictionary or uv",
             )
 
 

@@ -18,7 +18,7 @@ from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import Times
 from millwheel.core.windowing.state import CLOSED, as_state
 from millwheel.core.windows.lateness import is_complete
-from millwheel.core.windows.windows import Sessions
+from millwheel.core.windows.windows import Cumulative, Sessions
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
@@ -81,8 +81,8 @@ class GroupedOperator(WindowedOperator):
             found = list(plan.row_groups(groups))
         except Unfit:
             return None
-        if isinstance(plan.window, Sessions):
-            return found  # they fire once here: a closed one is gone
+        if isinstance(plan.window, Sessions | Cumulative):
+            return found  # a closed one is gone
         return None if any(self._closed(key, group) for key, group in found) else found
 
     def _closed(self, key: Key, group: Group) -> bool:

@@ -16,6 +16,7 @@ from millwheel.core.columns.plan import float_sums
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import HOLD, WINDOW, key_prefix, number8, number_from8, parse_timer, unpack
 from millwheel.core.machines.counted import CountMachine
+from millwheel.core.machines.cumulative import CumulativeMachine
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.specs import machine_from_spec
@@ -98,9 +99,10 @@ class WindowedOperator(Operator):
         """Take records that were aggregated elsewhere, of windows that are open."""
         machine, times, effects = self._machine, Times(bundle.watermark, bundle.now_us), Effects()
         invariant(
-            isinstance(machine, AlignedMachine | MergingMachine), f"{self._spec.name}: its windows take no groups"
+            isinstance(machine, AlignedMachine | MergingMachine | CumulativeMachine),
+            f"{self._spec.name}: its windows take no groups",
         )
-        assert isinstance(machine, AlignedMachine | MergingMachine)
+        assert isinstance(machine, AlignedMachine | MergingMachine | CumulativeMachine)
         for key, group in groups:
             machine.on_groups(self._cells.of(key), key, [group], times, effects)
         self._perform(effects, None, bundle)

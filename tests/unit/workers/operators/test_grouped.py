@@ -209,3 +209,43 @@ def test_records_late_at_the_source_reach_windows_that_take_them(tmp_path: Path,
         harness.advance_processing_time(10**9)
         counted = sum(row["views"] for row in harness.read("minutes"))
         assert counted + (len(harness.read("kept")) if more else 0) == 4
+
+
+CUMULATIVE = {
+    "every step": ("{cumulative: 20s, every: 5s}", ""),
+    "changes": ("{cumulative: 20s, every: 5s, emit: changes}", ""),
+    "corrected": ("{cumulative: 20s, every: 5s}", "allowed_lateness: 15s\n    accumulation: retracting"),
+    "late aside": ("{cumulative: 20s, every: 5s}", "late: side:behind"),
+}
+
+
+@pytest.mark.parametrize(("window", "more"), CUMULATIVE.values(), ids=CUMULATIVE)
+def test_windows_that_grow_take_steps_in_columns_and_say_what_they_say_in_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: str, more: str
+) -> None:
+    lines = 25
+    folder = written(tmp_path, {"a": [{**event, "other": ""} for event in events(400, 8)]})
+
+    def by_lines(self: Any, position: int, max_bytes: int) -> Any:
+        chunk = self.read(position, lines)
+        frame = frame_of(chunk.values, {"ad": "int", "type": "str", "cost": "float", "ts": "int"})
+        return FrameChunk(
+            np.array(chunk.positions, np.int64), frame, chunk.next_position, chunk.rejects, chunk.finished
+        )
+
+    monkeypatch.setattr(LineReader, "read_frame", by_lines)
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=lines))
+    said = []
+    for declared in (True, False):
+        path = Path(pipeline(folder, declared, more))
+        text = path.read_text().replace("{tumbling: 10s}", window, 1).replace("    output: minutes", MORE, 1)
+        path.write_text(text.split("  totals:", maxsplit=1)[0])
+        with everything_in_rows(not declared), PipelineHarness(str(path), run_sources=True, shards=1) as harness:
+            harness.advance_processing_time(10**9)
+            [shard] = harness._cluster.shards_of("minutes")
+            assert isinstance(shard.operator, GroupedOperator) == declared
+            if isinstance(shard.operator, GroupedOperator):
+                assert shard.operator.bundles_grouped >= 2
+            said.append({"rows": sorted(map(json.dumps, harness.read("minutes"))), "counters": harness.counters})
+    assert said[0] == said[1]
+    assert len(said[0]["rows"]) > 10
