@@ -1,1 +1,1 @@
-"""Connectors: one room per outside system that records come from or go to."""
+"""Connectors: one package per external system that records are read from or written to."""

@@ -23,8 +23,8 @@ def lookup_of(spec: ComputationSpec, folder: str) -> Lookup:
 
 
 def build_lookup(spec: LookupSpec, folder: str) -> Lookup:
-    """The lookup that a spec describes. Raises ValueError, with a sentence, for options that cannot work, SetupError
-    for a secret that has no value here."""
+    """The lookup that a spec describes. Raises ValueError for invalid options, SetupError for a secret without a value
+    on this machine."""
     options = revealed(spec.options)
     if spec.kind == "postgres":
         from millwheel.connectors.postgres.lookup import build_postgres_lookup

@@ -1,4 +1,4 @@
-"""A target that does not answer: when it is tried again, and what is logged meanwhile."""
+"""Handling of a target that does not answer: the times of retries, and the log messages meanwhile."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from millwheel.secret_values import masked
 log = logging.getLogger("millwheel.connectors")
 
 NO_ROWS = "%s does not take rows%s: %s. They wait, and the input with them; nothing is lost."
-"""What is said of a target of sinks: its name, since when, and its words."""
+"""The log message about a sink's target: its name, the time since when, and its error."""
 SAY_EVERY_S = 60.0
-"""Between sentences about one target that is away."""
+"""Between log messages about one unavailable target (s)."""
 LONGEST_WAIT_S = 2.0
-"""Between two tries to write to a target that is away."""
+"""The longest time between two attempts to write to an unavailable target (s)."""
 _FIRST_WAIT_S = 0.1  # most absences are over at once: a fail-over, a restart
 
 
@@ -41,7 +41,7 @@ class Absence:
         self._said_s = 0.0
 
     def noted(self, reason: str) -> None:
-        """It has not answered."""
+        """Note that the target has not answered."""
         now_s = self._now()
         with self._lock:
             begins = self._since_s is None
@@ -54,7 +54,7 @@ class Absence:
         self._say(self._sentence, self._where, since, masked(reason))
 
     def over(self) -> None:
-        """It has answered."""
+        """Note that the target has answered."""
         if self._since_s is None:
             return
         with self._lock:
@@ -72,16 +72,16 @@ class BackOff:
         self._wait_s = 0.0
 
     def wait(self) -> None:
-        """Before a try. Returns at once unless the last one failed."""
+        """Call before an attempt. Returns at once unless the last one failed."""
         if self._wait_s:
             self._sleep(self._wait_s)
 
     def failed(self) -> None:
-        """The next try waits longer."""
+        """Note a failure: the next attempt waits longer."""
         self._wait_s = min(max(self._wait_s * 2, _FIRST_WAIT_S), self._longest_s)
 
     def worked(self) -> None:
-        """The next try waits no more."""
+        """Note a success: the next attempt does not wait."""
         self._wait_s = 0.0
 
 
@@ -90,12 +90,12 @@ _lock = threading.Lock()
 
 
 def absence_of(where: str, sentence: str = NO_ROWS) -> Absence:
-    """The one of a target in this process, by its name in sentences."""
+    """The shared object of a target in this process, by its name in messages."""
     with _lock:
         return _known.setdefault(where, Absence(where, sentence=sentence))
 
 
 def forget() -> None:
-    """No target is known to be away, as in a new process."""
+    """Forget all absences, as in a new process."""
     with _lock:
         _known.clear()

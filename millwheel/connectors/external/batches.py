@@ -1,4 +1,4 @@
-"""A batch as bytes for the journal: its rows lie there before anything is sent."""
+"""A batch as bytes for the journal: its rows are stored there before anything is sent."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class RowBatch(msgspec.Struct, frozen=True, array_like=True):
     rows: list[tuple[Any, Any, int]]
 
     def records(self) -> list[SinkRecord]:
-        """The rows as the sink got them."""
+        """The records as the sink received them."""
         return [SinkRecord(tuple_key(key), value, timestamp) for key, value, timestamp in self.rows]
 
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_rows = checked(msgspec.msgpack.Decoder(RowBatch).decode, "the rows of a batch")
-"""The inverse of :func:`encode_rows`; CorruptionError when the bytes are none."""
+"""The inverse of :func:`encode_rows`. Raises CorruptionError for damaged bytes."""
 
 
 def encode_rows(number: int, records: Sequence[SinkRecord]) -> bytes:

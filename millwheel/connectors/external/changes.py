@@ -13,7 +13,7 @@ from millwheel.sinks.base import SinkRecord
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """A row that is emitted, or taken back. ``index`` is its number in the batch."""
+    """A row that is emitted, or retracted. ``index`` is its number in the batch."""
 
     index: int
     row: Any
@@ -32,8 +32,8 @@ def changes_of(records: Sequence[SinkRecord]) -> list[RowChange]:
 
 @dataclass(slots=True)
 class RowOutcome:
-    """The net change of a batch for one identity. ``row`` stands at the end. Without a row, any standing row is removed
-    (``gone``), or is removed only if it is one of ``backs``."""
+    """The net change of a batch for one identity. ``row`` is the row at the end. Without one, any existing row is
+    removed (``gone``), or only if it is one of ``backs``."""
 
     row: RowChange | None = None
     gone: bool = False
@@ -41,15 +41,15 @@ class RowOutcome:
 
 
 def same_row(one: Any, other: Any) -> bool:
-    """Equal, also where a value is no number (NaN), which is never equal to itself."""
+    """Whether two rows are equal; NaN counts as equal to itself."""
     return bool(one == other) or encode_value(one) == encode_value(other)
 
 
 def outcomes(
     changes: Iterable[RowChange], identity: Callable[[RowChange], Hashable], same: Callable[[Any, Any], bool] = same_row
 ) -> dict[Hashable, RowOutcome]:
-    """By identity, in the order in which each first appeared. A row that is taken back is removed only if it is the
-    one that stands: another one that has replaced it stays."""
+    """By identity, in the order in which each first appeared. A retraction removes a row only if it is still the
+    current one; a row that has replaced it stays."""
     found: dict[Hashable, RowOutcome] = {}
     for change in changes:
         outcome = found.setdefault(identity(change), RowOutcome())

@@ -15,12 +15,12 @@ from millwheel.errors import FencedError, MillwheelError
 from millwheel.sinks.base import SinkRecord
 
 NOTHING_YET = -1
-"""The number of the last batch where there is none."""
+"""The number of the last batch if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who publishes: ``name`` is that of the shard, unique in the world; a later owner of it has a higher ``token``."""
+    """The publisher: ``name`` is the globally unique name of the shard; a later owner has a higher ``token``."""
 
     name: str
     token: int
@@ -32,8 +32,8 @@ class Owner:
 
 
 class RowsRefusedError(MillwheelError):
-    """The target has taken nothing of a batch, because it does not take some of its rows: number of the row in the
-    batch to the words of the target."""
+    """The target has written nothing of a batch because it refuses some of its rows: a map from the row's number in the
+    batch to the error of the target."""
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
         super().__init__("; ".join(reasons.values()))
@@ -58,12 +58,12 @@ class ExternalTarget(ABC):
 
     @abstractmethod
     def write(self, number: int, records: Sequence[SinkRecord]) -> None:
-        """In one transaction of the target: make sure that our token still is the one that is noted, write the
-        records in their order, and note ``number``.
+        """In one transaction of the target: check that the noted token is still ours, write the records in order, and
+        note ``number``.
 
-        Raises UnavailableError when it is not known whether the transaction counts: then :meth:`fence` is called before
-        the next try. Raises :class:`RowsRefusedError` when the target does not take some rows: then nothing of the
-        batch may have been written. Raises FencedError when a newer owner has been here."""
+        Raises UnavailableError when the outcome of the transaction is unknown: then :meth:`fence` is called before the
+        next attempt. Raises :class:`RowsRefusedError` when the target refuses some rows: then nothing of the batch may
+        have been written. Raises FencedError when a newer owner has noted its token."""
 
     def close(self) -> None:
         """Release connections. Never called while another method runs."""

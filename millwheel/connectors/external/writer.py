@@ -1,4 +1,4 @@
-"""Publishes the batches of one shard into a target, each once, in their order, on a thread of the shard's own.
+"""Publishes the batches of one shard to a target, each once and in order, on the shard's own thread.
 
 The rows are in our journal before anything is sent, so a transaction of the target that fails, times out or is lost
 with its reply is simply sent again. The runtime removes a row that the target refuses: one commit of ours holds the
@@ -17,7 +17,7 @@ from millwheel.sinks.base import BatchRefusedError, Refused, SinkBatch, Writer
 
 
 class ExternalWriter(Writer):
-    """``lane`` is unique to the shard, so a target that is away delays no other shard."""
+    """``lane`` is unique to the shard, so an unavailable target delays no other shard."""
 
     publishes_aside = True
     publishes_in_order = True
@@ -33,7 +33,7 @@ class ExternalWriter(Writer):
         self._closed = False
 
     def prepare(self, batch: SinkBatch) -> bytes:
-        """The rows themselves: they lie in the journal from here on."""
+        """The rows themselves: the commit stores them in the journal."""
         committable, self._refused = encode_what_can(batch.number, batch.records)
         return committable
 

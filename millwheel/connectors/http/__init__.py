@@ -1,1 +1,1 @@
-"""HTTP: an endpoint that takes records for an injected stream by POST (docs/http.md)."""
+"""HTTP: an endpoint that accepts records for an injected stream by POST (docs/http.md)."""

@@ -22,7 +22,7 @@ from millwheel.processes.lifeline import die_with_parent
 from millwheel.roots.shipped import load_shipped
 from millwheel.sources.http_options import HttpOptions
 
-_PATIENCE_S = 20.0  # for workers to take the records of a request; after that the answer is 503
+_PATIENCE_S = 20.0  # for workers to accept the records of a request; after that the answer is 503
 _ROLE = "worker"
 
 
@@ -31,7 +31,7 @@ def main(
     stream: Annotated[str, typer.Option(help="the stream that gets the records")],
     security: Annotated[str, typer.Option(help='folder with certificates and token; "": none')] = "",
 ) -> None:
-    """Take records by HTTP until stopped."""
+    """Accept records over HTTP until stopped."""
     die_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:

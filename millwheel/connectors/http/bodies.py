@@ -36,15 +36,14 @@ class Posted:
     traces: list[str] = field(default_factory=list)
 
     def add(self, line: bytes, name: str = "", trace: str = "") -> None:
-        """One more record."""
+        """Add a record."""
         self.lines.append(line)
         self.ids.append(name)
         self.traces.append(trace)
 
 
 def read_body(body: bytes, headers: Mapping[str, str]) -> Posted:
-    """The records of a request; ``headers`` by names in lower case. Raises BodyError if one of them
-    is no record."""
+    """The records of a request; ``headers`` by names in lower case. Raises BodyError if one of them is invalid."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == _EVENT:
         return _events([_object(body, 0)])

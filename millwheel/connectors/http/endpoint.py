@@ -39,11 +39,11 @@ class HttpEndpoint:
         return Starlette(routes=[Route("/", self.post, methods=["POST"]), Route("/health", self.health)])
 
     async def health(self, request: Request) -> Response:
-        """Answers as long as the process lives."""
+        """The health check: answers as long as the process lives."""
         return JSONResponse({"status": "ok"})
 
     async def post(self, request: Request) -> Response:
-        """Take all records of the request, or none."""
+        """Accept all records of the request, or none."""
         shown = request.headers.get("authorization", "").encode()
         if self._expected and not hmac.compare_digest(shown, self._expected):
             return _refusal(401, "show the pipeline's token: Authorization: Bearer TOKEN")

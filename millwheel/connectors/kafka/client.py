@@ -22,16 +22,16 @@ _theirs.addHandler(logging.NullHandler())
 _theirs.propagate = False
 
 ANSWER_S = 10.0
-"""How long a question to the brokers may take where somebody waits for the answer."""
+"""The timeout of a request to the brokers for which a caller waits (s)."""
 _SAY_EVERY_S = 60.0  # between warnings about the same brokers
 _OWN = frozenset(
     """bootstrap.servers enable.auto.commit enable.partition.eof auto.offset.reset transactional.id
     enable.idempotence isolation.level""".split()  # noqa: SIM905
 )
 _HOPELESS = frozenset({"_AUTHENTICATION", "_SSL"})
-"""Who is refused now is refused again, so a question need not wait for its time to run out."""
+"""Permanent errors: a request fails at once instead of waiting for its timeout."""
 _QUIET = frozenset({"_TRANSPORT", "_RESOLVE"})
-"""A single connection that breaks is librdkafka's business; that no broker is left is ours."""
+"""Errors of single connections, which librdkafka handles; we only report that no broker is left."""
 
 
 def library() -> Any:
@@ -46,7 +46,7 @@ def library() -> Any:
 
 
 def check_config(config: Mapping[str, Any]) -> None:
-    """ValueError for settings of librdkafka that are decided by options of ours."""
+    """Raises ValueError for settings of librdkafka that our own options decide."""
     if clash := sorted(_OWN & config.keys()):
         raise ValueError(f"option 'config' sets {clash[0]}, which the connector decides by itself; remove it")
     if wrong := [name for name, value in config.items() if not isinstance(value, (str, int, float, bool))]:
@@ -106,7 +106,7 @@ def existing_topics(client: Any, brokers: str, complaints: Complaints) -> Mappin
         try:
             found: Mapping[str, Any] = client.list_topics(timeout=min(1.0, ANSWER_S)).topics
         except kafka.KafkaException as ex:
-            client.poll(0)  # what goes wrong with a connection is told here only
+            client.poll(0)  # errors of connections are reported only here
             if time.monotonic() < until and not complaints.hopeless:
                 continue
             raise SetupError(_unreachable(brokers, complaints, ex.args[0].str())) from ex

@@ -1,4 +1,4 @@
-"""One consumer for all partitions of a source in a process, and the messages of each partition that are not yet taken.
+"""One consumer for all partitions of a source in a process, and the unread messages of each partition.
 
 librdkafka fetches on threads of its own; nothing here waits. The loop reads partition by partition, so messages of
 other partitions are kept until their turn. A partition with too many kept messages is paused.
@@ -39,20 +39,20 @@ class _Assigned:
     waiting_bytes: int = 0
 
     def put(self, run: list[Any]) -> None:
-        """More has come."""
+        """Append messages that have arrived."""
         self.messages += run
         # Of all of them, in C: sizes that repeat with a period fool any sample at a fixed stride.
         self.waiting_bytes += sum(map(len, run))
 
     def take(self, most: int) -> list[Any]:
-        """The first ones."""
+        """Remove and return the first messages, at most ``most``."""
         taken = self.messages[:most]
         del self.messages[:most]
         self.waiting_bytes = self.waiting_bytes - sum(map(len, taken)) if self.messages else 0
         return taken
 
     def has_many(self, parts: int = 1) -> bool:
-        """Whether so many wait that no more should come; with ``parts``, whether such a part of so many waits."""
+        """Whether the limit of waiting messages is reached; with ``parts``, that fraction of it."""
         return len(self.messages) > _KEPT // parts or self.waiting_bytes > _KEPT_BYTES // parts
 
 
@@ -68,7 +68,7 @@ class Polled:
 
 
 class Consuming:
-    """For one thread. ``group`` gets the positions that are committed, for lag tools."""
+    """For one thread. Committed positions are reported to the consumer ``group``, for lag tools."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Consuming:
         self._assigned: dict[TopicShare, _Assigned] = {}
 
     def take(self, share: TopicShare, offset: int, most: int) -> Polled:
-        """Up to ``most`` messages from ``offset`` on; never waits."""
+        """Up to ``most`` messages from ``offset`` on. Never blocks."""
         if self._offsets is not None:
             self._offsets.send()
         at = self._assigned.get(share)
@@ -149,7 +149,7 @@ class Consuming:
                 self._offsets.send_at_once()
 
     def leave(self, share: TopicShare) -> None:
-        """Nobody reads it here any more."""
+        """Stop reading a partition in this process."""
         if self._offsets is not None:
             self._offsets.send_at_once()
         self._unassign(share)

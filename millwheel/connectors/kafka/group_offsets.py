@@ -1,4 +1,4 @@
-"""Our committed positions as offsets of a consumer group, for lag tools. Nothing of ours reads them back.
+"""Reports our committed positions as offsets of a consumer group, for lag tools. They are never read back.
 
 librdkafka's own thread sends them, so the loop never waits for the brokers. A lost answer does no harm: the next
 offsets replace the lost ones.
@@ -38,7 +38,7 @@ class GroupOffsets:
             self.send_at_once(now_s)
 
     def send_at_once(self, now_s: float | None = None) -> None:
-        """There may be no later occasion."""
+        """Send the noted offsets now: there may be no later occasion."""
         if not self._unsent:
             return
         self._sent_at = time.monotonic() if now_s is None else now_s
@@ -50,7 +50,7 @@ class GroupOffsets:
             self.answered(ex.args[0], offsets)
 
     def answered(self, error: Any, offsets: Iterable[Any]) -> None:
-        """The brokers have taken them, or not: then they are sent again, unless there are newer ones."""
+        """The brokers' answer. After an error the offsets are sent again, unless there are newer ones."""
         if error is None:
             return
         self._complaints(error)

@@ -1,4 +1,4 @@
-"""Which partitions there are, asked by a thread, because the brokers may take their time."""
+"""Lists partitions on a thread, because the brokers may answer slowly."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from millwheel.connectors.kafka.source_options import KafkaSourceOptions
 from millwheel.errors import MillwheelError, SetupError
 
 log = logging.getLogger("millwheel.kafka")
-_EVERY_S = 5.0  # between looks for partitions that are new
+_EVERY_S = 5.0  # between listings, to find new partitions
 _INTERNAL = "__"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where a partition begins for a root that does not know it, and where it ended when it was listed."""
+    """The first offset of a partition for a root that does not know it yet, and its end when it was listed."""
 
     start: int
     end: int
 
 
 class Listing:
-    """Questions about topics; each waits for its answer."""
+    """Requests about topics; each call blocks until the answer has come."""
 
     def __init__(self, options: KafkaSourceOptions) -> None:
         self._options = options
@@ -43,12 +43,12 @@ class Listing:
         )
 
     def shares(self) -> list[TopicShare]:
-        """All partitions of the topics. Raises SetupError when no broker answers, or a topic is not there."""
+        """All partitions of the topics. Raises SetupError when no broker answers, or a topic does not exist."""
         topics = existing_topics(self._consumer, self._options.brokers, self._complaints)
         return sorted((name, number) for name in self._wanted(topics) for number in topics[name].partitions)
 
     def spans(self, shares: Iterable[TopicShare]) -> dict[TopicShare, Span]:
-        """Where each partition begins and ends now. Raises SetupError when no broker answers."""
+        """The first offset and the present end of each partition. Raises SetupError when no broker answers."""
         try:
             return {share: self._span(share) for share in shares}
         except self._kafka.KafkaException as ex:
@@ -102,17 +102,17 @@ class ListingThread:
         threading.Thread(target=self._run, name="kafka-listing", daemon=True).start()
 
     def known(self) -> Mapping[TopicShare, Span] | None:
-        """The listing, or None until it is known. Raises SetupError if it cannot be had."""
+        """The latest listing, None before the first. Raises SetupError if listing fails."""
         if self._failed is not None and not self._known:
             raise self._failed
         return self._known if self._listed.is_set() else None
 
     def wait(self, seconds: float) -> None:
-        """Until something is known, but no longer than this."""
+        """Wait for the first listing, at most this long."""
         self._listed.wait(seconds)
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop listing."""
         self._ends.set()
 
     def _run(self) -> None:

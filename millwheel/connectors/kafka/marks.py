@@ -14,10 +14,10 @@ from millwheel.connectors.kafka.client import ANSWER_S, library
 from millwheel.errors import CorruptionError, UnavailableError
 
 _FIRST_LOOK = 200  # messages before the end, where the newest mark is looked for first
-_POLLS = 100  # tries to read what there is of a partition
+_POLLS = 100  # attempts to read a partition to its end
 _NOTHING = 15
-"""So many polls in a row that bring nothing, a fifth of a second each: an open transaction of another shard is in the
-way. Its new owner ends it, and may wait for this thread."""
+"""After this many consecutive empty polls, of a fifth of a second each, an open transaction of another shard is in the
+way. Its new owner ends it, and may be waiting for this thread."""
 
 
 class Mark(msgspec.Struct, frozen=True):

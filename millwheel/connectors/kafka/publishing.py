@@ -1,14 +1,15 @@
 """Publishes the committables of one shard, each in one transaction together with its number.
 
 The rows are in our journal before anything is sent. So a transaction that is aborted, or that times out while the
-brokers are away, loses nothing: it is sent again. Who may send is decided in this order:
+brokers are away, loses nothing: it is sent again. An owner obtains the right to send in three steps:
 
-1. ``init_transactions`` under the shard's transactional id ends whatever a former owner has open, and fences it;
-2. the newest mark is read: a higher token than ours says that *we* are the former owner;
-3. our own token is written as a mark (the claim), so that a former owner that comes back finds it in step 2.
+1. ``init_transactions`` under the shard's transactional id ends whatever a former owner has open, and fences it; 2. the
+newest mark is read: a higher token than ours says that *we* are the former owner; 3. our own token is written as a mark
+(the claim), so that a former owner that returns finds it in step 2.
 
-A zombie between 1 and 3 of its successor fences it for a moment. Then the successor's claim fails, and it begins again
-with 1: whatever the zombie has published by then is in the mark that it reads.
+A zombie that begins with step 1 while its successor is between 1 and 3 fences the successor for a moment. The
+successor's claim then fails and it starts again with 1; the mark that it reads includes everything that the zombie has
+published.
 
 When rows of a transaction may have been refused, the next one asks for a report on each. A broker refuses a message
 that is too large together with all others of its request, so then it sends them one by one: that tells which are too
@@ -37,11 +38,11 @@ _FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _REFUSED = frozenset(
     {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP", "_UNKNOWN_PARTITION"}
 )
-"""What the brokers will say of a row again, however often it is sent: too large for the topic, no key in a compacted
-one, a time that it does not take, a partition that it does not have."""
+"""Permanent errors about a row: too large for the topic, no key in a compacted topic, a timestamp that the topic
+refuses, a partition that does not exist."""
 _TOGETHER = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})  # said of all messages of a request
 _BESIDE = frozenset({"_INVALID_DIFFERENT_RECORD", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_STATE"})
-"""What is said of messages because another one of their transaction was refused."""
+"""Errors about messages that only failed because another message of their transaction was refused."""
 _PERHAPS = _REFUSED | _BESIDE | {"_INCONSISTENT"}  # some were not delivered, and the report on each tells why
 _WITHOUT_END = -1
 """A bounded commit leaves a transaction that cannot always be aborted (librdkafka#3297)."""
@@ -50,8 +51,8 @@ _FLUSH_S = 60.0  # for the brokers to take messages; then the batch is published
 
 
 class Transactions:
-    """Exactly once. For one thread at a time. ``name`` is the shard's, unique in the world: it becomes its
-    transactional id and the key of its marks."""
+    """Publishes exactly once. For one thread at a time. ``name`` is the globally unique name of the shard: its
+    transactional id, and the key of its marks."""
 
     def __init__(
         self, options: KafkaSinkOptions, name: str, token: int, complaints: Complaints, absence: Absence
@@ -109,7 +110,7 @@ class Transactions:
         self._transact([], self._last)  # the claim
 
     def _known(self) -> int:
-        """The number of the last committable that anybody has published. Raises FencedError for a higher token."""
+        """The number of the last published committable, by any owner. Raises FencedError for a higher token."""
         committed, everything = self._reader("read_committed"), self._reader("read_uncommitted")
         try:
             mark = last_mark(committed, self._options.marks_topic, self._name, everything)
@@ -152,8 +153,8 @@ class Transactions:
         self._last, self._fenced = number, False
 
     def _deliver(self, messages: Sequence[Message]) -> None:
-        """Raises RowsRefusedError, with a transaction that is never committed: nothing of it may be visible beside
-        letters."""
+        """Send the messages. Raises RowsRefusedError and leaves the transaction uncommitted: none of it may become
+        visible beside its dead letters."""
         errors = _reports(self._producer, self._options, messages)
         refused = {index: error for index, error in errors.items() if error.name() in _REFUSED - _TOGETHER}
         if not refused and errors:
@@ -222,11 +223,11 @@ class AtLeastOnce:
         self._kafka = library()
         self._producer: Any = None
         self._but_refused = -1
-        """Number of the batch of which all rows are written but those that were refused."""
+        """The number of the batch whose rows are all written except the refused ones."""
 
     def publish(self, committable: Committable) -> None:
-        """Durable at the brokers. Raises UnavailableError when it should be tried again, RowsRefusedError for messages
-        that the brokers do not take; the others are written by then."""
+        """Write the messages durably. Raises UnavailableError when the caller should retry, RowsRefusedError for
+        messages that the brokers refuse; all others are written then."""
         if committable.number == self._but_refused:
             return
         options = self._options
@@ -241,11 +242,11 @@ class AtLeastOnce:
         self._absence.over()
 
     def close(self) -> None:
-        """Give the connections up."""
+        """Close the connections."""
         self._producer = None
 
     def _refuse(self, committable: Committable, failed: Mapping[int, Any]) -> None:
-        """A message that was refused, perhaps together with others of its request, is sent alone."""
+        """Send each refused message again, alone: it may have been refused only together with others of its request."""
         refused: dict[int, Any] = {}
         for index, first in sorted(failed.items()):
             error: Any = first
@@ -268,7 +269,7 @@ class AtLeastOnce:
 
 
 def _reports(producer: Any, options: KafkaSinkOptions, messages: Sequence[Message]) -> dict[int, Any]:
-    """Send messages and wait; the errors of those that the brokers do not have, by their indexes."""
+    """Send messages and wait. Returns the errors of undelivered ones, by index."""
     kafka = library()
     failed: dict[int, Any] = {}
 
@@ -287,7 +288,7 @@ def _reports(producer: Any, options: KafkaSinkOptions, messages: Sequence[Messag
 
 
 def _words(options: KafkaSinkOptions, messages: Sequence[Message], refused: Mapping[int, Any]) -> dict[int, str]:
-    """The brokers' words about messages that they refuse."""
+    """The brokers' errors about refused messages, in words."""
     found = {}
     for index, error in refused.items():
         message = messages[index]

@@ -38,8 +38,8 @@ _MOST = 100_000  # messages of one read, however small they are
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """Names of the fields that get what Kafka has beside the value of a message: its key (text, or bytes that are no
-    text), its timestamp (ms), its headers (a map; the last of a name counts)."""
+    """Names of the fields for the other parts of a message: its key (text, or bytes if it is not UTF-8), its timestamp
+    (ms), its headers (a map; the last one of a name counts)."""
 
     key: str | None
     timestamp: str | None
@@ -60,9 +60,8 @@ class Extras:
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """How values become records: decoded by ``rows``, then converted into ``schema`` if there is one; decoded by
-    ``columns`` where a stream declares ``fields``. ``guesses``: where it declares none, types that are found in records
-    may be tried."""
+    """How values become records: ``rows`` decodes them, into ``schema`` if there is one; ``columns`` decodes them if
+    the stream declares ``fields``. ``guesses``: without declared fields, types inferred from records may be used."""
 
     rows: MessageDecoder
     schema: type | None
@@ -74,16 +73,16 @@ class Forms:
 
 @dataclass(slots=True)
 class _Typed:
-    """Columns of ``fields`` that nobody has declared, by a ``decoder`` that has found their types. ``kept``: a read
-    that gave none, and where it began; the broker is not asked for it again."""
+    """Columns of undeclared ``fields``, by a ``decoder`` for their inferred types. ``kept``: messages that could not be
+    read as columns, and their position; they are not fetched again."""
 
     decoder: MessageDecoder | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
     kept: tuple[int, Polled] | None = None
 
     def frame(self, values: list[bytes]) -> tuple[None, pl.DataFrame, dict[int, str]] | None:
-        """As :func:`_frame`. None where a message has other types, or no value in one of the fields: what that is, rows
-        tell."""
+        """As :func:`_frame`. None where a message has other types, or lacks one of the fields: then it is decoded as
+        rows."""
         from millwheel.sources.frames import frame_of
 
         assert self.decoder is not None
@@ -93,7 +92,7 @@ class _Typed:
         return None if frame is None or any(frame.null_count().row(0)) else (None, frame, {})
 
     def take(self, position: int, most: int) -> Polled | None:
-        """The first messages of what was kept, if it begins there."""
+        """The first kept messages, if they begin at ``position``."""
         kept, self.kept = self.kept, None
         if kept is None or kept[0] != position:
             return None
@@ -138,11 +137,11 @@ class KafkaReader(Reader):
                 self._start, self._decided = msgspec.msgpack.decode(note), True
 
     def stop_at(self, end: tuple[int, ...]) -> None:
-        """See :class:`millwheel.sources.base.Reader`. The partition goes on behind it, for another reader."""
+        """See :class:`millwheel.sources.base.Reader`. Another reader may continue beyond it."""
         self._end = end[1]
 
     def reached(self, position: int) -> bool:
-        """See :class:`millwheel.sources.base.Reader`: a broker that has not answered yet is no end."""
+        """See :class:`millwheel.sources.base.Reader`: not before the broker has reported its end."""
         return self._end is None or position >= self._end
 
     def tell_traces(self) -> None:
@@ -211,7 +210,8 @@ class KafkaReader(Reader):
         return taken
 
     def _behind_the_gap(self, offset: int) -> int:
-        """Where reading goes on, never before ``offset``. Raises SetupError where it must not."""
+        """The offset behind a gap where reading continues, never before ``offset``. Raises SetupError where gaps are
+        not allowed."""
         topic, number = self._share
         where = f"topic {topic}, partition {number}"
         oldest, end = self._consuming.bounds(self._share)
@@ -288,7 +288,7 @@ def _shown(value: bytes | None) -> str:
 def _frame(
     form: MessageDecoder, values: list[bytes], fields: Mapping[str, str]
 ) -> tuple[list[int] | None, pl.DataFrame, dict[int, str]]:
-    """Which of the values are records (None: all), their declared fields, and why the others are none."""
+    """The indexes of valid values (None: all), their declared fields as columns, and the errors of the others."""
     from millwheel.sources.frames import frame_of
 
     frame = form.frame(values) if values else None
@@ -322,7 +322,7 @@ def _contexts(messages: list[Any]) -> dict[int, TraceContext]:
 
 
 def _apart(messages: list[Any], takes_empty: bool) -> tuple[list[Any], list[bytes], list[Any]]:
-    """(Messages with a value, their values, the others). No bytes at all are a value if ``takes_empty``."""
+    """(Messages with a value, their values, the others). An empty value counts if ``takes_empty``."""
     # The method of the type: to look it up on each message takes three times as long as to call it.
     values = list(map(type(messages[0]).value, messages)) if messages else []
     if all(values):

@@ -45,7 +45,7 @@ class Committable(msgspec.Struct, frozen=True, array_like=True):
 
 
 _MOST_BYTES, _ROOM_BYTES = 1_000_000, 512
-"""librdkafka's limit of a message, and what it takes beside key and value."""
+"""librdkafka's limit of a message, and its overhead beside key and value."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Committable).decode
 
@@ -56,7 +56,7 @@ def encode(committable: Committable) -> bytes:
 
 
 def decode(data: bytes) -> Committable:
-    """The inverse of :func:`encode`; CorruptionError when the bytes are none."""
+    """The inverse of :func:`encode`. Raises CorruptionError for damaged bytes."""
     try:
         return _decode(data)
     except msgspec.DecodeError as ex:
@@ -64,12 +64,12 @@ def decode(data: bytes) -> Committable:
 
 
 def most_bytes(options: KafkaSinkOptions) -> int:
-    """How large a message may be."""
+    """The largest allowed message, in bytes."""
     return int(options.config.get("message.max.bytes", _MOST_BYTES))
 
 
 def as_record(message: Message) -> SinkRecord:
-    """The remains of a message's record: its key, its time, and its value in the form that was to be written."""
+    """A refused message as a record for a dead letter: key, time, and its encoded value."""
     return SinkRecord(tuple_key(message.record_key), _readable(message.value), message.at_us)
 
 
@@ -123,8 +123,8 @@ class Rows:
         self._alike = not (self._headers or self._topic or self._partition or options.event_time)
 
     def messages(self, records: Sequence[SinkRecord]) -> tuple[list[Message], list[Refused]]:
-        """In the order of the records; those of which an expression cannot be evaluated, or that are too large for the
-        brokers, are refused."""
+        """The messages in the order of the records, and the refused records: those whose expressions cannot be
+        evaluated, and those too large for the brokers."""
         options = self._options
         backs = [as_retraction(record.value) for record in records]
         values, plain = [record.value for record in records], records
@@ -204,7 +204,7 @@ class Rows:
         if self._topic is None:
             return ""
         topic = self._topic(value)
-        if topic not in self._topics:  # a topic that is not there would hold up all rows behind this one
+        if topic not in self._topics:  # a missing topic would block all rows behind this one
             known = ", ".join(sorted(self._topics))
             raise RecordError(f"`topic: {{by: {self._options.topic_by()}}}` gave {topic!r}, which is not among {known}")
         return str(topic)

@@ -31,8 +31,8 @@ from millwheel.sinks.files.sink import flush_us
 
 
 def build_kafka_sink(options: Mapping[str, Any], identity: str = "", folder: str = "") -> KafkaSink:
-    """``identity`` names the root of the run: transactional ids begin with it. Files of schemas are relative to
-    ``folder``. Raises ValueError, with a sentence, for options that cannot work."""
+    """``identity`` names the root of the run: transactional ids begin with it. Paths of schemas are relative to
+    ``folder``. Raises ValueError for invalid options."""
     made = read_options("the sink 'kafka'", options, KafkaSinkOptions, EXAMPLES)
     form = made.form()
     encoder = None if form.name in ("json", "debezium") else build_encoder(form, folder, made.subject())
@@ -54,7 +54,7 @@ class KafkaSink(Sink):
         self.takes_retractions = Mode(options.mode) is not Mode.APPEND
 
     def check(self, identity: str) -> None:
-        """The topic must be there; the topic of marks is made if it is not."""
+        """Check that the topic exists; the topic of marks is created if needed. Raises SetupError."""
         options = self._options
         library()
         from confluent_kafka.admin import AdminClient
@@ -74,7 +74,7 @@ class KafkaSink(Sink):
             self._encoder.check()
 
     def _check_topics(self, admin: Any) -> None:
-        """Raises SetupError if a setting of a topic rules this sink out. Settings that we may not read are skipped."""
+        """Raises SetupError if a setting of a topic does not fit this sink. Unreadable settings are skipped."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # it has no __all__
 
@@ -156,7 +156,7 @@ class KafkaWriter(Writer):
         )
 
     def prepare(self, batch: SinkBatch) -> bytes:
-        """The rows themselves: they lie in the journal from here on."""
+        """The rows themselves: the commit stores them in the journal."""
         messages, self._refused = self._rows.messages(batch.records)
         if batch.traces:
             messages = with_traces(messages, batch.traces, batch.records, self._refused)

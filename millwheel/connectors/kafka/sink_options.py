@@ -78,7 +78,7 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
         return [self.topic] if isinstance(self.topic, str) else list(self.topic["among"])
 
     def topic_of(self, named: str) -> str:
-        """The topic of a message, which names none where there is one only."""
+        """The topic of a message; ``named`` is "" where there is only one."""
         return named or self.topics()[0]
 
     def subject(self) -> str:
@@ -101,7 +101,7 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
             )
 
     def form(self) -> Format:
-        """The format. ValueError for one that cannot work."""
+        """The format. Raises ValueError for an invalid one."""
         return read_format(self.format, MESSAGE_FORMATS)
 
     def _check_format(self) -> None:

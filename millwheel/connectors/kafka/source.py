@@ -26,7 +26,7 @@ from millwheel.sources.changes import EACH, ChangesReader
 from millwheel.sources.fields import FieldTypes
 
 _COLUMNS = frozenset({"json", "avro", "protobuf", "csv"})
-"""Formats whose records are of declared fields, so that they may come as columns."""
+"""Formats with declared fields, which can be read as columns."""
 _FIRST_LIST_S = 2.0  # for the first list of partitions; then the source counts as out of reach for now
 
 
@@ -36,7 +36,7 @@ def build_kafka_source(
     fields: Mapping[str, str] | None = None,
     folder: str = "",
 ) -> KafkaSource:
-    """Files of schemas are relative to ``folder``. Raises ValueError, with a sentence, for options that cannot work."""
+    """Paths of schemas are relative to ``folder``. Raises ValueError for invalid options."""
     FieldTypes(fields or {})
     made = read_options("the source 'kafka'", options, KafkaSourceOptions, EXAMPLES)
     decoder = build_decoder(made.form(), folder, fields or {})
@@ -65,7 +65,7 @@ class KafkaSource(Source):
         self.bounded = options.until is not None
 
     def check(self) -> None:
-        """Raises SetupError when no broker answers, or a topic is not there."""
+        """Raises SetupError when no broker answers, or a topic does not exist."""
         listing = Listing(self._options)
         try:
             listing.shares()
@@ -73,7 +73,8 @@ class KafkaSource(Source):
             listing.close()
 
     def partitions(self) -> Sequence[Partition]:
-        """Of a bounded source with their first and last offsets as ``version``, which the root keeps."""
+        """All partitions; in a bounded source with their first and last offsets as ``version``, which the root
+        keeps."""
         if self.bounded:
             return self.ends()
         return [Partition(f"{topic}/{number}") for topic, number in sorted(self._listed())]

@@ -32,11 +32,11 @@ EXAMPLES = {
 
 
 class KafkaSourceOptions(msgspec.Struct, frozen=True):
-    """``topics`` are names, or one pattern that begins with ``^``. ``start`` is where a partition begins that the root
-    does not know yet: ``earliest``, ``latest``, ``{time: …}`` or ``{group: …}`` (the committed offsets of a consumer
-    group). ``until: latest`` reads the messages that exist when the root is new, and ends. ``group`` gets our
-    positions, for lag tools; they are never read back. ``key_field``, ``timestamp_field`` (ms) and ``headers_field``
-    add the other parts of a message to each record.
+    """``topics`` are names, or one pattern that begins with ``^``. ``start`` is the first position in a partition that
+    is new to the root: ``earliest``, ``latest``, ``{time: …}`` or ``{group: …}`` (the committed offsets of a consumer
+    group). ``until: latest`` reads the messages that exist when the root is new, and ends. ``group`` is the consumer
+    group to which positions are reported for lag tools; they are never read back. ``key_field``, ``timestamp_field``
+    (ms) and ``headers_field`` add the other parts of a message to each record.
     """
 
     brokers: str
@@ -66,20 +66,20 @@ class KafkaSourceOptions(msgspec.Struct, frozen=True):
         self._check_start()
 
     def form(self) -> Format:
-        """The format. ValueError for one that cannot work."""
+        """The format. Raises ValueError for an invalid one."""
         return read_format(self.format, MESSAGE_FORMATS)
 
     def skips_tombstones(self) -> bool:
-        """Whether a message without a value is nothing; among change events it always follows a delete."""
+        """Whether messages without a value are skipped; among change events one follows each delete."""
         return self.tombstones == "skip" or (self.tombstones is None and self.form().name == "debezium")
 
     def names(self) -> list[str]:
-        """The topics, or nothing when there is a pattern."""
+        """The topics, [] when there is a pattern."""
         names = [self.topics] if isinstance(self.topics, str) else self.topics
         return [name for name in names if not name.startswith("^")]
 
     def pattern(self) -> re.Pattern[str] | None:
-        """Which topics are read, by name."""
+        """The pattern of the names of topics, None for a list of names."""
         names = [self.topics] if isinstance(self.topics, str) else self.topics
         return next((re.compile(name) for name in names if name.startswith("^")), None)
 

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL, and the translation of its errors into ours. Passwords appear in no text.
+"""Connections to PostgreSQL, and the translation of its errors into ours. No message contains a password.
 
 The library is psycopg 3, the maintained client with COPY and pipelines.
 """
@@ -11,11 +11,11 @@ from typing import Any
 from millwheel.errors import MillwheelError, SetupError, UnavailableError
 
 ANSWER_S = 10
-"""How long a server may take to take a connection."""
+"""The timeout of a connect (s)."""
 LOCK_MS = 10_000
 """How long a statement waits for a lock, for example that of a former owner which hangs in a transaction."""
 IDLE_MS = 15_000
-"""After so long the server ends a transaction of ours in which nothing happens: its owner hangs, and others wait."""
+"""The server aborts our transactions that are idle for this long: their owner hangs, and others wait for its locks."""
 _SILENCE_S = 5  # before the system asks whether the other end of a connection is still there
 _SECRET = "${secret:"
 
@@ -79,12 +79,12 @@ def says(error: Any) -> str:
 
 
 def refuses_row(error: Any) -> bool:
-    """Whether it is the values of a row that the server does not take."""
+    """Whether the error is about the values of a row."""
     return (error.sqlstate or "")[:2] in _OF_A_ROW
 
 
 def in_words(error: Any, where: str) -> MillwheelError:
-    """Classify any other error: one to try again, or one that a person must mend."""
+    """Any other error: an UnavailableError if a retry may succeed, or a SetupError that a person must mend."""
     if (error.sqlstate or "")[:2] in _OF_THE_TABLE:
         return SetupError(f"{where}: {says(error)}. Nothing is lost; mend it and continue the run")
     return UnavailableError(f"{where}: {says(error)}")

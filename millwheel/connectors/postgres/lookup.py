@@ -40,7 +40,7 @@ class PostgresLookupOptions(msgspec.Struct, frozen=True):
 
 
 def build_postgres_lookup(options: Mapping[str, Any]) -> PostgresLookup:
-    """Raises ValueError, with a sentence, for options that cannot work."""
+    """Raises ValueError for invalid options."""
     return PostgresLookup(read_options("the lookup 'postgres'", options, PostgresLookupOptions, _EXAMPLES))
 
 
@@ -56,7 +56,7 @@ class PostgresLookup(Lookup):
         self.by = (options.by,) if isinstance(options.by, str) else tuple(options.by)
 
     def check(self) -> None:
-        """The table must be there, with its columns."""
+        """Check that the table exists and has the columns. Raises SetupError."""
         try:
             connection = client.connect(self._options.dsn)
         except self._psycopg.Error as ex:

@@ -23,7 +23,7 @@ class Page:
 
 
 class Pages:
-    """Asks the server. One thread at a time."""
+    """Reads pages from the server. For one thread at a time."""
 
     def __init__(self, options: PostgresSourceOptions) -> None:
         self._options = options
@@ -62,7 +62,7 @@ class Pages:
         return Page([(int(key), text.encode()) for key, text in found], len(found) < count)
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -81,7 +81,7 @@ class Pages:
         return self._connection
 
     def _look(self, connection: Any) -> None:
-        """Find out what the column is."""
+        """Find the type of the column."""
         name = self._options.order_by
         described = connection.execute(f"select * {self._from} limit 0").description
         types = {column.name: connection.adapters.types.get(column.type_code) for column in described}

@@ -1,4 +1,4 @@
-"""Reads one partition of a table or query: a thread fetches pages ahead, and the worker's loop never waits."""
+"""Reads one partition of a table or query: a thread fetches pages ahead, so the worker's loop never blocks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Fetching:
         threading.Thread(target=self._run, name="postgres-pages", daemon=True).start()
 
     def take(self) -> Page | None:
-        """The next page if it is there."""
+        """The next page, None if it has not arrived."""
         try:
             found = self._found.get_nowait()
         except queue.Empty:
@@ -57,7 +57,7 @@ class Fetching:
         return found
 
     def end(self) -> None:
-        """The thread ends soon, and closes the connection."""
+        """Tell the thread to end and close the connection; it does so soon."""
         self._ended.set()
         while self.take_silently():
             pass

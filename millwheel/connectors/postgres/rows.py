@@ -18,13 +18,13 @@ from millwheel.sinks.changes import Mode, without
 from millwheel.sinks.rows import rows_of
 
 OF_WINDOWS = frozenset({"window_start", "window_end"})
-"""Fields that every row of a window has: a table may do without them."""
+"""Fields of every row of a window, which a table may omit."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextRow:
-    """A row as texts of its columns. ``names`` are the columns that it has, in order: a column that it lacks gets
-    its default. ``back``: it is taken back."""
+    """A row as texts of its columns. ``names`` are its columns, in order; missing columns get their defaults. ``back``:
+    the row is retracted."""
 
     index: int
     names: tuple[str, ...]

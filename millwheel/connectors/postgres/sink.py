@@ -21,7 +21,7 @@ _BATCHES = "name text primary key, number bigint not null, token bigint not null
 
 
 def build_postgres_sink(options: Mapping[str, Any]) -> PostgresSink:
-    """Raises ValueError, with a sentence, for options that cannot work."""
+    """Raises ValueError for invalid options."""
     return PostgresSink(read_options("the sink 'postgres'", options, PostgresSinkOptions, EXAMPLES))
 
 
@@ -40,7 +40,7 @@ class PostgresSink(ExternalSink):
         return PostgresTarget(self._options, owner, self.where)
 
     def check(self, identity: str) -> None:
-        """The table must be there and fit; the table of batches is made if it is not."""
+        """Check that the table exists and fits; the table of batches is created if needed. Raises SetupError."""
         psycopg = client.library()
         try:
             connection = client.connect(self._options.dsn)
@@ -55,7 +55,7 @@ class PostgresSink(ExternalSink):
                 raise SetupError(f"{self.where}: {client.says(ex)}") from None
 
     def check_fields(self, fields: Sequence[str]) -> None:
-        """Every field has a column, and every column that needs a value has a field."""
+        """Check that every field has a column, and every column without a default a field. Raises SetupError."""
         table, options = self._found, self._options
         if table is None:
             return

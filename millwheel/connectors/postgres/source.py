@@ -1,5 +1,6 @@
 """A table or query of PostgreSQL as a bounded source: the rows whose keys lie between the lowest and the highest one
-when the root is new. The position of a row is its key, so a row that appears or goes changes no other."""
+when the root is new. The position of a row is its key, so inserted and deleted rows do not change the positions of
+others."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from millwheel.sources.base import Partition, Reader, Source
 def build_postgres_source(
     options: Mapping[str, Any], schema: type | None = None, fields: Mapping[str, str] | None = None
 ) -> PostgresSource:
-    """Raises ValueError, with a sentence, for options that cannot work."""
+    """Raises ValueError for invalid options."""
     made = read_options("the source 'postgres'", options, PostgresSourceOptions, EXAMPLES)
     return PostgresSource(made, RowDecoder(schema, fields or {}))
 

@@ -10,7 +10,7 @@ from millwheel.connectors.postgres.rows import TextRow
 from millwheel.connectors.postgres.table import DatabaseTable, quoted, quoted_name
 
 BULK_ROWS = 64
-"""From so many rows on, COPY is faster than statements in a pipeline."""
+"""The number of rows from which on COPY is faster than statements in a pipeline."""
 _STAGE = "millwheel_rows"
 
 
@@ -38,7 +38,7 @@ class TableWriter:
         self._by = tuple(by)
 
     def write(self, connection: Any, rows: Sequence[TextRow]) -> None:
-        """Within the transaction that is open. Raises psycopg's errors."""
+        """Write the rows within the open transaction. Raises psycopg's errors."""
         for wave in waves(rows, bool(self._by)):
             if wave[0].back:
                 self._delete(connection, wave)
@@ -77,7 +77,7 @@ class TableWriter:
         return f"on conflict ({_listed(self._by)}) do {does}"
 
     def _delete(self, connection: Any, rows: Sequence[TextRow]) -> None:
-        """A row is deleted only if it still stands as it was written; otherwise another row has replaced it."""
+        """Delete rows, each only if it is still as it was written; otherwise another row has replaced it."""
         names = rows[0].names
         conditions = " and ".join(self._is(name) for name in names)
         with connection.cursor() as cursor:

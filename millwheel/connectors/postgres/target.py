@@ -122,7 +122,7 @@ class PostgresTarget(ExternalTarget):
             raise RowsRefusedError(wrong) if wrong else UnavailableError(f"{self._where}: {client.says(ex)}") from ex
 
     def _one_by_one(self, connection: Any, writer: TableWriter, rows: Sequence[TextRow]) -> dict[int, str]:
-        """Which rows are refused when each is written after those before it."""
+        """The errors of refused rows, found by writing them one after the other."""
         wrong: dict[int, str] = {}
         for row in rows:
             try:
@@ -135,7 +135,7 @@ class PostgresTarget(ExternalTarget):
         return wrong
 
     def _tools(self, connection: Any) -> tuple[RowMaker, TableWriter]:
-        """For the table as it was when the connection was made."""
+        """The tools for the table as it was when the connection was opened."""
         if self._maker is None or self._writer is None:
             table = look_at(connection, self._options.table)
             if table is None:

@@ -10,13 +10,13 @@ from millwheel.errors import SetupError, UnavailableError
 
 T = TypeVar("T")
 ANSWER_S = 10.0
-"""How long an answer may take. A server that hangs is asked again on another connection."""
+"""The timeout of a reply (s). After it, the request is repeated on another connection."""
 _CONNECT_S = 5.0  # for a server to accept a connection; then it counts as away
 _SCHEMES = ("redis", "rediss", "unix")
 
 
 def library() -> Any:
-    """The module ``redis``. SetupError where it is not installed."""
+    """The module ``redis``. Raises SetupError where it is not installed."""
     try:
         import redis
     except ImportError as ex:
@@ -40,7 +40,7 @@ def where(url: str) -> str:
 
 
 def connect(url: str) -> Any:
-    """A client, which connects when it is used. It does not try again by itself: that is for us to decide."""
+    """A client, which connects when first used. It does not retry by itself: we decide that."""
     redis = library()
     from redis.backoff import NoBackoff
     from redis.retry import Retry
@@ -55,8 +55,8 @@ def connect(url: str) -> Any:
 
 
 def answered(function: Callable[..., T], *words: Any, **named: Any) -> T:
-    """Call the client. Raises UnavailableError, with its words, when it is not known what became of the call, or the
-    server takes none at the moment."""
+    """Call the client. Raises UnavailableError, with the client's error, when the outcome is unknown, or the server
+    accepts no calls at the moment."""
     errors = library().exceptions
     try:
         return function(*words, **named)
@@ -65,7 +65,7 @@ def answered(function: Callable[..., T], *words: Any, **named: Any) -> T:
 
 
 def check_server(client: Any, name: str) -> None:
-    """SetupError unless the server lets us in and is a single one."""
+    """Raises SetupError unless the server admits us and is not a cluster."""
     errors = library().exceptions
     try:
         mode = client.info("cluster").get("cluster_enabled", 0)

@@ -46,7 +46,7 @@ class RedisLookupOptions(msgspec.Struct, frozen=True):
 
 
 def build_redis_lookup(options: Mapping[str, Any]) -> RedisLookup:
-    """Raises ValueError, with a sentence, for options that cannot work."""
+    """Raises ValueError for invalid options."""
     return RedisLookup(read_options("the lookup 'redis'", options, RedisLookupOptions, _EXAMPLES))
 
 
@@ -63,7 +63,7 @@ class RedisLookup(Lookup):
         self.by = self._template.expressions
 
     def check(self) -> None:
-        """The server must answer."""
+        """Check that the server answers. Raises SetupError."""
         connection = self.connect()
         try:
             client.check_server(connection, self.where)

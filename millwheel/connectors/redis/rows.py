@@ -21,8 +21,8 @@ _START, _END = "window_start", "window_end"
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing for the script to do with ``key``: ``words`` begin with its name there. ``indexes`` are the records of
-    the batch that it comes from."""
+    """One operation of the script on ``key``: ``words`` are its name in the script and its arguments. ``indexes`` are
+    the records of the batch from which it comes."""
 
     key: str
     words: tuple[str, ...]
@@ -97,7 +97,7 @@ class RedisRows:
         return Operation(each.key, ("say", self._text(each.change.row)), (each.change.index,))
 
     def _words(self, row: Any) -> tuple[str, ...]:
-        """How a row is written. Raises RecordError for one that cannot be."""
+        """The words that write a row. Raises RecordError for one that cannot be written."""
         self._ttl(row)
         if self._kind is RedisKind.HASH:
             return ("hash", *self._hash(row))

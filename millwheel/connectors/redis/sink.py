@@ -18,7 +18,7 @@ from millwheel.sinks.files.sink import flush_us
 
 
 def build_redis_sink(options: Mapping[str, Any]) -> RedisSink:
-    """Raises ValueError, with a sentence, for options that cannot work."""
+    """Raises ValueError for invalid options."""
     return RedisSink(read_options("the sink 'redis'", options, RedisSinkOptions, EXAMPLES))
 
 
@@ -35,7 +35,7 @@ class RedisSink(ExternalSink):
         self.takes_retractions = RedisKind(options.kind) is not RedisKind.PUBSUB
 
     def check(self, identity: str) -> None:
-        """The server must answer, and let us write the keys that note what has been written."""
+        """Check that the server answers and that we may write the keys of marks. Raises SetupError."""
         connection = self.connect()
         try:
             client.check_server(connection, self.where)

@@ -134,7 +134,8 @@ class RedisTarget(ExternalTarget):
                 )
 
     def _look_for_loss(self, number: int) -> None:
-        """Batches are numbered without gaps: where some are missing the server had them, and has lost them."""
+        """Check for lost data: batches are numbered without gaps, so missing ones were written and then lost by the
+        server."""
         if number <= self._last + 1:
             return
         _log.error(

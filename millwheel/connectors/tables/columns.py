@@ -1,4 +1,4 @@
-"""Rows as columns of a table's own types, and which rows do not fit."""
+"""Converts rows to columns of a table's types, and finds rows that do not fit."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Columns:
         self._plain = {field.name: plain_type(field.type) for field in self.schema}
 
     def table(self, rows: Sequence[Mapping[str, Any]]) -> tuple[pa.Table, dict[int, str]]:
-        """The rows as columns, and by index why those cannot be columns that do not fit: then the table is of no
-        use."""
+        """The rows as columns, and the errors of rows that do not fit, by index. If there are errors, ignore the
+        columns."""
         reasons: dict[int, str] = {}
         for index, row in enumerate(rows):
             if strange := [name for name in row if name not in self._plain]:

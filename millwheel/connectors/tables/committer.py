@@ -58,7 +58,8 @@ class Committer:
         self._waiting: list[_Job] = []
 
     def claim(self, owner: Owner) -> int:
-        """Note the owner's token; the number of the last batch of the shard. Raises FencedError for a newer one."""
+        """Note the owner's token. Returns the number of the shard's last batch. Raises FencedError if a newer token is
+        noted."""
         return self._done(_Job(owner)).last
 
     def write(self, owner: Owner, number: int, rows: Callable[[TableVersion], PreparedRows]) -> None:
@@ -68,7 +69,7 @@ class Committer:
     def _done(self, job: _Job) -> _Job:
         with self._guard:
             self._waiting.append(job)
-        with self._committing:  # whoever comes first commits for all that wait by then
+        with self._committing:  # the first thread commits for all that are waiting by then
             if not job.done.is_set():
                 self._commit_waiting()
         if job.error is not None:
@@ -140,6 +141,6 @@ _lock = threading.Lock()
 
 
 def committer_of(table: LakeTable) -> Committer:
-    """The one of a table in this process."""
+    """The shared committer of a table in this process."""
     with _lock:
         return _known.setdefault(table.where, Committer(table))

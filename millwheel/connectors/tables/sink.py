@@ -121,7 +121,8 @@ class TableSink(ExternalSink):
         self.committer: Committer | None = None
 
     def check(self, identity: str) -> None:
-        """The table is there, or is created; it has the columns that identify rows."""
+        """Check that the table exists, or create it, and that it has the columns that identify rows. Raises
+        SetupError."""
         try:
             version = self._looked()
         except UnavailableError as ex:
@@ -130,7 +131,7 @@ class TableSink(ExternalSink):
             raise SetupError(f"{self.where} has no column {missing[0]!r}, which option 'by' names")
 
     def check_fields(self, fields: Sequence[str]) -> None:
-        """Every field has a column, and every column that needs a value has a field."""
+        """Check that every field has a column, and every required column a field. Raises SetupError."""
         schema, options = self._looked().schema, self._options
         mark = [options.mark] if options.mode == Mode.CHANGELOG else []
         added = [*mark, *(["key"] if options.with_key else []), *(["timestamp"] if options.with_timestamp else [])]
@@ -209,7 +210,7 @@ class TableTarget(ExternalTarget):
 
 
 def _comparable(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row that equals itself, also where a value is no number (NaN)."""
+    """A copy of a row in which NaN equals itself."""
     return {name: "NaN" if value != value else value for name, value in row.items()}
 
 
@@ -218,7 +219,7 @@ def _taken(table: pa.Table, indexes: Sequence[int]) -> pa.Table:
 
 
 def _fitting(version: TableVersion, rows: Sequence[Mapping[str, Any]], by: Sequence[str] = ()) -> pa.Table:
-    """Raises RowsRefusedError for rows that the table does not take."""
+    """The rows as a table of the sink's columns. Raises RowsRefusedError for rows that do not fit."""
     table, reasons = Columns(version.schema).table(rows)
     for index, row in enumerate(rows):
         for name in by:

@@ -32,7 +32,7 @@ class TableChange:
 
 
 class TableConflictError(MillwheelError):
-    """Somebody else has committed since the look: nothing has happened."""
+    """Another writer has committed since this version was read. Nothing was written."""
 
 
 class TableVersion(ABC):
@@ -46,8 +46,8 @@ class TableVersion(ABC):
 
     @abstractmethod
     def commit(self, change: TableChange) -> None:
-        """All of it in one commit of the table, if this is still its newest version. Raises TableConflictError if it
-        is not, UnavailableError if it is not known whether it happened."""
+        """Make the change in one commit of the table, if this is still its newest version. Raises TableConflictError if
+        it is not, UnavailableError if the outcome is unknown."""
 
     @abstractmethod
     def standing(self, by: Sequence[str], keys: pa.Table) -> list[dict[str, Any]]:
@@ -61,7 +61,8 @@ class LakeTable(ABC):
 
     @abstractmethod
     def look(self) -> TableVersion:
-        """The newest version. Raises SetupError when there is none, UnavailableError when nothing answers."""
+        """The newest version. Raises SetupError when the table does not exist, UnavailableError when the store does not
+        answer."""
 
     @abstractmethod
     def create(self, schema: pa.Schema) -> None:
