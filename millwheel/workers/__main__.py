@@ -71,7 +71,7 @@ def main(
 
 
 def weight_of(text: str) -> int:
-    """The weight that a machine gives its workers. Raises SetupError for what is none."""
+    """The weight that a machine gives its workers. Raises SetupError for an invalid one."""
     if not text.isdecimal() or not 1 <= int(text) <= _MOST_WEIGHT:
         raise SetupError(f"{WEIGHT_VARIABLE} is {text[:40]!r}; a weight is a whole number from 1 to {_MOST_WEIGHT}")
     return int(text)

@@ -3,12 +3,12 @@ Its fields show what must be durable before anything is sent.
 
 - ``sends`` and ``acks`` may leave now: each names the commit that it rests on, and that commit is durable. (0: it rests
   on none. Reads can be read again, and weak productions are sent before their commit.)
-- ``group`` is to be written, all of it or nothing. What only its durability allows is in ``group.then``: the loop makes
+- ``group`` is to be written, atomically. The effects that require its durability are in ``group.then``: the loop makes
   it the ``acks`` and ``sends`` of a later :class:`Ready`, once the journal has answered.
 - ``others`` wait for nothing.
 
-Whoever performs them checks the first two points (:mod:`millwheel.workers.performing`). A shard's store is no part of
-this: a commit is applied to it while the shard runs, since the next bundle reads what this one wrote.
+The code that performs them checks the first two points (:mod:`millwheel.workers.performing`). A shard's store is no
+part of this: a commit is applied to it while the shard runs, since the next bundle reads what this one wrote.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from millwheel.workers.ports import Savepoints, Segments, ShardWork, SnapshotQue
 
 
 class OnceDurable(Protocol):
-    """A commit on its way to the journal, and what only its durability allows: ``arrivals`` are acked, productions
-    (``chunk``) and ``reads`` that were judged by it leave the worker, and the operator publishes what it has pending
-    up to ``number``."""
+    """A commit on its way to the journal, and the effects that require its durability: ``arrivals`` are acked,
+    productions (``chunk``) and ``reads`` that were judged by it leave the worker, and the operator publishes what it
+    has pending up to ``number``."""
 
     number: int
     arrivals: list[Arrival]
@@ -40,7 +40,8 @@ class OnceDurable(Protocol):
 
 class CommitGroup(NamedTuple):
     """Commits for the journal, in the order in which they were made: a commit may rest on any before it. ``last`` is
-    the last number of each shard in it. ``inline``: somebody waits for it, and no group is before it."""
+    the last number of each shard in it. ``inline``: senders or consumers wait for it, and no other group is in
+    flight."""
 
     entries: Sequence[bytes]
     then: Sequence[OnceDurable]
@@ -268,8 +269,8 @@ class GatheredSnapshots:
 
 @dataclass(frozen=True, slots=True)
 class GatheredDeletions:
-    """Deletions of segments are gathered; which there are is asked of the ``port``. What is to be deleted counts as
-    gone: it must not be deleted again."""
+    """Gathers deletions of segments; the ``port`` lists the existing ones. A segment whose deletion is gathered counts
+    as gone, so it is not deleted twice."""
 
     out: Gathering
     port: Segments

@@ -160,8 +160,8 @@ class SnapshotPublished:
 
 @dataclass(frozen=True, slots=True)
 class WorkDone:
-    """What an operator gave to a thread beside the loop is done; ``tell(now)`` says so to the operator, if it still
-    serves the shard under this token."""
+    """A background task of an operator is done; ``tell(now)`` reports it to the operator, if the shard is still served
+    under this token."""
 
     shard: ShardName
     token: Token
@@ -220,15 +220,15 @@ class ShardSaved:
 
 @dataclass(frozen=True, slots=True)
 class FiguresAsked:
-    """Somebody asks for ``/metrics`` or ``/rows``: ``answer`` gets the shards that are served here, and the
-    wall clock (µs). They are its to read until it returns."""
+    """A request for ``/metrics`` or ``/rows``: ``answer`` is called with the shards that are served here and the wall
+    clock (µs). It may read them until it returns."""
 
     answer: Callable[[Iterable[Any], int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class QueriesCame:
-    """Somebody outside asks."""
+    """Queries have arrived."""
 
     asked: AskedQueries
 

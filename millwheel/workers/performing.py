@@ -12,8 +12,8 @@ from millwheel.workers.ports import WorkerPorts
 
 
 class Performing:
-    """Knows from the journal's answers, and from nothing else, which commits of each shard are durable: what the loop
-    believes is checked against it."""
+    """Keeps, from the journal's answers alone, the durable commits of each shard, and checks the loop's effects against
+    them."""
 
     def __init__(self, ports: WorkerPorts) -> None:
         self._ports = ports

@@ -59,8 +59,9 @@ class GroupCommits(Segments, Protocol):
     def submit(self, entries: Sequence[bytes]) -> None: ...
 
     def write_now(self, entries: Sequence[bytes]) -> int | None:
-        """Write a group while the caller waits, and return its segment; None, and nothing is done, when that is not
-        worth the waiting. Only for a caller whose earlier groups are all answered. Raises what the journal raises."""
+        """Write a group while the caller waits, and return its segment; None, without writing anything, when waiting
+        would take longer than handing it over. Only for a caller without unanswered groups. Raises the journal's
+        errors."""
 
 
 class ShardRecoveries(Protocol):
@@ -83,7 +84,8 @@ class Copies(Protocol):
     """Stores of other workers' shards that can be asked here."""
 
     def answer(self, shard: ShardName, query: Query) -> Answer | None:
-        """What the copy of a shard knows, as of a commit that counts; None where there is none. Raises QueryError."""
+        """The answer from the copy of a shard, as of a commit that is certain to count; None where there is no copy.
+        Raises QueryError."""
 
 
 class NoCopies:

@@ -40,12 +40,12 @@ class Chunks(Protocol):
         """A new entry; returns its number."""
 
     def keep(self, number: int) -> None:
-        """An entry that is still needed; those that nobody keeps are deleted."""
+        """Keep an entry that is still needed; all others are deleted."""
 
 
 class _Part:
-    """Numbers from ``low`` up to the next part. ``entries`` are (number, bytes) of what is stored; ``fresh`` is what
-    has come since. ``numbers`` is None until somebody looks."""
+    """Numbers from ``low`` up to the next part. ``entries`` are the stored parts, as (number, bytes); ``fresh`` are the
+    numbers added since. ``numbers`` is None until they are read."""
 
     __slots__ = ("count", "entries", "fresh", "low", "numbers")
 
@@ -92,7 +92,7 @@ class _Part:
 
 
 class Distinct:
-    """A set of different values. ``len`` of it needs no look at what is stored."""
+    """A set of different values. ``len`` of it reads no stored entry."""
 
     __slots__ = ("_chunks", "_lows", "_parts", "others")
 

@@ -18,7 +18,7 @@ from millwheel.core.pipeline.spec import AggregateSpec, AggregationStage
 from millwheel.errors import RecordError
 
 Compile = Callable[[str], Any]
-"""An expression's text -> something with ``evaluate(value)``; ValueError for what is none."""
+"""An expression's text -> something with ``evaluate(value)``; Raises ValueError for an invalid one."""
 Load = Callable[[str], Any]
 """``module:name`` -> the object."""
 
@@ -49,7 +49,7 @@ def compile_aggregation(
     stage: AggregationStage = AggregationStage.WHOLE,
     takes_retractions: bool = False,
 ) -> NamedAggregation:
-    """The aggregation that the YAML describes. Raises ValueError, with the fix, for settings that cannot work."""
+    """The aggregation that the YAML describes. Raises ValueError, with the fix, for invalid settings."""
     parts = [_named(spec, compile_expression, load) for spec in specs]
     if not takes_retractions:
         parts = [replace(part, aggregator=part.aggregator.growing()) for part in parts]

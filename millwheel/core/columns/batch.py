@@ -23,9 +23,9 @@ Int64s = npt.NDArray[np.int64]
 Compression = Literal["uncompressed", "lz4"]
 
 COLUMN_WEIGHT = 16
-"""So many records in columns take as much credit as one row, because they cost about as much."""
+"""The number of records in columns that take the credit of one row, because they cost about as much."""
 _SMALL = 1_000
-"""A batch of so few records is never cut."""
+"""A batch of fewer records is never split."""
 
 
 @dataclass(frozen=True, slots=True)

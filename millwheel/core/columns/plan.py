@@ -239,7 +239,7 @@ class PlansByType:
         types = tuple((name, fields[name]) for name in sorted(self.needs & fields.keys()))
         if types not in self._plans:
             plan = typed_plan(self._spec, self._windowing.window, dict(types), self._compile)
-            # Rows of undeclared fields say 0 for the sum of nothing, whatever else they sum.
+            # With undeclared fields, the row form gives 0 for an empty sum, whatever the type of the other sums.
             self._plans[types] = None if plan is None else replace(plan, fires_once=False, floats=())
         return self._plans[types]
 
@@ -254,7 +254,7 @@ def plans_by_type(
     spec: ComputationSpec, windowing: Windowing, compile_expression: Callable[[str], Any]
 ) -> PlansByType | None:
     """The plans of a computation whose input declares no fields; None when it has no column form for any types."""
-    # Whoever passes late records on needs all of their fields.
+    # A computation that passes on late records needs all of their fields.
     return (
         PlansByType(spec, windowing, compile_expression)
         if _is_columnar(spec, windowing) and not spec.late_side and spec.stage is AggregationStage.WHOLE
@@ -326,7 +326,7 @@ def _plan(
     ]
     key = spec.inputs[0].key.fields
     used = _fields_used(spec, compile_expression) or {key[0]}
-    if spec.late_side:  # whoever gets the late records gets all of their fields
+    if spec.late_side:  # late records are passed on with all of their fields
         used = {*fields} - {INSTANCE}
     condition = condition_over_columns(compile_expression(spec.condition).tree, fields) if spec.condition else None
     floats = () if spec.stage is AggregationStage.PARTIAL else float_sums(spec, fields)

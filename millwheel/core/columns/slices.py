@@ -1,7 +1,7 @@
 """How the slices of a computation are grouped on columns, if they can be: one group for each key and slice of a level.
 
-The state of slices is that of the row form. Columns bring one accumulator for all records of a bundle that lie in a
-slice, and whoever keeps the slices merges it into what is there.
+The state of slices is that of the row form. Columns give one accumulator for all records of a bundle in a slice, and
+the store of slices merges it into the accumulator that it has.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class SlicePlan(ColumnPlan):
         return ended if ended.any() else None
 
     def _assign(self, keys: pl.Series, timestamps: npt.NDArray[np.int64]) -> Assigned:
-        """A look at each distinct slice, not at each record: ``timestamps`` are mostly near to each other."""
+        """Assign each distinct slice once, not each record: most ``timestamps`` are near to each other."""
         starts, ends = np.empty_like(timestamps), np.empty_like(timestamps)
         try:
             _fill(self.level, timestamps, starts, ends)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 MAX_POWER_BITS = 4_096
-"""How long the result of ``**`` over whole numbers may become."""
+"""The longest result of ``**`` over whole numbers, in bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Function:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """``**`` that cannot take for ever."""
+    """``**`` with bounded cost. Raises an error for a longer result."""
     whole = isinstance(base, int) and isinstance(exponent, int)
     if whole and base.bit_length() * abs(exponent) > MAX_POWER_BITS:
         raise ValueError(f"{base} ** {exponent} is too large")

@@ -48,7 +48,7 @@ class Expression:
 
 @lru_cache(maxsize=1_000)  # every shard of a node compiles the same few
 def compile_expression(text: str) -> Expression:
-    """The expression that ``text`` describes. ValueError, with the column and a hint, when it describes none."""
+    """The expression that ``text`` describes. Raises ValueError, with the column and a hint, for an invalid one."""
     tree = _parse(text)
     compiler = Compiler(text)
     try:

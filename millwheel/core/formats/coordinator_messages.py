@@ -1,8 +1,8 @@
 """The messages between the embedded coordinator and its clients: MessagePack arrays, each named by its first element.
 
 A client numbers its requests and gets one :class:`Answer` with the same number for each. The coordinator pushes
-whatever the client watches: all members of a role after each change, each new version of a table, and an election that
-the client has won.
+everything that the client watches: all members of a role after each change, each new version of a table, and an
+election that the client has won.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class OnError:
 SHARE = OnError()
 """The default."""
 DEAD_LETTER = OnError(1.0, 1)
-"""Whatever fails is a dead letter, for ever."""
+"""Every failure becomes a dead letter; the run is never stopped."""
 STOP = OnError(0.0, 1)
 """The first failure stops the run."""
 

@@ -25,7 +25,7 @@ _decode = msgspec.msgpack.Decoder().decode
 _xxh3: Callable[[bytes], int] = xxhash.xxh3_64_intdigest
 _xxh3_bytes: Callable[[bytes], bytes] = xxhash.xxh3_64_digest
 _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = ((str, str.__str__), (int, int.__index__), (bytes, bytes))
-"""The types of keys, and what makes one out of a value of a derived type, such as a member of an IntEnum."""
+"""The types of keys, and the function that converts a value of a derived type, such as a member of an IntEnum."""
 
 
 def check_key(key: Any) -> Key:

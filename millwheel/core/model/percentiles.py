@@ -1,4 +1,4 @@
-"""Percentile watermarks: up to where a share of the shards has come, whatever holds the others.
+"""Percentile watermarks: the time that a given share of the shards has passed, however far the others are behind.
 
 The percentile watermark of a node for a share s is the highest time that at least that share of its shards has passed.
 A shard has passed a time when nothing that it works on lies before it, and when the percentile watermarks of all nodes

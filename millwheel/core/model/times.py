@@ -25,7 +25,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d)")
 def duration_us(text: str | int) -> int:
     """Microseconds of a duration such as ``"500ms"``, ``"2m"`` or ``"1h30m"``; an int is µs already.
 
-    Raises ValueError with the accepted forms when the text is none.
+    Raises ValueError, with the accepted forms, for any other text.
     """
     if isinstance(text, int) and not isinstance(text, bool):
         return text

@@ -15,7 +15,7 @@ from millwheel.core.pipeline.spec import QuerySpec
 from millwheel.errors import CorruptionError
 
 QUERIES_ROLE = "queries"
-"""The role that whoever changes named queries joins for a moment: workers then look at once."""
+"""A command that changes named queries joins this role for a moment, so that workers read the changes at once."""
 
 
 class QueryRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,8 +41,8 @@ class QueryRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class QueryChanges(msgspec.Struct, frozen=True):
-    """All changes up to ``number``, the last one of each name. ``put_id`` is another one in each object that anybody
-    tries to create."""
+    """All changes up to ``number``, the last one of each name. ``put_id`` is unique to each attempt to create the
+    object."""
 
     number: int = 0
     rows: list[QueryRow] = []

@@ -81,7 +81,7 @@ class ReplayOrder(msgspec.Struct, frozen=True):
 
     @property
     def counter(self) -> str:
-        """Under which shards count what they have applied."""
+        """The name of the counter of applied records."""
         return f"{REPLAYED}{self.id}"
 
 

@@ -38,7 +38,7 @@ class TraceContext(NamedTuple):
 
 
 def context_of(parent: str | bytes | None, state: str | bytes | None = None) -> TraceContext | None:
-    """The context that these headers tell; None when there is none, or the text is no ``traceparent``."""
+    """The context in these headers; None when there is none, or ``parent`` is not a valid ``traceparent``."""
     text, more = _text(parent), _text(state)
     found = _FORM.fullmatch(text) if len(text) <= _PARENT_CHARS else None
     # Version 00 ends with its flags; only later versions may have more.

@@ -1,4 +1,4 @@
-"""The port to whoever collects spans, and its simplest form, which passes contexts on."""
+"""The port to a collector of spans, and its simplest implementation, which only passes contexts on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TraceSpan(Protocol):
 
     @property
     def context(self) -> TraceContext:
-        """For whatever comes of it."""
+        """The context of the records produced from it."""
 
     def note(self, name: str, fact: str | int | bool) -> None:
         """Set an attribute."""
@@ -57,7 +57,7 @@ class Spans(Protocol):
 
 
 class PassedOn:
-    """The span of nobody: what comes of it has the context that it came with."""
+    """A span that is not recorded: produced records keep the context of their input."""
 
     __slots__ = ("context",)
 

@@ -44,7 +44,7 @@ class Requests:
         self._hold(slot, own, self._hold_at(own, window, complete), call)
 
     def drop(self, slot: Slot, own: WindowState, call: Call) -> None:
-        """Take back whatever was asked."""
+        """Withdraw every request."""
         for at, domain in ((own.timer_at_us, Domain.EVENT), (own.clock_at_us, Domain.PROCESSING)):
             if at is not None:
                 call.effects.timers.append(TimerEffect(call.key, tag_of(slot), domain, None))

@@ -23,8 +23,8 @@ FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a call is about, as a dead letter tells it: ``what`` is a noun, ``cause`` what ids of weak productions are
-    made of."""
+    """The subject of a call, for a dead letter: ``what`` is a noun, ``cause`` the basis of the ids of weak
+    productions."""
 
     what: str
     key: Key

@@ -40,8 +40,8 @@ def keys_of(stream: str) -> str:
 
 
 class Outputs:
-    """What a bundle produced, by stream, in order. Values are encoded when they are produced, so that changing
-    an object afterwards changes nothing that was sent."""
+    """The productions of a bundle, by stream, in order. Values are encoded immediately, so a later change of an object
+    does not change productions."""
 
     def __init__(self) -> None:
         self.streams: dict[str, Produced] = {}
@@ -107,13 +107,13 @@ class Produced:
 class Bundle:
     """The input of an operator, and its output.
 
-    ``number`` is what its commit will be. ``chunks`` are reads of a source, which need no checkpoint.
-    ``commit_before_sending`` makes the chunks wait for this bundle's commit, when what was read was judged by
-    something that a second reading may not repeat; otherwise nobody waits for a commit of ``positions_only``.
-    ``due`` are the timers that have fired; of each domain, about ``most_timers`` may.
-    ``floor`` is the earliest timestamp that something without a
-    record of its own (a processing-time timer) may produce. ``tried`` counts calls by what they are about, ``failures``
-    those that failed, and ``firsts`` says in words how, by kind. ``traced`` are its traced records, if it has any.
+    ``number`` is the number of its commit. ``chunks`` are reads of a source, which need no checkpoint.
+    ``commit_before_sending`` makes the chunks wait for this bundle's commit, because the read depended on something
+    that a second reading may not repeat; otherwise nothing waits for a commit of ``positions_only``. ``due`` are the
+    timers that have fired, at most about ``most_timers`` of each domain. ``floor`` is the earliest timestamp of
+    productions without an input record (from a processing-time timer). ``tried`` counts calls by what they are about,
+    ``failures`` those that failed, and ``firsts`` says in words how, by kind. ``traced`` are its traced records, if it
+    has any.
     """
 
     number: int
@@ -203,7 +203,7 @@ class Bundle:
 
     def dead_letter(self, letter: DeadLetter, timestamp: int, identity: object = None, what: str = RECORD) -> None:
         """Send a record to the dead-letter stream, with the commit, and count it: a call about ``what`` failed.
-        ``identity`` is what a weak production's id is made of."""
+        ``identity`` is the basis of a weak production's id."""
         self.count("dead_letters")
         self.count(KINDS + self.fail(letter, what))
         letter.what = letter.what or what

@@ -1,8 +1,9 @@
 """Callbacks that did not return: a note is kept of each, and its call is not repeated.
 
 The note is durable before its worker ends, so the next owner of the shard finds it. A record is identified by its
-number in its channel (or by its id), a timer by key, tag and time, a window by key and bounds. What was processed has
-left the channel's marks or the timers behind, so a note about it, from whatever incarnation, meets nothing any more.
+number in its channel (or by its id), a timer by key, tag and time, a window by key and bounds. Once the call's input is
+processed, its number is below the channel's mark or its timer is gone, so a note about it, from any incarnation, has no
+further effect.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Hang(msgspec.Struct, frozen=True):
-    """A call that did not return. ``mark`` is what it was about (b"": nothing that can be known again), ``where`` the
+    """A call that did not return. ``mark`` identifies its input (b"": it cannot be recognised again), ``where`` is the
     line of the user's code."""
 
     node: NodeName

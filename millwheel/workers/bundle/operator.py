@@ -41,7 +41,8 @@ class Operator(ABC):
     floor that is not durable: the next owner would emit behind it."""
 
     collects: bool = False
-    """True when it lets records wait for others until it is told to rest: they are no work that it has left undone."""
+    """True when records may wait for later ones until the operator is ordered to rest; they do not count as unfinished
+    work."""
 
     @property
     def emits_late(self) -> bool:
@@ -52,8 +53,8 @@ class Operator(ABC):
 
     @property
     def paused(self) -> bool:
-        """True while arrivals stay in the inbox and need not be worked off before a savepoint: nobody was told that
-        they were taken."""
+        """True while arrivals stay in the inbox and need not be processed before a savepoint, because they are not
+        acked."""
         return False
 
     @property
@@ -85,8 +86,8 @@ class Operator(ABC):
         return Hold()
 
     def asks_at(self) -> int:
-        """When :meth:`ask` is to be called again for a bundle that waits (wall clock, µs). MAX_TIME: when another
-        thread has told something."""
+        """When :meth:`ask` is to be called again for a waiting bundle (wall clock, µs). MAX_TIME: once another thread
+        reports a result."""
         return MAX_TIME
 
     def unrest(self) -> int:

@@ -19,8 +19,8 @@ class ReplayReply:
 
 
 def take_replayed(bundle: Bundle, pipeline: str) -> None:
-    """Tell a step which of its records are tried again, so that letters about them have their history. What has a
-    problem already becomes one."""
+    """Mark the records of a step that are replays, so that dead letters about them keep their history. Records with a
+    known problem become dead letters at once."""
     for index, arrival in enumerate(bundle.arrivals):
         reply_to = arrival.reply_to
         if not isinstance(reply_to, ReplayReply) or not len(arrival.batch):

@@ -112,8 +112,7 @@ _decode_high_water_marks = checked(_marks_of, "the marks of a channel")
 
 
 class AppliedHighWaterMarks:
-    """What has been applied of each channel, as the next commit will say. Only marks that differ by sub-range have to
-    be remembered for that."""
+    """The marks of each channel for the next commit. Only marks that differ by sub-range have to be kept for it."""
 
     def __init__(self, marks: Mapping[str, HighWaterMarks | int]) -> None:
         self._uneven = {channel: known for channel, known in marks.items() if isinstance(known, HighWaterMarks)}

@@ -42,10 +42,10 @@ Route = Callable[[NodeName, AnyBatch], list[tuple[ShardName, AnyBatch]]]
 class OutputChunk:
     """The records that one commit (or one read of a source partition) sends, as (consumer node, its records).
 
-    ``number`` is unique within the channel and rises; for a ``stored`` (checkpointed) chunk it is its key in
-    the store. ``read`` marks what a source read, which is never stored. ``stored_form`` is what a weak
-    production is checkpointed as when a consumer takes too long. ``commit`` is the one it rests on, if it may not be
-    sent before; while it is ``held`` that is not durable.
+    ``number`` is unique within the channel and rises; for a ``stored`` (checkpointed) chunk it is its key in the store.
+    ``read`` marks reads of a source, which are never stored. ``stored_form`` is the form in which a weak production is
+    checkpointed when a consumer takes too long. ``commit`` is the commit that must be durable before the chunk is sent;
+    until then the chunk is ``held``.
     """
 
     number: int
@@ -135,8 +135,9 @@ class Outbox:
             self._finish(chunk)
 
     def sends(self, early: Callable[[ShardName], bool] = lambda target: False) -> Iterator[Send]:
-        """Deliveries that the credit of their lanes allows now. What is held goes only to targets that may have it
-        ``early``: whose commits are behind ours in the same journal, and that tell nobody before those are durable."""
+        """Deliveries that the credit of their lanes allows now. Held chunks go only to targets that may have them
+        ``early``: shards whose commits come after ours in the same journal, and that send nothing on before these are
+        durable."""
         ready, self.ready = self.ready, {}
         for lane_key in ready:
             lane = self._lanes.get(lane_key)
@@ -187,10 +188,10 @@ class Outbox:
                 self.restart(channel, target)
 
     def reroute(self, gone: Container[str], fresh: Container[str], route: Route) -> None:
-        """The shards ``gone`` were split or merged into those in ``fresh``: what they have not acked goes there.
+        """The shards ``gone`` were split or merged into those in ``fresh``: their unacked records go there.
 
-        Of each chunk they get all that falls into their ranges, in the order of numbers. Some of that was applied
-        before the split or merge; their marks, which they have from those that are gone, cut it off.
+        They get the records of each chunk in their ranges, in the order of numbers. Some were applied before the split
+        or merge; these are dropped by the marks that the new shards inherit.
         """
         # Whole chunks, in the order of their numbers, and not the unacked parts as they are: the numbers of two shards
         # that are merged alternate within a chunk, and the part that came first would raise the heir's mark over the

@@ -93,7 +93,7 @@ class Fanout:
                 self._consumers.setdefault(stream, []).append(consumer)
 
     def consumed(self, stream: str) -> bool:
-        """True when anybody takes this stream."""
+        """True when this stream has a consumer."""
         return stream in self._consumers
 
     def drops_late(self, stream: str) -> bool:

@@ -243,7 +243,7 @@ class Assembly:
         self._hangs = hangs
 
     def stop_broken(self) -> None:
-        """From here on, steps in which too many calls fail wait for whoever stops the run."""
+        """From here on, steps with too many failed calls wait until the run is stopped."""
         self._policies = self.graph.on_error
 
     def _shares_of(self, computation: ComputationSpec) -> Shares:

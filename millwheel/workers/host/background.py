@@ -38,8 +38,8 @@ _SLOW_WRITE_S, _LONGEST_COUNTED_S = 0.003, 0.02
 _OF_THE_LAST = 8  # writes over which the usual duration is averaged
 
 SEAL_CHECK_S = 5.0
-"""A journal that nobody writes to is looked at this often. A worker that was declared dead while it joined, and before
-it saw itself as a member, would learn of it from nothing else."""
+"""The interval at which an idle journal is checked for its seal. A worker that was declared dead while it joined,
+before it saw itself as a member, would not notice otherwise."""
 
 
 def write_groups(writer: JournalWriter, groups: Sequence[Sequence[bytes]], post: Post) -> bool:
@@ -64,7 +64,8 @@ class JournalFigures:
 
 @dataclass(frozen=True, slots=True)
 class Recovering:
-    """What a recovery reads and where it puts the store; ``standbys`` may have it already, ``reads`` what it reads."""
+    """The inputs of a recovery and the folder of its store; ``standbys`` may already have the store, and ``reads`` its
+    input."""
 
     stores: StateStores
     snapshots: Snapshots

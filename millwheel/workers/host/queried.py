@@ -38,7 +38,7 @@ class Queried:
         clock: Callable[[], int],
         health: HealthMeasures,
     ) -> str:
-        """Serve from now on; the address. Raises SetupError when it cannot be had."""
+        """Start serving, and return the address. Raises SetupError when it cannot be bound."""
         token, tls, links = "", None, Links()
         if self._security is not None:
             from millwheel.adapters.metrics.tls import client_context, server_context

@@ -1,7 +1,7 @@
-"""A few of the rows that the shards of a worker take, for people who look. Nothing is kept while nobody does.
+"""Samples of the rows that the shards of a worker process, for people. Nothing is kept while nobody looks.
 
-Who asks for rows is shown what was taken since the last question: so the first answer is empty. Values are shortened,
-and fields whose names sound like secrets are hidden, before they leave the worker.
+An answer has the rows since the last request, so the first answer is empty. Values are shortened, and fields whose
+names sound like secrets are hidden, before they leave the worker.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SeenRow(msgspec.Struct, frozen=True):
 
 
 class RowWatch:
-    """Keeps the last rows of one shard, until nobody has asked for a while. Called by the loop, once for a bundle."""
+    """Keeps the last rows of one shard as long as requests come. Called by the loop, once per bundle."""
 
     def __init__(self, meter: WorkMeter, node: NodeName, shard: str) -> None:
         self._meter = meter
@@ -55,7 +55,7 @@ class RowWatch:
         for arrival in arrivals[-_OF_A_BUNDLE:]:
             try:
                 self._rows.extend(self._seen(arrival.batch))
-            except Exception as ex:  # whoever looks must not end a worker: values are objects of anybody's classes
+            except Exception as ex:  # a look must not end the worker: values may be objects of any class
                 node, shard = self._of
                 why = f"cannot be shown: {type(ex).__name__}"
                 self._rows.append(SeenRow(arrival.batch.stream, node, shard, arrival.min_timestamp, "", why))

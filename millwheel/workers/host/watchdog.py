@@ -51,8 +51,8 @@ class HangCounter:
 
 
 class Standstill:
-    """Counts how many looks in a row found the same frame of user code: that call has not returned. It finds what
-    tells nobody when it is called: key extractors, timestamp functions, aggregators, triggers, sources and sinks."""
+    """Counts how many consecutive samples found the same frame of user code: that call has not returned. It covers code
+    whose calls are not announced: key extractors, timestamp functions, aggregators, triggers, sources and sinks."""
 
     def __init__(self, looks: int) -> None:
         self._looks = looks
@@ -72,8 +72,8 @@ class Standstill:
 
 
 class Looks:
-    """What a look at the calls of one worker finds, and what is written down of it. No threads, no clock: the watchdog
-    looks every ``period_us``, and so does the simulator."""
+    """Examines the calls of one worker, and records those that hang. Without threads and clock: the watchdog calls it
+    every ``period_us``, and so does the simulator."""
 
     def __init__(self, hangs: Hangs, timeout_us: int) -> None:
         self._hangs = hangs

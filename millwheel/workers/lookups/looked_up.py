@@ -77,7 +77,7 @@ class LookupLine:
 
 @dataclass(frozen=True, slots=True)
 class LookupErrand:
-    """Requests for another thread. The loop calls ``told(answers, error, now)`` afterwards."""
+    """Requests for another thread. Afterwards the loop calls ``told(answers, error, now)``."""
 
     shard: ShardName
     token: Token

@@ -14,9 +14,9 @@ LONGEST_US = SECOND
 
 @dataclass(slots=True)
 class Beginning:
-    """A shard begins when its token is known, but a source waits for the shards that are still opening here: what it
-    reads could only be kept for them, and the reading takes from them the time to open. ``until`` is when it waits
-    no longer (wall clock, µs; MAX_TIME: none waits)."""
+    """A shard begins when its token is known, but a source first waits for the shards that are still opening here: its
+    records could only be buffered for them, and reading would slow their opening. ``until`` is the end of that wait
+    (wall clock, µs; MAX_TIME: no shard waits)."""
 
     until_us: int = MAX_TIME
 

@@ -14,15 +14,15 @@ from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.shard import Shard
 
 LONGEST_US = 50_000
-"""Commits are handed over after so much work (µs), also in the middle of a step."""
+"""Commits are handed to the journal after this much work (µs), even within a step."""
 
 Complete = Callable[[list[PendingCommit], int], None]
 """(commits that are durable, the wall clock in µs)."""
 
 
 class CommitGroups:
-    """Groups that are with the journal and wait to be durable. ``complete`` is told of each, in order. ``due_at``
-    is the wall clock at which there is something to hand over."""
+    """The groups in the journal that are not yet durable. ``complete`` is called for each, in order. ``due_at`` is the
+    wall clock at which the next group is due."""
 
     def __init__(self, snapshots: SnapshotPolicy, complete: Complete, longest_us: int = LONGEST_US) -> None:
         self._snapshots = snapshots
@@ -36,8 +36,8 @@ class CommitGroups:
         return bool(self._waiting)
 
     def submit(self, shards: Sequence[Shard], now_us: int, at_once: bool = False) -> CommitGroup | None:
-        """The group to write: what the shards have made, once any of it is due, or ``at_once``. It counts as on its way
-        from now on."""
+        """The group to write: all commits of the shards, once any of them is due, or ``at_once``. It counts as in
+        flight from now on."""
         self._worked_us = 0
         due, group = _due_at(shards), None
         if due <= now_us or at_once:

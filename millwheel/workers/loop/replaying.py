@@ -1,8 +1,8 @@
-"""Dead letters that are tried again, as this worker's shards get them.
+"""Replays dead letters to this worker's shards.
 
 The records of an order are a channel that no shard sends on: every worker reads the order in the root, and offers each
-of its shards what falls into its range, once in each life of the shard. What was applied before is cut off by the
-high-water marks of the channel, as after any restart of a sender.
+of its shards the records in its range, once in each life of the shard. The high-water marks of the channel drop records
+that were applied before, as after any restart of a sender.
 """
 
 from __future__ import annotations

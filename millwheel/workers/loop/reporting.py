@@ -67,7 +67,7 @@ class Reporting:
         by_node: dict[NodeName, list[ShardReport]] = {}
         for each in served:
             if not each.last.news and not each.reads and each.life not in BEGINNING:
-                continue  # nothing happened to it, so it would report what it has reported
+                continue  # nothing has changed, so it would repeat its last report
             each.last.news = False
             report = _report_of(each, now_us, self.careful)
             if report is not None:

@@ -4,10 +4,10 @@
        ▲                                        ▼
        └──── journal, peers, threads <──perform── Ready: sends, acks, refusals, others, a group for the journal
 
-Whatever leaves the worker is gathered as data (:mod:`millwheel.workers.effects`) and performed in one place
+Everything that leaves the worker is gathered as data (:mod:`millwheel.workers.effects`) and performed in one place
 (:mod:`millwheel.workers.performing`), which checks that it rests on nothing that is not durable. A step performs once
-for each stretch after which others can begin to work. Whatever waits for something outside waits as data in here;
-whoever calls :meth:`WorkerRuntime.step` sleeps until the returned time or the next event.
+for each stretch after which others can begin to work. Everything that waits for the outside waits as data in here; the
+caller of :meth:`WorkerRuntime.step` sleeps until the returned time or the next event.
 
 Not all of this is pure: shards write their stores and call user code when they run, and take checkpoints; the clock,
 the paths of checkpoints and the list of the journal's segments are asked for where they are needed.

@@ -1,8 +1,8 @@
 """A worker's part in a savepoint: come to rest, hold still, copy its shards, continue.
 
-Nothing here decides whether a savepoint is whole; whoever ordered it does (``savepoints/state.py``). A worker says
-where its shards stand, and copies a shard only if it still stands where the cut says. Since commits are numbered, a
-shard that stood there before the cut was ordered and stands there afterwards has stood there in between.
+The process that ordered the savepoint decides whether it is complete (``savepoints/state.py``), not the worker. A
+worker says where its shards stand, and copies a shard only if it still stands where the cut says. Since commits are
+numbered, a shard that stood there before the cut was ordered and stands there afterwards has stood there in between.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from millwheel.workers.shard.shard import Shard
 
 _SAMPLE = 256  # keys of a shard by which it could be split
 _OF_A_BUNDLE, _ONE_OF = 4, 8
-"""So many keys are sampled of a bundle, at random as good as, and no more than one of eight. The last ones are told to
-the master."""
+"""About this many keys are sampled per bundle, pseudo-randomly, and at most one in eight. The master gets the latest
+ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class InjectionReply:
 
 @dataclass(slots=True)
 class WorkMeter:
-    """The load of a shard in this worker, and the hashes of a few of its recent keys. ``watcher`` is shown
-    what a bundle took, while somebody looks."""
+    """The load of a shard in this worker, and the hashes of a few of its recent keys. ``watcher`` gets the records of a
+    bundle while rows are being requested."""
 
     records: int = 0
     busy_us: int = 0

@@ -62,9 +62,9 @@ class SnapshotPolicy:
         self._newest = 0
 
     def opened(self, shard: Shard, now_us: int, lineage: Sequence[Ancestor] = (), replayed: int = 0) -> None:
-        """A shard is served here now. What it recovered from older journals, of which ``replayed`` bytes were its own,
-        wants a snapshot, soon if their owners died: the next owner would read them all again, and they cannot be
-        collected."""
+        """A shard is served here now. If it was recovered from older journals (``replayed`` bytes of them were its
+        own), it needs a snapshot, soon if their owners died: until then the next owner would read them all again, and
+        they cannot be deleted."""
         pace = self._pace
         wait_us = 0 if replayed >= pace.replayed_bytes else min(pace.recovered_us, pace.age_us)
         died = any(ancestor.sealed_end >= 0 for ancestor in lineage)

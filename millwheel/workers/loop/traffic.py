@@ -19,7 +19,8 @@ from millwheel.workers.tracing.tracing import Tracing
 
 
 class Traffic:
-    """What the shards in ``served`` send and get. A lane that cannot be sent on is tried again after ``retry_us``."""
+    """The deliveries of the shards in ``served``, in both directions. A lane that cannot be sent on is tried again
+    after ``retry_us``."""
 
     def __init__(
         self,

@@ -58,7 +58,7 @@ class GroupedOperator(WindowedOperator):
         self.take_groups(groups, bundle)
         if late is not None:
             # Late records are judged one by one, by the machine. As a group they would get into a window that is over.
-            # Whatever came for one window goes one way, so that its trigger is asked once for a bundle.
+            # All records of one window take the same path, so that its trigger is evaluated once per bundle.
             bundle.arrivals = [replace(bundle.arrivals[0], batch=batch.where(late))]
             super()._take(bundle, times)
 

@@ -15,7 +15,7 @@ class Stepped(Computation):
         self._outputs = outputs
 
     def process_record(self, ctx: Context, record: Record) -> None:
-        """One record: none, one or several come of it."""
+        """The records that one record becomes: none, one or several."""
         for value in self._apply(record.value):
             for stream in self._outputs:
                 ctx.produce(stream, value)

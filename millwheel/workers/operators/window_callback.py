@@ -1,9 +1,9 @@
 """Runs a computation with a window and a callback: the machine keeps whole records, and whenever a window fires, the
 user's ``process_window`` is called with the records of the pane.
 
-Its state, timers and productions belong to the same commit as what the windows remember. A record lies in the windows'
-state as ``[input, value]``: the number of the input that it came by, and the value as plain data, so that what a
-callback sees does not depend on whether the state was read back from the store.
+Its state, timers and productions belong to the same commit as the state of the windows. A record is stored there as
+``[input, value]``: the number of its input, and its value as plain data, so that the callback gets the same value
+whether or not the state was read back from the store.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def _numbered(number: int, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Typed objects, as a source in the same process hands them on, as what they are encoded to."""
+    """Typed objects, as they come from a source in the same process, converted to the plain data of their encoding."""
     return value if type(value) is dict else decode_value(encode_value(value))
 
 

@@ -1,7 +1,7 @@
 """Runs a declarative aggregation: windows, triggers and aggregates of a computation, a bundle at a time.
 
-The records of a bundle are grouped by key, and each key's windows are touched once per bundle. What a window emits
-becomes a record on every output of the computation.
+The records of a bundle are grouped by key, and each key's windows are touched once per bundle. Each pane becomes a
+record on every output of the computation.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class WindowedOperator(Operator):
         """The results of a key's records, and the records that caused them.
 
         Productions with ids are named by the record that caused them. So the windows take records one by one then, and
-        bundles, which a crash cuts anew, do not show in what they produce."""
+        the productions do not depend on bundles, which differ after a crash."""
         cells, on_records = self._cells.of(key), self._machine.on_records
         if not self._identified:
             effects = Effects()

@@ -5,8 +5,8 @@ are dicts that a bundle changes, and what is written behind is not in RocksDB ye
 lock or a snapshot, and the price is counted: a step answers for at most ``most_us``, or one query, which
 reads up to 100,000 accumulators.
 
-What is read may not be durable yet. A durable answer waits until its commit is, like an ack. Whoever asks for what a
-standby knows is answered from a copy, if the shard is not served here. Pure but for those stores.
+The state that is read may not be durable yet; a durable answer waits for its commit, like an ack. A question that a
+standby may answer is answered from a copy if the shard is not served here. Pure except for those stores.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Answering:
     def _is_durable(self, batch: _Batch) -> bool:
         for name, number in batch.rests_on.items():
             serving = self.served.get(name)
-            if serving is None:  # it left before: whoever has it now may not have this commit
+            if serving is None:  # it has left: its new owner may not have this commit
                 _forget(batch, name)
             elif number > serving.shard.commits.durable:
                 return False
@@ -119,7 +119,7 @@ class Answering:
             return self._answer(query, serving.shard, batch)
         except QueryError as ex:
             return ex
-        except Exception as ex:  # a question must not end the worker, whatever it finds
+        except Exception as ex:  # no error of a question may end the worker
             return QueryError("unavailable", f"{name} could not answer: {type(ex).__name__}: {ex}", failed=True)
 
     def _answer(self, query: Query, shard: Shard, batch: _Batch) -> Answer:

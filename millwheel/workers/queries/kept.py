@@ -1,4 +1,4 @@
-"""What a store that is only read knows of a question: the answer of the operator that wrote it, without one."""
+"""Answers a question from a read-only store, as the operator that wrote it would, without running that operator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from millwheel.workers.state.asked import callback_state
 from millwheel.workers.state.window_results import WindowAnswers
 
 Answers = Callable[[Query, StoreView, int], Finding]
-"""(question, store, watermark of its input) -> what it knows. Raises QueryError."""
+"""(question, store, watermark of its input) -> the finding. Raises QueryError."""
 
 
 class StoreAnswers:

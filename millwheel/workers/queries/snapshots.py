@@ -37,8 +37,8 @@ class OpenSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFolder:
-    """Where snapshots come from and where they are opened. ``lock`` makes a mutex; ``spawn`` calls what it is given on
-    another thread, one after the other."""
+    """The origin of snapshots, and the folder where they are opened. ``lock`` makes a mutex; ``spawn`` runs functions
+    on another thread, one after the other."""
 
     stores: StateStores
     snapshots: Snapshots
@@ -67,7 +67,7 @@ class SnapshotCopies:
         return self._open
 
     def asked(self, shard: ShardName) -> OpenSnapshot:
-        """The snapshot of a shard, with ``lock`` held. QueryError while there is none."""
+        """The snapshot of a shard; call it with ``lock`` held. Raises QueryError while there is none."""
         found = self._open.get(shard)
         if found is None:
             why = self._coming.get(shard) or "its snapshot is being opened"
@@ -80,12 +80,12 @@ class SnapshotCopies:
 
     def _look(self, shard: ShardName) -> None:
         if not self._coming.get(shard, "past"):
-            return  # somebody looks already
+            return  # another call is already opening it
         self._coming[shard] = ""
         self.folder.spawn(lambda: self._renew(shard))
 
     def _renew(self, shard: ShardName) -> None:
-        """Open what is newest, on another thread."""
+        """Open the newest snapshot, on another thread."""
         began_us, why = self.folder.monotonic_us(), "past"
         try:
             manifest, known = self.folder.snapshots.latest(shard), self._open.get(shard)
@@ -95,7 +95,7 @@ class SnapshotCopies:
                 known.looked_us = began_us
             else:
                 self._replace(shard, OpenSnapshot(manifest, self._restored(manifest), began_us))
-        except (MillwheelError, OSError) as ex:  # collected meanwhile, or damaged: whoever recovers it will say so
+        except (MillwheelError, OSError) as ex:  # collected meanwhile, or damaged: a recovery will report it
             why = "its snapshot cannot be opened"
             _log.warning("The snapshot of %s cannot be opened to be asked: %s", shard, ex)
         finally:
@@ -112,4 +112,4 @@ class SnapshotCopies:
             while len(self._open) > MOST_OPEN:
                 old.append(self._open.popitem(last=False)[1])
         for each in old:
-            each.store.close()  # nobody reads it: it is found no more
+            each.store.close()  # no call uses it, and none can find it any more

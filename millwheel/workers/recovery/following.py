@@ -6,8 +6,8 @@
                                                      would have made, and serves
 
 A follower never holds a commit that the lineage does not: :meth:`millwheel.ports.Journals.follow` shows only groups
-that any seal will count. It is a convenience: whatever is wrong with it (a gap because segments were collected, an
-owner in between, damage) makes it be dropped and made anew, and a shard without one is recovered as always.
+that any seal will count. It is an optimisation: after any fault (a gap because segments were collected, an owner in
+between, damage) it is dropped and made anew, and a shard without one is recovered as always.
 
 Rounds are for one thread; the other methods are for any.
 """
@@ -38,7 +38,7 @@ _REST_ROUNDS = 50
 @dataclass(frozen=True, slots=True)
 class Following:
     """The inputs of followers, and the folder of their stores. ``lock`` makes a mutex. ``monotonic_us`` measures how
-    old what they have is."""
+    old their state is."""
 
     stores: StateStores
     snapshots: Snapshots

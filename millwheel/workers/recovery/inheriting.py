@@ -1,8 +1,8 @@
 """A shard's inheritance from the shards whose range it took: everything in its range, exactly once.
 
 A shard comes from its parents by a split or a merge. Its store is made of their last snapshots, by the rules below.
-They look at nothing but those snapshots and the ranges, so that every owner makes the same store until the shard has
-a snapshot of its own.
+They depend only on those snapshots and the ranges, so that every owner makes the same store until the shard has a
+snapshot of its own.
 
     keys                state, timers, windows, rows, slices, ids: by the hash of the key
     expired slices      up to the highest of the parents' times: what one has dropped, nobody asks for

@@ -16,8 +16,8 @@ _AT_MOST_BYTES = 128 << 20  # of a journal that are kept for the next shard; mor
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """All entries of a sealed journal by shard, in order: whoever holds this has them, whatever is forgotten
-    meanwhile. Without this division each of fifty shards would look at the entries of all."""
+    """All entries of a sealed journal by shard, in order. A holder keeps them even if the cache drops them. Without
+    this division each of fifty shards would examine the entries of all."""
 
     incarnation: str
     upto: int

@@ -9,11 +9,11 @@ from millwheel.core.model.limits import DEFAULTS, Limits
 
 @dataclass(frozen=True, slots=True)
 class ShardLimits:
-    """What bounds a shard's memory and the size of its commits, in records of up to 1 kB: a larger one counts as
-    several. ``given`` are the pipeline's own. Sources commit their positions every ``settle_us``, since that costs as
-    much for one read as for many; what is not committed is read again after a crash. A commit that nobody waits for
-    (weak productions are sent before it, and what a source has read) waits ``company_us`` for others to be written
-    with it."""
+    """The limits of a shard's memory and of the size of its commits, in records of up to 1 kB: a larger one counts as
+    several. ``given`` are the pipeline's own limits. Sources commit their positions every ``settle_us``, since that
+    costs as much for one read as for many; the rest is read again after a crash. A commit that nothing waits for (weak
+    productions and reads of a source are sent before it) is delayed by up to ``company_us``, to be written with
+    others."""
 
     bundle: int = 20_000
     timers: int = 5_000
@@ -28,15 +28,15 @@ class ShardLimits:
 
 
 class BundleSize:
-    """Where little that comes makes much that goes, bundles take less, so that no commit is far too large. All numbers
-    are weights; ``most`` is what the next bundle may take."""
+    """Where little input makes much output, bundles take less, so that no commit is far too large. All numbers are
+    weights; ``most`` is the limit of the next bundle."""
 
     def __init__(self, bundle: int) -> None:
         self._bundle = bundle
         self.most = bundle
 
     def learn(self, taken: int, made: int) -> None:
-        """A bundle took and made so much."""
+        """Note the input and output of a bundle."""
         if made > self._bundle and made > taken:
             self.most = max(taken * self._bundle // made, 1)
         elif taken and self.most < self._bundle:

@@ -55,8 +55,8 @@ class CommitBuilding:
     watermark: ShardWatermark
 
     def build(self, step: Step) -> PendingCommit | None:
-        """The commit of a step, applied to the store and enlisted; None when there is nothing to write and nobody to
-        be answered."""
+        """The commit of a step, applied to the store and enlisted; None when there is nothing to write and nothing to
+        ack."""
         bundle, chunk = step.bundle, step.chunk
         self._write_timers()
         self._write_high_water_marks(step.arrivals)

@@ -17,8 +17,8 @@ from millwheel.workers.shard.step import Step
 
 class InFlight:
     """``made`` numbers the last commit that is applied to the local store, ``durable`` the last one that is known to be
-    in the journal, and ``floor`` is the durable floor. Commits that are not ``unsubmitted`` are with the journal;
-    somebody waits for so many ``_urgent`` ones of those that are. ``waiting`` is a step that must not be committed
+    in the journal, and ``floor`` is the durable floor. Commits that are not ``unsubmitted`` are with the journal; of
+    the others, ``_urgent`` is the number that something waits for. ``waiting`` is a step that must not be committed
     before there is a verdict, or not run before there are answers from outside."""
 
     def __init__(self, name: str, meta: Meta, straggler_us: int) -> None:
@@ -63,8 +63,8 @@ class InFlight:
             yield pending, b"" if pending.commit is None else encode_commit(pending.commit)
 
     def submits_at(self) -> int:
-        """When the next commit must be written (wall clock): at once if somebody waits for it, a weak one at the latest
-        when a consumer has not answered for too long."""
+        """When the next commit must be written (wall clock): at once if something waits for it; a weak one at the
+        latest when a consumer has not acked for too long."""
         if not self.unsubmitted:
             return MAX_TIME
         first = self.unsubmitted[0]

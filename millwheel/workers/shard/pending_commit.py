@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class PendingCommit:
-    """A commit that is applied locally and waits for the journal. ``commit`` is None when nothing changed: then
-    only the acks wait, for the commits before it. ``weak`` productions were sent already, and the commit is
-    not written before the consumers have them, or before they are late enough to be checkpointed. ``write_by`` is the
-    wall clock at which it must go to the journal, if nothing else goes before (0: somebody waits for it)."""
+    """A commit that is applied locally and waits for the journal. ``commit`` is None when nothing changed: then only
+    the acks wait, for the commits before it. ``weak`` productions were sent already, and the commit is not written
+    before the consumers have them, or before they are late enough to be checkpointed. ``write_by`` is the wall clock at
+    which it must go to the journal, unless another commit goes earlier (0: something waits for it)."""
 
     shard: Shard
     number: int

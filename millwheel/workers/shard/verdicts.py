@@ -2,9 +2,9 @@
 
 A node is judged by the share of its recent calls that failed, over all of its shards. So each shard reports its tally
 to the watermark service, which adds them up and tells the sums to all workers. A step whose failures are within the
-policy is committed at once, with its dead letters. Another one **waits**: it has read, computed and counted, but is
-not committed, so its records are unacked, its timers set and its windows open. If the sums show that the node is fine
-after all, it is committed; if not, the run is stopped, and whoever opens the shard next tries the same calls again.
+policy is committed at once, with its dead letters. Another one **waits**: it has read, computed and counted, but is not
+committed, so its records are unacked, its timers set and its windows open. If the sums show that the node is fine after
+all, it is committed; if not, the run is stopped, and the next owner of the shard tries the same calls again.
 """
 
 from __future__ import annotations

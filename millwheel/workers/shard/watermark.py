@@ -15,7 +15,7 @@ from millwheel.workers.shard.in_flight import InFlight
 
 class ShardWatermark:
     """``input`` is the published watermark of what the shard reads; ``shares`` holds its percentile watermarks, by
-    share. ``floor`` is the highest watermark that anybody outside may know of."""
+    share. ``floor`` is the highest watermark that may have been published."""
 
     def __init__(
         self,

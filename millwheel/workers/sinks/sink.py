@@ -93,7 +93,7 @@ class _Pending:
     asked: bool = False
     visible: bool = False
     refused: Sequence[Refused] = ()
-    """What the target does not take: dead letters of the next bundle, which commits the batch without them."""
+    """Records that the target refuses: dead letters of the next bundle, which commits the batch without them."""
     traced: TracedBundle | None = None
 
 
@@ -148,7 +148,7 @@ class SinkOperator(Operator):
         return min(flush_at_us, self._retry_at_us)
 
     def sources_ended(self) -> None:
-        """What comes now is the last; nothing fills its batch up."""
+        """The input has ended: no further records will fill the batch."""
         self._flush_us = min(self._flush_us, LAST_FLUSH_US)
 
     def run(self, bundle: Bundle) -> None:
@@ -181,7 +181,7 @@ class SinkOperator(Operator):
         self._pending.append(pending)
 
     def _refuse(self, bundle: Bundle, refused: Sequence[Refused]) -> int:
-        """What the target cannot take becomes dead letters; how many."""
+        """Turn refused records into dead letters. Returns their number."""
         for each in refused:
             key, value, timestamp = each.record.key, each.record.value, each.record.timestamp
             stream = self._shard.stream
@@ -236,7 +236,7 @@ class SinkOperator(Operator):
         self._writer.close()
 
     def _records(self, bundle: Bundle) -> tuple[list[SinkRecord], list[ColumnBatch]]:
-        """What has come, one by one, or in columns if all of it is and the writer takes that."""
+        """The records of the batch: in columns if all of them are and the writer accepts columns, else one by one."""
         columns = [arrival.batch for arrival in bundle.arrivals if isinstance(arrival.batch, ColumnBatch)]
         if len(columns) == len(bundle.arrivals) and self._in_columns:
             return [], [batch for batch in columns if len(batch)]
@@ -317,7 +317,8 @@ class SinkOperator(Operator):
             self._published.append(self._pending.popleft().number)
 
     def _recover(self, store: StateStore) -> int:
-        """Publish every committed batch again (it is idempotent), sweep what was never committed."""
+        """Publish every committed batch again (this is idempotent), and delete the batches that were never
+        committed."""
         found = [(number_from8(store_key[1:]), committable) for store_key, committable in store.scan(COMMITTABLE)]
         self._unswept = [committable for _, committable in found]
         self._pending += [_Pending(_FORMER, number, committable, MIN_TIME, [], True) for number, committable in found]
@@ -326,7 +327,7 @@ class SinkOperator(Operator):
         return 0 if data is None else int.from_bytes(data, "big")
 
     def _sweep(self) -> bool:
-        """Remove what was never committed, once all that was committed is visible; whether that was now."""
+        """Delete the batches that were never committed, once all committed ones are visible. Returns whether it did."""
         # Not sooner: a sweep could remove what a publication is about to show. Nor may a batch of our own be published
         # before it: a sink that keeps the latest is fenced by it. See test_nothing_is_swept_before_it_is_published.
         if self._unswept is None or any(each.former and not each.visible for each in self._pending):

@@ -34,7 +34,7 @@ ROWS_PER_FLUSH = 50_000
 """A table of so many rows is written once per ``flush`` at most, one of twice as many half as often."""
 _MOST_SAMPLES = 10_000  # latencies of a flush that are kept
 _AT_ONCE = MIN_TIME // 2
-"""What is not visible since then is due by any clock."""
+"""The rows that are not visible since then are due at any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class UpsertOperator(Operator):
         return self._unseen.since_us + self._wait_us() if self._unseen.since_us < MAX_TIME else MAX_TIME
 
     def sources_ended(self) -> None:
-        """What comes now is the last; nothing fills its batch up."""
+        """The input has ended: no further records will fill the batch."""
         self._flush_us = min(self._flush_us, LAST_FLUSH_US)
 
     def due_at(self) -> int:

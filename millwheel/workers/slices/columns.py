@@ -54,7 +54,7 @@ class ColumnSlices:
         return TakenSlices(changed, None if expired is None else batch.where(expired))
 
     def _parts(self, batch: ColumnBatch) -> Iterator[tuple[bytes, StoredSlice]]:
-        """The store keys of slices of all levels, and what is to be merged into each."""
+        """The store keys of slices of all levels, and the accumulator to merge into each."""
         known: dict[Key, bytes] = {}
         for number, plan in self._levels:
             prefixes: dict[int, bytes] = {}

@@ -1,7 +1,8 @@
-"""Expiry: slices go once the watermark is far enough behind their end, as ranges of the store, without a look at one.
+"""Expiry: slices are deleted once the watermark is far enough past their end, as ranges of the store, without reading
+any.
 
-Two commits take part. One notes up to where slices have expired; once it is in the store, the next bundle deletes
-them. The deletion is no part of a commit: nobody sees what has expired, so whether it lies there shows nowhere.
+Two commits take part. One notes up to where slices have expired; once it is in the store, the next bundle deletes them.
+The deletion is not part of a commit: expired slices are never read, so their presence has no effect.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from millwheel.queries.slices import expired_before
 from millwheel.workers.state.overlay import Overlay
 
 _EXPIRIES = 100
-"""Slices expire in steps of this part of what is kept: each leaves marks in the store that reads must look at."""
+"""Slices expire in steps of this fraction of the time that is kept: each step leaves marks in the store, which slow
+reads."""
 
 
 class Expiry:
-    """What has expired of one shard."""
+    """The expired slices of one shard."""
 
     def __init__(self, spec: SlicesSpec, levels: Sequence[SliceLevel], store: StateStore, overlay: Overlay) -> None:
         self._spec = spec

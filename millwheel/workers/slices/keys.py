@@ -1,8 +1,8 @@
-"""Keys of slices that go idle: what is known of each, and how their slices are found and dropped.
+"""Keys of slices that become idle: the entry of each key, and how its slices are found and dropped.
 
 A key whose records stop for its ``ttl`` is forgotten. Event time decides, by the key's own records and the watermark,
-never the moment at which a store is cleared: a record that comes at or behind the end of that time finds nothing of
-what was before, whether it still lies in the store or not.
+never the moment at which a store is cleared: a record at or after the end of that time finds nothing from before,
+whether it is still in the store or not.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _AT_ONCE = 2_000  # keys that one bundle looks at: each may have hundreds of sli
 
 @dataclass(slots=True)
 class Admitted:
-    """Of some records of a key, the indexes of those that count and of those older than what is kept of it; and the
-    store keys that were dropped."""
+    """For some records of a key: the indexes of those that count, the indexes of those that are too old, and the
+    dropped store keys."""
 
     indexes: list[int] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Admitted:
 
 
 class SliceKeys:
-    """What is known of the keys of one shard. Changes go into the overlay."""
+    """The entries of the keys of one shard. Changes go into the overlay."""
 
     def __init__(self, answers: SliceAnswers, overlay: Overlay, ttl_us: int) -> None:
         self._answers = answers
@@ -60,7 +60,7 @@ class SliceKeys:
         return SliceKeys(answers, overlay, ttl_us)
 
     def admit(self, key: Key, times_us: Sequence[int], watermark_us: int) -> Admitted:
-        """Which records count, those of ``times_us`` in this order; writes what is known of the key behind them."""
+        """The records that count, of those with ``times_us``, in this order. Writes the key's new entry."""
         stored_key = self._answers.stored_key(key)
         stored = self._overlay.get(SLICE_KEY + stored_key)
         known = before = None if stored is None else decode_key(stored)

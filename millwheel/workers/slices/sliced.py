@@ -1,9 +1,9 @@
 """Runs a computation that keeps slices: one accumulator for each key, level and slice, changed by commits of bundles.
 
 Nothing is emitted and nothing holds the watermark. A record changes the slice of its own time at every level, however
-late it comes, until that slice has expired. Expired slices leave the store as ranges of it. That is no part of a
-commit: nobody sees what has expired, so whether it lies there shows nowhere, neither here nor in a store that a next
-owner makes from a snapshot and the journal.
+late it comes, until that slice has expired. Expired slices leave the store as ranges of it. That is not part of a
+commit: expired slices are never read, so their presence has no effect, neither here nor in a store that a next owner
+restores from a snapshot and the journal.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class SlicesOperator(Operator):
             self._take_rows(bundle, expired_us)
 
     def _take_rows(self, bundle: Bundle, expired_us: int) -> None:
-        """Sort what has come by key, drop what is too late, and add the rest slice by slice."""
+        """Sort the arrivals by key, drop records that are too late, and add the rest slice by slice."""
         by_key: dict[Key, list[ReadyRecord]] = {}
         for arrival in bundle.arrivals:
             batch = arrival.batch.rows()

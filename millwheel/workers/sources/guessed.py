@@ -1,4 +1,4 @@
-"""The types of fields that nobody has declared, guessed from records so that the next ones can be read as columns."""
+"""The types of undeclared fields, inferred from records so that later ones can be read as columns."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Part:
         return watermark_after(self.max_timestamp, max_delay_us)
 
     def notes(self) -> list[tuple[int, bytes]]:
-        """What a new reader is told, see :class:`millwheel.sources.base.Reader`."""
+        """The notes for a new reader, see :class:`millwheel.sources.base.Reader`."""
         later = sorted((at, note) for at, note in self.decided.items() if at >= self.position)
         return [(self.position, self.note), *later]
 
@@ -113,7 +113,7 @@ class Part:
         self.decided[position] = note
 
     def write(self, overlay: Overlay) -> None:
-        """Store what is committed, and drop what matters before it only. A decision about what follows the very
+        """Store the committed position, and drop notes about earlier ones. A decision about input exactly at the
         position is still needed: the position's note is older."""
         overlay.put(POSITION + self.partition.name.encode(), pack(self.committed))
         for position in [position for position in self.judged if position <= self.committed.position]:

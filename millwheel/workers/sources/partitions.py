@@ -103,7 +103,7 @@ class Partitions:
             channel = partition_channel(self._parts.node, name)
             part = self.awake[name] = open_part(self._unopened.pop(name), channel, self._store, silence, certain)
             part.idles = to_the_ends and idle_after_us is not None
-            if part.position:  # the former owner may have died before it told the source
+            if part.position:  # the former owner may have died before it reported the position to the source
                 self._parts.source.committed(part.partition, part.position)
 
     def _look_at_sleeper(self, part: Part, partition: Partition, now_us: int) -> None:
@@ -196,7 +196,8 @@ class Partitions:
     # --- watermarks --------------------------------------------------------------------------------------
 
     def hold(self) -> Hold:
-        """What keeps the watermark: the partitions that are not idle; if there are none, how far silence has come."""
+        """The source's watermark: the lowest of the partitions that are not idle; if all are idle, the time that
+        silence has reached."""
         if self._unknown:  # if it counted as idle, event time could pass unlisted partitions
             return Hold(MIN_TIME, "its partitions are not known yet")
         # What was not opened yet may hold anything. Without this hold, a folder of many old files is late before it is

@@ -31,8 +31,8 @@ class Silence:
         self.heard_at_us = self.looked_at_us = self._listening_since_us = now_us
 
     def nothing(self, now_us: int, closely: bool = False) -> None:
-        """Somebody has looked, and there was nothing that came later than what was heard last. ``closely``: as good as
-        looked at all the time."""
+        """Note that the partition was polled, and that nothing has come since its last record. ``closely``: it is
+        polled almost continuously."""
         if not closely and now_us - self.looked_at_us > max((self.idle_after_us or 0) // 2, _CLOSELY_US):
             # A machine that slept for an hour has not heard an hour of silence. Without this, all partitions are idle
             # when it wakes, and what they still hold is late: see

@@ -32,7 +32,8 @@ from millwheel.workers.sources.source_end import SourceEnd
 from millwheel.workers.sources.source_parts import SourceParts
 
 _SILENCE_PER_PAUSE, _LONGEST_PAUSE = 100, 5
-"""Who has been silent for so many pauses is looked at after another one, but at least every so many polls' time."""
+"""A silent partition is polled after a pause of 1/100 of its silence so far, at least one and at most five poll
+intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,8 @@ class SourceOperator(Operator):
         self._partitions.close()
 
     def look(self, now_us: int) -> None:
-        """There may be new input: list the partitions and read them at the next bundle, whatever was planned."""
+        """There may be new input: list the partitions and read them in the next bundle, even if that was planned for
+        later."""
         self._partitions.look(now_us)
         self._partitions.wake_all(now_us)
 
@@ -210,7 +212,7 @@ class SourceOperator(Operator):
         part.note = read.note
 
     def _read_frame(self, part: Part, reader: Reader, bundle: Bundle) -> bool:
-        """Read columns; False when there are none to be had, or they need a look at each record."""
+        """Read columns. False when there are none, or when each record must be examined."""
         guessed = self._parts.guessed
         needs, fields = (self._parts.needs, self._spec.fields) if guessed is None else (guessed.names, guessed.fields)
         read = reader.read_frame(part.position, part.size.bytes)
@@ -278,8 +280,8 @@ class SourceOperator(Operator):
         return self._settled_at_us + self._parts.settle_us
 
     def _settle(self, bundle: Bundle) -> None:
-        """Commit the positions up to which all reads, in order, have been applied. Who waits for the end of a source
-        waits for the last of them."""
+        """Commit the positions up to which all reads, in order, have been applied. Consumers that wait for the end of a
+        source wait for the last of these."""
         self._settled_at_us = bundle.now_us
         for part in self._partitions.awake.values():
             moved = False

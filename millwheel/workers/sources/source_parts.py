@@ -21,10 +21,9 @@ class SourceParts:
 
     ``partitions`` lists the partitions that exist now, and ``mine`` tells whether a name falls into this shard's range.
     ``needs`` are the fields that the consumers read, if all of them take columns; ``guessed`` are their types where the
-    stream declares none. ``first_owner`` is True when no owner
-    has read for this shard before. Positions are committed every ``settle_us``.
-    ``to_the_ends``: the run ends once all is read that there was when it began, which the versions of the partitions
-    tell; silence is none then."""
+    stream declares none. ``first_owner`` is True when no owner has read for this shard before. Positions are committed
+    every ``settle_us``. ``to_the_ends``: the run ends once all is read that there was when it began, which the versions
+    of the partitions tell; silence does not count then."""
 
     pipeline: str
     node: NodeName
@@ -43,8 +42,8 @@ class SourceParts:
     to_the_ends: bool = False
 
     def has_columns(self, part: Part, reader: Reader) -> bool:
-        """Whether columns are to be tried. Of fields that nobody has declared only where much comes at once: they are
-        guessed from rows, and few rows are as quick."""
+        """Whether to try columns. Undeclared fields only with many records at once: their types are inferred from rows,
+        and for few records rows are as fast."""
         if part.position < part.rows_until or part.judged:
             return False
         if self.guessed is None:

@@ -4,10 +4,10 @@ Values and entries of maps are cached as cells, since a shard has a single write
 
 An entry of a state with a time to live carries when it was written: the highest time of the calls that wrote it. A call
 whose time is that plus the time to live, or later, finds nothing there. That alone decides what is found, so bundles,
-caches and the order of removal do not show. A look does not remove anything: a record out of order, whose
-time is earlier, finds the entry still. A timer of the system's own removes from the store what the watermark has left
-behind. There is one for each state of a key; it is set for the entry that must go first and, when it comes due, for the
-next, so that a write moves no timer.
+caches and the order of removal do not show. A read removes nothing: an out-of-order record with an earlier time still
+finds the entry. A system timer removes entries from the store once the watermark has passed their time to live. There
+is one for each state of a key; it is set for the entry that must go first and, when it comes due, for the next, so that
+a write moves no timer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LOOKS_IN_A_TTL = 8
 
 
 class Cell:
-    """One cached entry. ``written`` is what the store holds (None: nothing); ``value`` may have moved on."""
+    """One cached entry. ``written`` is its value in the store (None: it has none); ``value`` may be newer."""
 
     __slots__ = ("at", "dirty", "store_key", "value", "written")
 
@@ -213,7 +213,8 @@ class ValueCells(Typed):
 
     def read_ahead(self, keys: Sequence[Key], before: int) -> None:
         """Read the values of these keys together, which takes half as long as one by one, if enough of the last
-        ``before`` records asked for theirs. Now and then nothing is read ahead, to see what is asked for."""
+        ``before`` records asked for theirs. Occasionally nothing is read ahead, to measure which entries are
+        requested."""
         if self._ahead:
             self._ahead -= 1
         elif 0 < before <= self._loads * _LOADS_OF_MOST:

@@ -1,6 +1,6 @@
 """Answers from the windows of an aggregation: those that are open, with their accumulators, and the newest that fired.
 
-Whoever keeps the windows of a key reads them; here is decided which of them a question means.
+The operator that keeps the windows of a key reads them; this module selects the ones that a question means.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class StoredWindows:
 def of_windows(
     query: Query, windows: Sequence[KeptWindow], latest: KeptWindow | None, keeps_latest: bool, watermark_us: int
 ) -> Finding:
-    """What the open ``windows`` of a key, ordered by end, and the newest that fired say of a question. Raises
+    """The answer to a question from the open ``windows`` of a key, ordered by end, and the newest that fired. Raises
     QueryError."""
     name = query.computation
     if query.window_us is not None:

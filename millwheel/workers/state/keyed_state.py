@@ -1,7 +1,7 @@
 """The states of one computation in one shard, for the current key: read through a cache, written once a bundle.
 
-What a callback got and may have changed in place is encoded at the end of the bundle and written if its bytes differ
-from what was read.
+A value that a callback read and may have changed in place is encoded at the end of the bundle, and written if its bytes
+differ from those that were read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Change = tuple[Typed, Cell, bytes | None]
 
 
 class Handed(NamedTuple):
-    """What the current call got, and may change in place; ``before``: what it was then."""
+    """The value that the current call has read and may change in place; ``before``: its encoding at that time."""
 
     owner: Typed
     cell: Cell
@@ -60,7 +60,7 @@ class KeyedState:
         self._touched: list[tuple[Typed, Cell]] = []
         self.handed: dict[int, Handed] = {}
         self.unsettled = False
-        """Something is left to do when the current call is over, by :meth:`settle` or by whoever set this."""
+        """Work is left for the end of the current call, for :meth:`settle` or for the code that set this."""
         self._cache_entries = cache_entries
         self._records = 0
         self.handles = {name: self._bind(instance, name, state) for name, state in _declared(type(instance)).items()}
@@ -87,8 +87,8 @@ class KeyedState:
         self._touched.append((owner, cell))
 
     def hand(self, owner: Typed, cell: Cell, value: Any) -> None:
-        """The current call gets a value with a time to live. Whether it changes it, and so writes it, is seen when the
-        call is over: at the end of the bundle nobody could say which call did."""
+        """The current call reads a value with a time to live. Whether it changes and so writes the value is checked
+        when the call is over: at the end of the bundle it would be unknown which call did."""
         if id(cell) not in self.handed:
             self.handed[id(cell)] = Handed(owner, cell, value, owner.encode(value))
             self.unsettled = True
@@ -169,7 +169,7 @@ class KeyedState:
             handle.trim(0)
 
     def expire(self, tag: str, at: int) -> None:
-        """The system's own timer of the current key has come due: remove what was not written for its time to live."""
+        """The system timer of the current key is due: remove entries that were not written for their time to live."""
         handle = self.handles.get(tag[len(TTL_TAG) :])
         if handle is not None and handle.ttl_us is not None:  # else the class has lost the declaration since
             handle.expire(at)

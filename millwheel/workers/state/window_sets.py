@@ -1,4 +1,5 @@
-"""The entries of the sets of windows: what is too large for the value of a window lies beside it, by number."""
+"""The entries of the sets of windows: parts that are too large for the value of a window are stored beside it, by
+number."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ class ReadSets:
         self._get = get
 
     def read(self, number: int) -> bytes:
-        """The entry with this number. CorruptionError when there is none."""
+        """The entry with this number. Raises CorruptionError when it is missing."""
         data = self._get(self._prefix + pack(number))
         if data is None:
             raise CorruptionError(
@@ -62,7 +63,7 @@ class WindowSets(ReadSets):
 
     def write_to(self, overlay: Overlay) -> list[bytes]:
         """Write the new entries that the encoded value names. Returns the store keys of those that it names no more:
-        they are to be deleted once nobody else moves out of them."""
+        they are to be deleted once no other value moves out of them."""
         for number in self._kept & self._new.keys():
             overlay.put(self._prefix + pack(number), self._new[number])
         gone = self.keys(self._live - self._kept)
@@ -75,6 +76,6 @@ class WindowSets(ReadSets):
 
 
 def read_window(get: Callable[[bytes], bytes | None], store_key: bytes) -> object:
-    """The stored value of a window, None when there is none. CorruptionError when its bytes are no value."""
+    """The stored value of a window, None when there is none. Raises CorruptionError for damaged bytes."""
     data = get(store_key)
     return None if data is None else StoredForm(lambda: ReadSets(store_key, get)).decode(data)

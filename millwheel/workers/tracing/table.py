@@ -113,8 +113,8 @@ class TraceTable:
         return _encode(_Form(sender, now_us, records[:_SENT])) if records else b""
 
     def incoming(self, channel: str, data: bytes, now_us: int) -> None:
-        """Remember what a peer has sent beside a batch. What is no such thing is ignored: traces are no reason to stop
-        a worker."""
+        """Remember the contexts that a peer has sent beside a batch. Invalid ones are ignored: traces are no reason to
+        stop a worker."""
         try:
             form = _decode(data)
         except DAMAGE:

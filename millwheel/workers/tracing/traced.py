@@ -48,15 +48,15 @@ class TracedBundle:
     # --- which productions come of which record ----------------------------------------------------------
 
     def watched(self, rows: Iterable[R], arrival: int, lengths: Callable[[], Lengths]) -> Iterable[R]:
-        """The rows of an arrival, for a loop that works on one after the other: what it makes of a traced row comes
-        from that one."""
+        """The rows of an arrival, for a loop that processes one after the other: its productions during a traced row
+        belong to that row."""
         traced = [each for each in self.records if each.arrival == arrival]
         if not traced:
             return rows
         left, start = iter(rows), 0
         parts: list[Iterable[R]] = []
         for each in sorted(traced, key=attrgetter("index")):
-            # Slices, and not a look at each row: the others cost what they cost without a trace.
+            # Slices, not a check of each row, so that untraced rows cost nothing extra.
             parts += [islice(left, each.index - start), self._one(left, each.span, lengths)]
             start = each.index + 1
         return chain(*parts, left)

@@ -1,4 +1,4 @@
-"""Begins the spans of a worker: which records of a bundle are traced, and what is said of them."""
+"""Begins the spans of a worker: finds the traced records of a bundle, and sets the attributes of their spans."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Tracing:
         return self.table.outgoing(send.channel, send.batch, self.worker, self.now_us())
 
     def incoming(self, channel: str, data: bytes) -> None:
-        """What has come beside a delivery."""
+        """The contexts that have come beside a delivery."""
         self.table.incoming(channel, data, self.now_us())
 
     def at_most(self, count: int) -> int:
@@ -119,8 +119,8 @@ class ShardTracing:
         contexts: Mapping[int, TraceContext] | None,
         batches: Iterable[tuple[NodeName, AnyBatch]],
     ) -> None:
-        """A source has read these positions of a partition, and sends what is in ``batches``; ``contexts`` came with
-        the records, by position."""
+        """A source has read these positions of a partition, and sends ``batches``; ``contexts`` came with the records,
+        by position."""
         given = contexts or {}
         chosen = [
             (number, context) for number, context in given.items() if context is not NOT_SAMPLED and context.sampled
@@ -147,7 +147,7 @@ class ShardTracing:
         span.note("millwheel.position", number)
         at = next(((batch, index) for batch in sent if (index := _index(batch, number)) is not None), None)
         if at is None:
-            span.note("millwheel.dropped", True)  # late, unusable, or wanted by nobody
+            span.note("millwheel.dropped", True)  # late, invalid, or without a consumer
         else:
             self._tell(span, *at)
             self.tracing.table.put(channel, number, Arrived(span.context))
@@ -161,7 +161,7 @@ class ShardTracing:
             hop.end(arrived.came_us)
             parent = hop.context
         span = self._begin("process", SpanKind.INTERNAL, parent, self.tracing.now_us())
-        if not self.is_source:  # what was injected has no key and no event time yet
+        if not self.is_source:  # injected records have no key and no event time yet
             self._tell(span, batch, index)
         return span
 
