@@ -38,8 +38,8 @@ class RunState(str, Enum):
 
 
 class RunOutcome(msgspec.Struct, frozen=True):
-    """How a run ended. ``error`` is the name of a class in :mod:`millwheel.errors`, "" for none; ``arguments`` are
-    those of the exception."""
+    """How a run ended. ``error`` is the name of a class in :mod:`millwheel.errors`, "" for none; ``text`` and ``node``
+    are its arguments."""
 
     state: RunState
     summary: Summary | None = None

@@ -210,28 +210,28 @@ class QueryServer:
         self._jobs.append((connection, slot, len(queries)))
         self._queries.extend(queries)
 
-    def gather(self, connection: _Connection, slot: _Slot, wanted: Gather) -> None:
+    def gather(self, connection: _Connection, slot: _Slot, request: Gather) -> None:
         """Ask other workers for their parts of a reply."""
-        task = self._loop.create_task(self._gathered(connection, slot, wanted))
+        task = self._loop.create_task(self._gathered(connection, slot, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _gathered(self, connection: _Connection, slot: _Slot, wanted: Gather) -> None:
+    async def _gathered(self, connection: _Connection, slot: _Slot, request: Gather) -> None:
         try:
-            reply = await self._asked_of_others(wanted)
+            reply = await self._asked_of_others(request)
         except Exception:  # otherwise this command and all behind it would never get a reply
             reply = failed_reply()
         connection.gathered(slot, reply)
 
-    async def _asked_of_others(self, wanted: Gather) -> bytes:
+    async def _asked_of_others(self, request: Gather) -> bytes:
         text = self.service.catalog.text
         asked = [
             Asking(command_of(each.query, text(each.query.computation, each.query.key)), each.owner, each.others)
-            for each in wanted.questions
+            for each in request.questions
         ]
         await self._workers.ask(asked, GATHER_S)
         found = [answer_of(each.reply) if isinstance(each.reply, bytes) else each.reply for each in asked]
-        return wanted.reply([each for each in found if each is not None])
+        return request.reply([each for each in found if each is not None])
 
     def _send(self) -> None:
         jobs, queries, self._jobs, self._queries = self._jobs, self._queries, [], []

@@ -52,7 +52,7 @@ class SavepointRequest:
 class Taking:
     """Takes one savepoint. ``order`` is the last order given; ``cut`` is the result once it is ``done``."""
 
-    wanted: SavepointRequest
+    request: SavepointRequest
     order: SavepointOrder | None = None
     done: bool = False
     held_us: int = 0
@@ -95,25 +95,25 @@ class Taking:
         if any(each.unrest for each in standing.values()):
             self._check_patience(now_us, tables)
             return self._again(now_us)
-        if self.wanted.caught_up is not None:
-            return self._unless_caught_up(now_us, [tables[node] for node in self.wanted.nodes], standing)
-        if self.wanted.finish:
+        if self.request.caught_up is not None:
+            return self._unless_caught_up(now_us, [tables[node] for node in self.request.nodes], standing)
+        if self.request.finish:
             self.done = True
             return self._next(Phase.FINISH, now_us)
-        self.tables = tuple(tables[node] for node in self.wanted.nodes)
+        self.tables = tuple(tables[node] for node in self.request.nodes)
         return self._next(Phase.SAVE, now_us, standing)
 
     def _again(self, now_us: int) -> SavepointOrder:
         """Let the pipeline come to rest; by itself if it has to catch up, including the work of windows and timers."""
-        return self._next(Phase.REST if self.wanted.caught_up is None else Phase.SETTLE, now_us)
+        return self._next(Phase.REST if self.request.caught_up is None else Phase.SETTLE, now_us)
 
     def _unless_caught_up(
         self, now_us: int, tables: Sequence[RangeTable], standing: Mapping[str, Standing]
     ) -> SavepointOrder | None:
         """All shards stand still and no record is in flight, but a watermark may be, and it can start more work."""
-        assert self.wanted.caught_up is not None
+        assert self.request.caught_up is not None
         self.tables, self.stands = tuple(tables), standing
-        self.done = self.wanted.caught_up(tables, standing)
+        self.done = self.request.caught_up(tables, standing)
         return None if self.done else self._again(now_us)
 
     def _after_save(
@@ -135,13 +135,13 @@ class Taking:
 
     def _stands(self, tables: Mapping[str, RangeTable], cut: Mapping[str, Standing]) -> bool:
         """Whether the owners that have to copy still own their shards."""
-        entries = [entry for node in self.wanted.nodes for entry in tables[node].shards]
+        entries = [entry for node in self.request.nodes for entry in tables[node].shards]
         return all(entry.shard in cut and entry.lease.admits(cut[entry.shard].token) for entry in entries)
 
     def _all_say(self, tables: Mapping[str, RangeTable], said: Mapping[str, Standing]) -> dict[str, Standing] | None:
         """The answers of all shards, each from its owner; None until all have answered."""
         found: dict[str, Standing] = {}
-        for node in self.wanted.nodes:
+        for node in self.request.nodes:
             if node not in tables:
                 return None
             for entry in tables[node].shards:
@@ -153,11 +153,11 @@ class Taking:
         return found
 
     def _check_patience(self, now_us: int, tables: Mapping[str, RangeTable]) -> None:
-        if now_us - self._began_us <= self.wanted.patience_us:
+        if now_us - self._began_us <= self.request.patience_us:
             return
-        entries = [entry.shard for node in self.wanted.nodes if node in tables for entry in tables[node].shards]
+        entries = [entry.shard for node in self.request.nodes if node in tables for entry in tables[node].shards]
         missing = [shard for shard in entries if shard not in self._said or self._said[shard].unrest]
-        seconds = self.wanted.patience_us // 1_000_000
+        seconds = self.request.patience_us // 1_000_000
         raise UnavailableError(
             f"The pipeline did not come to rest within {seconds} s, so nothing was done and it continues. Still "
             "working: "
@@ -169,13 +169,13 @@ class Taking:
         if phase is Phase.HOLD:
             self._held_since_us = now_us
         number = self.order.number + 1 if self.order else 1
-        wanted = self.wanted
-        folder, cut = wanted.folder, dict(cut or {})
+        request = self.request
+        folder, cut = request.folder, dict(cut or {})
         # Not when the sources are told to end: a timer that is due while nothing may begin would be due for ever.
         # See test_sources_are_told_to_end_although_timers_are_due.
-        settle = wanted.caught_up is not None
+        settle = request.caught_up is not None
         self.order = SavepointOrder(
-            wanted.savepoint, number, phase, folder, wanted.stay, wanted.finish or settle, settle, cut
+            request.savepoint, number, phase, folder, request.stay, request.finish or settle, settle, cut
         )
         return self.order
 

@@ -67,30 +67,32 @@ def check_folder(folder: Path, root: Path) -> None:
 
 
 @contextmanager
-def taken(wanted: Savepoint, coordination: Coordination, told: Callable[[str], None]) -> Iterator[SavepointRecord]:
+def taken(savepoint: Savepoint, coordination: Coordination, told: Callable[[str], None]) -> Iterator[SavepointRecord]:
     """Take a savepoint. With ``stay`` the pipeline stands still as long as the context lasts.
 
     Raises UnavailableError if it cannot be taken; the pipeline then continues.
     """
     name = f"s{secrets.token_hex(6)}"
-    nodes = tuple(build_graph(wanted.spec).nodes)
-    taking = Taking(SavepointRequest(name, str(wanted.folder), nodes, wanted.stay, int(wanted.patience_s * 1e6)))
+    nodes = tuple(build_graph(savepoint.spec).nodes)
+    taking = Taking(
+        SavepointRequest(name, str(savepoint.folder), nodes, savepoint.stay, int(savepoint.patience_s * 1e6))
+    )
     taker = Taker(taking, coordination)
     try:
         _step(taker, told)
         record = SavepointRecord(
             name=name,
-            identity=f"{wanted.run.pipeline}-{wanted.run.instance}",
-            root=str(wanted.root),
+            identity=f"{savepoint.run.pipeline}-{savepoint.run.instance}",
+            root=str(savepoint.root),
             taken=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            last=wanted.stay,
+            last=savepoint.stay,
             held_ms=taking.held_us // 1000,
-            blueprint=blueprint_of(wanted.spec),
+            blueprint=blueprint_of(savepoint.spec),
             shards=saved_shards(taking.tables, taking.cut),
             named={table.computation: table.named for table in taking.tables},
         )
-        _finish(wanted, record)
-        note(wanted.root, wanted.folder, record)
+        _finish(savepoint, record)
+        note(savepoint.root, savepoint.folder, record)
         yield record
     finally:
         taker.release()
@@ -105,8 +107,8 @@ def sources_ended(
     Raises UnavailableError if the pipeline does not come to rest; it then continues.
     """
     nodes = tuple(build_graph(spec).nodes)
-    wanted = SavepointRequest(f"f{secrets.token_hex(6)}", "", nodes, patience_us=int(patience_s * 1e6), finish=True)
-    taker = Taker(Taking(wanted), coordination)
+    request = SavepointRequest(f"f{secrets.token_hex(6)}", "", nodes, patience_us=int(patience_s * 1e6), finish=True)
+    taker = Taker(Taking(request), coordination)
     try:
         _step(taker, told)
         yield
@@ -121,12 +123,12 @@ def _step(taker: Taker, told: Callable[[str], None]) -> None:
         time.sleep(_STEP_S)
 
 
-def _finish(wanted: Savepoint, record: SavepointRecord) -> None:
+def _finish(savepoint: Savepoint, record: SavepointRecord) -> None:
     """Write everything but the shards, and last the record that makes it a savepoint."""
     try:
         for name in KEPT_FOLDERS:
-            if (wanted.root / name).is_dir():
-                shutil.copytree(wanted.root / name, wanted.folder / name)
-        write_atomically(wanted.folder / RECORD_FILE, encode_record(record))
+            if (savepoint.root / name).is_dir():
+                shutil.copytree(savepoint.root / name, savepoint.folder / name)
+        write_atomically(savepoint.folder / RECORD_FILE, encode_record(record))
     except OSError as error:
-        raise SetupError(f"The savepoint cannot be written to {wanted.folder}: {error.strerror or error}") from error
+        raise SetupError(f"The savepoint cannot be written to {savepoint.folder}: {error.strerror or error}") from error

@@ -26,35 +26,37 @@ _WINDOWS = (Tumbling, Sliding, Sessions, Global, Count, Cumulative, Custom)
 _FAR = MAX_TIME // 2  # Fixed: later times are mistakes
 
 
-def check_time(given: Any, what: str, limit: int = _FAR) -> int:
-    """Return ``given``, a time in µs up to ``limit``. Raises TypeError or ValueError if it is anything else."""
-    if isinstance(given, bool) or not isinstance(given, int):
-        raise TypeError(f"{what} must be a whole number of µs since 1970 UTC, not {given!r} ({type(given).__name__})")
-    if not -MAX_TIME - 1 <= given <= limit:
-        raise ValueError(f"{what} {given} lies outside the times that can be counted; the end of input is finish()")
-    return given
+def check_time(argument: Any, what: str, limit: int = _FAR) -> int:
+    """Return ``argument``, a time in µs up to ``limit``. Raises TypeError or ValueError if it is anything else."""
+    if isinstance(argument, bool) or not isinstance(argument, int):
+        raise TypeError(
+            f"{what} must be a whole number of µs since 1970 UTC, not {argument!r} ({type(argument).__name__})"
+        )
+    if not -MAX_TIME - 1 <= argument <= limit:
+        raise ValueError(f"{what} {argument} lies outside the times that can be counted; the end of input is finish()")
+    return argument
 
 
-def chosen(kind: type[E_], given: str, what: str) -> E_:
-    """The member of ``kind`` that ``given`` names."""
+def chosen(kind: type[E_], argument: str, what: str) -> E_:
+    """The member of ``kind`` with the value ``argument``. Raises ValueError, naming the members, for another value."""
     try:
-        return kind(given)
+        return kind(argument)
     except ValueError:
-        raise ValueError(f"{what}={given!r}: write one of {', '.join(member.value for member in kind)}") from None
+        raise ValueError(f"{what}={argument!r}: write one of {', '.join(member.value for member in kind)}") from None
 
 
-def check_window(given: Any) -> WindowFunction:
-    """Return ``given``, an instance of a window. Raises TypeError for a class or any other value."""
-    if isinstance(given, _WINDOWS):
-        return given
-    raise ValueError(f"window={given!r} is no window; write for example Tumbling('10s')")
+def check_window(argument: Any) -> WindowFunction:
+    """Return ``argument``, an instance of a window. Raises ValueError for a class or any other value."""
+    if isinstance(argument, _WINDOWS):
+        return argument
+    raise ValueError(f"window={argument!r} is no window; write for example Tumbling('10s')")
 
 
-def check_trigger(given: Any) -> Trigger:
-    """Return ``given``, an instance of a trigger. Raises TypeError for a class or any other value."""
-    if isinstance(given, Trigger):
-        return given
-    raise ValueError(f"trigger={given!r} is no trigger; write for example AfterWatermark(early=AfterCount(2))")
+def check_trigger(argument: Any) -> Trigger:
+    """Return ``argument``, an instance of a trigger. Raises ValueError for a class or any other value."""
+    if isinstance(argument, Trigger):
+        return argument
+    raise ValueError(f"trigger={argument!r} is no trigger; write for example AfterWatermark(early=AfterCount(2))")
 
 
 def check_partition(key: Any) -> str:

@@ -31,7 +31,7 @@ class Function:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """``**`` with bounded cost. Raises an error for a longer result."""
+    """``**`` with bounded cost. Raises ValueError for a result of more than :data:`MAX_POWER_BITS`."""
     whole = isinstance(base, int) and isinstance(exponent, int)
     if whole and base.bit_length() * abs(exponent) > MAX_POWER_BITS:
         raise ValueError(f"{base} ** {exponent} is too large")
