@@ -15,6 +15,7 @@ python -m bench query_faults, query_storm   queries while workers fail; what the
 python -m bench S                     groupings under skew, simulated: the tables and the picture of docs/skew.md
 python -m bench Q                     the published experiments with queries, beside Redis itself (--only Q1 Q4)
 python -m bench hot_key               one key with 90 % of the records, whole and divided
+python -m bench uv                    unique visitors: text, dictionary and bitmaps, and a sketch side by side
 python -m bench redis_price           what a batch of rows costs in a real Redis
 python -m bench ads_kafka, kafka_rates, kafka_latency, debezium           the same, beside a real broker
 """
@@ -55,6 +56,7 @@ TOOLS = (
     "scale",
     "cluster",
     "hot_key",
+    "uv",
     "redis_price",
 )
 _MODULES = {"S": "skew", "scale": "scaling", "Q": "query_figures"}
