@@ -18,18 +18,25 @@ import numpy as np
 import polars as pl
 
 from millwheel import Computation, ValueState
+from millwheel.adapters.spaces.files import PosixFiles
+from millwheel.adapters.stores.growing import GrowingStores
+from millwheel.adapters.stores.rocksdb import RocksStores
 from millwheel.core.columns.batch import ColumnBatch, decode_columns, encode_columns
 from millwheel.core.formats.codec import decode_batch, encode_batch, stream_decoder
+from millwheel.core.model.names import NodeName, ShardName, Token
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.records import Batch
 from millwheel.injector.events import ReportColumns
 from millwheel.injector.node import NodeState
+from millwheel.workers import events as ev
 from tests.fakes.reading import open_file
 from tests.unit.core.columns.test_windows import plan_of
 from tests.unit.workers.bench import NOW, ShardBench
+from tests.unit.workers.loop.test_runtime import Worker
 
 RECORDS, KEYS, TRIES = 4_000, 200, 9
+STEPS, SMALL_SHARDS = 200, 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,46 @@ def small_bundles() -> Callable[[], object]:
     return work
 
 
+def steps_of_one_record() -> Callable[[], object]:
+    """A worker's whole step for each record that comes alone: delivery, bundle, commit, journal, ack, reports."""
+    worker = Worker(inline=True)
+    batches = [Batch("events", [number + 1], [NOW], ["a"], [1]) for number in range(STEPS)]
+    events = [
+        ev.DeliveryCame("up", NodeName("work"), ShardName("work-0"), Token(1), 1, index, batch, "peer")
+        for index, batch in enumerate(batches)
+    ]
+
+    def work() -> None:
+        for event in events:
+            worker.runtime.step([event])
+        assert worker.calls().count("ack") == STEPS
+
+    return work
+
+
+def small_shards() -> Callable[[], object]:
+    """Shards of a few keys are opened from their snapshots, made ready to work, saved and closed."""
+    bench = ShardBench(Moments)
+    folder = tempfile.TemporaryDirectory()
+    stores = GrowingStores(RocksStores(f"{folder.name}/big"), PosixFiles())
+    entry = ShardEntry("work-0", tile(1)[0], "w0", 1)
+    for number in range(SMALL_SHARDS):
+        store = stores.open("work-0", None)
+        store.apply([(b"%d" % key, b"x" * 100) for key in range(10)], [])
+        store.checkpoint(f"{folder.name}/from-{number}")
+        store.close()
+
+    def work() -> None:
+        with folder:
+            for number in range(SMALL_SHARDS):
+                store = stores.open("work-0", f"{folder.name}/from-{number}")
+                bench.assembly.make_shard("work", entry, store, bench.router).start()
+                store.checkpoint(f"{folder.name}/to-{number}")
+                store.close()
+
+    return work
+
+
 def watermark_round() -> Callable[[], object]:
     """Every range of a node reports, and the watermark rises."""
     node = NodeState()
@@ -154,7 +201,16 @@ def columns_to_windows() -> Callable[[], object]:
 
 MICROS = tuple(
     Micro(made.__name__, made, plain_loop)
-    for made in (callback_bundle, small_bundles, watermark_round, rows_cross, lines_to_columns, columns_to_windows)
+    for made in (
+        callback_bundle,
+        small_bundles,
+        steps_of_one_record,
+        small_shards,
+        watermark_round,
+        rows_cross,
+        lines_to_columns,
+        columns_to_windows,
+    )
 )
 
 
