@@ -10,6 +10,7 @@ python -m bench profile B             where a microsecond goes
 python -m bench key_windows, soak, failover, availability, nodes, start   with options of their own
 python -m bench scale                 A, B and many nodes on 1 to 16 workers: what does not grow with the machine
 python -m bench cluster               1,000 workers and 100,000 shards against master and injector, without records
+python -m bench pace                  what latency: greedy, balanced, 2ms and 20ms cost and save
 python -m bench metrics_cost, tracing_cost   what metrics and traces cost a worker
 python -m bench query_faults, query_storm   queries while workers fail; what they cost the stream
 python -m bench S                     groupings under skew, simulated: the tables and the picture of docs/skew.md
@@ -54,6 +55,7 @@ TOOLS = (
     "start",
     "S",
     "scale",
+    "pace",
     "cluster",
     "hot_key",
     "uv",

@@ -23,9 +23,9 @@ from bench.stats import quantile
 RATE, SECONDS, QUICK_SECONDS, WARM_UP_S = 5_000, 60, 8, 5.0
 GROUPS = 50
 DIAL = {
-    "strong": {"delivery": "exactly_once", "productions": "strong", "at_once": "false"},
-    "weak": {"delivery": "exactly_once", "productions": "weak", "at_once": "false"},
-    "at least once": {"delivery": "at_least_once", "productions": "weak", "at_once": "true"},
+    "strong": {"delivery": "exactly_once", "productions": "strong", "at_once": "false", "pace": "greedy"},
+    "weak": {"delivery": "exactly_once", "productions": "weak", "at_once": "false", "pace": "greedy"},
+    "at least once": {"delivery": "at_least_once", "productions": "weak", "at_once": "true", "pace": "greedy"},
 }
 PEERS = (
     Contestant("bytewax", bytewax("bytewax_latency.py", 1, 1)),

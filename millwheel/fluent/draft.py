@@ -92,6 +92,7 @@ class Draft:
     queries: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     ship: Sequence[str] = ()
     tracing: Mapping[str, float | bool] | None = None
+    latency: str = ""
     origin: str = ""
 
     # --- records of calls --------------------------------------------------------------------------------
@@ -169,6 +170,8 @@ class Draft:
             parts["ship"] = self.ship
         if self.tracing is not None:
             parts["tracing"] = self.tracing
+        if self.latency:
+            parts["latency"] = self.latency
         if self.streams:
             parts["streams"] = self.streams
         else:

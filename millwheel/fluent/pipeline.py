@@ -37,6 +37,7 @@ class Pipeline:
     same; docs/pipeline.md describes it, docs/python-api.md the form in Python. ``limits`` are as in YAML, such as
     ``{"record": "1MB"}``; docs/limits.md has them all. ``ship`` names the data files of the folder that workers need,
     or globs of them. ``tracing`` is as in YAML, such as ``{"sample": 0.001}``, or ``{}``: docs/tracing.md.
+    ``latency`` is ``"greedy"``, ``"balanced"`` or a duration such as ``"2ms"``: docs/pipeline.md.
     """
 
     def __init__(
@@ -46,8 +47,9 @@ class Pipeline:
         limits: Mapping[str, int | str] | None = None,
         ship: Sequence[str] | None = None,
         tracing: Mapping[str, float | bool] | None = None,
+        latency: str = "",
     ) -> None:
-        self._draft = Draft(name, here(), limits=dict(limits or {}), ship=ship or (), tracing=tracing)
+        self._draft = Draft(name, here(), limits=dict(limits or {}), ship=ship or (), tracing=tracing, latency=latency)
         self._live = ""
 
     def __repr__(self) -> str:

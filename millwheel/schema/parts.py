@@ -14,6 +14,7 @@ from millwheel.errors import invariant
 from millwheel.schema import words as w
 from millwheel.schema.ends import LOOKUP_FORMS, SINK_FORMS, SOURCE_FORMS, end
 from millwheel.schema.words import Schema
+from millwheel.spec import latency
 from millwheel.spec.parts import computations, limits, lookups, queries, slices, steps, streams, windows
 from millwheel.spec.pipelines import FIELDS
 from millwheel.spec.tracing import FIELDS as TRACING_FIELDS
@@ -43,6 +44,10 @@ def pipeline_schema(more: Installed = Installed()) -> Schema:
         "queries": w.entries(_query(), w.NAME, "formulas over what computations keep"),
         "limits": _limits(),
         "tracing": _tracing(),
+        "latency": {
+            **w.either(w.choice([latency.GREEDY, latency.BALANCED]), w.DURATION),
+            "description": "how long records may wait at each worker for others: greedy, balanced or a duration",
+        },
         "ship": {**w.one_or_more(w.TEXT), "description": "data files that workers need, or globs of them"},
     }
     same(top, FIELDS)

@@ -19,6 +19,7 @@ from millwheel.spec.checks.field_names import check_field_names
 from millwheel.spec.checks.field_types import check_field_types
 from millwheel.spec.checks.queries import check_queries
 from millwheel.spec.checks.topology import check_cycles, check_streams, uncertain_names
+from millwheel.spec.latency import read_latency
 from millwheel.spec.loading import load_object
 from millwheel.spec.parameters import Parameters
 from millwheel.spec.parts.computations import read_computation
@@ -36,7 +37,7 @@ from millwheel.spec.ship import check_ship, read_ship
 from millwheel.spec.tracing import read_tracing
 
 _log = logging.getLogger(__name__)
-FIELDS = ("pipeline", "streams", "computations", "sinks", "queries", "limits", "ship", "tracing")
+FIELDS = ("pipeline", "streams", "computations", "sinks", "queries", "limits", "ship", "tracing", "latency")
 _EXAMPLE = "pipeline: NAME, streams: …, computations: …, sinks: …"
 
 
@@ -147,6 +148,7 @@ def _read(reader: NodeReader, top: YamlNode, folder: str, origin: str, check_cod
         ship=read_ship(reader, fields.get("ship")),
         queries=read_queries(reader, fields.get("queries")),
         tracing=read_tracing(reader, fields.get("tracing")),
+        latency_us=read_latency(reader, fields.get("latency")),
     )
     return _Parts(
         spec,

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from time import sleep
 from uuid import uuid4
 
 from millwheel.adapters.clock import SteadyClock, SystemClock
@@ -47,7 +48,7 @@ from millwheel.workers.host.observed import Observed
 from millwheel.workers.host.queried import Queried
 from millwheel.workers.host.transport import ExchangeTransport
 from millwheel.workers.host.watchdog import Watchdog
-from millwheel.workers.loop.pace import RuntimeLimits
+from millwheel.workers.loop.pace import RuntimeLimits, StepPace
 from millwheel.workers.loop.reporting import ReportPace
 from millwheel.workers.loop.runtime import WorkerRuntime
 from millwheel.workers.ports import WorkerPorts
@@ -169,6 +170,7 @@ class WorkerProcess:
             Queried(where, self.incarnation, assembly.spec, settings.security, storage.queries) if where else None
         )
         limits = RuntimeLimits(reports=ReportPace.for_pipeline(assembly.waits_for_time()))
+        self._pace = StepPace(assembly.spec.latency_us)
         self._runtime = WorkerRuntime(self.incarnation, assembly.graph, assembly.make_shard, ports, limits)
 
     def stop(self) -> None:
@@ -217,11 +219,16 @@ class WorkerProcess:
         events: list[ev.Event] = []
         while True:
             self._observed.begins()
+            began_us = self._clock.monotonic_us()
             wake_at = self._runtime.step(events)
             self._observed.ended()
             if self._runtime.finished():  # asked before we sleep: nothing wakes a worker that is done
                 return
-            events = self._transport.take(wake_at - self._clock.now_us(), _MAX_EVENTS)
+            wait_us = wake_at - self._clock.now_us()
+            if wait_us > 0 and (rest_us := self._pace.rest_us(self._clock.monotonic_us() - began_us)):
+                sleep(min(rest_us, wait_us) / 1e6)  # what comes now shares the next step
+                wait_us = wake_at - self._clock.now_us()
+            events = self._transport.take(wait_us, _MAX_EVENTS)
 
     def _facts(self, address: str) -> dict[str, object]:
         """The published data of this worker: ``address`` takes calls, ``exchange`` deliveries,

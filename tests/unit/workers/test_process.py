@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from millwheel.errors import SetupError
 from millwheel.workers import events as ev
 from millwheel.workers.__main__ import weight_of
+from millwheel.workers.loop.pace import StepPace
 from millwheel.workers.process import WorkerProcess, clean_scratch
 
 
@@ -39,6 +41,9 @@ class Outside:
     def now_us(self) -> int:
         return 0
 
+    def monotonic_us(self) -> int:
+        return 0
+
     def begins(self) -> None: ...
 
     def ended(self) -> None: ...
@@ -48,8 +53,19 @@ def test_a_worker_that_is_done_ends_at_once_and_does_not_sleep_until_its_next_re
     outside = Outside()
     process: Any = WorkerProcess.__new__(WorkerProcess)
     process._runtime = process._transport = process._clock = process._observed = outside
+    process._pace = StepPace()
     process._loop()
     assert (len(outside.steps), outside.slept) == (2, 1)
+
+
+def test_a_worker_rests_after_a_step_before_it_takes_what_has_come() -> None:
+    outside = Outside()
+    process: Any = WorkerProcess.__new__(WorkerProcess)
+    process._runtime = process._transport = process._clock = process._observed = outside
+    process._pace = StepPace(50_000)
+    began = monotonic()
+    process._loop()
+    assert monotonic() - began >= 0.05
 
 
 def test_the_weight_of_a_machine_is_a_whole_number() -> None:

@@ -1,0 +1,34 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millwheel.workers.loop.pace import StepPace
+
+
+def test_a_balanced_worker_rests_as_long_as_it_worked_and_not_after_a_long_step() -> None:
+    pace = StepPace(None)
+    assert pace.rest_us(100) == 100
+    assert pace.rest_us(700) == 700
+    assert pace.rest_us(1_000) == 500
+    assert pace.rest_us(1_500) == 0
+    assert pace.rest_us(50_000) == 0
+
+
+def test_steps_begin_a_chosen_time_apart() -> None:
+    assert StepPace(2_000).rest_us(700) == 1_300
+    assert StepPace(2_000).rest_us(2_100) == 0
+    assert StepPace(20_000).rest_us(700) == 19_300
+
+
+def test_a_step_that_did_much_is_followed_at_once_under_any_setting() -> None:
+    assert StepPace(20_000).rest_us(5_000) == 0
+
+
+@given(st.integers(0, 10**6))
+def test_greedy_never_rests_and_is_the_default(took_us: int) -> None:
+    assert StepPace() == StepPace(0)
+    assert StepPace(0).rest_us(took_us) == 0
+
+
+@given(st.integers(0, 10**6), st.sampled_from([None, 2_000, 20_000]))
+def test_no_rest_is_negative_or_longer_than_the_setting(took_us: int, apart_us: int | None) -> None:
+    assert 0 <= StepPace(apart_us).rest_us(took_us) <= (apart_us or 1_500)
