@@ -87,7 +87,11 @@ def _computation(found: dict[str, Schema], more: Installed) -> Schema:
         "on_error": _on_error(),
         "shards": w.number(1, 4_096),
         "standby": w.number(0, 1),
-        "skew": {"type": "string", "pattern": r"^(hash|scatter\([0-9]+\))$", "description": "hash, or scatter(4)"},
+        "skew": {
+            "type": "string",
+            "pattern": r"^(hash|auto|(auto|scatter)\([0-9]+\))$",
+            "description": "hash, auto, or scatter(4)",
+        },
     }
     known = {
         "input": {**w.either(inputs, w.one_or_more(w.NAME)), "description": "streams, each with its key"},

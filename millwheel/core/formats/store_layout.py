@@ -10,6 +10,7 @@ split is a range of every family.
     o <partition>                       source: committed position of a partition
     e                                   source: it was told to read nothing more, and has ended
     g <partition> <position>            source: what was decided about the input that follows a position
+    j <partition> <position>            source: which keys are hot among what follows a position, and up to where
     f <partition> <position>            source: input that was judged by the clock and dead-lettered
     n                                   sink: number of the next batch
     u <hash> <key> [<window>]           sink: the current rows, by identity
@@ -43,7 +44,7 @@ ENDED = b"e"
 WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER, RESULT = b"w", b"h", b"x", b"u", b"q", b"y"
 WINDOW_SET = b"b"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, COMMITTABLE = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
-DECIDED = b"g"
+DECIDED, HOT_KEYS = b"g", b"j"
 SLICE, EXPIRED, CLEARED, SLICE_KEY, SLICE_IDLE = b"a", b"k", b"ki", b"l", b"i"
 
 _DOMAIN_BYTE = {Domain.EVENT: b"e", Domain.PROCESSING: b"p"}

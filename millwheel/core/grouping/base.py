@@ -26,6 +26,11 @@ def hot_share(instances: int) -> float:
     return 1 / (5 * instances)
 
 
+def sketch_for(instances: int) -> SpaceSaving:
+    """An empty count of keys that is exact enough to find the hot ones of so many instances."""
+    return SpaceSaving(1 / (_PAIRS_PER_INSTANCE * instances))
+
+
 class Grouping(ABC):
     """Chooses an instance for each record, and makes the next epoch's table at the end of a window."""
 
@@ -78,4 +83,4 @@ class Grouping(ABC):
         return hashed(key, 0, instances), hashed(key, 1, instances)
 
     def _new_window(self) -> None:
-        self._frequent = SpaceSaving(1 / (_PAIRS_PER_INSTANCE * self.table.instances))
+        self._frequent = sketch_for(self.table.instances)

@@ -8,8 +8,11 @@ becomes
     traffic: partial.traffic by path, merges accumulators, and emits the results
 
 The instance of a record is a function of its number or of its id, and a replay finds both again. So no choice is ever
-made anew, and no table is needed. The watermark of the final computation is held by the windows and productions of the
-partial one, as everywhere: its windows close once all partial ones have.
+made anew, and no table is needed. With ``skew: auto`` only hot keys are divided; which those are is a committed table
+(core/grouping/hot_keys.py), and the records of all others go to instance 0.
+
+The watermark of the final computation is held by the windows and productions of the partial one, as everywhere: its
+windows close once all partial ones have.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ def _stages(whole: ComputationSpec) -> Iterator[ComputationSpec]:
         return
     (given,) = whole.inputs
     stream = _PREFIX + whole.name
-    divided = InputSpec(given.stream, replace(given.key, instances=whole.scatter))
+    divided = InputSpec(given.stream, replace(given.key, instances=whole.scatter, divided=whole.divided))
     stage = AggregationStage.PARTIAL
     yield replace(whole, name=stream, inputs=(divided,), outputs=(stream,), accumulation="discarding", stage=stage)
     plain = given.key.fields
@@ -67,17 +70,24 @@ def given_of(final: ComputationSpec, spec: PipelineSpec) -> StreamSpec:
 
 
 def divided_keys(
-    key: KeySpec, keys: Sequence[Any], seqs: Sequence[int], ids: Sequence[Any] | None, timestamps: Sequence[int]
+    key: KeySpec,
+    keys: Sequence[Any],
+    seqs: Sequence[int],
+    ids: Sequence[Any] | None,
+    timestamps: Sequence[int],
+    hot: Sequence[bool] | None = None,
 ) -> list[Any]:
     """Keys with the instance of each record. Copies of a record have the same id and must reach the same shard, which
     has seen the id; other records differ by their numbers. Weak productions without either may arrive twice in any
-    case."""
+    case. ``hot``: the records whose keys are divided, all if None."""
     numbers = seqs or timestamps
     if ids is None:
         found = [instance_of(number, key.instances) for number in numbers]
     else:
         pairs = zip(ids, numbers, strict=True)
         found = [instance_of(number if id is None else _number(id), key.instances) for id, number in pairs]
+    if hot is not None:
+        found = [instance if divided else 0 for instance, divided in zip(found, hot, strict=True)]
     if len(key.names) > 1 and key.kind is KeyKind.FIELDS:
         return [(*whole, instance) for whole, instance in zip(keys, found, strict=True)]
     return list(zip(keys, found, strict=True))

@@ -46,17 +46,27 @@ class KeyKind(Enum):
     RECORD = "record"  # the key the producer gave; for a source stream without one, the partition
 
 
+class Divided(Enum):
+    """Which keys of a computation are divided over instances, where any are."""
+
+    ALL = "all"
+    HOT = "hot"
+    """Those with many of the records; the others go to instance 0."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeySpec:
     """A key extractor. ``names`` holds one field, several, or the one ``module:function``.
 
-    ``instances``: above 1 the key is divided, and has the number of an instance as its last part. ``partitions``: above
-    0 the key is the partition of a dictionary that the one field belongs to."""
+    ``instances``: above 1 the key is divided, and has the number of an instance as its last part; ``divided`` says
+    which keys have more than one. ``partitions``: above 0 the key is the partition of a dictionary that the one field
+    belongs to."""
 
     kind: KeyKind
     names: tuple[str, ...] = ()
     instances: int = 1
     partitions: int = 0
+    divided: Divided = Divided.ALL
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -270,8 +280,8 @@ class ComputationSpec:
     ``ordered``: the records of each key come in the order of their timestamps. ``match_all``: a record takes every
     branch whose condition holds, not only the first.
 
-    ``scatter``: the number of instances over which each key is divided; the planner makes a partial and a final
-    ``stage`` of such a computation (see skew.py).
+    ``scatter``: the number of instances over which each key is divided, or each hot one (``divided``); the planner
+    makes a partial and a final ``stage`` of such a computation (see skew.py).
 
     ``numbered``: the values that it counts get numbers of a dictionary with so many partitions first (see visitors.py).
 
@@ -312,6 +322,7 @@ class ComputationSpec:
     standby: int = 0
     where: str = ""
     scatter: int = 1
+    divided: Divided = Divided.ALL
     numbered: int = 0
     stage: AggregationStage = AggregationStage.WHOLE
 

@@ -15,7 +15,15 @@ from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.pipeline.graph import retracting_streams, takes_retractions
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, LookupSpec, PipelineSpec, SinkSpec, StreamSpec
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    Divided,
+    KeyKind,
+    LookupSpec,
+    PipelineSpec,
+    SinkSpec,
+    StreamSpec,
+)
 from millwheel.core.windowing.contract import Machine
 from millwheel.errors import MillwheelError, PipelineError
 from millwheel.secret_values import unrevealed
@@ -287,12 +295,24 @@ class CodeChecks:
                 "back; leave skew out",
                 *path,
             )
+        elif computation.divided is Divided.HOT and (reason := self._not_read(computation)):
+            self._bad(f"hot keys are found in what a source reads, and {reason}; write scatter(4)", *path)
         elif computation.scatter > 1 and isinstance(machine, AlignedMachine) and machine.aggregation.ordered:
             self._bad(
                 "an aggregate of your own may depend on the order of a key's records, which divided keys do not keep; "
                 "if it does not, set ordered = False in its class",
                 *path,
             )
+
+    def _not_read(self, computation: ComputationSpec) -> str:
+        """Why the input of a computation is not read in a way that hot keys can be found in it; "" if it is."""
+        name = computation.inputs[0].stream
+        stream = next((each for each in self._spec.streams if each.name == name), None)
+        if stream is None or stream.source is None:
+            return f"{name} comes from a computation"
+        if stream.source.kind == "injection":
+            return f"{name} is injected"
+        return f"records of {name} have ids, which must keep their instances" if stream.id else ""
 
     # --- loading ---------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
-from millwheel.core.pipeline.spec import AggregateSpec, InputSpec, KeyKind
+from millwheel.core.pipeline.spec import AggregateSpec, Divided, InputSpec, KeyKind
 from millwheel.spec.loading import OBJECT_NAME
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import unknown
@@ -28,7 +28,10 @@ WINDOW_FIELDS = ("window_start", "window_end")
 """The fields of every result of a window."""
 MOST_INSTANCES = 64
 """Each instance of a key is a key with state of its own; two per core of a large machine."""
-_SCATTER = re.compile(r"scatter\((\d+)\)")
+_DIVIDED = re.compile(r"(?:scatter|auto)\((\d+)\)")
+_AUTO = "auto"
+_AUTO_INSTANCES = 16
+"""Of a hot key where no number is given: four times as many as four shards, so that they lie evenly."""
 _NEEDS_ORDER = ("collect", "first", "last")
 _WHOLE_KEYS = ("output_time", "late")
 
@@ -143,14 +146,16 @@ def _checked(reader: NodeReader, node: YamlNode, spec: AggregateSpec) -> Aggrega
 
 
 def read_skew(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> int:
-    """Over how many instances each key is divided: 1 for keys that are not."""
+    """Over how many instances each key, or each hot one, is divided: 1 for keys that are not."""
     node = fields.get("skew")
     text = reader.text(node, "scatter(4)")
     if node is None or text == "hash":
         return 1
-    found = _SCATTER.fullmatch(text)
+    if text == _AUTO:
+        text = f"{_AUTO}({_AUTO_INSTANCES})"
+    found = _DIVIDED.fullmatch(text)
     if found is None:
-        fix = "write scatter(4) to divide each key over 4 instances, or hash"
+        fix = "write scatter(4) to divide each key over 4 instances, auto to divide hot keys only, or hash"
         reader.bad(node, f"{text[:40]!r} is no way to group; {fix}")
         return 1
     instances = int(found[1])
@@ -158,6 +163,21 @@ def read_skew(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: tuple[
         reader.bad(node, f"keys can be divided over 2 to {MOST_INSTANCES} instances, not {instances}")
         return 1
     return instances if _can_be_divided(reader, node, fields, inputs) else 1
+
+
+def read_divided(reader: NodeReader, fields: Mapping[str, YamlNode]) -> Divided:
+    """Which keys are divided, where any are."""
+    node = fields.get("skew")
+    if node is None or not reader.text(node, "auto").startswith(_AUTO):
+        return Divided.ALL
+    if "allowed_lateness" in fields:
+        reader.bad(
+            node,
+            "with allowed_lateness a window fires once for each instance of its key that a late record comes to, and "
+            "how many a hot key has then depends on when it was found hot; write scatter(4), or leave allowed_lateness "
+            "out",
+        )
+    return Divided.HOT
 
 
 def _can_be_divided(

@@ -17,7 +17,14 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.core.windows.panes import Accumulation, OutputTime
 from millwheel.spec.loading import OBJECT_NAME
-from millwheel.spec.parts.aggregates import WINDOW_FIELDS, check_keys, key_names, read_aggregates, read_skew
+from millwheel.spec.parts.aggregates import (
+    WINDOW_FIELDS,
+    check_keys,
+    key_names,
+    read_aggregates,
+    read_divided,
+    read_skew,
+)
 from millwheel.spec.parts.branches import FIELDS as SORT_FIELDS
 from millwheel.spec.parts.branches import read_branches, read_deduplicate, read_match, read_order
 from millwheel.spec.parts.joins import FIELDS as JOIN_FIELDS
@@ -104,6 +111,7 @@ def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callab
         standby=reader.number(fields.get("standby"), 0, 0, 1) or 0,
         where=reader.where(node),
         scatter=read_skew(reader, fields, inputs),
+        divided=read_divided(reader, fields),
     )
 
 

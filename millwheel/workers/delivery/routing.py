@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_column, key_list
 from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.grouping.hot_keys import HotKeys, counted_of
 from millwheel.core.model.keys import Key, KeyHash, fitting_key, key_hash
 from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName, ShardName
@@ -20,7 +21,7 @@ from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.dictionaries import partitions_of_numbers, partitions_of_text
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.skew import divided_keys, instances_of
-from millwheel.core.pipeline.spec import INSTANCE, KeyKind, KeySpec
+from millwheel.core.pipeline.spec import INSTANCE, Divided, KeyKind, KeySpec
 from millwheel.errors import RecordError
 from millwheel.workers.delivery.timestamps import ints_of, numbers_of, plain_column
 
@@ -100,26 +101,31 @@ class Fanout:
         """True when some consumer does not get the late records of this stream."""
         return any(not consumer.wants_late for consumer in self._consumers.get(stream, ()))
 
+    def hot(self, stream: str) -> dict[str, int]:
+        """The consumers of a stream that divide only hot keys, and over how many instances."""
+        divided = {consumer.node: consumer.divided for consumer in self._consumers.get(stream, ())}
+        return {node: key.instances for node, key in divided.items() if key is not None and key.divided is Divided.HOT}
+
     def split_columns(
-        self, batch: ColumnBatch, late: npt.NDArray[np.bool_] | None = None
+        self, batch: ColumnBatch, late: npt.NDArray[np.bool_] | None = None, hot: HotKeys | None = None
     ) -> tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]:
         """:meth:`split` for records in columns; ``late`` says which are late (None: none is). A consumer whose key does
         not consist of columns gets them as rows."""
         if late is None:
-            return self._split_columns(batch, self._consumers.get(batch.stream, ()))
+            return self._split_columns(batch, self._consumers.get(batch.stream, ()), hot)
         out: list[tuple[NodeName, AnyBatch]] = []
         refused: list[Keyless] = []
         in_time = batch.where(~late)
         for consumer in self._consumers.get(batch.stream, ()):
             mine = batch if consumer.wants_late else in_time
             if len(mine):
-                found, missing = self._split_columns(mine, [consumer])
+                found, missing = self._split_columns(mine, [consumer], hot)
                 out += found
                 refused += missing
         return out, refused
 
     def _split_columns(
-        self, batch: ColumnBatch, consumers: Sequence[Consumer]
+        self, batch: ColumnBatch, consumers: Sequence[Consumer], hot: HotKeys | None
     ) -> tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]:
         out: list[tuple[NodeName, AnyBatch]] = []
         rows: Batch | None = None
@@ -127,32 +133,33 @@ class Fanout:
         for consumer in consumers:
             if consumer.extract is None and consumer.divided is None:
                 out.append((consumer.node, batch))
-            elif (keys := _key_column(batch, consumer, self._most_key)) is not None:
+            elif (keys := _key_column(batch, consumer, self._most_key, hot)) is not None:
                 frame = batch.frame if consumer.columns is None else batch.frame.select(consumer.columns)
                 out.append((consumer.node, replace(batch, keys=keys, frame=frame)))
             else:
                 rows = batch.rows() if rows is None else rows
-                mine, missing = self._split_for(consumer, rows, rows.values, ())
+                mine, missing = self._split_for(consumer, rows, rows.values, (), hot)
                 refused += missing
                 out += [(consumer.node, mine)] if len(mine) else []
         return out, refused
 
     def split(
-        self, batch: Batch, decoded: Sequence[Any], late: Collection[int] = ()
+        self, batch: Batch, decoded: Sequence[Any], late: Collection[int] = (), hot: HotKeys | None = None
     ) -> tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]:
         """(consumer, batch under its keys) for every consumer, and the records that had no key for one. The indexes in
-        ``late`` go only to consumers that want late records."""
+        ``late`` go only to consumers that want late records. ``hot``: the hot keys of the partition that they were read
+        from; without it none are."""
         out: list[tuple[NodeName, AnyBatch]] = []
         refused: list[Keyless] = []
         for consumer in self._consumers.get(batch.stream, ()):
-            mine, missing = self._split_for(consumer, batch, decoded, late)
+            mine, missing = self._split_for(consumer, batch, decoded, late, hot)
             refused += missing
             if len(mine):
                 out.append((consumer.node, mine))
         return out, refused
 
     def _split_for(
-        self, consumer: Consumer, batch: Batch, decoded: Sequence[Any], late: Collection[int]
+        self, consumer: Consumer, batch: Batch, decoded: Sequence[Any], late: Collection[int], hot: HotKeys | None
     ) -> tuple[Batch, list[Keyless]]:
         """One consumer's records under its keys, and those that have none."""
         indexes = _indexes(batch, consumer, late)
@@ -164,7 +171,8 @@ class Fanout:
             mine = mine.pick([i for i in range(len(mine)) if i not in gone])
             missing = missing if indexes is None else [replace(bad, index=indexes[bad.index]) for bad in missing]
         if consumer.divided is not None:
-            mine = mine.under(divided_keys(consumer.divided, mine.keys, mine.seqs, mine.ids, mine.timestamps))
+            divided = _are_divided(consumer, consumer.divided, mine, hot)
+            mine = mine.under(divided_keys(consumer.divided, mine.keys, mine.seqs, mine.ids, mine.timestamps, divided))
         return mine, missing
 
 
@@ -175,7 +183,49 @@ def _indexes(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[in
     return [index for index in range(len(batch)) if index not in late]
 
 
-def _key_column(batch: ColumnBatch, consumer: Consumer, most: int) -> pl.Series | None:
+def _are_divided(consumer: Consumer, key: KeySpec, batch: Batch, hot: HotKeys | None) -> list[bool] | None:
+    """Which records have keys that are divided, None for all; and count them for the next table."""
+    if key.divided is Divided.ALL:
+        return None
+    if hot is None:
+        return [False] * len(batch)
+    hot.count(consumer.node, batch.keys[counted_of(len(batch))])
+    return hot.are_hot(consumer.node, batch.keys, batch.seqs)
+
+
+def _instances(
+    batch: ColumnBatch, consumer: Consumer, key: KeySpec, parts: Sequence[pl.Series], hot: HotKeys | None
+) -> npt.NDArray[np.int64]:
+    """The instance of each record in columns; ``parts`` are those of its key."""
+    found = instances_of(batch.seqs if len(batch.seqs) else batch.timestamps, key.instances)
+    if key.divided is Divided.ALL:
+        return found
+    divided = np.zeros(len(batch), np.bool_)
+    if hot is not None:
+        hot.count(consumer.node, key_list(key_column([part[counted_of(len(batch))] for part in parts])))
+        for keys, rows in hot.stretches(consumer.node, batch.seqs):
+            divided[rows] = _among([part[rows] for part in parts], keys)
+    found[~divided] = 0
+    return found
+
+
+def _among(parts: Sequence[pl.Series], keys: Iterable[Key]) -> npt.NDArray[np.bool_]:
+    """Which of the keys in columns are among some. Those are few, so each is looked for in whole columns."""
+    found = np.zeros(len(parts[0]), np.bool_)
+    for key in keys:
+        values = (key,) if len(parts) == 1 else key
+        if all(_fits(part, value) for part, value in zip(parts, values, strict=True)):
+            same = [(part == value).to_numpy() for part, value in zip(parts, values, strict=True)]
+            found |= np.logical_and.reduce(same)
+    return found
+
+
+def _fits(part: pl.Series, value: Any) -> bool:
+    """Whether a column of keys can have this value: what was counted in rows may be of another type."""
+    return type(value) is str if part.dtype == pl.String else type(value) is int and value < 2**63
+
+
+def _key_column(batch: ColumnBatch, consumer: Consumer, most: int, hot: HotKeys | None = None) -> pl.Series | None:
     """Fields as a column of keys; None when their values cannot all be keys, or not all of up to ``most`` bytes."""
     fields = consumer.fields
     if consumer.partitions:
@@ -188,8 +238,7 @@ def _key_column(batch: ColumnBatch, consumer: Consumer, most: int) -> pl.Series 
     if len(batch) and sum(_most_bytes(part) + _PART_HEAD for part in parts) > most:
         return None  # perhaps: rows are measured exactly
     if consumer.divided is not None:
-        numbers = batch.seqs if len(batch.seqs) else batch.timestamps
-        parts.append(pl.Series(INSTANCE, instances_of(numbers, consumer.divided.instances)))
+        parts.append(pl.Series(INSTANCE, _instances(batch, consumer, consumer.divided, parts, hot)))
     return key_column(parts)
 
 

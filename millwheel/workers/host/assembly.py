@@ -369,7 +369,6 @@ class Assembly:
         schema = self._schemas.get(stream.name)
         now_us = self._clock.now_us()
         if stream.source.kind == "injection":
-            closed = bool(self._ends)
             return InjectionOperator(
                 self.spec.name,
                 NodeName(node.name),
@@ -379,7 +378,7 @@ class Assembly:
                 shard_parts.store,
                 now_us,
                 self.spec.limits,
-                closed,
+                bool(self._ends),
             )
         source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
         partitions = self._partitions(stream, source)
@@ -401,6 +400,7 @@ class Assembly:
             first_owner=shard_parts.entry.lease.is_first,
             settle_us=self._limits.settle_us,
             to_the_ends=bool(self._ends),
+            hot=self._fanout.hot(stream.name),
         )
         return SourceOperator(parts, shard_parts.store, now_us)
 

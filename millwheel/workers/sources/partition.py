@@ -16,12 +16,15 @@ from millwheel.core.formats.store_layout import (
     number_from8,
     pack,
 )
+from millwheel.core.grouping.hot_keys import HotKeys
 from millwheel.core.model.names import ChannelName
 from millwheel.core.windows.lateness import watermark_after
 from millwheel.ports import StateStore
 from millwheel.sources.base import Partition, Reader
+from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.sources.frames import ReadSize
+from millwheel.workers.sources.hot_keys import delete_epochs, open_hot_keys, write_epoch
 from millwheel.workers.sources.silence import Silence
 from millwheel.workers.state.overlay import Overlay
 
@@ -47,7 +50,8 @@ class Part:
     Nothing more is read before commit number ``awaits`` of the shard is durable. ``judged``: positions of records that
     lay too far in the future; ``decided``: notes by position, see :class:`millwheel.sources.base.Chunk`.
     ``gone_at``: since when no listing has it. It is ``behind`` before a look has found nothing. In a run that ends once
-    it has caught up it is ``certain`` once it has, and then idle if ``idles``."""
+    it has caught up it is ``certain`` once it has, and then idle if ``idles``. ``hot``: which keys are divided, where a
+    consumer divides only hot ones."""
 
     partition: Partition
     channel: ChannelName
@@ -72,6 +76,7 @@ class Part:
     gone_at_us: int | None = None
     behind: bool = True
     idles: bool = False
+    hot: HotKeys | None = None
 
     @property
     def idle(self) -> bool:
@@ -99,6 +104,10 @@ class Part:
             self.reader.close()
             self.reader = self.columns = None
 
+    def await_commit(self, bundle: Bundle) -> None:
+        """Nothing is sent, and no more is read of it, before this bundle's commit is durable."""
+        bundle.commit_before_sending, self.awaits = True, bundle.number
+
     # --- storage ----------------------------------------------------------------------------------
 
     def judge(self, positions: list[int], overlay: Overlay) -> None:
@@ -112,6 +121,14 @@ class Part:
         overlay.put(_store_key(DECIDED, self.partition, position), note)
         self.decided[position] = note
 
+    def extend_hot_keys(self, position: int, overlay: Overlay) -> bool:
+        """Before a read up to ``position`` is routed: True when it must not be sent before the bundle's commit, which
+        then has the hot keys that it is routed by."""
+        epoch = None if self.hot is None else self.hot.extended(position)
+        if epoch is not None:
+            write_epoch(epoch, self.partition.name, overlay)
+        return epoch is not None
+
     def write(self, overlay: Overlay) -> None:
         """Store the committed position, and drop notes about earlier ones. A decision about input exactly at the
         position is still needed: the position's note is older."""
@@ -124,10 +141,20 @@ class Part:
         for position in [position for position in self.decided if position < self.committed.position]:
             overlay.delete(_store_key(DECIDED, self.partition, position))
             del self.decided[position]
+        if self.hot is not None:
+            delete_epochs(self.hot.forget(self.committed.position), self.partition.name, overlay)
 
 
-def open_part(partition: Partition, channel: ChannelName, store: StateStore, silence: Silence, certain: bool) -> Part:
-    """A partition as the store knows it. ``certain``: no owner can have read further than that."""
+def open_part(
+    partition: Partition,
+    channel: ChannelName,
+    store: StateStore,
+    silence: Silence,
+    certain: bool,
+    hot: Mapping[str, int] | None = None,
+) -> Part:
+    """A partition as the store knows it. ``certain``: no owner can have read further than that. ``hot``: the consumers
+    that divide only hot keys, and over how many instances."""
     data = store.get(POSITION + partition.name.encode())
     at = Position() if data is None else decode_position(data)
     judged = _prefix(JUDGED, partition)
@@ -144,6 +171,7 @@ def open_part(partition: Partition, channel: ChannelName, store: StateStore, sil
         {number_from8(store_key[len(decided) :]): bytes(note) for store_key, note in store.scan(decided)},
         silence,
         certain or at.finished,
+        hot=open_hot_keys(hot or {}, partition.name, store, at.position),
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
+from functools import partial
 
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.store_layout import Position
@@ -171,7 +172,8 @@ class SourceOperator(Operator):
         part.is_full = len(read) >= self._parts.max_records
         if self._parts.guessed is not None and part.is_full:
             self._parts.guessed.look(read.values)
-        sorting = Sorting(self._parts, part.max_timestamp, part.judged, bundle.now_us)
+        self._extend_hot_keys(part, read, bundle)
+        sorting = Sorting(self._parts, part.max_timestamp, part.judged, bundle.now_us, part.hot)
         found = sorting.sort(part.partition.name, read)
         sorting.judge(bundle, len(read) + len(read.rejects))
         part.judge(sorting.newly_judged, bundle.overlay)
@@ -179,7 +181,7 @@ class SourceOperator(Operator):
             # "Too far in the future" is a judgement by the clock. A second reading, later, would find these records in
             # time and send them under positions that consumers take for applied, or miss: see
             # test_a_record_too_far_in_the_future_never_costs_its_neighbours.
-            self._await_commit(part, bundle)
+            part.await_commit(bundle)
         if bundle.traced is not None:
             bundle.traced.read(part.channel, read.positions, read.traces, found.batches)
         self._move(part, read, sorting.max_timestamp)
@@ -190,7 +192,7 @@ class SourceOperator(Operator):
         if read.begins is not None:
             # Durable before anything behind it is read: see mistake decisions_are_not_stored.
             part.decide(*read.begins, bundle.overlay)
-            self._await_commit(part, bundle)
+            part.await_commit(bundle)
         if len(read) or read.rejects or read.finished or read.next_position > part.position:
             return False
         if read.begins is not None:
@@ -203,9 +205,12 @@ class SourceOperator(Operator):
         self._partitions.fall_asleep(part, bundle.now_us)
         return True
 
-    def _await_commit(self, part: Part, bundle: Bundle) -> None:
-        """Nothing is sent, and no more is read of it, before this bundle's commit is durable."""
-        bundle.commit_before_sending, part.awaits = True, bundle.number
+    def _extend_hot_keys(self, part: Part, read: Read | FrameChunk, bundle: Bundle) -> None:
+        """Decide which keys are divided among what has never been read, if this read goes so far."""
+        # A table in memory only, or one for records that an earlier owner may have sent: those come to another instance
+        # than the one that has them. See mistake hot_keys_are_found_anew.
+        if part.extend_hot_keys(read.next_position, bundle.overlay):
+            part.await_commit(bundle)
 
     def _move(self, part: Part, read: Read | FrameChunk, max_timestamp: int) -> None:
         part.position, part.max_timestamp, part.read_all = read.next_position, max_timestamp, read.finished
@@ -223,7 +228,8 @@ class SourceOperator(Operator):
         if self._heard_nothing(part, reader, read, bundle):
             part.size.told(False)
             return True
-        split = self._parts.fanout.split_columns
+        self._extend_hot_keys(part, read, bundle)
+        split = partial(self._parts.fanout.split_columns, hot=part.hot)
         found = sort_frame(read, replace(self._spec, fields=fields), needs, part.max_timestamp, bundle.now_us, split)
         if found is None:
             part.rows_until = read.next_position

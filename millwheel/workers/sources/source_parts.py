@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.model.names import NodeName
@@ -23,7 +23,8 @@ class SourceParts:
     ``needs`` are the fields that the consumers read, if all of them take columns; ``guessed`` are their types where the
     stream declares none. ``first_owner`` is True when no owner has read for this shard before. Positions are committed
     every ``settle_us``. ``to_the_ends``: the run ends once all is read that there was when it began, which the versions
-    of the partitions tell; silence does not count then."""
+    of the partitions tell; silence does not count then. ``hot``: the
+    consumers that divide only hot keys, and over how many instances."""
 
     pipeline: str
     node: NodeName
@@ -40,6 +41,7 @@ class SourceParts:
     first_owner: bool = True
     settle_us: int = 0
     to_the_ends: bool = False
+    hot: Mapping[str, int] = field(default_factory=dict)
 
     def has_columns(self, part: Part, reader: Reader) -> bool:
         """Whether to try columns. Undeclared fields only with many records at once: their types are inferred from rows,

@@ -11,6 +11,7 @@ from millwheel.core.pipeline import skew
 from millwheel.core.windows.panes import as_retraction
 from millwheel.workers.loop.traffic import Traffic
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
+from millwheel.workers.sources import hot_keys
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -43,6 +44,12 @@ def rows_forgotten_by_a_commit() -> Context:
 def uncommitted_rows_shown() -> Context:
     """A sink that shows at once gets what is not durable yet."""
     return replaced(Traffic, "_may_have_early", lambda self, target: target in self._served)
+
+
+@mistake(within=3, workload="hot", faults="kill")
+def hot_keys_are_found_anew() -> Context:
+    """A new owner of a source decides again which keys are hot, also among records that have been sent."""
+    return replaced(hot_keys, "stored_epochs", lambda partition, store: [])
 
 
 @mistake(within=3, workload="scattered")

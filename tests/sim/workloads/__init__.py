@@ -16,7 +16,7 @@ from tests.sim.workloads.shown import Shown
 from tests.sim.workloads.sliced import Sliced
 from tests.sim.workloads.tables import Tables
 from tests.sim.workloads.transactional import Transactional
-from tests.sim.workloads.windows import Scattered, Windows
+from tests.sim.workloads.windows import HotOnly, Scattered, Windows
 
 WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "numbers": Numbers,
@@ -32,11 +32,12 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "sliced": Sliced,
     "scattered": Scattered,
     "ids": Ids,
+    "hot": HotOnly,
 }
 """(seed, size from 0 to 1) -> a workload."""
 
 BY_NAME = frozenset(
-    {"tables", "hanging", "letters", "shown", "transactional", "searched", "sliced", "scattered", "ids"}
+    {"tables", "hanging", "letters", "shown", "transactional", "searched", "sliced", "scattered", "hot", "ids"}
 )
 """Workloads that a seed does not choose by itself: only a case that names one runs it."""
 

@@ -14,6 +14,7 @@ from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import (
     AggregateSpec,
     ComputationSpec,
+    Divided,
     InputSpec,
     PipelineSpec,
     SinkSpec,
@@ -189,7 +190,28 @@ class Scattered(Windows):
         whole = super().spec()
         instances = Random(f"instances of {self.seed}").choice([2, 3, 7])
         divided = (
-            replace(each, scatter=instances) if each.window is not None and each.window.kind == "tumbling" else each
+            replace(each, scatter=instances, divided=self.divided_of(each))
+            if each.window is not None and each.window.kind == "tumbling"
+            else each
             for each in whole.computations
         )
         return planned(replace(whole, computations=tuple(divided)))
+
+    def divided_of(self, computation: ComputationSpec) -> Divided:
+        """Which of its keys are divided."""
+        return Divided.ALL
+
+
+class HotOnly(Scattered):
+    """The same, with only hot keys divided where records come from a source, which finds them while it reads."""
+
+    def __init__(self, seed: int, size: float = 1.0) -> None:
+        super().__init__(seed, size)
+        # Short reads, so that there are many epochs, of which the last are sent and not committed when a worker dies.
+        self.limits = replace(self.limits, bundle=self.rng.choice([1, 2, 3]), settle_us=200_000)
+        for rows in self.rows["clicks"].values():
+            for row in rows[: 2 * len(rows) // 3]:
+                row["key"] = self.rng.choice(["k0", row["key"]])
+
+    def divided_of(self, computation: ComputationSpec) -> Divided:
+        return Divided.HOT if computation.inputs[0].stream == "clicks" else Divided.ALL

@@ -210,6 +210,15 @@ def test_copies_of_a_record_come_to_one_instance_whatever_their_numbers() -> Non
     assert divided_keys(KEY, ["a"], [7], [None], [0]) == divided_keys(KEY, ["a"], [7], None, [0])
 
 
+def test_of_keys_that_are_not_hot_all_records_go_to_the_first_instance() -> None:
+    seqs = list(range(20))
+    whole = divided_keys(KEY, ["a"] * 20, seqs, None, seqs)
+    hot = [seq % 2 == 0 for seq in seqs]
+    assert divided_keys(KEY, ["a"] * 20, seqs, None, seqs, hot) == [
+        key if is_hot else ("a", 0) for key, is_hot in zip(whole, hot, strict=True)
+    ]
+
+
 def test_the_instance_is_the_last_part_of_a_key() -> None:
     several = KeySpec(KeyKind.FIELDS, ("k", "n"), 4)
     instance = instance_of(5, 4)
@@ -221,7 +230,7 @@ def test_files_are_read_into_columns_and_shards_are_warmed_up_with_divided_keys(
     lines = [json.dumps(each) + "\n" for each in records()]
     (tmp_path / "a.jsonl").write_text("".join(lines))
     found = []
-    for skew in ("", "scatter(3)"):
+    for skew in ("", "scatter(3)", "auto(3)"):
         path = Path(pipeline(tmp_path, skew, FIELDS))
         source = f"{{files: {{path: '{tmp_path}/*.jsonl', format: jsonl}}}}"
         path.write_text(path.read_text().replace("source: injection", f"source: {source}"))
@@ -229,5 +238,5 @@ def test_files_are_read_into_columns_and_shards_are_warmed_up_with_divided_keys(
         with PipelineHarness(path, run_sources=True) as harness:
             harness.advance_processing_time(10**9)
             found.append(as_text(harness.read("minutes")))
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
     assert found[0]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from millwheel.core.pipeline.spec import Divided, KeyKind, KeySpec, PipelineSpec
 from millwheel.errors import PipelineError
 from millwheel.spec.pipelines import load_pipeline
 
@@ -37,16 +38,47 @@ def test_scatter_makes_two_computations(tmp_path: Path, skew: str, planned: list
     assert names(tmp_path, f"{PLAIN}, skew: {skew}") == planned
 
 
-@pytest.mark.parametrize("skew", ["auto", "tag", "scatter", "scatter(x)"])
+@pytest.mark.parametrize("skew", ["tag", "scatter", "scatter(x)", "auto()", "automatic"])
 def test_other_words_are_refused_with_those_there_are(tmp_path: Path, skew: str) -> None:
-    assert "write scatter(4) to divide each key over 4 instances, or hash" in refused(
+    assert "write scatter(4) to divide each key over 4 instances, auto to divide hot keys only, or hash" in refused(
         tmp_path, f"{PLAIN}, skew: {skew}"
     )
 
 
+@pytest.mark.parametrize("word", ["scatter", "auto"])
 @pytest.mark.parametrize("count", [0, 1, 65])
-def test_there_are_at_least_two_instances_and_not_too_many(tmp_path: Path, count: int) -> None:
-    assert f"2 to 64 instances, not {count}" in refused(tmp_path, f"{PLAIN}, skew: scatter({count})")
+def test_there_are_at_least_two_instances_and_not_too_many(tmp_path: Path, count: int, word: str) -> None:
+    assert f"2 to 64 instances, not {count}" in refused(tmp_path, f"{PLAIN}, skew: {word}({count})")
+
+
+def of_a_file(tmp_path: Path, computation: str, stream: str = "") -> PipelineSpec:
+    path = tmp_path / "p.yaml"
+    source = "{files: {path: '/nowhere/*.jsonl', format: jsonl}}"
+    path.write_text(
+        f"pipeline: p\nstreams: {{events: {{source: {source}, timestamp: at{stream}}}}}\n"
+        f"computations: {{c: {{input: {{events: {{key: k}}}}, {computation}}}}}\n"
+    )
+    return load_pipeline(path, {}, {})
+
+
+@pytest.mark.parametrize(("skew", "instances"), [("auto", 16), ("auto(3)", 3)])
+def test_auto_divides_hot_keys_only(tmp_path: Path, skew: str, instances: int) -> None:
+    partial, final = of_a_file(tmp_path, f"{PLAIN}, skew: {skew}").computations
+    assert partial.inputs[0].key == KeySpec(KeyKind.FIELD, ("k",), instances, divided=Divided.HOT)
+    assert final.inputs[0].key == KeySpec(KeyKind.FIELD, ("k",))
+
+
+def test_auto_needs_records_that_a_source_reads_and_says_so(tmp_path: Path) -> None:
+    assert "events is injected; write scatter(4)" in refused(tmp_path, f"{PLAIN}, skew: auto")
+    before = ", b: {input: {events: {key: k}}, filter: n > 1, output: b}"
+    assert "b comes from a computation" in refused(tmp_path, f"{PLAIN}, skew: auto", "{b: {key: k}}", before)
+    with pytest.raises(PipelineError, match="records of events have ids"):
+        of_a_file(tmp_path, f"{PLAIN}, skew: auto", ", id: i")
+
+
+def test_auto_does_not_go_with_allowed_lateness(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="depends on when it was found hot; write scatter"):
+        of_a_file(tmp_path, f"{PLAIN}, allowed_lateness: 1m, skew: auto")
 
 
 @pytest.mark.parametrize(

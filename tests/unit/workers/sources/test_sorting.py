@@ -52,7 +52,7 @@ class NoConsumers:
     def drops_late(self, stream: str) -> bool:
         return True
 
-    def split(self, batch: Any, values: Any, late: Any = frozenset()) -> Any:
+    def split(self, batch: Any, values: Any, late: Any = frozenset(), hot: Any = None) -> Any:
         self.given.append((list(batch.seqs), set(late)))
         return [], []
 
