@@ -115,9 +115,9 @@ def test_install_run_look_kill_a_worker_and_replay_a_dead_letter(user: User, run
     assert "by_page" in status
     [worker, *_] = [each for each in run.children(recursive=True) if "millwheel.workers" in each.cmdline()]
     worker.kill()
-    assert "The run says `1 restart`" in PAGE
+    assert "The run reports `1 restart`" in PAGE
     until(user.said, "1 restart")
-    assert "the page's time line says which worker is gone" in PAGE
+    assert "the page's time line shows which worker died" in PAGE
     until(lambda: tab.inner_text("#panel"), r"worker \d is gone")
     until(lambda: tab.inner_text("#panel"), r"shards of \S+ went to \S+ within")
     [line] = re.findall(r"^echo '(.*)' >> visits.jsonl", PAGE, re.MULTILINE)
