@@ -148,7 +148,7 @@ class AggregateSpec:
 class WindowSpec:
     """How records are put into windows, as written: ``kind`` and its settings in µs or plain values.
 
-    kinds: tumbling (size_us, offset_us, time_zone), sliding (size_us, every_us, offset_us, changes),
+    kinds: tumbling (size_us, offset_us, time_zone, empty), sliding (size_us, every_us, offset_us, changes),
     session (gap_us), global, count (count), cumulative (size_us, every_us, time_zone), custom (factory).
     """
 
