@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate, count, islice
+from typing import cast
 
 import msgspec
+from msgspec.structs import replace
 
 from millwheel.core.slices.slots import slot_of
 from millwheel.queries import resp
@@ -24,8 +26,7 @@ _RETRY = {"unavailable": "TRYAGAIN"}
 _ids = count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(msgspec.Struct):
     """A reply that needs answers first."""
 
     queries: Sequence[Query]
@@ -70,8 +71,7 @@ class QueryService:
     health: Callable[[], Health] = Health
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(msgspec.Struct):
     """How the answers to ``names`` become a reply: each of the ``plans`` computes an answer, and ``write`` formats
     them."""
 
@@ -84,8 +84,8 @@ class _Form:
     def reply(self, found: Sequence[Found]) -> bytes:
         """The reply, from the answers to all questions of the plans in their order. An error where a formula has no
         value."""
-        answers = [each for each in found if isinstance(each, Answer)]
-        if len(self.plans) == len(answers) and all(plan.formula is None for plan in self.plans):
+        answers = cast(Sequence[Answer], found)
+        if all(plan.formula is None for plan in self.plans):
             return self.write(answers)
         start, made = 0, []
         try:
@@ -184,7 +184,7 @@ class Session:
     def _pending(self, form: _Form) -> Pending:
         now_us = self._service.now_us()  # one value for all questions: a formula covers one span
         queries = [
-            query if query.until_us is not None or query.window_us is None else replace(query, until_us=now_us)
+            query if query.until_us is not None or query.window_us is None else query.ending(now_us)
             for plan in form.plans
             for query in plan.questions
         ]
@@ -194,7 +194,7 @@ class Session:
 
     def _reply(self, form: _Form, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
         errors = self._service.errors
-        if all(isinstance(each, Answer) for each in found):
+        if set(map(type, found)) <= _ANSWERS:
             errors.replied()
             return form.reply(found)
         failure = next((each for each in found if isinstance(each, QueryError)), None)
@@ -347,6 +347,9 @@ class Session:
         """QUIT: reply, and close the connection."""
         self.over = True
         return resp.OK
+
+
+_ANSWERS = {Answer}
 
 
 def _asked_elsewhere(query: Query, found: Elsewhere, addresses: Mapping[str, str]) -> AskedElsewhere:

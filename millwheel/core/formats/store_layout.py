@@ -99,6 +99,10 @@ def key_prefix(family: bytes, key: Key, hashed: int) -> bytes:
     return family + hashed.to_bytes(8, "big") + key_bytes(key)
 
 
+SLICE_PREFIX_BYTES = 10
+"""The length of :func:`slice_prefix`; the store key of the key is behind it."""
+
+
 def slice_prefix(level: int, start_us: int) -> bytes:
     """The common start of a slice of all keys. Time comes first, so that slices of one age are one range."""
     return SLICE + bytes([level]) + number8(start_us)
