@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, count, islice
-from typing import cast
+from typing import Protocol, cast, runtime_checkable
 
 import msgspec
 from msgspec.structs import replace
@@ -26,11 +26,34 @@ _RETRY = {"unavailable": "TRYAGAIN"}
 _ids = count(1)
 
 
-class Pending(msgspec.Struct):
+@runtime_checkable
+class Pending(Protocol):
     """A reply that needs answers first."""
 
     queries: Sequence[Query]
-    reply: Callable[[Sequence[Found]], bytes | Gather]
+
+    def reply(self, found: Sequence[Found]) -> bytes | Gather:
+        """The reply, from the outcomes of :attr:`queries` in order."""
+
+
+class _Formed(msgspec.Struct):
+    queries: Sequence[Query]
+    write: Callable[[Sequence[Found]], bytes | Gather]
+
+    def reply(self, found: Sequence[Found]) -> bytes | Gather:
+        return self.write(found)
+
+
+class _Get(msgspec.Struct):
+    """Of a GET, which most clients send most: without a form."""
+
+    queries: Sequence[Query]
+    session: Session
+    name: bytes
+    plan: QueryPlan
+
+    def reply(self, found: Sequence[Found]) -> bytes | Gather:
+        return self.session.got(self.name, self.plan, self.queries, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +155,17 @@ class Session:
 
     def get(self, words: Sequence[bytes]) -> Reply:
         """The value."""
+        plan = self._service.catalog.plan(words[1])
+        if plan.formula is None and self._consistency is Consistency.DURABLE:
+            return _Get([plan.questions[0].asked_at(self._service.now_us())], self, words[1], plan)
         return self._one(words[1], lambda answer: get_reply(answer, self.protocol))
+
+    def got(self, name: bytes, plan: QueryPlan, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
+        """The reply to GET."""
+        if type(answer := found[0]) is Answer:
+            self._service.errors.replied()
+            return get_reply(answer, self.protocol)
+        return self._reply(_Form([name], [plan], lambda answers: get_reply(answers[0], self.protocol)), queries, found)
 
     def hgetall(self, words: Sequence[bytes]) -> Reply:
         """HGETALL: the values, and the span of event time that they cover."""
@@ -182,19 +215,15 @@ class Session:
         return self._pending(_Form([name], [plan], lambda answers: form(answers[0])))
 
     def _pending(self, form: _Form) -> Pending:
-        now_us = self._service.now_us()  # one value for all questions: a formula covers one span
-        queries = [
-            query if query.until_us is not None or query.window_us is None else query.ending(now_us)
-            for plan in form.plans
-            for query in plan.questions
-        ]
+        now_us = self._service.now_us()  # one for all questions: a formula covers one span
+        queries = [query.asked_at(now_us) for plan in form.plans for query in plan.questions]
         if self._consistency is Consistency.STANDBY and form.follows:
             queries = [replace(query, consistency=Consistency.STANDBY) for query in queries]
-        return Pending(queries, lambda found: self._reply(form, queries, found))
+        return _Formed(queries, lambda found: self._reply(form, queries, found))
 
     def _reply(self, form: _Form, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
         errors = self._service.errors
-        if set(map(type, found)) <= _ANSWERS:
+        if set(map(type, found)) <= {Answer}:
             errors.replied()
             return form.reply(found)
         failure = next((each for each in found if isinstance(each, QueryError)), None)
@@ -347,9 +376,6 @@ class Session:
         """QUIT: reply, and close the connection."""
         self.over = True
         return resp.OK
-
-
-_ANSWERS = {Answer}
 
 
 def _asked_elsewhere(query: Query, found: Elsewhere, addresses: Mapping[str, str]) -> AskedElsewhere:

@@ -69,9 +69,11 @@ class Query(msgspec.Struct, frozen=True, gc=False):
         """The value part of the indicator; "" for all values."""
         return _parts(self.indicator)[1]
 
-    def ending(self, until_us: int) -> Query:
-        """The same question about a window that ends then."""
-        return Query(self.indicator, self.key, self.window_us, until_us, self.mode, self.consistency)
+    def asked_at(self, now_us: int) -> Query:
+        """The same question; a window that does not say when it ends, ends now."""
+        if self.until_us is not None or self.window_us is None:
+            return self
+        return Query(self.indicator, self.key, self.window_us, now_us, self.mode, self.consistency)
 
     def chosen(self, values: Mapping[str, object]) -> Mapping[str, object]:
         """The requested ones of ``values``. Raises QueryError when none has that name."""

@@ -17,9 +17,9 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import SlicesSpec
 from millwheel.core.slices.levels import SliceLevel, slice_levels
+from millwheel.core.slices.merged import MergedSpan, MergedSpans
 from millwheel.core.slices.slots import slot_stored_key
 from millwheel.ports import StoreView
-from millwheel.queries.merged import MergedSpan, MergedSpans
 from millwheel.queries.model import Finding, Mode, Query, QueryError
 from millwheel.queries.span import SliceSpan, pieces, span_of
 

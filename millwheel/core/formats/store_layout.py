@@ -99,13 +99,13 @@ def key_prefix(family: bytes, key: Key, hashed: int) -> bytes:
     return family + hashed.to_bytes(8, "big") + key_bytes(key)
 
 
-SLICE_PREFIX_BYTES = 10
-"""The length of :func:`slice_prefix`; the store key of the key is behind it."""
-
-
 def slice_prefix(level: int, start_us: int) -> bytes:
     """The common start of a slice of all keys. Time comes first, so that slices of one age are one range."""
     return SLICE + bytes([level]) + number8(start_us)
+
+
+SLICE_PREFIX_BYTES = len(slice_prefix(0, 0))
+"""Behind it is the store key of the key."""
 
 
 def timer_key(key: Key, hashed: int, domain: Domain, tag: str) -> bytes:

@@ -22,10 +22,10 @@ from millwheel.core.model.records import DeadLetter
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.slices.merged import MergedSpans
 from millwheel.core.windows.panes import as_retraction
 from millwheel.errors import CorruptionError, FencedError, InvariantError, RecordError
 from millwheel.ports import StateStore, StoreView
-from millwheel.queries.merged import MergedSpans
 from millwheel.queries.model import Finding, Query
 from millwheel.queries.slices import SliceAnswers
 from millwheel.spec.loading import load_object
