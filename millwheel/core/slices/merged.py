@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from millwheel.queries.span import SliceSpan
-
 MOST_BYTES = 4 << 20
 """For each shard; all are forgotten beyond that."""
-_LARGE = 4_096
+_LARGE = 4_096  # bytes: what was made of more is not kept, since it may be as large
 _OVERHEAD = 400  # of an entry, in bytes
 
+Span = tuple[int, int]
+"""[start, end) on the edges of slices (µs)."""
 MergedSpan = tuple[Mapping[str, object], int]
 """The results of all aggregates, and the time of the newest record."""
 
@@ -26,15 +26,15 @@ class MergedSpans:
     __slots__ = ("_bytes", "_kept")
 
     def __init__(self) -> None:
-        self._kept: dict[bytes, dict[SliceSpan, MergedSpan]] = {}
+        self._kept: dict[bytes, dict[Span, MergedSpan]] = {}
         self._bytes = 0
 
-    def get(self, stored_key: bytes, span: SliceSpan) -> MergedSpan | None:
+    def get(self, stored_key: bytes, span: Span) -> MergedSpan | None:
         """What was kept; None where nothing is."""
         spans = self._kept.get(stored_key)
         return None if spans is None else spans.get(span)
 
-    def keep(self, stored_key: bytes, span: SliceSpan, merged: MergedSpan, read_bytes: int) -> None:
+    def keep(self, stored_key: bytes, span: Span, merged: MergedSpan, read_bytes: int) -> None:
         """Keep it, unless it was made of so many bytes that its results may be large."""
         if read_bytes > _LARGE:
             return
