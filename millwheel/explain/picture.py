@@ -9,6 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from millwheel.core.columns.batch import ID_TYPES
 from millwheel.core.columns.slices import slice_form
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.model.times import duration_text
@@ -123,6 +124,8 @@ def _source(name: str, stream: StreamSpec, spec: PipelineSpec) -> Box:
         lines.append(f"timestamp {stream.timestamp}")
     if stream.id:
         lines.append(f"id {stream.id}, copies within {duration_text(stream.id_horizon_us)}")
+        if stream.fields and stream.fields.get(stream.id) not in ID_TYPES:
+            lines.append(f"record by record: the id {stream.id} is not declared as int or str")
     if stream.schema:
         lines.append(f"schema {stream.schema}")
     lines += words.types_texts(stream)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, count, islice
-from typing import Protocol, cast, runtime_checkable
 
 import msgspec
-from msgspec.structs import replace
 
 from millwheel.core.slices.slots import slot_of
 from millwheel.queries import resp
@@ -26,34 +24,12 @@ _RETRY = {"unavailable": "TRYAGAIN"}
 _ids = count(1)
 
 
-@runtime_checkable
-class Pending(Protocol):
+@dataclass(frozen=True, slots=True)
+class Pending:
     """A reply that needs answers first."""
 
     queries: Sequence[Query]
-
-    def reply(self, found: Sequence[Found]) -> bytes | Gather:
-        """The reply, from the outcomes of :attr:`queries` in order."""
-
-
-class _Formed(msgspec.Struct):
-    queries: Sequence[Query]
-    write: Callable[[Sequence[Found]], bytes | Gather]
-
-    def reply(self, found: Sequence[Found]) -> bytes | Gather:
-        return self.write(found)
-
-
-class _Get(msgspec.Struct):
-    """Of a GET, which most clients send most: without a form."""
-
-    queries: Sequence[Query]
-    session: Session
-    name: bytes
-    plan: QueryPlan
-
-    def reply(self, found: Sequence[Found]) -> bytes | Gather:
-        return self.session.got(self.name, self.plan, self.queries, found)
+    reply: Callable[[Sequence[Found]], bytes | Gather]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +70,8 @@ class QueryService:
     health: Callable[[], Health] = Health
 
 
-class _Form(msgspec.Struct):
+@dataclass(frozen=True, slots=True)
+class _Form:
     """How the answers to ``names`` become a reply: each of the ``plans`` computes an answer, and ``write`` formats
     them."""
 
@@ -107,8 +84,8 @@ class _Form(msgspec.Struct):
     def reply(self, found: Sequence[Found]) -> bytes:
         """The reply, from the answers to all questions of the plans in their order. An error where a formula has no
         value."""
-        answers = cast(Sequence[Answer], found)
-        if all(plan.formula is None for plan in self.plans):
+        answers = [each for each in found if isinstance(each, Answer)]
+        if len(self.plans) == len(answers) and all(plan.formula is None for plan in self.plans):
             return self.write(answers)
         start, made = 0, []
         try:
@@ -155,17 +132,7 @@ class Session:
 
     def get(self, words: Sequence[bytes]) -> Reply:
         """The value."""
-        plan = self._service.catalog.plan(words[1])
-        if plan.formula is None and self._consistency is Consistency.DURABLE:
-            return _Get([plan.questions[0].asked_at(self._service.now_us())], self, words[1], plan)
         return self._one(words[1], lambda answer: get_reply(answer, self.protocol))
-
-    def got(self, name: bytes, plan: QueryPlan, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
-        """The reply to GET."""
-        if type(answer := found[0]) is Answer:
-            self._service.errors.replied()
-            return get_reply(answer, self.protocol)
-        return self._reply(_Form([name], [plan], lambda answers: get_reply(answers[0], self.protocol)), queries, found)
 
     def hgetall(self, words: Sequence[bytes]) -> Reply:
         """HGETALL: the values, and the span of event time that they cover."""
@@ -215,15 +182,19 @@ class Session:
         return self._pending(_Form([name], [plan], lambda answers: form(answers[0])))
 
     def _pending(self, form: _Form) -> Pending:
-        now_us = self._service.now_us()  # one for all questions: a formula covers one span
-        queries = [query.asked_at(now_us) for plan in form.plans for query in plan.questions]
+        now_us = self._service.now_us()  # one value for all questions: a formula covers one span
+        queries = [
+            query if query.until_us is not None or query.window_us is None else replace(query, until_us=now_us)
+            for plan in form.plans
+            for query in plan.questions
+        ]
         if self._consistency is Consistency.STANDBY and form.follows:
             queries = [replace(query, consistency=Consistency.STANDBY) for query in queries]
-        return _Formed(queries, lambda found: self._reply(form, queries, found))
+        return Pending(queries, lambda found: self._reply(form, queries, found))
 
     def _reply(self, form: _Form, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
         errors = self._service.errors
-        if set(map(type, found)) <= {Answer}:
+        if all(isinstance(each, Answer) for each in found):
             errors.replied()
             return form.reply(found)
         failure = next((each for each in found if isinstance(each, QueryError)), None)

@@ -1,16 +1,13 @@
 """A question to a running pipeline, its answer, and the error that replaces an answer.
 
-All times are µs UTC. Everything here is plain data: it crosses threads and connections. Questions and answers are
-msgspec structs, because some are made for every name that is asked: a frozen dataclass takes five times as long.
+All times are µs UTC. Everything here is plain data: it crosses threads and connections.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
-
-import msgspec
 
 from millwheel.core.model.keys import Key
 
@@ -45,7 +42,8 @@ class Consistency(Enum):
     """State of a standby or of the newest snapshot; answers say ``standby``."""
 
 
-class Query(msgspec.Struct, frozen=True, gc=False):
+@dataclass(frozen=True, slots=True)
+class Query:
     """A question about one key.
 
     ``indicator`` is the name of a computation, or ``COMPUTATION.NAME`` for one value of it: an aggregate, or a state of
@@ -62,37 +60,25 @@ class Query(msgspec.Struct, frozen=True, gc=False):
     @property
     def computation(self) -> str:
         """The computation part of the indicator."""
-        return _parts(self.indicator)[0]
+        return self.indicator.partition(".")[0]
 
     @property
     def name(self) -> str:
         """The value part of the indicator; "" for all values."""
-        return _parts(self.indicator)[1]
-
-    def asked_at(self, now_us: int) -> Query:
-        """The same question; a window that does not say when it ends, ends now."""
-        if self.until_us is not None or self.window_us is None:
-            return self
-        return Query(self.indicator, self.key, self.window_us, now_us, self.mode, self.consistency)
+        return self.indicator.partition(".")[2]
 
     def chosen(self, values: Mapping[str, object]) -> Mapping[str, object]:
         """The requested ones of ``values``. Raises QueryError when none has that name."""
-        name = _parts(self.indicator)[1]
-        if not name:
+        if not self.name:
             return values
-        if name not in values:
+        if self.name not in values:
             there = ", ".join(sorted(values)) or "nothing"
-            raise QueryError("unknown_indicator", f"{self.computation} has no {name!r}; it has {there}")
-        return {name: values[name]}
+            raise QueryError("unknown_indicator", f"{self.computation} has no {self.name!r}; it has {there}")
+        return {self.name: values[self.name]}
 
 
-@lru_cache(1_000)
-def _parts(indicator: str) -> tuple[str, str]:
-    computation, _, name = indicator.partition(".")
-    return computation, name
-
-
-class Finding(msgspec.Struct, frozen=True, gc=False):
+@dataclass(frozen=True, slots=True)
+class Finding:
     """An operator's answer to a question: ``values`` by name, and the span of event time that they cover ([start, end);
     both None where the values have none). ``complete``: the watermark has passed the end, and nothing of the span has
     been forgotten."""
@@ -103,7 +89,8 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     complete: bool = True
 
 
-class QueryAnswer(msgspec.Struct, frozen=True, gc=False):
+@dataclass(frozen=True, slots=True)
+class QueryAnswer:
     """An answer: ``values`` of the span [``covered_start_us``, ``covered_end_us``) as of ``commit`` of ``shard``, owned
     under ``token``, whose watermark was ``watermark_us``. See :class:`Finding`. ``lag_us``: how long ago a standby had
     last applied all commits of its owner that were certain to count; None where that is not known."""

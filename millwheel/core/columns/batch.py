@@ -24,6 +24,8 @@ Compression = Literal["uncompressed", "lz4"]
 
 COLUMN_WEIGHT = 16
 """The number of records in columns that take the credit of one row, because they cost about as much."""
+ID_TYPES = ("int", "str")
+"""The types of the fields whose external ids columns carry."""
 _SMALL = 1_000
 """A batch of fewer records is never split."""
 
@@ -33,8 +35,8 @@ class ColumnBatch:
     """The column form of a :class:`Batch`, which documents the parts.
 
     ``frame`` has the fields (Int64, Float64, String, Boolean; null where a value is None), ``keys`` is Int64 or
-    String, or a Struct of them for keys that are tuples. ``seqs`` is empty for unnumbered records. There are no
-    external ids in this form.
+    String, or a Struct of them for keys that are tuples. ``seqs`` is empty for unnumbered records. ``ids`` is Int64 or
+    String, null for a record without an id.
     """
 
     stream: str
@@ -43,13 +45,10 @@ class ColumnBatch:
     keys: pl.Series
     frame: pl.DataFrame
     born_us: int = 0
+    ids: pl.Series | None = None
 
     def __len__(self) -> int:
         return len(self.timestamps)
-
-    @property
-    def ids(self) -> None:
-        """Records in columns have none."""
 
     @property
     def last_seq(self) -> int:
@@ -70,13 +69,16 @@ class ColumnBatch:
         """The records with a number beyond ``seq``; all of them when they are unnumbered."""
         if not len(self.seqs) or self.seqs[0] > seq:
             return self
-        start = int(np.searchsorted(self.seqs, seq, side="right"))
+        return self._cut(int(np.searchsorted(self.seqs, seq, side="right")), len(self))
+
+    def _cut(self, start: int, end: int) -> ColumnBatch:
         return replace(
             self,
-            seqs=self.seqs[start:],
-            timestamps=self.timestamps[start:],
-            keys=self.keys[start:],
-            frame=self.frame[start:],
+            seqs=self.seqs[start:end],
+            timestamps=self.timestamps[start:end],
+            keys=self.keys[start:end],
+            frame=self.frame[start:end],
+            ids=None if self.ids is None else self.ids[start:end],
         )
 
     def where(self, mask: npt.NDArray[np.bool_]) -> ColumnBatch:
@@ -88,6 +90,7 @@ class ColumnBatch:
             timestamps=self.timestamps[mask],
             keys=self.keys.filter(picked),
             frame=self.frame.filter(picked),
+            ids=None if self.ids is None else self.ids.filter(picked),
         )
 
     def split(self, numbers: npt.NDArray[np.int32]) -> list[tuple[int, ColumnBatch]]:
@@ -98,6 +101,8 @@ class ColumnBatch:
         columns += [pl.Series(_TIME, self.timestamps), self.keys.alias(_KEY), pl.Series(_PART, numbers)]
         if len(self.seqs):
             columns.append(pl.Series(_SEQ, self.seqs))
+        if self.ids is not None:
+            columns.append(self.ids.alias(_ID))
         parts = pl.DataFrame(columns).partition_by(_PART, as_dict=True)
         return [
             (number, self._part(part, names)) for (number,), part in sorted(parts.items(), key=lambda found: found[0])
@@ -112,6 +117,7 @@ class ColumnBatch:
             timestamps=part[_TIME].to_numpy(),
             keys=part[_KEY].alias(self.keys.name),
             frame=pl.DataFrame([part[name].alias(field) for field, name in fields]),
+            ids=None if self.ids is None else part[_ID],
         )
 
     def pieces(self, most: int) -> Iterator[ColumnBatch]:
@@ -123,14 +129,7 @@ class ColumnBatch:
             yield self
             return
         for start in range(0, count, rows):
-            cut = slice(start, start + rows)
-            yield replace(
-                self,
-                seqs=self.seqs[cut],
-                timestamps=self.timestamps[cut],
-                keys=self.keys[cut],
-                frame=self.frame[cut],
-            )
+            yield self._cut(start, start + rows)
 
     def rows(self) -> Batch:
         """The same records as dicts."""
@@ -140,7 +139,7 @@ class ColumnBatch:
             self.timestamps.tolist(),
             key_list(self.keys),
             self.frame.to_dicts(),
-            None,
+            None if self.ids is None else self.ids.to_list(),
             self.born_us,
         )
 
@@ -161,7 +160,7 @@ def key_list(keys: pl.Series) -> list[Key]:
 
 
 def joined(batches: Sequence[ColumnBatch]) -> ColumnBatch:
-    """The records of several batches of one stream, unnumbered."""
+    """The records of several batches of one stream, unnumbered and without their ids."""
     if len(batches) == 1:
         return batches[0]
     return ColumnBatch(
@@ -184,12 +183,13 @@ class _Form(msgspec.Struct, array_like=True):
     keys: bytes
     frame: bytes
     born_us: int
+    ids: bytes = b""
 
 
 _DIGEST = 8  # Fixed: bytes of the checksum in the stored form
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Form).decode
-_KEY, _TIME, _SEQ, _PART = "key", "time", "seq", "part"
+_KEY, _TIME, _SEQ, _PART, _ID = "key", "time", "seq", "part", "id"
 
 
 def encode_columns(batch: ColumnBatch, packed: bool = False) -> bytes:
@@ -202,6 +202,7 @@ def encode_columns(batch: ColumnBatch, packed: bool = False) -> bytes:
         frame_bytes(batch.keys.alias(_KEY).to_frame(), compression),
         frame_bytes(batch.frame, compression),
         batch.born_us,
+        b"" if batch.ids is None else frame_bytes(batch.ids.alias(_ID).to_frame(), compression),
     )
     body = _encode(form)
     return b"".join((COLUMNS_MARK, xxhash.xxh3_64_digest(body), body))
@@ -217,12 +218,14 @@ def decode_columns(data: bytes) -> ColumnBatch:
         form = _decode(body)
         seqs, timestamps = np.frombuffer(form.seqs, np.int64), np.frombuffer(form.timestamps, np.int64)
         keys, frame = frame_from(form.keys), frame_from(form.frame)
+        ids = frame_from(form.ids)[_ID] if form.ids else None
     except (CorruptionError, *DAMAGE) as ex:
         raise CorruptionError(f"a delivery of {len(data)} bytes is no batch of columns: {ex}") from ex
     count = len(timestamps)
-    if keys.columns != [_KEY] or len(keys) != count or frame.height != count or len(seqs) not in (0, count):
+    lengths = {len(keys), frame.height, count, count if ids is None else len(ids)}
+    if keys.columns != [_KEY] or lengths != {count} or len(seqs) not in (0, count):
         raise CorruptionError(f"a delivery on stream {form.stream!r} has columns of different lengths")
-    return ColumnBatch(form.stream, seqs, timestamps, keys[_KEY], frame, form.born_us)
+    return ColumnBatch(form.stream, seqs, timestamps, keys[_KEY], frame, form.born_us, ids)
 
 
 def frame_bytes(frame: pl.DataFrame, compression: Compression = "uncompressed") -> bytes:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from millwheel.core.columns.aggregates import Extremal, column_aggregate
 from millwheel.core.columns.arguments import Argument
 from millwheel.core.columns.arrays import Assigned
-from millwheel.core.columns.batch import ColumnBatch, key_list
+from millwheel.core.columns.batch import ID_TYPES, ColumnBatch, key_list
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
@@ -161,8 +161,8 @@ def _why_rows(spec: ComputationSpec, pipeline: PipelineSpec) -> str:
         return "records can be taken back"
     if spec.slices.ttl_us is not None:
         return "each record decides whether its key went idle (ttl)"
-    if stream.id:
-        return f"records of {stream.name} have an id"
+    if stream.fields and stream.id and stream.fields.get(stream.id) not in ID_TYPES:
+        return f"the id {stream.id} is not declared as int or str"
     return "" if stream.fields else f"the stream {stream.name} declares no fields"
 
 

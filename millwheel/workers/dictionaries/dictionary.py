@@ -113,7 +113,9 @@ class DictionaryOperator(Operator):
         if given.keep:
             frame = frame.select([*given.keep, given.name])
         for stream in self._spec.outputs:
-            bundle.outputs.produce_columns(replace(batch, stream=stream, seqs=np.array([], np.int64), frame=frame))
+            bundle.outputs.produce_columns(
+                replace(batch, stream=stream, seqs=np.array([], np.int64), frame=frame, ids=None)
+            )
 
     def _take_rows(self, batch: Batch, bundle: Bundle) -> None:
         for key, raw, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):

@@ -12,13 +12,7 @@ import numpy as np
 from millwheel.api import Computation, sets_timers
 from millwheel.connectors.external.absence import BackOff, absence_of
 from millwheel.connectors.lookups import lookup_of
-from millwheel.core.columns.batch import (
-    ColumnBatch,
-    decode_columns,
-    encode_columns,
-    frame_bytes,
-    frame_from,
-)
+from millwheel.core.columns.batch import ID_TYPES, ColumnBatch, decode_columns, encode_columns, frame_bytes, frame_from
 from millwheel.core.columns.plan import ColumnPlan, PlansByType, column_plan, plans_by_type
 from millwheel.core.columns.slices import slice_plan
 from millwheel.core.expressions.language import compile_expression
@@ -177,12 +171,15 @@ class Assembly:
         columns of any types that are found."""
         plans = [self._undeclared.get(name) for name in self.graph.consumers.get(stream.name, ())]
         found = [plan for plan in plans if plan is not None]
-        if not plans or len(found) < len(plans) or stream.id or not stream.timestamp or ":" in stream.timestamp:
+        if not plans or len(found) < len(plans) or not stream.timestamp or ":" in stream.timestamp:
             return None
-        names = {stream.timestamp}.union(*(plan.needs for plan in found))
+        if not self._ids_in_columns(stream):
+            return None
+        names = {stream.timestamp, stream.id or stream.timestamp}.union(*(plan.needs for plan in found))
 
         def accepts(fields: Mapping[str, str]) -> bool:
-            return fields[stream.timestamp] == "int" and all(plan.plan(fields) is not None for plan in found)
+            typed = fields[stream.timestamp] == "int" and (not stream.id or fields[stream.id] in ID_TYPES)
+            return typed and all(plan.plan(fields) is not None for plan in found)
 
         return GuessedTypes(names, accepts)
 
@@ -190,7 +187,9 @@ class Assembly:
         """The fields that all consumers of a source stream need; None unless all of them take columns."""
         consumers = self.graph.consumers.get(stream.name, ())
         plans = [self._plans.get(name) for name in consumers]
-        if not plans or stream.id or stream.schema or stream.fields.get(stream.timestamp) != "int":
+        if not plans or stream.schema or stream.fields.get(stream.timestamp) != "int":
+            return None
+        if stream.id and (stream.fields.get(stream.id) not in ID_TYPES or not self._ids_in_columns(stream)):
             return None
         needs = {stream.timestamp}
         for name, plan in zip(consumers, plans, strict=True):
@@ -202,6 +201,15 @@ class Assembly:
             else:
                 return None
         return frozenset(needs)
+
+    def _ids_in_columns(self, stream: StreamSpec) -> bool:
+        """Whether no consumer needs the ids of single records: to name weak productions, or to divide a key."""
+        consumers = (self.graph.nodes[name] for name in self.graph.consumers.get(stream.name, ()) if stream.id)
+        return not any(
+            (node.computation is not None and node.computation.productions is Productions.WEAK)
+            or any(given.key.instances > 1 for given in node.inputs)
+            for node in consumers
+        )
 
     def waits_for_time(self) -> bool:
         """False when nothing is done at a certain event time: no window, no join, no timer of a callback."""

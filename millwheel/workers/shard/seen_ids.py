@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 import xxhash
 
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.formats.store_layout import SEEN, number8, number_from8
 from millwheel.core.model.keys import KeyHash, key_hash
-from millwheel.core.model.records import Batch
 from millwheel.core.model.times import SECOND
 from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import Bundle
@@ -66,29 +66,30 @@ class SeenIds:
                 indexes = self.fresh(arrival.batch)
                 if dropped := len(arrival.batch) - len(indexes):
                     bundle.count(f"duplicates.{arrival.batch.stream}", dropped)
-                    arrival = replace(arrival, batch=arrival.batch.pick(indexes), duplicates=dropped)
+                    arrival = replace(arrival, batch=_picked(arrival.batch, indexes), duplicates=dropped)
             kept.append(arrival)
         bundle.arrivals = kept
 
-    def fresh(self, batch: Batch) -> list[int]:
-        """The indexes of the records in ``batch`` that were not applied before; marks them as applied."""
-        ids = batch.ids
-        assert ids is not None
+    def fresh(self, batch: AnyBatch) -> list[int]:
+        """The indexes of the records in ``batch``, which has ids, that were not applied before; marks them as
+        applied."""
+        assert batch.ids is not None
+        ids = list(batch.ids)
+        keys = key_list(batch.keys) if isinstance(batch, ColumnBatch) else batch.keys
         indexes = [index for index, given in enumerate(ids) if given is not None]
         if not indexes:
             return list(range(len(ids)))
-        digests = [xxhash.xxh3_128_digest(_encode((batch.stream, batch.keys[index], ids[index]))) for index in indexes]
-        marks = [
-            self._hashed(batch.keys[index]).to_bytes(8, "big") + digest
-            for index, digest in zip(indexes, digests, strict=True)
-        ]
+        # One scheme for rows and columns: copies of a record may come in either form.
+        digests = [xxhash.xxh3_128_digest(_encode((batch.stream, keys[index], ids[index]))) for index in indexes]
+        heads = {key: self._hashed(key).to_bytes(8, "big") for key in {keys[index] for index in indexes}}
+        marks = [heads[keys[index]] + digest for index, digest in zip(indexes, digests, strict=True)]
         seen = self._seen_before(marks, digests)
         fresh: list[int] = []
         for number, mark in enumerate(marks):
             if mark not in seen:
                 seen.add(mark)
                 fresh.append(number)
-        self._remember(batch, indexes, marks, digests, fresh)
+        self._remember([int(batch.timestamps[indexes[number]]) for number in fresh], marks, digests, fresh)
         kept = {indexes[number] for number in fresh}
         return [index for index, given in enumerate(ids) if given is None or index in kept]
 
@@ -113,13 +114,10 @@ class SeenIds:
         self.confirmed += len(known)
         return known
 
-    def _remember(
-        self, batch: Batch, indexes: list[int], marks: list[bytes], digests: list[bytes], fresh: list[int]
-    ) -> None:
+    def _remember(self, times: list[int], marks: list[bytes], digests: list[bytes], fresh: list[int]) -> None:
         by_bucket: dict[int, list[int]] = {}
         span = self._span_us
-        for number in fresh:
-            timestamp = batch.timestamps[indexes[number]]
+        for timestamp, number in zip(times, fresh, strict=True):
             by_bucket.setdefault(timestamp - timestamp % span, []).append(number)
         for start, numbers in by_bucket.items():
             bloom = self._filters.get(start)
@@ -137,6 +135,14 @@ class SeenIds:
             self._filters.pop(start, None)
             self._unfiltered.discard(start)
             self._store.delete_range(SEEN + number8(start), SEEN + number8(start + 1))
+
+
+def _picked(batch: AnyBatch, indexes: list[int]) -> AnyBatch:
+    if not isinstance(batch, ColumnBatch):
+        return batch.pick(indexes)
+    mask = np.zeros(len(batch), np.bool_)
+    mask[indexes] = True
+    return batch.where(mask)
 
 
 def _words(digests: list[bytes]) -> tuple[Words, Words]:

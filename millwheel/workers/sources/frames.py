@@ -68,7 +68,8 @@ def sort_frame(
     if spec.max_future_us is not None and highest > now_us + spec.max_future_us:
         return None
     partition = pl.Series("key", [""], pl.String).new_from_index(0, len(read))
-    batch = ColumnBatch(spec.name, read.positions, stamps, partition, read.frame, now_us)
+    ids = read.frame[spec.id] if spec.id else None
+    batch = ColumnBatch(spec.name, read.positions, stamps, partition, read.frame, now_us, ids)
     late = late_mask(stamps, max_timestamp, spec.max_delay_us)
     count = int(np.count_nonzero(late))
     batches, keyless = split(batch, late if count else None)

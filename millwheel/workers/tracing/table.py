@@ -73,7 +73,7 @@ class _Channel:
         """(index in the batch, identity) of its traced records, in order."""
         seqs = batch.seqs
         if not len(seqs):
-            for index, identity in enumerate(batch.ids or ()):
+            for index, identity in enumerate(() if batch.ids is None else batch.ids):
                 if identity in self.known:
                     yield index, identity
             return

@@ -17,7 +17,7 @@ from tests.search.generate.draft import Draft
 from tests.search.generate.refused import spoil
 from tests.search.generate.sinks import draw_sinks
 from tests.search.generate.sliced import add_slices
-from tests.search.generate.sources import draw_stream
+from tests.search.generate.sources import add_ids, draw_stream
 from tests.search.script import Case
 
 __all__ = ["Unlucky", "case"]
@@ -61,6 +61,7 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
         draft.features.add("timer_limit")
         draft.tree["limits"] = {"timers_per_key": 3}
     add_slices(draft, seed)
+    add_ids(draft, seed)
     draw_sinks(draft)
     refused = not racing and spoil(draft, "refused")
     script = pushes.draw(draft, now)

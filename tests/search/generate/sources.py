@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from tests.search.freedoms import Facts
 from tests.search.generate.draft import Draft, Flow
+
+
+def add_ids(draft: Draft, seed: int) -> None:
+    """Ids for records in columns, sometimes, with a random generator of their own: all else stays as it is without
+    them."""
+    own_rng = random.Random(f"ids {seed}")
+    for options in draft.tree["streams"].values():
+        if draft.columnar and "fields" in options and (own_rng.random() < 0.35 or "id" in draft.wanted):
+            options["fields"]["id"] = "str"
+            options["id"] = {"field": "id", "horizon": own_rng.choice(["30s", "2m", "1h"])}
+            draft.features.add("id")
 
 
 def draw_stream(draft: Draft, name: str, now: int | None) -> None:

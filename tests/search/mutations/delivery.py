@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
+from typing import Any
 
+from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline import skew
@@ -12,6 +15,7 @@ from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.operators.ordering import OrderBuffer
 from millwheel.workers.shard.commit_building import CommitBuilding
 from millwheel.workers.shard.shard import Shard
+from millwheel.workers.sources import frames
 from millwheel.workers.sources.partitions import Partitions
 from tests.search.mistakes import Context, mistake, replaced
 
@@ -66,6 +70,17 @@ def ids_that_were_forgotten_come_back() -> Context:
             right(self)
 
     return replaced(Shard, "start", wrong)
+
+
+@mistake(within=40, features="id columns copies", variants="bundles together")
+def ids_stay_behind_when_records_become_columns() -> Context:
+    """Records that a source reads as columns have no ids, so their copies count again."""
+    right = frames.ColumnBatch
+
+    def wrong(*parts: Any) -> ColumnBatch:
+        return replace(right(*parts), ids=None)
+
+    return replaced(frames, "ColumnBatch", wrong)
 
 
 @mistake(within=2, features="tumbling_window aggregate windowed", variants="divided-crashes", first=8)

@@ -156,10 +156,26 @@ computations:
         "record by record: the aggregate spend has no column form, or its field is not declared": text.replace(
             "sum: cost", "collect: cost"
         ),
+        "record by record: the id cost is not declared as int or str": text.replace(
+            "timestamp: at", "timestamp: at, id: cost"
+        ),
         "record by record: each record decides whether its key went idle (ttl)": text.replace("1h}", "1h, ttl: 1m}"),
-        "record by record: records of events have an id": text.replace("timestamp: at", "timestamp: at, id: ad"),
     }
     for form, pipeline in forms.items():
         path.write_text(pipeline)
         [box] = [box for box in picture_of(load_pipeline(str(path))).boxes if box.title == "clicks"]
         assert f"taken {form}" in box.lines
+
+
+def test_a_source_says_when_its_ids_keep_records_out_of_columns(tmp_path: Path) -> None:
+    path = tmp_path / "named.yaml"
+    for name, said in {"ad": False, "cost": True, "other": True}.items():
+        path.write_text(f"""
+pipeline: named
+streams:
+  events: {{source: {{injection: {{}}}}, timestamp: at, id: {name}, fields: {{at: int, ad: int, cost: float}}}}
+computations:
+  clicks: {{input: {{events: {{key: ad}}}}, window: {{tumbling: 10s}}, aggregate: {{n: count}}, output: clicks}}
+""")
+        [box] = [box for box in picture_of(load_pipeline(str(path))).boxes if box.title == "events"]
+        assert (f"record by record: the id {name} is not declared as int or str" in box.lines) == said

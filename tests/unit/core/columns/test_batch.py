@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.columns.batch import ColumnBatch, joined, key_column
+from millwheel.core.columns.batch import COLUMNS_MARK, ColumnBatch, joined, key_column
 from millwheel.core.formats.codec import decode_batch, encode_batch
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import CorruptionError
@@ -70,6 +72,38 @@ def test_keys_of_several_fields_are_tuples_in_rows_and_travel_and_split_as_other
     ]
     assert joined([got, got.after(2)]).rows().keys == [(0, "x"), (1, "x"), (2, "y"), (2, "y")]
     assert got.after(3).rows().keys == []
+
+
+IDS = pl.Series("id", ["x", None, "y", "x"])
+
+
+@pytest.mark.parametrize("ids", [IDS, IDS.cast(pl.Categorical).to_physical().cast(pl.Int64)], ids=["text", "numbers"])
+def test_ids_stay_with_their_records(ids: pl.Series) -> None:
+    plain = batch_of([1, 2, 3, 4], [10, 20, 30, 40])
+    batch = replace(plain, ids=ids)
+    got = decode_batch(encode_batch(batch))
+    assert isinstance(got, ColumnBatch)
+    assert got.rows() == batch.rows() != plain.rows()
+    assert got.rows().ids == ids.to_list()
+    assert got.after(2).rows() == got.rows().after(2)
+    assert got.where(np.array([True, False, False, True])).rows() == got.rows().pick([0, 3])
+    assert [part.rows() for _, part in got.split(np.array([1, 0, 0, 1], np.int32))] == [
+        got.rows().pick([1, 2]),
+        got.rows().pick([0, 3]),
+    ]
+    large = replace(batch_of([*range(3000)], [*range(3000)]), ids=pl.Series("id", range(3000)))
+    pieces = list(large.pieces(large.frame.estimated_size() // 3))
+    assert len(pieces) > 2
+    assert [given for piece in pieces for given in piece.rows().ids or ()] == list(range(3000))
+    assert joined([got, got]).ids is None
+
+
+def test_a_batch_from_before_columns_had_ids_is_read() -> None:
+    body = msgspec.msgpack.decode(memoryview(encode_batch(batch_of([1, 2], [10, 20])))[9:])
+    assert body.pop() == b""
+    old = msgspec.msgpack.encode(body)
+    got = decode_batch(COLUMNS_MARK + xxhash.xxh3_64_digest(old) + old)
+    assert got.rows() == batch_of([1, 2], [10, 20]).rows()
 
 
 def test_an_empty_batch_says_so() -> None:

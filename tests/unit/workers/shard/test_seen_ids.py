@@ -5,13 +5,18 @@ from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.formats.store_layout import SEEN
+from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
+from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.shard.bloom_filter import BucketFilter
 from millwheel.workers.shard.seen_ids import MIN_SPAN_US, SeenIds
 from millwheel.workers.state.overlay import Overlay
@@ -49,6 +54,59 @@ ROWS = st.tuples(
     st.sampled_from([None, "1", "2", "3", 1]),
     st.integers(-3, 3).map(lambda n: n * MIN_SPAN_US // 2),
 )
+
+
+def in_columns(batch: Batch) -> ColumnBatch:
+    """The same records. All keys and ids are text."""
+    count = len(batch)
+    keys, ids = pl.Series("key", batch.keys, pl.String), pl.Series("id", batch.ids, pl.String)
+    seqs = np.arange(1, count + 1)
+    frame = pl.DataFrame({"row": seqs})
+    return ColumnBatch(batch.stream, seqs, np.array(batch.timestamps, np.int64), keys, frame, 0, ids)
+
+
+TEXT_ROWS = st.tuples(
+    st.sampled_from("ab"),
+    st.sampled_from([None, "1", "2", "3", ""]),
+    st.integers(-20, 20).map(lambda n: n * MIN_SPAN_US),
+)
+BUNDLES = st.lists(st.lists(st.tuples(st.lists(TEXT_ROWS, max_size=5), st.booleans()), max_size=3), max_size=8)
+
+
+@settings(deadline=None)
+@given(BUNDLES, st.lists(st.sampled_from(["commit", "reopen", "forget"]), min_size=8, max_size=8))
+def test_columns_lose_the_copies_that_rows_lose(bundles: list[list[tuple[Any, bool]]], then: list[str]) -> None:
+    """Copies within a bundle and in others, after a restart, and after ids were forgotten; some arrive in columns."""
+    rows, mixed = Bench(), Bench()
+    watermark = -20 * MIN_SPAN_US
+    for given_rows, after in zip(bundles, then, strict=False):
+        kept: list[Any] = []
+        for bench in (rows, mixed):
+            arrivals = []
+            for records, columnar in given_rows:
+                keys, ids, times = ([record[part] for record in records] for part in range(3))
+                values = [*range(1, len(records) + 1)]
+                batch = Batch("s", [*range(1, len(records) + 1)], times, keys, values, ids)
+                sent = in_columns(batch) if columnar and bench is mixed else batch
+                arrivals.append(Arrival(ChannelName("c"), 0, 0, sent, None, MAX_TIME))
+            bundle = Bundle(1, 0, watermark, arrivals, bench.overlay, {})
+            bench.seen.drop_copies(bundle)
+            kept.append(
+                [
+                    (arrival.batch.rows().seqs, arrival.batch.rows().ids, arrival.batch.rows().keys, arrival.duplicates)
+                    for arrival in bundle.arrivals
+                ]
+            )
+            bench.commit()
+            if after == "reopen":
+                bench.reopen()
+            elif after == "forget":
+                bench.seen.forget_before(watermark)
+        assert kept[0] == kept[1]
+        assert rows.store.data == mixed.store.data
+        watermark += 5 * MIN_SPAN_US
+
+
 STEPS = st.lists(st.one_of(st.lists(ROWS, max_size=6), st.sampled_from(["commit", "reopen"])), min_size=1, max_size=12)
 
 

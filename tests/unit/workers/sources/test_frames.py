@@ -36,6 +36,13 @@ def test_late_records_are_named_and_the_highest_time_is_kept() -> None:
     assert (batch.frame["n"].to_list(), found.late, found.max_timestamp) == ([0, 1, 3], 2, 120)
 
 
+def test_records_keep_their_ids() -> None:
+    found = sort_frame(read(100, 89, 120), stream(id="n"), NEEDS, MIN_TIME, 0, everything)
+    assert found is not None
+    [(_, batch)] = found.batches
+    assert batch.rows().ids == [0, 2]
+
+
 def test_what_was_read_before_decides_what_is_late() -> None:
     found = sort_frame(read(100, 120), stream(), NEEDS, 115, 0, everything)
     assert found is not None
