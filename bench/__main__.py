@@ -13,6 +13,7 @@ python -m bench cluster               1,000 workers and 100,000 shards against m
 python -m bench pace                  what latency: greedy, balanced, 2ms and 20ms cost and save
 python -m bench metrics_cost, tracing_cost   what metrics and traces cost a worker
 python -m bench query_faults, query_storm   queries while workers fail; what they cost the stream
+python -m bench query_keys               ten million keys at rest: memory, disk, and how fast they answer
 python -m bench S                     groupings under skew, simulated: the tables and the picture of docs/skew.md
 python -m bench Q                     the published experiments with queries, beside Redis itself (--only Q1 Q4)
 python -m bench hot_key               one key with 90 % of the records, whole and divided
@@ -50,6 +51,7 @@ TOOLS = (
     "profile",
     "query_faults",
     "query_storm",
+    "query_keys",
     "Q",
     "report",
     "start",

@@ -90,13 +90,15 @@ def until(what: Callable[[], object], within_s: float = _READY_S) -> None:
 
 
 @contextmanager
-def queried_run(folder: Path, workers: int = 2, standby: bool = False, spares: int = 0) -> Iterator[QueriedRun]:
+def queried_run(
+    folder: Path, workers: int = 2, standby: bool = False, spares: int = 0, pipeline: str = "queried.yaml"
+) -> Iterator[QueriedRun]:
     """A run that answers. Ended, and all its processes with it, when the context ends."""
     (folder / "in").mkdir(parents=True)
     for number in range(_FILES):
         (folder / "in" / f"{number}.jsonl").touch()
     port = _free_port()
-    command = [sys.executable, "-m", "millwheel", "run", str(PIPELINES / "queried.yaml"), "--launcher", "processes"]
+    command = [sys.executable, "-m", "millwheel", "run", str(PIPELINES / pipeline), "--launcher", "processes"]
     command += ["--workers", str(workers), "--spares", str(spares), "--root", str(folder / "root")]
     command += ["--set", f"input={folder}/in/*.jsonl", "--set", f"standby={int(standby)}", "--query-port", str(port)]
     with (folder / "said.txt").open("wb") as said:

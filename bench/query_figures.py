@@ -69,13 +69,15 @@ class Size:
     draws: int
 
 
-def load(port: int, words: Sequence[str], requests: int, clients: int = CLIENTS, pipelined: int = 1) -> str:
-    """What redis-benchmark prints of so many requests. RuntimeError when one was not answered."""
+def load(
+    port: int, words: Sequence[str], requests: int, clients: int = CLIENTS, pipelined: int = 1, keys: int = KEYS
+) -> str:
+    """What redis-benchmark prints of so many requests about ``keys`` keys. RuntimeError when one was not answered."""
     from tests.servers.redis import command
 
     *before, server = command()
     line = [*before, str(Path(server).with_name("redis-benchmark")), "-p", str(port), "-c", str(clients)]
-    line += ["-n", str(requests), "-P", str(pipelined), "-r", str(KEYS), "--csv", *words]
+    line += ["-n", str(requests), "-P", str(pipelined), "-r", str(keys), "--csv", *words]
     done = subprocess.run(line, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
     if done.returncode:
         raise RuntimeError(f"redis-benchmark ended: {done.stderr[-300:]}")

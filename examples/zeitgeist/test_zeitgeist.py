@@ -55,6 +55,15 @@ def test_a_spike_and_a_dip_after_two_usual_days_with_a_crash_between_them(zeitge
     ]  # fmt: skip
 
 
+def test_a_series_that_falls_silent_is_a_dip_to_nothing_once(zeitgeist: PipelineHarness) -> None:
+    for number in range(49):
+        hour(zeitgeist, number, mentions=100 + 40 * (number % 2))
+    zeitgeist.advance_watermark(MARCH_US + 60 * HOUR_US)
+    assert [(row["mentions"], row["samples"]) for row in zeitgeist.take("by_hour")][-2:] == [(100, 2), (0, 0)]
+    (alert,) = zeitgeist.take("alerts")
+    assert (alert["kind"], alert["mentions"], alert["window_start"]) == ("dip", 0, MARCH_US + 49 * HOUR_US)
+
+
 def test_what_is_no_number_is_a_dead_letter(zeitgeist: PipelineHarness) -> None:
     zeitgeist.push("mentions", {"timestamp": "2015-03-01 00:05:00", "value": "many"}, key=SERIES)
     assert "declared as int" in zeitgeist.take("dead_letters")[0]["reason"]

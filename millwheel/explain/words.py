@@ -69,6 +69,8 @@ def window_text(window: WindowSpec) -> str:
     if "every_us" in options:
         words.append(f"every {duration_text(options['every_us'])}")
     more = [options.get("time_zone", ""), "changes only" if options.get("changes") else ""]
+    if options.get("empty"):
+        more.append("empty once a key is silent")
     if options.get("offset_us"):
         more.insert(0, f"offset {duration_text(options['offset_us'])}")
     return ", ".join([" ".join(words), *(word for word in more if word)])

@@ -27,7 +27,7 @@ Keep = Callable[[Any, str], Code]
 def window_tree(window: Any, keep: Keep) -> Any:
     """The value of ``window:``. An object of the user's is kept, and named as a factory without options."""
     if type(window) is Tumbling:
-        return {"tumbling": duration_text(window.size), **_offset(window), **_zone(window)}
+        return {"tumbling": duration_text(window.size), **_offset(window), **_zone(window), **_empty(window)}
     if type(window) is Sliding:
         return {
             "sliding": duration_text(window.size), "every": duration_text(window.every), **_offset(window),
@@ -57,6 +57,10 @@ def _zone(window: Tumbling | Cumulative) -> dict[str, str]:
 
 def _changes(window: Sliding | Cumulative) -> dict[str, str]:
     return {"emit": "changes"} if window.changes else {}
+
+
+def _empty(window: Tumbling) -> dict[str, str]:
+    return {"emit": "empty"} if window.empty else {}
 
 
 def trigger_tree(trigger: Trigger, keep: Keep) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -81,7 +80,7 @@ def asking_of(question: AskedQuestion, stale: bool, catalog: Catalog, owners: Ow
     indicator, text, options = _words(question, catalog)
     plan = catalog.planned(indicator, text, {name.lower(): word for name, word in options.items()})
     first = plan.questions[0]
-    asked = replace(first, indicator=indicator)  # with the window of the named query
+    asked = msgspec.structs.replace(first, indicator=indicator)  # with the window of the named query
     computation, key = first.computation, first.key
     follower = owners.others(computation, key) if first.consistency is Consistency.STANDBY else ()
     return Asking(

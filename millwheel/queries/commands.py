@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate, count, islice
+from typing import Protocol, cast, runtime_checkable
 
 import msgspec
+from msgspec.structs import replace
 
 from millwheel.core.slices.slots import slot_of
 from millwheel.queries import resp
@@ -24,12 +26,34 @@ _RETRY = {"unavailable": "TRYAGAIN"}
 _ids = count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+@runtime_checkable
+class Pending(Protocol):
     """A reply that needs answers first."""
 
     queries: Sequence[Query]
-    reply: Callable[[Sequence[Found]], bytes | Gather]
+
+    def reply(self, found: Sequence[Found]) -> bytes | Gather:
+        """The reply, from the outcomes of :attr:`queries` in order."""
+
+
+class _Formed(msgspec.Struct):
+    queries: Sequence[Query]
+    write: Callable[[Sequence[Found]], bytes | Gather]
+
+    def reply(self, found: Sequence[Found]) -> bytes | Gather:
+        return self.write(found)
+
+
+class _Get(msgspec.Struct):
+    """Of a GET, which most clients send most: without a form."""
+
+    queries: Sequence[Query]
+    session: Session
+    name: bytes
+    plan: QueryPlan
+
+    def reply(self, found: Sequence[Found]) -> bytes | Gather:
+        return self.session.got(self.name, self.plan, self.queries, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +94,7 @@ class QueryService:
     health: Callable[[], Health] = Health
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(msgspec.Struct):
     """How the answers to ``names`` become a reply: each of the ``plans`` computes an answer, and ``write`` formats
     them."""
 
@@ -84,8 +107,8 @@ class _Form:
     def reply(self, found: Sequence[Found]) -> bytes:
         """The reply, from the answers to all questions of the plans in their order. An error where a formula has no
         value."""
-        answers = [each for each in found if isinstance(each, Answer)]
-        if len(self.plans) == len(answers) and all(plan.formula is None for plan in self.plans):
+        answers = cast(Sequence[Answer], found)
+        if all(plan.formula is None for plan in self.plans):
             return self.write(answers)
         start, made = 0, []
         try:
@@ -132,7 +155,17 @@ class Session:
 
     def get(self, words: Sequence[bytes]) -> Reply:
         """The value."""
+        plan = self._service.catalog.plan(words[1])
+        if plan.formula is None and self._consistency is Consistency.DURABLE:
+            return _Get([plan.questions[0].asked_at(self._service.now_us())], self, words[1], plan)
         return self._one(words[1], lambda answer: get_reply(answer, self.protocol))
+
+    def got(self, name: bytes, plan: QueryPlan, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
+        """The reply to GET."""
+        if type(answer := found[0]) is Answer:
+            self._service.errors.replied()
+            return get_reply(answer, self.protocol)
+        return self._reply(_Form([name], [plan], lambda answers: get_reply(answers[0], self.protocol)), queries, found)
 
     def hgetall(self, words: Sequence[bytes]) -> Reply:
         """HGETALL: the values, and the span of event time that they cover."""
@@ -182,19 +215,15 @@ class Session:
         return self._pending(_Form([name], [plan], lambda answers: form(answers[0])))
 
     def _pending(self, form: _Form) -> Pending:
-        now_us = self._service.now_us()  # one value for all questions: a formula covers one span
-        queries = [
-            query if query.until_us is not None or query.window_us is None else replace(query, until_us=now_us)
-            for plan in form.plans
-            for query in plan.questions
-        ]
+        now_us = self._service.now_us()  # one for all questions: a formula covers one span
+        queries = [query.asked_at(now_us) for plan in form.plans for query in plan.questions]
         if self._consistency is Consistency.STANDBY and form.follows:
             queries = [replace(query, consistency=Consistency.STANDBY) for query in queries]
-        return Pending(queries, lambda found: self._reply(form, queries, found))
+        return _Formed(queries, lambda found: self._reply(form, queries, found))
 
     def _reply(self, form: _Form, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
         errors = self._service.errors
-        if all(isinstance(each, Answer) for each in found):
+        if set(map(type, found)) <= {Answer}:
             errors.replied()
             return form.reply(found)
         failure = next((each for each in found if isinstance(each, QueryError)), None)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from millwheel.core.expressions.language import Expression, compile_expression
 from millwheel.core.model.keys import Key

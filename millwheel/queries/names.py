@@ -16,7 +16,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,7 +30,7 @@ from millwheel.queries.named import NamedQueries
 
 MAX_NAME_BYTES = 4_096
 """The longest name: names come from outside, and a key has 1 KiB at most by default."""
-_NAMES_KEPT = 50_000  # parsed names in the cache: a dashboard repeats the same ones
+_PLANS_KEPT = 50_000  # a dashboard repeats the same names
 _WINDOW = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?[a-z]*)(?:@(-?[0-9]{1,19}))?")
 _Kind = TypeVar("_Kind", bound=Enum)
 _TIMED = re.compile(r"(.+)@([0-9]{1,19})", re.DOTALL)
@@ -49,7 +48,6 @@ class Name:
     until_us: int | None
 
 
-@lru_cache(_NAMES_KEPT)
 def parse_name(name: bytes) -> Name:
     """The parts of a name. Raises QueryError when it is invalid."""
     if len(name) > MAX_NAME_BYTES:
@@ -106,6 +104,8 @@ class Catalog:
     about: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     firing: frozenset[str] = frozenset()
     """Computations with windows of their own."""
+    _plans: dict[bytes, tuple[Mapping[str, Formula], QueryPlan]] = field(default_factory=dict, compare=False)
+    """Plans that were made, each with the named queries that it rests on."""
 
     @staticmethod
     def of(spec: PipelineSpec) -> Catalog:
@@ -118,10 +118,20 @@ class Catalog:
 
     def plan(self, name: bytes) -> QueryPlan:
         """The plan for a name. ``until_us`` may be None: now. Raises QueryError."""
-        formula = self.named.formulas.get(parse_name(name).indicator)
-        if formula is None:
-            return QueryPlan((self.query(name),))
+        known, formulas = self._plans.get(name), self.named.formulas
+        if known is not None and known[0] is formulas:
+            return known[1]
+        if len(self._plans) >= _PLANS_KEPT:
+            self._plans.clear()
+        made = self._made(name, formulas)
+        self._plans[name] = formulas, made
+        return made
+
+    def _made(self, name: bytes, formulas: Mapping[str, Formula]) -> QueryPlan:
         parts = self.parts(name)
+        formula = formulas.get(parts.indicator)
+        if formula is None:
+            return QueryPlan((self._query(parts),))
         return self._planned(formula, parts.key, Query(parts.indicator, 0, parts.window_us, parts.until_us))
 
     def parts(self, name: bytes) -> Name:
@@ -165,7 +175,9 @@ class Catalog:
 
     def query(self, name: bytes) -> Query:
         """The query of one computation that a name stands for. ``until_us`` may be None: now. Raises QueryError."""
-        parts = self.parts(name)
+        return self._query(self.parts(name))
+
+    def _query(self, parts: Name) -> Query:
         return Query(parts.indicator, self.key(parts.indicator, parts.key), parts.window_us, parts.until_us)
 
     def asked(self, indicator: str, key: str, options: Mapping[str, str]) -> Query:

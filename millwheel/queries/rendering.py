@@ -42,7 +42,8 @@ def value_reply(value: object, protocol: int) -> bytes:
 def get_reply(answer: Answer, protocol: int) -> bytes:
     """GET: the value; if there are several, a JSON object."""
     if len(answer.values) == 1:
-        return value_reply(next(iter(answer.values.values())), protocol)
+        (value,) = answer.values.values()
+        return b"$%d\r\n%d\r\n" % (len(str(value)), value) if type(value) is int else value_reply(value, protocol)
     return bulk(_json(dict(answer.values)))
 
 

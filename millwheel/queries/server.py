@@ -1,9 +1,9 @@
 """The server of the Redis protocol in a worker: a thread with a loop of its own, which parses, asks and replies.
 
 All queries that arrive in one iteration of this loop, over all connections, form one batch for the worker's loop: one
-event, one wake-up. An answer is sent only after a check of the journal's seal that began after the answer was computed,
-or at most :data:`LEASE_S` earlier: a worker that was paused and declared dead must not answer as if it still owned the
-shard.
+event, one wake-up, and one moment that is now. An answer is sent only after a check of the journal's seal that began
+after the answer was computed, or at most :data:`LEASE_S` earlier: a worker that was paused and declared dead must not
+answer as if it still owned the shard.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from time import monotonic
 from typing import Any
@@ -152,7 +153,9 @@ class QueryServer:
     ) -> None:
         """Bind ``listen`` (host:port; port 0 takes a free one). Raises SetupError when it cannot be bound."""
         resp.hiredis_reader()
-        self.service = service
+        self._clock_us = service.now_us
+        self._now_us: int | None = None
+        self.service = replace(service, now_us=self._now)
         self._post = post
         self._check = check
         self._tls = tls
@@ -167,6 +170,16 @@ class QueryServer:
         self._loop = _new_loop()
         self._workers = Workers(links or Links())
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def _now(self) -> int:
+        """The moment of the batch that is being collected."""
+        if self._now_us is None:
+            self._now_us = self._clock_us()
+            self._loop.call_soon(self._forget_now)
+        return self._now_us
+
+    def _forget_now(self) -> None:
+        self._now_us = None
 
     def start(self) -> None:
         """Answer from now on, until the process ends."""

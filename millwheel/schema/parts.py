@@ -206,10 +206,12 @@ def _window() -> Schema:
         "emit": w.choice(["all", "changes"]),
         "with": {"type": "object"},
     }
+    emits = {"tumbling": {"emit": w.choice(["all", "empty"])}}
     sizes = {"global": w.FLAG, "count": w.number(1, 2**31), "custom": w.OBJECT_NAME}
     kinds = [
-        w.fields({kind: sizes.get(kind, w.DURATION), **{name: more[name] for name in names}}, [kind])
+        w.fields({kind: sizes.get(kind, w.DURATION), **{name: known[name] for name in names}}, [kind])
         for kind, names in windows.KINDS.items()
+        for known in [{**more, **emits.get(kind, {})}]
     ]
     return w.either({"const": "global"}, *kinds)
 

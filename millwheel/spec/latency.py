@@ -11,12 +11,12 @@ _LEAST_US, _MOST_US = 100, SECOND  # below, a rest costs more than it saves; abo
 
 
 def read_latency(reader: NodeReader, node: YamlNode | None) -> int | None:
-    """The least time (µs) between the beginnings of two steps of a worker; 0 for ``greedy``, which is the default, None
-    for ``balanced``."""
-    if node is None or node.text == GREEDY:
-        return 0
-    if node.text == BALANCED:
+    """The least time (µs) between the beginnings of two steps of a worker; 0 for ``greedy``, None for ``balanced``,
+    which is the default."""
+    if node is None or node.text == BALANCED:
         return None
+    if node.text == GREEDY:
+        return 0
     before = len(reader.problems.found)
     found = reader.duration(node, 0)
     if len(reader.problems.found) == before and not _LEAST_US <= found <= _MOST_US:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import duration_us
@@ -37,8 +37,7 @@ def ask(cluster: MemoryCluster, question: Question, queries: Sequence[QuerySpec]
 
 
 def _answer(cluster: MemoryCluster, query: Query) -> Answer:
-    if query.window_us is not None and query.until_us is None:
-        query = replace(query, until_us=cluster.clock.now)
+    query = query.asked_at(cluster.clock.now)
     shard = _shard(cluster, query)
     watermark_us = max(shard.meta.watermark, shard.watermark.input)
     found = shard.operator.answer(query, shard.store, watermark_us)

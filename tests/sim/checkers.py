@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from millwheel.core.formats.codec import Commit, decode_commit
+from millwheel.core.formats.codec import FULL_STOP, Commit, decode_commit
 from millwheel.core.formats.store_layout import CHANNEL
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import check_tiling
@@ -347,7 +347,7 @@ class Checkers:
 
     def durable(self, worker: str, segment: int, entries: list[bytes]) -> None:
         contents = self.ledger.segments.setdefault((worker, segment), {})
-        commits = [decode_commit(entry) for entry in entries]
+        commits = [decode_commit(entry) for entry in entries if entry != FULL_STOP]
         contents.update({commit.shard: commit.number for commit in commits})
         self.model.acked(worker, commits)
         self.sends.applied(commits)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from millwheel.core.formats.codec import Commit, decode_commit
+from millwheel.core.formats.codec import FULL_STOP, Commit, decode_commit
 from millwheel.core.formats.store_layout import (
     CHANNEL,
     EXPIRED,
@@ -58,6 +58,8 @@ class CommitModel:
     def submitted(self, entries: list[bytes]) -> None:
         """Commits are on their way to a journal."""
         for entry in entries:
+            if entry == FULL_STOP:
+                continue
             commit = decode_commit(entry)
             self.shard(commit.shard).submitted[commit.token, commit.number] = commit
 

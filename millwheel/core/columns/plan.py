@@ -22,7 +22,7 @@ from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import LatePolicy, Windowing
 from millwheel.core.windows.lateness import still_open
 from millwheel.core.windows.panes import Accumulation, OutputTime
-from millwheel.core.windows.windows import Cumulative, Sessions, Sliding, Window, WindowFunction
+from millwheel.core.windows.windows import Cumulative, Sessions, Sliding, Tumbling, Window, WindowFunction
 
 KEY, START, END, COUNT = "key", "start", "end", "count"
 _GROUP, _INT64 = "group", 2**63
@@ -297,6 +297,7 @@ def _fires_once(windowing: Windowing) -> bool:
         isinstance(windowing.trigger, Default)
         and windowing.accumulation is not Accumulation.RETRACTING
         and windowing.allowed_lateness == 0
+        and not (isinstance(windowing.window, Tumbling) and windowing.window.empty)
     )
 
 

@@ -65,6 +65,11 @@ def commits_prefix(shard: ShardName, token: Token) -> bytes:
     return _ARRAY_OF_5 + _encode(shard) + _encode(token)
 
 
+FULL_STOP = b"\xc0"
+"""A journal entry that is no commit of any shard. A group is certain once another one is behind it; where no commits
+follow, a group with this entry does."""
+
+
 def shard_of_commit(data: bytes) -> bytes:
     """The beginning of an encoded commit, as far as it names the shard: equal for commits of one shard only. For bytes
     that are no commit it is some other beginning. Much cheaper than decoding."""

@@ -104,6 +104,10 @@ def slice_prefix(level: int, start_us: int) -> bytes:
     return SLICE + bytes([level]) + number8(start_us)
 
 
+SLICE_PREFIX_BYTES = len(slice_prefix(0, 0))
+"""Behind it is the store key of the key."""
+
+
 def timer_key(key: Key, hashed: int, domain: Domain, tag: str) -> bytes:
     """The store key of a timer."""
     return key_prefix(TIMER, key, hashed) + _DOMAIN_BYTE[domain] + tag.encode()

@@ -9,10 +9,11 @@ from millwheel.core.machines.cumulative import CumulativeMachine
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.session_retractions import UnmergingMachine
 from millwheel.core.machines.sessions import MergingMachine
+from millwheel.core.machines.silences import SilencesMachine
 from millwheel.core.triggers.triggers import Default
 from millwheel.core.windowing.contract import LatePolicy, Machine, Windowing
 from millwheel.core.windows.panes import Accumulation, OutputTime
-from millwheel.core.windows.windows import Count, Cumulative, Custom, Sessions, Sliding
+from millwheel.core.windows.windows import Count, Cumulative, Custom, Sessions, Sliding, Tumbling
 
 
 def make_machine(windowing: Windowing, aggregation: Aggregation) -> Machine:
@@ -27,6 +28,9 @@ def make_machine(windowing: Windowing, aggregation: Aggregation) -> Machine:
     if isinstance(window, Sliding) and window.changes:
         _check_changes(windowing)
         return KeyWindowMachine(windowing, aggregation, window)
+    if isinstance(window, Tumbling) and window.empty:
+        _check_empty(windowing)
+        return SilencesMachine(windowing, aggregation, window)
     if isinstance(window, Cumulative) and _shares_steps(windowing):
         return CumulativeMachine(windowing, aggregation, window)
     if isinstance(window, (Sessions, Custom)) and window.merging:
@@ -92,4 +96,23 @@ def _check_changes(windowing: Windowing) -> None:
         raise ValueError(
             "emit: changes with allowed_lateness corrects results that were emitted; "
             "write accumulation: accumulating or retracting"
+        )
+
+
+def _check_empty(windowing: Windowing) -> None:
+    """Whether a key was silent is decided once, as the watermark passes the end of the window."""
+    if not isinstance(windowing.trigger, Default) or windowing.output_time is not OutputTime.END_OF_WINDOW:
+        raise ValueError(
+            "tumbling windows with emit: empty fire as the watermark passes their end, when it is known which keys "
+            "were silent: leave out trigger and output_time, or leave out emit: empty"
+        )
+    if windowing.allowed_lateness or windowing.late is LatePolicy.REFIRE:
+        raise ValueError(
+            "with emit: empty a late record would make windows that were not silent from some that were: leave out "
+            "allowed_lateness and late: refire (late: {side: …} keeps late records), or leave out emit: empty"
+        )
+    if windowing.takes_retractions or windowing.accumulation is Accumulation.RETRACTING:
+        raise ValueError(
+            "tumbling windows with emit: empty fire once, and take no retractions: read a stream without them, and "
+            "leave out accumulation; or leave out emit: empty"
         )

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from millwheel.core.aggregates.aggregation import Buffered, Evaluate
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.machines.choice import make_machine
-from millwheel.core.pipeline.spec import ComputationSpec, WindowSpec
+from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, WindowSpec
 from millwheel.core.triggers.trees import trigger_from_tree
 from millwheel.core.windowing.contract import LatePolicy, Machine, Windowing
 from millwheel.core.windows.panes import Accumulation, OutputTime
@@ -29,7 +29,7 @@ Load = Callable[[str], Any]
 E_ = TypeVar("E_", bound=Enum)
 
 _KINDS: dict[str, tuple[Callable[..., WindowFunction], Mapping[str, str]]] = {
-    "tumbling": (Tumbling, {"size_us": "size", "offset_us": "offset", "time_zone": "time_zone"}),
+    "tumbling": (Tumbling, {"size_us": "size", "offset_us": "offset", "time_zone": "time_zone", "empty": "empty"}),
     "sliding": (Sliding, {"size_us": "size", "every_us": "every", "offset_us": "offset", "changes": "changes"}),
     "session": (Sessions, {"gap_us": "gap"}),
     "global": (Global, {}),
@@ -76,7 +76,7 @@ def windowing_from_spec(spec: ComputationSpec, load: Load | None = None, takes_r
     if spec.window is None:
         raise ValueError(f"{spec.name} has no window; write for example window: {{tumbling: 1m}}")
     return Windowing(
-        window=window_from_spec(spec.window, load),
+        window=_of_stage(window_from_spec(spec.window, load), spec.stage),
         trigger=trigger_from_tree(spec.trigger, load),
         accumulation=_choice(Accumulation, spec.accumulation, "accumulation"),
         allowed_lateness=spec.allowed_lateness_us,
@@ -84,6 +84,13 @@ def windowing_from_spec(spec: ComputationSpec, load: Load | None = None, takes_r
         late=LatePolicy.REFIRE if spec.late == LatePolicy.REFIRE.value else LatePolicy.DROP,
         takes_retractions=takes_retractions,
     )
+
+
+def _of_stage(window: WindowFunction, stage: AggregationStage) -> WindowFunction:
+    """The windows of a stage. Whether a key was silent is known where its instances come together, not before."""
+    if stage is AggregationStage.PARTIAL and isinstance(window, Tumbling) and window.empty:
+        return Tumbling(window.size, window.offset, window.time_zone)
+    return window
 
 
 def machine_from_spec(

@@ -148,7 +148,7 @@ class AggregateSpec:
 class WindowSpec:
     """How records are put into windows, as written: ``kind`` and its settings in µs or plain values.
 
-    kinds: tumbling (size_us, offset_us, time_zone), sliding (size_us, every_us, offset_us, changes),
+    kinds: tumbling (size_us, offset_us, time_zone, empty), sliding (size_us, every_us, offset_us, changes),
     session (gap_us), global, count (count), cumulative (size_us, every_us, time_zone), custom (factory).
     """
 
@@ -379,8 +379,8 @@ class QuerySpec:
 class PipelineSpec:
     """The whole pipeline. ``folder`` is where callbacks are looked for first (absolute path); ``ship`` are the files
     in it, or globs of them, that workers get beside the Python that is imported. Without ``tracing`` no record is
-    traced. ``latency_us`` is the least time between the beginnings of a worker's steps (0: none); None: twice as
-    long as a step takes, a millisecond and a half at most."""
+    traced. ``latency_us`` is the least time between the beginnings of a worker's steps (0: none); None (balanced):
+    twice as long as a step takes, a millisecond and a half at most."""
 
     name: str
     streams: tuple[StreamSpec, ...]
@@ -392,7 +392,7 @@ class PipelineSpec:
     ship: tuple[str, ...] = ()
     queries: tuple[QuerySpec, ...] = ()
     tracing: TracingSpec | None = None
-    latency_us: int | None = 0
+    latency_us: int | None = None
 
     def stream(self, name: str) -> StreamSpec:
         """The stream's own spec, or a bare one for a stream that a computation produces."""

@@ -63,17 +63,21 @@ class Tumbling:
 
     With a ``time_zone`` (an IANA name) the size is a whole number of days, windows begin at local midnight (plus
     ``offset`` by the local clock), and days of 23 or 25 hours are what they are.
+
+    ``empty``: a key that had records in a window and has none in the next emits one empty result for that one
+    (see core/machines/silences.py).
     """
 
     size: int
     offset: int
     time_zone: str
+    empty: bool
     _days: Days | None = field(repr=False, compare=False)
 
     merging = False
 
-    def __init__(self, size: str | int, offset: str | int = 0, time_zone: str = "") -> None:
-        _init(self, size=_duration("size", size), offset=duration_us(offset), time_zone=time_zone)
+    def __init__(self, size: str | int, offset: str | int = 0, time_zone: str = "", empty: bool = False) -> None:
+        _init(self, size=_duration("size", size), offset=duration_us(offset), time_zone=time_zone, empty=empty)
         _init(self, _days=_days("tumbling", self.size, self.offset, time_zone))
 
     def window(self, timestamp: int) -> Window:

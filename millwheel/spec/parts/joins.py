@@ -132,6 +132,8 @@ def _check_window(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
     emit = None if window is None or not window.is_map else window.value.get("emit")
     if emit is not None and emit.value == "changes":
         reader.bad(emit, "a join needs the records of whole windows, and emit: changes keeps none; leave out emit")
+    elif emit is not None and emit.value == "empty":
+        reader.bad(emit, "a join makes pairs of records, and a window without records has none; leave out emit")
 
 
 def _check_names(reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec]) -> None:

@@ -13,7 +13,7 @@ from millwheel.spec.reading.problems import did_you_mean, unknown
 from millwheel.spec.reading.reader import NAME, NodeReader
 
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "tumbling": ("offset", "time_zone"),
+    "tumbling": ("offset", "time_zone", "emit"),
     "sliding": ("every", "offset", "emit"),
     "session": (),
     "global": (),
@@ -80,8 +80,20 @@ def _options(reader: NodeReader, node: YamlNode, kind: str, fields: Mapping[str,
     if "time_zone" in fields:
         options["time_zone"] = reader.text(fields["time_zone"], "Europe/Paris")
     if "emit" in fields:
-        options["changes"] = reader.choice(fields["emit"], ("all", "changes"), "all") == "changes"
+        options.update(_emit(reader, kind, fields["emit"]))
     return options
+
+
+def _emit(reader: NodeReader, kind: str, node: YamlNode) -> dict[str, Any]:
+    """Tumbling windows know ``empty``, the others ``changes``: sliding ones then also emit the result
+    of no records, when the last one has left."""
+    if kind == "tumbling":
+        return {"empty": True} if reader.choice(node, ("all", "empty"), "all") == "empty" else {}
+    if node.value == "empty":
+        advice = "emit: changes also emits when the last record has left" if kind == "sliding" else "leave out emit"
+        reader.bad(node, f"empty is for tumbling windows; with {kind} ones, {advice}")
+        return {}
+    return {"changes": reader.choice(node, ("all", "changes"), "all") == "changes"}
 
 
 def _custom(reader: NodeReader, fields: Mapping[str, YamlNode]) -> dict[str, Any]:

@@ -322,6 +322,11 @@ class _Edges:
         self._known: dict[Key, int] = {}
         self._dense = np.full(1024, -1, np.int32)
 
+    def shard_of(self, key: Key) -> ShardName:
+        """The shard of one key."""
+        known = self._known.get(key)
+        return self.shards[self.indexes([key])[0] if known is None else known]
+
     def row_indexes(self, batch: Batch) -> npt.NDArray[np.int32]:
         """:meth:`indexes` of the keys of a batch."""
         if batch.numbers is not None and _are_dense(batch.numbers):
@@ -399,7 +404,7 @@ class TableRouter:
     def shard_of(self, node: NodeName, key: Key) -> ShardName | None:
         """The shard of a key; None before the table of ``node`` was seen."""
         edges = self._edges.get(node)
-        return None if edges is None else edges.shards[edges.indexes([key])[0]]
+        return None if edges is None else edges.shard_of(key)
 
     def route(self, node: NodeName, batch: AnyBatch) -> list[tuple[ShardName, AnyBatch]]:
         """(shard, its records in order) for the shards of ``node`` that get any."""

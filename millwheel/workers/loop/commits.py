@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from millwheel.core.formats.codec import FULL_STOP
 from millwheel.core.model.names import ShardName
 from millwheel.core.model.times import MAX_TIME
 from millwheel.workers.effects import CommitGroup
@@ -16,18 +17,30 @@ from millwheel.workers.shard.shard import Shard
 LONGEST_US = 50_000
 """Commits are handed to the journal after this much work (µs), even within a step."""
 
+QUIET_US = 100_000
+"""Once no commit has followed the newest group for so long (µs), a full stop does, where standbys follow."""
+
 Complete = Callable[[list[PendingCommit], int], None]
 """(commits that are durable, the wall clock in µs)."""
 
 
 class CommitGroups:
     """The groups in the journal that are not yet durable. ``complete`` is called for each, in order. ``due_at`` is the
-    wall clock at which the next group is due."""
+    wall clock at which the next group is due. ``followed``: whether standbys follow shards of this worker. They apply
+    only what is certain, and the newest group is not: without a full stop they would lack it while no other comes."""
 
-    def __init__(self, snapshots: SnapshotPolicy, complete: Complete, longest_us: int = LONGEST_US) -> None:
+    def __init__(
+        self,
+        snapshots: SnapshotPolicy,
+        complete: Complete,
+        longest_us: int = LONGEST_US,
+        followed: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._snapshots = snapshots
         self._complete = complete
         self._longest_us = longest_us
+        self._followed = followed
+        self._stops_at_us = MAX_TIME
         self._worked_us = 0
         self._waiting: deque[tuple[bool, list[PendingCommit]]] = deque()
         self.due_at_us = MAX_TIME
@@ -43,8 +56,17 @@ class CommitGroups:
         if due <= now_us or at_once:
             group = self._submit(shards, now_us, inline=not due)
             due = _due_at(shards)
-        self.due_at_us = due
+        if group is None and not at_once and self._stops_at_us <= now_us:
+            group = self._full_stop()
+        self.due_at_us = min(due, self._stops_at_us)
         return group
+
+    def _full_stop(self) -> CommitGroup | None:
+        self._stops_at_us = MAX_TIME
+        if self._waiting or not self._followed():
+            return None
+        self._waiting.append((True, []))
+        return CommitGroup([FULL_STOP], [], {}, False)
 
     def submit_after(self, took_us: int, shards: Callable[[], Sequence[Shard]], now_us: int) -> CommitGroup | None:
         """A bundle took so long. In a long step, what all shards have made so far is handed over in the middle: it is
@@ -78,9 +100,12 @@ class CommitGroups:
     def durable(self, segment: int, now_us: int) -> None:
         """The oldest group that was written is durable."""
         _, group = self._waiting.popleft()
-        for pending in group:
-            self._snapshots.written(segment, pending)
-        self._complete(group, now_us)
+        if group:
+            for pending in group:
+                self._snapshots.written(segment, pending)
+            self._complete(group, now_us)
+            self._stops_at_us = now_us + QUIET_US
+            self.due_at_us = min(self.due_at_us, self._stops_at_us)
         self._settle_unwritten(now_us)
 
     def _settle_unwritten(self, now_us: int) -> None:

@@ -72,7 +72,7 @@ class WorkerRuntime:
             GatheredSnapshots(out, ports.snapshots), GatheredDeletions(out, ports.journal), limits.snapshots
         )
         self._savepoints = SavepointPart(GatheredCopies(out, ports.savepoints))
-        self._commits = CommitGroups(self._snapshots, self._complete, limits.longest_work_us)
+        self._commits = CommitGroups(self._snapshots, self._complete, limits.longest_work_us, self._is_followed)
         self._ranges = Ranges(incarnation, self._served, self._known, self._snapshots, out, TableRouter(graph.hash_of))
         self._tracing = ports.tracing
         self._traffic = Traffic(incarnation, self._served, self._known, out, limits.retry_lane_us, ports.tracing)
@@ -163,6 +163,9 @@ class WorkerRuntime:
         served.stirred = patient or self._savepoints.ordered_now
         served.wakes_at_us = served.shard.admission.wakes_at(now_us)
         return False
+
+    def _is_followed(self) -> bool:
+        return any((entry := self._known.get(name)) and entry.standby for name in self._served)
 
     def _unsubmitted(self) -> list[Shard]:
         return [served.shard for served in self._served.values() if served.shard.commits.unsubmitted]

@@ -53,6 +53,34 @@ class _Batch:
     rests_on: dict[ShardName, int] = field(default_factory=dict)
 
 
+class _View:
+    """What all answers of a shard in one step have in common: nothing changes meanwhile."""
+
+    __slots__ = ("_name", "_operator", "_store", "_token", "_watermark_us", "durable", "number")
+
+    def __init__(self, shard: Shard) -> None:
+        self._name, self._token = shard.identity.shard, shard.identity.token
+        self._operator, self._store = shard.operator, shard.store
+        self._watermark_us = max(shard.watermark.input, shard.meta.watermark, MIN_TIME)
+        self.number = shard.commits.made
+        self.durable = self.number <= shard.commits.durable
+
+    def answer(self, query: Query) -> Answer:
+        """The operator's answer, with where it is from. Raises QueryError, and whatever the operator raises."""
+        found, asked = self._operator.answer(query, self._store, self._watermark_us), query.consistency
+        return Answer(
+            found.values,
+            found.covered_start_us,
+            found.covered_end_us,
+            self._watermark_us,
+            found.complete,
+            self._name,
+            self._token,
+            self.number,
+            asked if asked is Consistency.LATEST else Consistency.DURABLE,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Answering:
     """Batches that wait for their turn, and batches that wait for the disk."""
@@ -83,10 +111,11 @@ class Answering:
     def _go_on(self, batch: _Batch, end_us: int) -> bool:
         """True once a batch is answered."""
         queries, found = batch.asked.queries, batch.found
-        while len(found) < len(queries):
+        views: dict[ShardName, _View] = {}
+        for index in range(len(found), len(queries)):
             if found and self.monotonic_us() > end_us:
                 return False
-            found.append(self._found(queries[len(found)], batch))
+            found.append(self._found(queries[index], batch, views))
         return True
 
     def release(self) -> None:
@@ -107,38 +136,25 @@ class Answering:
                 return False
         return True
 
-    def _found(self, query: Query, batch: _Batch) -> Found:
+    def _found(self, query: Query, batch: _Batch, views: dict[ShardName, _View]) -> Found:
         name = self.router.shard_of(NodeName(query.computation), query.key)
         if name is None:
             return QueryError("unavailable", "this worker does not know yet who has the key; ask again")
-        serving = self.served.get(name)
         try:
-            if serving is None or not serving.answers:
-                stale = self.copies.answer(name, query) if query.consistency in _STALE else None
-                return stale or self._elsewhere(name, serving, query.consistency in _STALE)
-            return self._answer(query, serving.shard, batch)
+            view = views.get(name)
+            if view is None:
+                serving = self.served.get(name)
+                if serving is None or not serving.answers:
+                    stale = self.copies.answer(name, query) if query.consistency in _STALE else None
+                    return stale or self._elsewhere(name, serving, query.consistency in _STALE)
+                view = views[name] = _View(serving.shard)
+            if not view.durable and query.consistency is not Consistency.LATEST:
+                batch.rests_on[name] = view.number
+            return view.answer(query)
         except QueryError as ex:
             return ex
         except Exception as ex:  # no error of a question may end the worker
             return QueryError("unavailable", f"{name} could not answer: {type(ex).__name__}: {ex}", failed=True)
-
-    def _answer(self, query: Query, shard: Shard, batch: _Batch) -> Answer:
-        identity, number = shard.identity, shard.commits.made
-        watermark_us = max(shard.watermark.input, shard.meta.watermark, MIN_TIME)
-        found = shard.operator.answer(query, shard.store, watermark_us)
-        if query.consistency is not Consistency.LATEST and number > shard.commits.durable:
-            batch.rests_on[identity.shard] = number
-        return Answer(
-            found.values,
-            found.covered_start_us,
-            found.covered_end_us,
-            watermark_us,
-            found.complete,
-            identity.shard,
-            identity.token,
-            number,
-            query.consistency if query.consistency is Consistency.LATEST else Consistency.DURABLE,
-        )
 
     def _elsewhere(self, name: ShardName, serving: Serving | None, stale: bool) -> Found:
         entry = self.entry_of(name)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from millwheel.core.aggregates.aggregation import Aggregation
-from millwheel.core.formats.store_layout import slice_prefix
+from millwheel.core.formats.store_layout import SLICE_PREFIX_BYTES, slice_prefix
 from millwheel.core.model.keys import Key
 from millwheel.core.model.limits import over
 from millwheel.core.model.times import MIN_TIME
@@ -86,9 +86,12 @@ class SliceCells:
         return data
 
     def _write(self, changed: Iterable[tuple[bytes, StoredSlice, bytes]]) -> None:
+        merged = self._answers.merged
         for cell_key, cell, data in changed:
             self._cells[cell_key] = cell
             self._overlay.put(cell_key, data)
+            if merged:
+                merged.changed(cell_key[SLICE_PREFIX_BYTES:])
 
     def _added(self, acc: Any, records: Sequence[ReadyRecord]) -> Any:
         aggregation: Aggregation = self._answers.aggregation

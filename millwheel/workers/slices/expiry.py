@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millwheel.core.formats.store_layout import EXPIRED, SLICE, number8, number_from8, slice_prefix
+from millwheel.core.formats.store_layout import EXPIRED, SLICE, number8, slice_prefix
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import SlicesSpec
 from millwheel.core.slices.levels import SliceLevel
 from millwheel.ports import StateStore
-from millwheel.queries.slices import expired_before
+from millwheel.queries.slices import expired_before, noted_expiry
 from millwheel.workers.state.overlay import Overlay
 
 _EXPIRIES = 100
@@ -30,7 +30,7 @@ class Expiry:
         self._levels = levels
         self._store = store
         self._overlay = overlay
-        self._noted_us = _time_of(store.get(EXPIRED))
+        self._noted_us = noted_expiry(store.get(EXPIRED))
         self._dropped_us = MIN_TIME
         self._waits = store.first(SLICE, SLICE) is not None
         self._step_us = max(spec.levels_us[0], spec.keep_us // _EXPIRIES)
@@ -47,12 +47,16 @@ class Expiry:
 
     def before(self, watermark_us: int) -> int:
         """Slices that end at or before this have expired."""
-        return expired_before(self._spec, watermark_us, self._overlay.get(EXPIRED))
+        return expired_before(self._spec, watermark_us, noted_expiry(self._overlay.get(EXPIRED)))
+
+    def before_noted(self, watermark_us: int) -> int:
+        """:meth:`before`, between two bundles: without a look into the store."""
+        return expired_before(self._spec, watermark_us, self._noted_us)
 
     def note(self, watermark_us: int) -> None:
         """Note, with the commit of this bundle, up to where slices have expired."""
         self._waits = self._waits and watermark_us != MAX_TIME  # at the end of input, nothing more expires
-        before = expired_before(self._spec, watermark_us, None)
+        before = expired_before(self._spec, watermark_us, MIN_TIME)
         if before >= self._noted_us + self._step_us:
             self._noted_us = before
             self._overlay.put(EXPIRED, number8(before))
@@ -62,14 +66,10 @@ class Expiry:
 
         Not with the commit that notes it: a checkpoint between the two would lack slices that its own watermark still
         keeps, and its next owner would count late records into what is left of them."""
-        expired_us = _time_of(self._store.get(EXPIRED))
+        expired_us = noted_expiry(self._store.get(EXPIRED))
         if expired_us <= self._dropped_us:
             return
         for level in self._levels:
             until_us = level.bounds(expired_us)[0]
             self._store.delete_range(slice_prefix(level.number, MIN_TIME), slice_prefix(level.number, until_us))
         self._dropped_us = expired_us
-
-
-def _time_of(stored: bytes | None) -> int:
-    return MIN_TIME if stored is None else number_from8(stored)

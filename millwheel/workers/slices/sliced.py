@@ -22,6 +22,7 @@ from millwheel.core.model.records import DeadLetter
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.slices.merged import MergedSpans
 from millwheel.core.windows.panes import as_retraction
 from millwheel.errors import CorruptionError, FencedError, InvariantError, RecordError
 from millwheel.ports import StateStore, StoreView
@@ -57,7 +58,7 @@ class SlicesOperator(Operator):
         self._spec = spec
         self._pipeline = pipeline.name
         self._decode = decode
-        self._answers = SliceAnswers.of(spec.slices, aggregation_of(spec, pipeline))
+        self._answers = SliceAnswers.of(spec.slices, aggregation_of(spec, pipeline), MergedSpans())
         self._levels = self._answers.levels
         self._takes_back = takes_retractions(spec, pipeline)
         self._cells = SliceCells(overlay, self._answers, cache_entries, pipeline.limits.state)
@@ -77,12 +78,12 @@ class SlicesOperator(Operator):
         self._expiry.drop()
         self._expiry.note(bundle.watermark)
         if self._keys is not None:
-            self._cells.forget(self._keys.clear(bundle.watermark))
+            self._dropped(self._keys.clear(bundle.watermark))
         self._take(bundle)
         self._cells.trim()
 
     def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
-        return self._answers.answer(query, state, watermark_us)
+        return self._answers.answer_after(self._expiry.before_noted(watermark_us), query, state, watermark_us)
 
     # --- records -----------------------------------------------------------------------------------------
 
@@ -130,10 +131,16 @@ class SlicesOperator(Operator):
             return None
         return ReadyRecord(key, value, timestamp, stream, prepared, bounds, back is not None)
 
+    def _dropped(self, cell_keys: Sequence[bytes]) -> None:
+        """The slices of idle keys have left the store."""
+        self._cells.forget(cell_keys)
+        if cell_keys and self._answers.merged:
+            self._answers.merged.clear()
+
     def _add(self, key: Key, records: list[ReadyRecord], bundle: Bundle) -> None:
         if self._keys is not None:
             kept = self._keys.admit(key, [record.timestamp for record in records], bundle.watermark)
-            self._cells.forget(kept.gone)
+            self._dropped(kept.gone)
             for index in kept.late:
                 self._late(records[index], bundle)
             records = [records[index] for index in kept.indexes]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 from tests.search.generate.draft import Draft
@@ -10,6 +11,7 @@ from tests.search.generate.inputs import take_input
 
 _WINDOWS: Mapping[str, tuple[Any, ...]] = {
     "tumbling": ({"tumbling": "10s"}, {"tumbling": "10s", "offset": "3s"}, {"tumbling": "1m"}),
+    "empty": ({"tumbling": "10s", "emit": "empty"}, {"tumbling": "5s", "offset": "3s", "emit": "empty"}),
     "sliding": ({"sliding": "20s", "every": "10s"}, {"sliding": "30s", "every": "10s", "offset": "5s"}),
     "changes": (
         {"sliding": "20s", "every": "1s", "emit": "changes"},
@@ -27,13 +29,22 @@ _WINDOWS: Mapping[str, tuple[Any, ...]] = {
 
 def draw_window(draft: Draft, kinds: set[str], changes: bool = True) -> Any:
     weights = {"tumbling": 4, "session": 4, "sliding": 2, "changes": 1, "cumulative": 1, "count": 2, "global": 1}
-    names = sorted({each for each in kinds if f"{each}_window" in draft.wanted} or kinds)
+    names = sorted({each for each in kinds if f"{each}_window" in draft.wanted} or kinds - {"empty"})
     if "behind_global" in draft.wanted and not any(flow.last for flow in draft.flows.values()):
         names = ["global"]
-    kind = draft.rng.choices(names, [weights[name] for name in names])[0]
-    window = draft.pick(w for w in _WINDOWS[kind] if changes or "emit" not in w)
+    kind = draft.rng.choices(names, [weights.get(name, 1) for name in names])[0]
+    if kind == "tumbling" and "empty" in kinds and _coin(draft):
+        kind = "empty"
+    window = draft.pick(w for w in _WINDOWS[kind] if changes or "emit" not in w or kind == "empty")
     draft.features.add(f"{kind}_window")
     return window
+
+
+def _coin(draft: Draft) -> bool:
+    """True for one in five. It looks at the next draw without taking it."""
+    ahead = Random()
+    ahead.setstate(draft.rng.getstate())
+    return ahead.random() < 0.2
 
 
 _FUNCTIONS = frozenset(
@@ -67,7 +78,7 @@ def windowed(draft: Draft, name: str) -> Any:
     if any(flow.last for flow in flows):
         draft.features.add("behind_global")
     kinds = {"tumbling", "sliding", "session", "cumulative", "global"}
-    kinds |= set() if retracts else {"changes", "count"}
+    kinds |= set() if retracts else {"changes", "count", "empty"}
     window = draw_window(draft, kinds, changes=not retracts)
     tree: dict[str, Any] = {"input": given, "window": window}
     if draft.chance(0.9, "aggregate"):
@@ -90,7 +101,7 @@ def spans(draft: Draft, name: str) -> Any:
     if found is None:
         return None
     given, _, key = found
-    kinds = {"tumbling", "sliding", "session", "cumulative", "global", "count"}
+    kinds = {"tumbling", "sliding", "session", "cumulative", "global", "count", "empty"}
     tree: dict[str, Any] = {"input": given, "window": draw_window(draft, kinds, changes=False)}
     tree["callback"] = "callbacks:Spans"
     tree["options"] = {"out": name, "sort": draft.chance(0.5)}
@@ -135,6 +146,11 @@ def _timing(draft: Draft, tree: dict[str, Any], retracts: bool) -> None:
     kind = "global" if window == "global" else next(iter(window))
     changes = isinstance(window, dict) and "emit" in window
     if kind == "count":
+        return
+    if changes and window["emit"] == "empty":
+        if draft.chance(0.35, *draft.wanted & {"side"}):
+            tree["late"] = {"side": "?"}
+            draft.features.add("side")
         return
     if draft.chance(0.45 if kind != "global" else 0.9, "trigger") and not changes:
         tree["trigger"] = draft.pick(_EARLY if "early" in draft.wanted else _TRIGGERS)

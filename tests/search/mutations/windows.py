@@ -10,10 +10,12 @@ from millwheel.core.aggregates.arrival_order import InOrder
 from millwheel.core.columns import windows as column_windows
 from millwheel.core.machines.counted import CountMachine, Filling
 from millwheel.core.machines.sessions import MergingMachine
+from millwheel.core.machines.silences import SilencesMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.model.timers import Due
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.production_ids import Cause
+from millwheel.core.windowing.calls import Call
 from millwheel.core.windowing.state import WindowState
 from millwheel.core.windows import windows
 from millwheel.core.windows.panes import Pane
@@ -110,3 +112,28 @@ def columns_speak_in_the_order_of_first_records() -> Context:
     """Of windows that become due together, columns emit first which had a record first. (A pause in the watermark of a
     stream with declared fields.)"""
     return replaced(column_windows, "in_order_of_time", lambda groups: groups)
+
+
+@mistake(within=10, features="empty_window", variants="reference")
+def silence_put_over_records_that_came() -> Context:
+    """The window behind one with records is opened anew although it has records. (``emit: empty``, and a key with
+    records in two windows in a row.)"""
+
+    def wrong(self: SilencesMachine, start: int, call: Call) -> None:
+        following = self._tumbling.window(start)
+        self._settle(following, WindowState(self.aggregation.create()), following, call)
+
+    return replaced(SilencesMachine, "_await", wrong)
+
+
+@mistake(within=10, features="empty_window", variants="reference")
+def silence_passed_over_by_a_jump_of_the_watermark() -> Context:
+    """A window that has ended before it was opened counts as one that has spoken. (``emit: empty``, and a watermark
+    that passes two windows at once.)"""
+
+    def wrong(self: SilencesMachine, start: int, call: Call) -> None:
+        following = self._tumbling.window(start)
+        if call.state.get(following) is None:
+            self._settle(following, self._born(following, call.times.watermark), following, call)
+
+    return replaced(SilencesMachine, "_await", wrong)

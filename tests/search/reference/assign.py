@@ -28,6 +28,7 @@ class Assigner:
         self._gap = spec.options.get("gap_us") or 0
         self.count: int = spec.options.get("count") or 0
         self.changes = bool(spec.options.get("changes"))
+        self.empty = bool(spec.options.get("empty"))
         self.size: int = self._size
         self._custom = None
         if spec.kind == "custom":

@@ -23,7 +23,7 @@ from tests.search.reference.panes import Clocks, KeyWindows, Rules
 from tests.search.reference.triggers import Custom, Trigger
 
 _KINDS = {
-    "Tumbling": ("tumbling", {"size": "size_us", "offset": "offset_us", "time_zone": "time_zone"}),
+    "Tumbling": ("tumbling", {"size": "size_us", "offset": "offset_us", "time_zone": "time_zone", "empty": "empty"}),
     "Sliding": ("sliding", {"size": "size_us", "every": "every_us", "offset": "offset_us", "changes": "changes"}),
     "Sessions": ("session", {"gap": "gap_us"}),
     "Global": ("global", {}),

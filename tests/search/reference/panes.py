@@ -241,6 +241,18 @@ class KeyWindows:
             each.told = each.told or (moment.complete and not each.news)
         if over:
             self.open.remove(each)
+            if self._rules.assign.empty and each.items:
+                self._await_next(each.window, clocks)
+
+    def _await_next(self, window: Window, clocks: Clocks) -> None:
+        """``emit: empty``: the window behind one with records fires, too. Its end may have passed as well."""
+        if window.end == MAX_TIME:
+            return
+        (following,) = self._rules.assign.windows(window.end)
+        if all(each.window != following for each in self.open):
+            self.open.append(Open(following, self._rules.trigger.fresh(), told=False))
+            if clocks.watermark >= following.end:
+                self.ask(self.open[-1], clocks)
 
     def pass_time(self, clocks: Clocks) -> None:
         """The watermark has passed the ends of windows, or of their lateness."""

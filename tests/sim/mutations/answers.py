@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
+
+from millwheel.core.slices.merged import MergedSpans
 from millwheel.queries.slices import SliceAnswers
 from millwheel.workers.queries.answering import Answering
 from millwheel.workers.queries.copies import FollowedCopies
@@ -57,6 +59,12 @@ def snapshot_answers_as_of_the_newest_commit() -> Context:
 def expired_slice_answered() -> Context:
     """A window is answered although its first slices have expired."""
     return replaced(SliceAnswers, "_check_kept", lambda self, span, expired_us, name: None)
+
+
+@mistake(within=10, workload="sliced")
+def merged_spans_outlive_a_change() -> Context:
+    """What was merged for an answer is kept although records have changed slices of its key."""
+    return replaced(MergedSpans, "changed", lambda self, stored_key: None)
 
 
 @mistake(within=10, workload="sliced")

@@ -92,6 +92,11 @@ computations:
     window: {count: 10}
     aggregate: {n: count}
     output: runs
+  silences:
+    input: {sent: {}}
+    window: {tumbling: 1h, emit: empty}
+    aggregate: {n: count}
+    output: silences
   until:
     input: {sent: {}}
     window: {tumbling: 1h}
@@ -159,6 +164,7 @@ bursts = (
     .aggregate({"n": "count"}, output="bursts")
 )
 sent.window(Count(10)).aggregate({"n": agg.count()}, output="runs")
+sent.window(Tumbling("1h", empty=True)).aggregate({"n": agg.count()}, output="silences")
 (sent.window(Tumbling("1h"))
     .trigger(OrFinally(AfterEach(AfterBytes(10), Never()), Once(AfterWatermark())))
     .aggregate({"n": agg.count()}, output="until"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import hiredis
+from msgspec.structs import replace
 
 from millwheel.core.model.names import WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry

@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from queue import Empty, SimpleQueue
 
 import pytest
+from msgspec.structs import replace
 
 from millwheel.core.model.names import WorkerName
 from millwheel.core.pipeline.spec import QuerySpec

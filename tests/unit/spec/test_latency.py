@@ -23,7 +23,7 @@ def read(folder: Path, text: str) -> int | None:
 
 
 def test_the_settings(tmp_path: Path) -> None:
-    assert read(tmp_path, "") == 0
+    assert read(tmp_path, "") is None
     assert read(tmp_path, "latency: balanced") is None
     assert read(tmp_path, "latency: greedy") == 0
     assert read(tmp_path, "latency: 2ms") == 2_000

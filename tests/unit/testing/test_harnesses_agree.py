@@ -31,6 +31,7 @@ WINDOWS = {
         {"sliding": "10us", "every": "2us", "emit": "changes"},
         WindowSpec("sliding", {"size_us": 10, "every_us": 2, "changes": True}),
     ),
+    "empty": ({"tumbling": "10us", "emit": "empty"}, WindowSpec("tumbling", {"size_us": 10, "empty": True})),
     "session": ({"session": "7us"}, WindowSpec("session", {"gap_us": 7})),
 }
 
@@ -140,11 +141,12 @@ def test_a_pipeline_says_what_its_window_machine_says(
 def test_a_pipeline_says_what_windows_without_triggers_say(
     tmp_path: Path, kind: str, mode: str, steps: list[tuple[str, Any]], crash_every: int | None
 ) -> None:
-    lateness = 0 if kind == "count" or mode == "discarding" else 30
-    written = {} if kind == "count" else {"accumulation": mode, "allowed_lateness": f"{lateness}us"}
+    fires_once = kind in ("count", "empty")
+    lateness = 0 if fires_once or mode == "discarding" else 30
+    written = {} if fires_once else {"accumulation": mode, "allowed_lateness": f"{lateness}us"}
     alone = WindowHarness(
         window_from_spec(WINDOWS[kind][1]),
-        accumulation="discarding" if kind == "count" else mode,
+        accumulation="discarding" if fires_once else mode,
         allowed_lateness=lateness,
         aggregate=AGGREGATE,
     )

@@ -13,6 +13,7 @@ from millwheel.core.machines.cumulative import CumulativeMachine
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.session_retractions import UnmergingMachine
 from millwheel.core.machines.sessions import MergingMachine
+from millwheel.core.machines.silences import SilencesMachine
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.pipeline.spec import WindowSpec
 from millwheel.core.triggers.triggers import AfterCount
@@ -29,6 +30,7 @@ from tests.unit.core.machines.test_specs import _computation
         ({}, AlignedMachine),
         ({"window": WindowSpec("sliding", {"size_us": 10, "every_us": 5})}, AlignedMachine),
         ({"window": WindowSpec("sliding", {"size_us": 10, "every_us": 5, "changes": True})}, KeyWindowMachine),
+        ({"window": WindowSpec("tumbling", {"size_us": 10, "empty": True})}, SilencesMachine),
         ({"window": WindowSpec("session", {"gap_us": 10})}, MergingMachine),
         ({"window": WindowSpec("count", {"count": 10})}, CountMachine),
         ({"window": WindowSpec("cumulative", {"size_us": 10, "every_us": 5})}, CumulativeMachine),
@@ -51,3 +53,19 @@ def test_sessions_over_retractions_can_fall_apart() -> None:
 def test_discarding_panes_that_do_not_add_up_are_refused_for_retracted_input(function: str) -> None:
     with pytest.raises(ValueError, match="accumulation: retracting"):
         WindowHarness(Tumbling(10), AfterCount(1), aggregate=function, takes_retractions=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"trigger": AfterCount(1)}, "leave out trigger and output_time"),
+        ({"output_time": "earliest"}, "leave out trigger and output_time"),
+        ({"accumulation": "accumulating", "allowed_lateness": 5}, "leave out allowed_lateness"),
+        ({"late": "refire"}, "leave out allowed_lateness and late: refire"),
+        ({"accumulation": "retracting"}, "leave out accumulation"),
+        ({"takes_retractions": True}, "read a stream without them"),
+    ],
+)
+def test_what_cannot_tell_silence_is_refused_with_the_reason(settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        WindowHarness(Tumbling(10, empty=True), aggregate="count", **settings)

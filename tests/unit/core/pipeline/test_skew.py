@@ -109,6 +109,19 @@ def test_late_records_change_the_result_that_stands_in_the_end_as_they_do_for_wh
     assert standing("scatter(3)") == standing("")
 
 
+@pytest.mark.parametrize("fields", ["", FIELDS], ids=["rows", "columns"])
+def test_a_divided_key_is_silent_where_all_of_its_instances_are(tmp_path: Path, fields: str) -> None:
+    found = []
+    for skew in ("", "scatter(3)"):
+        path = Path(pipeline(tmp_path, skew, fields))
+        path.write_text(path.read_text().replace("{tumbling: 10s}", "{tumbling: 2s, emit: empty}"))
+        found.append(rows(str(path), records()))
+    (whole, counted), (divided, counted_divided) = found
+    assert as_text(divided) == as_text(whole)
+    assert counted_divided == counted
+    assert [row["events"] for row in whole].count(0) > 3
+
+
 EARLY = "trigger: {after_watermark: {early: {after_processing_time: 5s}}}"
 
 

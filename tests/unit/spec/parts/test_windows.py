@@ -24,6 +24,8 @@ def _pipeline(window: str, more: str = "") -> str:
     [
         ("{tumbling: 1m}", "tumbling", {"size_us": MINUTE}),
         ("{tumbling: 1m, offset: 10s}", "tumbling", {"size_us": MINUTE, "offset_us": 10_000_000}),
+        ("{tumbling: 1m, emit: empty}", "tumbling", {"size_us": MINUTE, "empty": True}),
+        ("{tumbling: 1m, emit: all}", "tumbling", {"size_us": MINUTE}),
         ("{tumbling: 1d, time_zone: Europe/Paris}", "tumbling", {"size_us": DAY, "time_zone": "Europe/Paris"}),
         (
             "{sliding: 1m, every: 10ms, emit: changes}",
@@ -66,6 +68,9 @@ def test_every_kind_of_window_can_be_written(check: Any, folder: Any, text: str,
         ("{sliding: 1m, every: 2m}", "", "would lose the records between them"),
         ("{sliding: 1m, every: 7s, emit: changes}", "", "multiple of the slide"),
         ("{sliding: 1m, every: 1s, emit: change}", ".emit", "did you mean 'changes'?"),
+        ("{sliding: 1m, every: 1s, emit: empty}", ".emit", "with sliding ones, emit: changes also emits when"),
+        ("{cumulative: 1d, every: 1m, emit: empty}", ".emit", "with cumulative ones, leave out emit"),
+        ("{tumbling: 1m, emit: changes}", ".emit", "one of all, empty"),
         ("{count: 0}", ".count", "must be a whole number from 1"),
         ("{global: false}", ".global", "must be true"),
         ("{tumbling: 1h, time_zone: Europe/Paris}", "", "whole days"),

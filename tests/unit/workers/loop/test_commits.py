@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from millwheel.core.formats.codec import decode_commit
+from millwheel.core.formats.codec import FULL_STOP, decode_commit
 from millwheel.core.model.times import MAX_TIME
-from millwheel.workers.loop.commits import CommitGroups
+from millwheel.workers.loop.commits import QUIET_US, CommitGroups
 from millwheel.workers.shard.pending_commit import PendingCommit
 from tests.unit.workers.bench import NOW, ShardBench, Silent
 
@@ -23,10 +23,10 @@ class Snapshots:
 
 
 class Stand:
-    def __init__(self, longest_us: int = 10) -> None:
+    def __init__(self, longest_us: int = 10, followed: bool = False) -> None:
         self.completed: list[list[int]] = []
         self.snapshots = Snapshots()
-        self.groups = CommitGroups(cast("Any", self.snapshots), self._complete, longest_us)
+        self.groups = CommitGroups(cast("Any", self.snapshots), self._complete, longest_us, lambda: followed)
 
     def _complete(self, group: list[PendingCommit], now: int) -> None:
         self.completed.append([pending.number for pending in group])
@@ -90,3 +90,27 @@ def test_in_a_long_step_what_was_made_is_handed_over_in_the_middle() -> None:
     bench.deliver(("a", 2, 5), first=2)
     bench.shard.run(NOW)
     assert stand.groups.submit_after(6, lambda: [bench.shard], NOW) is None, "the work is counted anew"
+
+
+def test_behind_the_newest_commits_of_a_followed_worker_a_full_stop_is_written_once_it_is_quiet() -> None:
+    stand, bench = Stand(followed=True), worked(1)
+    assert stand.groups.submit([bench.shard], NOW) is not None
+    assert stand.groups.submit([], NOW + 10 * QUIET_US) is None  # these commits are not durable yet
+    stand.groups.durable(1, NOW)
+    assert stand.groups.due_at_us == NOW + QUIET_US
+    assert stand.groups.submit([], NOW + QUIET_US - 1) is None
+    stop = stand.groups.submit([], NOW + QUIET_US)
+    assert stop is not None
+    assert (stop.entries, stop.last) == ([FULL_STOP], {})
+    stand.groups.durable(1, NOW + QUIET_US)
+    assert stand.groups.due_at_us == MAX_TIME  # nothing is behind a full stop
+    assert not stand.groups
+    assert stand.completed == [[1]]
+
+
+def test_without_standbys_there_is_no_full_stop() -> None:
+    stand, bench = Stand(), worked(1)
+    assert stand.groups.submit([bench.shard], NOW) is not None
+    stand.groups.durable(1, NOW)
+    assert stand.groups.submit([], NOW + QUIET_US) is None
+    assert stand.groups.due_at_us == MAX_TIME

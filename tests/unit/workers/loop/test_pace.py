@@ -24,7 +24,7 @@ def test_a_step_that_did_much_is_followed_at_once_under_any_setting() -> None:
 
 
 @given(st.integers(0, 10**6))
-def test_greedy_never_rests_and_is_the_default(took_us: int) -> None:
+def test_greedy_never_rests(took_us: int) -> None:
     assert StepPace() == StepPace(0)
     assert StepPace(0).rest_us(took_us) == 0
 
