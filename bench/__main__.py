@@ -18,6 +18,7 @@ python -m bench S                     groupings under skew, simulated: the table
 python -m bench Q                     the published experiments with queries, beside Redis itself (--only Q1 Q4)
 python -m bench hot_key               one key with 90 % of the records, whole and divided
 python -m bench uv                    unique visitors: text, dictionary and bitmaps, and a sketch side by side
+python -m bench rivals                key windows and their rivals: native, raw, bucketed, as published
 python -m bench redis_price           what a batch of rows costs in a real Redis
 python -m bench ads_kafka, kafka_rates, kafka_latency, debezium           the same, beside a real broker
 """
@@ -61,6 +62,7 @@ TOOLS = (
     "cluster",
     "hot_key",
     "uv",
+    "rivals",
     "redis_price",
 )
 _MODULES = {"S": "skew", "scale": "scaling", "Q": "query_figures"}
