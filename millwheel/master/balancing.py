@@ -6,10 +6,14 @@ Steps are taken one at a time, and only when they are worth their price, because
 - a move must leave both of them at least ``gain`` below what the busiest has now, so the sum of the squares of all
   workers' loads falls with each move, and moves end. Both are shares of one core, or of the busiest worker's load if
   that is more than one core: measurement noise grows with the load;
+- the weights of workers say how fast their machines are: what takes a worker of weight 1 a tenth of a core takes one of
+  weight 2 a twentieth. A move counts the shard's load as it will be at its taker, so moves end here, too: the greatest
+  load of the two always falls;
 - a shard is split only when no move helps, it is busier than ``hot``, and an edge between sampled keys leaves at least
   a tenth of its work on either side: right before or after a key with much work. Neither a key nor a slot of slices
   is ever divided;
-- neighbours are merged when both together do less than ``cold``, and a node never gets fewer shards than it began with.
+- neighbours are merged when both together do less than ``cold``, also on a worker of the least weight, and a node never
+  gets fewer shards than it began with.
 
 A child of a split does at least a tenth of ``hot``, which is more than ``cold``: it is not merged while the load stays
 as it is. So under constant load the steps end, and nothing moves back and forth. Because loads vary, a step is taken
@@ -59,13 +63,19 @@ class BalanceConfig:
 @dataclass(frozen=True, slots=True)
 class ClusterLoad:
     """The input of a balancing decision. ``least`` maps each node whose shards can be split and merged to its minimum
-    number of shards. The edges of a node's ranges are multiples of its ``grains`` (default: 1)."""
+    number of shards. The edges of a node's ranges are multiples of its ``grains`` (default: 1). ``weights``: how fast
+    workers are, relative to one of weight 1 (default: 1)."""
 
     tables: Sequence[RangeTable]
     workers: Collection[WorkerName]
     loads: Mapping[ShardName, Load]
     least: Mapping[NodeName, int]
     grains: Mapping[NodeName, int] = field(default_factory=dict)
+    weights: Mapping[WorkerName, int] = field(default_factory=dict)
+
+    def weight(self, worker: WorkerName) -> int:
+        """How fast a worker is, relative to one of weight 1."""
+        return self.weights.get(worker, 1)
 
     def served(self, worker: WorkerName) -> Iterator[tuple[NodeName, ShardEntry]]:
         """The shards of a worker that are not being moved."""
@@ -92,16 +102,20 @@ def next_step(cluster: ClusterLoad, config: BalanceConfig) -> Step | None:
 
 
 def _evened(cluster: ClusterLoad, config: BalanceConfig) -> Step | None:
-    burdens = sorted((cluster.burden(worker), worker) for worker in cluster.workers)
-    (low, idlest), (high, busiest) = burdens[0], burdens[-1]
+    *others, (high, busiest) = sorted((cluster.burden(worker), worker) for worker in cluster.workers)
     scale = max(1.0, high)
-    if high - low < config.gap * scale:
+    if not others or high - others[0][0] < config.gap * scale:
         return None
     served = [(cluster.busy(entry.shard), node, entry) for node, entry in cluster.served(busiest)]
-    outcomes = [(max(high - busy, low + busy), entry.shard, node) for busy, node, entry in served]
+    faster = [cluster.weight(worker) / cluster.weight(busiest) for _, worker in others]
+    outcomes = [
+        (max(high - busy, low + busy / faster[taker]), entry.shard, node, taker)
+        for busy, node, entry in served
+        for taker, (low, _) in enumerate(others)  # where all weights are equal, the idlest is the best
+    ]
     if outcomes and min(outcomes)[0] <= high - config.gain * scale:
-        _, shard, node = min(outcomes)
-        return Move(node, shard, idlest)
+        _, shard, node, taker = min(outcomes)
+        return Move(node, shard, others[taker][1])
     for busy, node, entry in sorted(served, key=lambda one: (-one[0], one[2].shard)):
         if busy < config.hot or node not in cluster.least:
             continue
@@ -130,14 +144,15 @@ def _evenness(edge: int, mine: Sequence[int]) -> int:
 
 
 def _merged(cluster: ClusterLoad, config: BalanceConfig) -> Merge | None:
-    """The idlest pair of neighbours whose joint load is below ``cold``."""
+    """The idlest pair of neighbours whose joint load is below ``cold``, wherever they are."""
+    least = min(map(cluster.weight, cluster.workers))
     resting = {entry.shard for worker in cluster.workers for _, entry in cluster.served(worker)}
     found: list[tuple[float, Merge]] = []
     for table in cluster.tables:
         if len(table.shards) <= cluster.least.get(table.computation, len(table.shards)):
             continue
         for lower, upper in pairwise(sorted(table.shards, key=lambda entry: entry.range.lo)):
-            both = cluster.busy(lower.shard) + cluster.busy(upper.shard)
+            both = sum(cluster.busy(one.shard) * cluster.weight(one.owner) for one in (lower, upper)) / least
             if both <= config.cold and lower.shard in resting and upper.shard in resting:
                 found.append((both, Merge(table.computation, lower.shard, upper.shard)))
     return min(found, key=lambda one: (one[0], one[1].lower))[1] if found else None

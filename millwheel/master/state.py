@@ -309,7 +309,8 @@ class MasterState:
             return
         tables = [self._holdings.stored[demand.name] for demand in self._config.nodes]
         self._book.forget_others({entry.shard for table in tables for entry in table.shards})
-        cluster = ClusterLoad(tables, self._serving(), self._book.loads, self._least, self._grains)
+        weights = self._membership.weights()
+        cluster = ClusterLoad(tables, self._serving(), self._book.loads, self._least, self._grains, weights)
         step = self._balancer.look(cluster, self._now_us)
         if step is None:
             return

@@ -23,7 +23,8 @@ HALF = SPACE // 2
 
 @dataclass
 class World:
-    """Workers and one node, whose keys (by hash) make a certain load each; steps are carried out at once."""
+    """Workers and one node, whose keys (by hash) make a certain load each, at a worker of weight 1. Steps are carried
+    out at once."""
 
     keys: dict[int, float]
     workers: list[str]
@@ -32,25 +33,29 @@ class World:
     made: int = 100
     grain: int = 1
     steps: list[Step] = field(default_factory=list)
+    weights: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
-    def of(keys: dict[int, float], workers: int, shards: int, grain: int = 1) -> World:
+    def of(
+        keys: dict[int, float], workers: int, shards: int, grain: int = 1, weights: dict[str, int] | None = None
+    ) -> World:
         names = [f"w{number}" for number in range(workers)]
         entries = [
             ShardEntry(f"n-{position}", piece, names[position * workers // shards], 1)
             for position, piece in enumerate(tile(shards, grain))
         ]
-        return World(keys, names, entries, shards, grain=grain)
+        return World(keys, names, entries, shards, grain=grain, weights=weights or {})
 
     def cluster(self, noise: random.Random | None = None) -> ClusterLoad:
         loads = {}
         for entry in self.shards:
             mine = {key: load for key, load in self.keys.items() if key in entry.range}
-            busy = sum(mine.values())
-            sample = [key for key, load in mine.items() for _ in range(round(256 * load / busy))] if busy else []
+            made = sum(mine.values())
+            sample = [key for key, load in mine.items() for _ in range(round(256 * load / made))] if made else []
+            busy = made / self.weights.get(entry.owner, 1)
             loads[entry.shard] = Load(busy * (noise.uniform(0.97, 1.03) if noise else 1.0), 0.0, sample)
         table = RangeTable("n", tuple(self.shards))
-        return ClusterLoad([table], self.workers, loads, {"n": self.least}, {"n": self.grain})
+        return ClusterLoad([table], self.workers, loads, {"n": self.least}, {"n": self.grain}, self.weights)
 
     def take(self, step: Step) -> None:
         self.steps.append(step)
@@ -171,6 +176,48 @@ def test_steps_for_slices_end_too_and_none_cuts_a_slot(keys: dict[tuple[int, int
     world.settle()
     assert next_step(world.cluster(), CONFIG) is None
     assert not any(entry.range.lo % WIDTH for entry in world.shards)
+
+
+def test_a_move_counts_the_load_as_it_will_be_at_a_slower_or_faster_worker() -> None:
+    weights = {"w0": 4, "w1": 1}
+    heavy = World.of({1: 2.4, SPACE // 4 + 1: 0.8}, 2, 4, weights=weights)
+    assert heavy.burdens() == pytest.approx([0, 0.8])  # 0.2 of it, at the slow worker, would be 0.8
+    assert next_step(heavy.cluster(), CONFIG) is None
+    light = World.of({1: 2.4, SPACE // 4 + 1: 0.4}, 2, 4, weights=weights)
+    assert next_step(light.cluster(), CONFIG) == Move("n", "n-1", "w1")
+    slow = World.of({HALF + 1: 0.5, SPACE // 4 * 3 + 1: 0.4}, 2, 4, weights=weights)
+    slow.settle()
+    assert slow.burdens() == pytest.approx([0, 0.225])  # all of it
+
+
+def test_a_fast_worker_with_some_work_takes_what_an_idle_slow_one_would_be_busy_with() -> None:
+    sixth = SPACE // 6
+    world = World.of({1: 0.7, sixth + 2: 0.2, sixth * 5 + 9: 2.0}, 3, 6, weights={"w2": 10})
+    assert world.burdens() == pytest.approx([0, 0.2, 0.9])
+    assert next_step(world.cluster(), CONFIG) == Move("n", "n-0", "w2")
+
+
+def test_what_only_a_fast_worker_finds_cold_is_not_merged() -> None:
+    world = World.of({1: 0.03, SPACE // 4 + 1: 0.03}, 1, 4, weights={"w0": 4, "w1": 1})
+    world.least, world.workers = 2, ["w0", "w1"]
+    world.settle()
+    assert {"n-0", "n-1"} <= {entry.shard for entry in world.shards}
+    assert [type(step) for step in world.steps] == [Merge]  # the others, which do nothing
+
+
+@settings(max_examples=150, deadline=None)
+@given(skewed, st.integers(1, 12), st.lists(st.integers(1, 5), min_size=2, max_size=5))
+def test_steps_between_workers_of_different_weight_end_too_and_leave_nobody_worse(
+    keys: dict[int, float], shards: int, weights: list[int]
+) -> None:
+    of_workers = {f"w{number}": weight for number, weight in enumerate(weights)}
+    world = World.of(keys, len(weights), shards, weights=of_workers)
+    before = world.burdens()[-1]
+    world.settle()
+    merges = sum(isinstance(step, Merge) for step in world.steps)
+    assert world.burdens()[-1] <= before + merges * CONFIG.cold + 1e-9
+    split = {step.shard for step in world.steps if isinstance(step, Split)}
+    assert not any({step.lower, step.upper} & split for step in world.steps if isinstance(step, Merge))
 
 
 @settings(max_examples=60, deadline=None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from millwheel.core.model.range_table import Ancestor, RangeTable
+from millwheel.master.balancing import BalanceConfig
 from millwheel.master.effects import (
     AttachWorker,
     CollectJournal,
@@ -17,11 +19,13 @@ from millwheel.master.effects import (
 from millwheel.master.events import (
     JournalSealed,
     JournalsFound,
+    LoadReported,
     ManifestSeen,
     Member,
     MembersChanged,
     SealFailed,
     SeatsChanged,
+    ShardLoad,
     ShardReleased,
     TableSeen,
     TablesLoaded,
@@ -257,3 +261,30 @@ def test_more_seats_let_a_spare_serve_and_fewer_empty_a_worker() -> None:
     (fewer,) = of(state.handle(Tick(now_us=30 * SECOND)), WriteRangeTable)
     assert isinstance(fewer, WriteRangeTable)
     assert [entry.next_owner for entry in fewer.table.shards] == ["", "", "w1", "w1"]
+
+
+def moved_by_load(busy_us: list[int]) -> list[str]:
+    """The shards of a worker of weight 4 that move to one of weight 1, which idles: they work so long each second."""
+    state = MasterState(replace(config(2, 5), balance=BalanceConfig()))
+    state.handle(Tick(now_us=0))
+    state.handle(TablesLoaded(tables=()))
+    strong, weak = Member(incarnation="w1", address="w1:1", weight=4), Member(incarnation="w2", address="w2:1")
+    table = stored(state.handle(MembersChanged(members=(strong, weak))))
+    assert Counter(owners(table.table)) == {"w1": 4, "w2": 1}
+    state.handle(table)
+    mine = [entry.shard for entry in table.table.shards if entry.owner == "w1"]
+    works = dict(zip(mine, busy_us, strict=True))
+    for second in range(1, 12):
+        for entry in table.table.shards:
+            done_us = works.get(entry.shard, 0) * second
+            load = ShardLoad(shard=entry.shard, token=1, records=second, state_bytes=0, busy_us=done_us)
+            state.handle(LoadReported(incarnation=entry.owner, loads=(load,)))
+        for write in of(state.handle(Tick(now_us=second * SECOND)), WriteRangeTable):
+            assert isinstance(write, WriteRangeTable)
+            return [str(mine.index(entry.shard)) for entry in write.table.shards if entry.next_owner == "w2"]
+    return []
+
+
+def test_balance_by_load_counts_what_a_shard_takes_of_a_weaker_worker() -> None:
+    assert moved_by_load([200_000, 200_000, 200_000, 200_000]) == []
+    assert moved_by_load([200_000, 240_000, 200_000, 100_000]) == ["3"]
