@@ -330,6 +330,32 @@ class Flow(Generic[T]):
         }
         self._draft.add_computation(name, self._inputs, {**fields, **given_dials(dials)})
 
+    def unique_visitors(
+        self,
+        of: str,
+        *,
+        every: Duration,
+        per: Duration = "1d",
+        time_zone: str = "",
+        field: str = "",
+        changes: bool = False,
+        approximate: bool = False,
+        partitions: int | None = None,
+        where: str = "",
+        name: str = "",
+        output: str = "",
+        **dials: Unpack[DialOptions],
+    ) -> Stream:
+        """Count the different values of a field so far in the day, for each key, ``every`` so often: see
+        docs/unique-visitors.md. The count is ``field`` (default: visitors)."""
+        found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_visitors")
+        given = {"time_zone": time_zone, "as": field, "partitions": partitions, "approximate": approximate}
+        uv = {"of": of, "every": every, "per": per, **{option: value for option, value in given.items() if value}}
+        uv.update({"emit": "changes"} if changes else {})
+        fields = {"uv": uv, **({"where": where} if where else {}), "output": output or found, **given_dials(dials)}
+        self._draft.add_computation(found, self._inputs, fields)
+        return self._stream(output or found)
+
     def _step(self, kind: str, function: Any, name: str, output: str, dials: DialOptions) -> Stream:
         found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_{kind}")
         if callable(function):
@@ -357,6 +383,21 @@ class Unkeyed(Flow[T]):
         line = here()
         found = [key, *more] if more else key
         return KeyedStream(self._draft, [Input(each.stream, line, found) for each in self._inputs])
+
+    def dictionary(
+        self,
+        of: str,
+        field: str,
+        *,
+        partitions: int | None = None,
+        name: str = "",
+        output: str = "",
+        **dials: Unpack[DialOptions],
+    ) -> Stream:
+        """Add a whole number as ``field``, the same for equal values of the field ``of``, once and for ever: see
+        docs/pipeline.md. The number of ``partitions`` can never be changed."""
+        given = {"of": of, "as": field, **({} if partitions is None else {"partitions": partitions})}
+        return self._step("dictionary", given, name, output, dials)
 
     def flatten(self, *others: Unkeyed[U]) -> Unkeyed[T | U]:
         """This stream and others as one input of the next computation."""

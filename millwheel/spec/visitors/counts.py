@@ -20,6 +20,12 @@ OPTIONS = ("of", "every", "per", "time_zone", "as", "emit", "partitions", "appro
 DEFAULT_NAME = "visitors"
 _EXAMPLE = "{of: device_id, every: 1m}"
 _DAY_US = 86_400_000_000  # Fixed: µs
+_REASONS = {
+    "allowed_lateness": "a late visitor would change every count of its day that was emitted since, one for each "
+    "`every`; to wait longer for records, raise max_delay of the stream",
+    "trigger": "a count is emitted as the watermark passes each `every`, not before",
+    "skew": "the dictionary in front divides its work by visitor, and counts are bitmaps, which are cheap for hot keys",
+}
 _TAKEN = ("window_start", "window_end")
 
 
@@ -65,7 +71,8 @@ def check_visitors(
 ) -> None:
     """Note fields that unique visitors cannot have."""
     for name in others:
-        reader.bad(fields[name], f"{name} is not for uv, which has its own window and aggregate; leave it out")
+        reason = _REASONS.get(name, "uv has its own window and aggregate")
+        reader.bad(fields[name], f"{name} is not for uv: {reason}; leave it out")
     if "productions" in fields and fields["productions"].value == "weak":
         reader.bad(
             fields["productions"], "visitors are numbered by a dictionary, which needs strong ones; leave it out"

@@ -97,6 +97,20 @@ computations:
     window: {tumbling: 1h, emit: empty}
     aggregate: {n: count}
     output: silences
+  numbers:
+    input: {slim: {}}
+    dictionary: {of: path, as: number, partitions: 64}
+    output: numbers
+    shards: 2
+  visitors:
+    input: {numbers: {key: [kb]}}
+    uv: {of: path, every: 1m, per: 1d, time_zone: Europe/Paris, as: paths, emit: changes, partitions: 32}
+    where: kb > 1
+    output: visitors
+  about:
+    input: {numbers: {key: kb}}
+    uv: {of: path, every: 1h, approximate: true}
+    output: about
   until:
     input: {sent: {}}
     window: {tumbling: 1h}
@@ -165,6 +179,11 @@ bursts = (
 )
 sent.window(Count(10)).aggregate({"n": agg.count()}, output="runs")
 sent.window(Tumbling("1h", empty=True)).aggregate({"n": agg.count()}, output="silences")
+numbers = slim.dictionary("path", "number", partitions=64, output="numbers", shards=2)
+numbers.key_by("kb").unique_visitors(
+    "path", every="1m", time_zone="Europe/Paris", field="paths", changes=True, partitions=32, where="kb > 1",
+    output="visitors")
+numbers.key_by("kb").unique_visitors("path", every="1h", approximate=True, output="about")
 (sent.window(Tumbling("1h"))
     .trigger(OrFinally(AfterEach(AfterBytes(10), Never()), Once(AfterWatermark())))
     .aggregate({"n": agg.count()}, output="until"))
