@@ -16,6 +16,7 @@ from millwheel.core.formats.store_layout import (
     EXPIRED,
     META,
     POSITION,
+    RUNS,
     SEEN,
     SLICE,
     Meta,
@@ -215,7 +216,7 @@ def _differences(want: dict[bytes, bytes], got: dict[bytes, bytes]) -> str:
     missing = [
         store_key for store_key, value in want.items() if got.get(store_key) != value and not _may_go(store_key, got)
     ]
-    extra = [store_key for store_key in got if store_key not in want and store_key[:1] != SEEN]
+    extra = [store_key for store_key in got if store_key not in want and store_key[:1] not in (SEEN, RUNS)]
     if not missing and not extra:
         return ""
     return f"{len(missing)} places are missing or differ ({missing[:3]}), {len(extra)} are too many ({extra[:3]})"
@@ -225,4 +226,4 @@ def _may_go(store_key: bytes, got: dict[bytes, bytes]) -> bool:
     """Whether a store may lack what commits put there: ids, and slices that begin before what it says has expired."""
     if store_key[:1] == SLICE and store_key not in got and EXPIRED in got:
         return number_from8(store_key[len(SLICE) + 1 :][:8]) < number_from8(got[EXPIRED])
-    return store_key[:1] == SEEN
+    return store_key[:1] in (SEEN, RUNS)

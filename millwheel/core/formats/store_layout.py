@@ -5,7 +5,8 @@ split is a range of every family.
     c <channel>                         highest sequence number applied from a channel
     s <hash> <key> <state> [<part>]     user state
     t <hash> <key> <domain> <tag>       timers
-    d <bucket> <hash> <key> <id>        external ids seen, by bucket of event time
+    d <bucket> <hash> <digest>          an external id seen, by bucket of event time, that is in no run
+    v <bucket> <number> <shard>         external ids seen: a run of many of them, under its writer
     p <chunk>                           pending productions
     o <partition>                       source: committed position of a partition
     e                                   source: it was told to read nothing more, and has ended
@@ -45,6 +46,7 @@ WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER, RESULT = b"w", b"h", b"x", b"u", b"q", 
 WINDOW_SET = b"b"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, COMMITTABLE = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
 DECIDED, HOT_KEYS = b"g", b"j"
+RUNS = b"v"
 SLICE, EXPIRED, CLEARED, SLICE_KEY, SLICE_IDLE = b"a", b"k", b"ki", b"l", b"i"
 
 _DOMAIN_BYTE = {Domain.EVENT: b"e", Domain.PROCESSING: b"p"}

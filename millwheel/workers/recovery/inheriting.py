@@ -20,8 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from heapq import merge
+from itertools import chain, groupby, islice
+from operator import itemgetter
 
+from millwheel.core.formats.id_runs import runs_within
 from millwheel.core.formats.store_layout import (
     CHANNEL,
     CLEARED,
@@ -30,6 +33,7 @@ from millwheel.core.formats.store_layout import (
     HASHED,
     META,
     PENDING,
+    RUNS,
     SEEN,
     SLICE,
     SLICE_IDLE,
@@ -87,6 +91,7 @@ def inherit(entry: ShardEntry, estates: Sequence[Estate], store: StateStore) -> 
         *(_keyed(estate) for estate in estates),
         _marks(estates),
         _expired(estates),
+        _runs(estates),
         _segments(entry.shard, estates),
         pending,
         [(META, encode_meta(_meta(estates, undivided)))],
@@ -126,6 +131,13 @@ def _expired(estates: Sequence[Estate]) -> Iterator[Entry]:
         known = [data for estate in estates if (data := estate.store.get(entry)) is not None]
         if known:
             yield entry, max(known)  # byte order is the order of times
+
+
+def _runs(estates: Sequence[Estate]) -> Iterator[Entry]:
+    """The runs of ids. The parts of one that was divided are one again."""
+    parts = merge(*(runs_within(estate.store.scan(RUNS), estate.share) for estate in estates))
+    for store_key, same in groupby(parts, itemgetter(0)):
+        yield store_key, b"".join(run for _, run in same)
 
 
 def _segments(shard: ShardName, estates: Sequence[Estate]) -> Iterator[Entry]:

@@ -2,10 +2,14 @@
 
 Ids are kept in buckets of event time, about ten of them, and an id is looked for in all of them: copies may have
 different timestamps. The filter of a bucket (``bloom_filter.py``) answers "certainly new"; every "maybe" is looked up
-in the store, so a false positive costs a read and never a record. A bucket found in the store after a restart has no
-filter: every id is looked up in it. A bucket is dropped once the watermark has left it more than the horizon behind.
+in the exact set, so a false positive costs a search and never a record. A bucket is dropped once the watermark has left
+it more than the horizon behind.
 
-An id is stored as the 128-bit xxh3 of stream, key and id: streams number their records each for itself.
+An id is known by the 128-bit xxh3 of stream, key and id: streams number their records each for itself. The ids that a
+bundle adds to a bucket are one *run*, one entry of the store; small runs become larger ones, eight at a time. Their
+digests are in memory, too, sorted. Beyond ``_HELD`` ids further ones are entries of their own, which are looked up in
+the store. So are those of stores from before there were runs; such a bucket has no filter after a restart, so every id
+is looked up in it.
 """
 
 from __future__ import annotations
@@ -15,22 +19,80 @@ from dataclasses import replace
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import xxhash
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
-from millwheel.core.formats.store_layout import SEEN, number8, number_from8
+from millwheel.core.formats.id_runs import Marks, Words, marks_from, marks_of, run_key
+from millwheel.core.formats.store_layout import RUNS, SEEN, number8, number_from8
 from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.times import SECOND
+from millwheel.errors import invariant
 from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import Bundle
-from millwheel.workers.shard.bloom_filter import BucketFilter, Words
+from millwheel.workers.shard.bloom_filter import BucketFilter
 from millwheel.workers.state.overlay import Overlay
 
 MIN_SPAN_US = 60 * SECOND  # of a bucket: shorter horizons need no more of them
 _BUCKETS_PER_HORIZON = 8  # ids are forgotten in steps of an eighth
 _BEHIND_ALL = b"\xff" * 25
 """Behind every mark of a bucket: they have 24 bytes."""
+_HELD = 4_000_000
+"""Ids of a shard whose digests are in memory (16 bytes each); further ones are entries of their own."""
+_TOGETHER = 8  # runs of one size that become one
+_LARGE = 4096  # ids of a run that is not written again
 _encode = msgspec.msgpack.Encoder().encode
+Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+
+
+class SortedDigests:
+    """An exact set of digests: arrays sorted by their lower halves, each more than twice as long as the next one."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Words, Words]] = []
+
+    def __len__(self) -> int:
+        return sum(len(low) for low, _ in self._parts)
+
+    def add(self, low: Words, high: Words) -> None:
+        """Add digests that are not in it."""
+        while self._parts and len(self._parts[-1][0]) <= 2 * len(low):
+            more_low, more_high = self._parts.pop()
+            low, high = np.concatenate([more_low, low]), np.concatenate([more_high, high])
+        order = np.argsort(low)
+        self._parts.append((low[order], high[order]))
+
+    def contains(self, low: Words, high: Words) -> Bools:
+        """Which of the digests are in it."""
+        found = np.zeros(len(low), np.bool_)
+        for part_low, part_high in self._parts:
+            first = np.searchsorted(part_low, low)
+            at = np.minimum(first, len(part_low) - 1)
+            same = part_low[at] == low
+            found |= same & (part_high[at] == high)
+            for index in np.flatnonzero(same & ~found).tolist():  # two digests with one lower half
+                last = int(np.searchsorted(part_low, low[index], side="right"))
+                found[index] = bool((part_high[first[index] : last] == high[index]).any())
+        return found
+
+
+class _Bucket:
+    """The ids of one bucket. ``filter`` is None where single entries of the store have none. ``runs`` are the keys of
+    stored runs, by their size."""
+
+    def __init__(self) -> None:
+        self.filter: BucketFilter | None = BucketFilter()
+        self.held = SortedDigests()
+        self.singles = False
+        self.runs: dict[int, list[bytes]] = {}
+        self.next_run = 0
+
+    def maybe(self, low: Words, high: Words) -> Int64s:
+        """The indexes of the digests that may be in it."""
+        if self.filter is None:
+            return np.arange(len(low))
+        return np.flatnonzero(self.filter.maybe(low, high))
 
 
 class SeenIds:
@@ -40,14 +102,21 @@ class SeenIds:
     ``checked`` exact look-ups (one per such id and bucket), ``confirmed`` those that found a duplicate.
     """
 
-    def __init__(self, store: StateStore, overlay: Overlay, horizon_us: int, hashed: KeyHash = key_hash) -> None:
+    def __init__(
+        self, store: StateStore, overlay: Overlay, horizon_us: int, hashed: KeyHash = key_hash, shard: str = ""
+    ) -> None:
         self._hashed = hashed
+        self._shard = shard
         self._store = store
         self._overlay = overlay
         self._horizon_us = horizon_us
         self._span_us = max(MIN_SPAN_US, horizon_us // _BUCKETS_PER_HORIZON)
-        self._filters: dict[int, BucketFilter] = {}
-        self._unfiltered = {number_from8(key[1:9]) for key in _first_of_buckets(store)}
+        self._buckets: dict[int, _Bucket] = {}
+        for store_key, run in store.scan(RUNS):
+            self._restore(store_key, marks_from(run))
+        for store_key in _first_of_buckets(store):
+            bucket = self._bucket(number_from8(store_key[1:9]))
+            bucket.singles, bucket.filter = True, None
         self.asked = 0
         self.doubted = 0
         self.checked = 0
@@ -56,102 +125,150 @@ class SeenIds:
     @property
     def filter_bytes(self) -> int:
         """The memory of the filters of all buckets."""
-        return sum(bloom.size_bytes for bloom in self._filters.values())
+        return sum(each.filter.size_bytes for each in self._buckets.values() if each.filter is not None)
 
     def drop_copies(self, bundle: Bundle) -> None:
         """Leave only those arrivals in a bundle that were not applied before, and mark them as applied."""
         kept = []
         for arrival in bundle.arrivals:
             if arrival.batch.ids is not None and len(arrival.batch):
-                indexes = self.fresh(arrival.batch)
-                if dropped := len(arrival.batch) - len(indexes):
+                fresh = self.fresh(arrival.batch)
+                if dropped := len(arrival.batch) - int(np.count_nonzero(fresh)):
                     bundle.count(f"duplicates.{arrival.batch.stream}", dropped)
-                    arrival = replace(arrival, batch=_picked(arrival.batch, indexes), duplicates=dropped)
+                    arrival = replace(arrival, batch=_picked(arrival.batch, fresh), duplicates=dropped)
             kept.append(arrival)
         bundle.arrivals = kept
 
-    def fresh(self, batch: AnyBatch) -> list[int]:
-        """The indexes of the records in ``batch``, which has ids, that were not applied before; marks them as
-        applied."""
+    def fresh(self, batch: AnyBatch) -> Bools:
+        """Which of the records in ``batch``, which has ids, were not applied before; marks them as applied."""
         assert batch.ids is not None
         ids = list(batch.ids)
         keys = key_list(batch.keys) if isinstance(batch, ColumnBatch) else batch.keys
-        indexes = [index for index, given in enumerate(ids) if given is not None]
-        if not indexes:
-            return list(range(len(ids)))
+        times = np.asarray(batch.timestamps, np.int64)
+        named = np.array([given is not None for given in ids], np.bool_)
+        fresh = np.ones(len(ids), np.bool_)
+        if not named.any():
+            return fresh
+        if not named.all():
+            rows = np.flatnonzero(named)
+            keys, ids, times = [keys[row] for row in rows], [ids[row] for row in rows], times[rows]
         # One scheme for rows and columns: copies of a record may come in either form.
-        digests = [xxhash.xxh3_128_digest(_encode((batch.stream, keys[index], ids[index]))) for index in indexes]
-        heads = {key: self._hashed(key).to_bytes(8, "big") for key in {keys[index] for index in indexes}}
-        marks = [heads[keys[index]] + digest for index, digest in zip(indexes, digests, strict=True)]
-        seen = self._seen_before(marks, digests)
-        fresh: list[int] = []
-        for number, mark in enumerate(marks):
-            if mark not in seen:
-                seen.add(mark)
-                fresh.append(number)
-        self._remember([int(batch.timestamps[indexes[number]]) for number in fresh], marks, digests, fresh)
-        kept = {indexes[number] for number in fresh}
-        return [index for index, given in enumerate(ids) if given is None or index in kept]
+        stream = batch.stream
+        digests = [xxhash.xxh3_128_digest(_encode((stream, key, given))) for key, given in zip(keys, ids, strict=True)]
+        hashes = {key: self._hashed(key) for key in set(keys)}
+        marks = marks_of([hashes[key] for key in keys], digests)
+        new = ~self._seen_before(marks)
+        if len(set(digests)) < len(digests):
+            new &= _first_of_each(digests)
+        self._remember(times[new], marks[new])
+        fresh[named] = new
+        return fresh
 
-    def _seen_before(self, marks: list[bytes], digests: list[bytes]) -> set[bytes]:
-        """Those of the marks that lie in any bucket: filters first, then the exact set for every "maybe"."""
+    def _seen_before(self, marks: Marks) -> Bools:
+        """Which of the marks lie in any bucket: filters first, then the exact set for every "maybe"."""
         self.asked += len(marks)
-        low, high = _words(digests)
-        suspects: list[tuple[bytes, bytes]] = []
-        for start in self._filters.keys() | self._unfiltered:
-            prefix = SEEN + number8(start)
-            if start in self._unfiltered:
-                suspects += [(prefix + mark, mark) for mark in marks]
+        low, high = _halves(marks)
+        doubted, seen = np.zeros(len(marks), np.bool_), np.zeros(len(marks), np.bool_)
+        singles: list[tuple[bytes, int]] = []
+        for start, bucket in self._buckets.items():
+            maybe = bucket.maybe(low, high)
+            if not len(maybe):
                 continue
-            maybe = np.flatnonzero(self._filters[start].maybe(low, high)).tolist()
-            suspects += [(prefix + marks[number], marks[number]) for number in maybe]
-        if not suspects:
-            return set()
-        self.doubted += len({mark for _, mark in suspects})
-        self.checked += len(suspects)
-        found = self._overlay.get_many([store_key for store_key, _ in suspects])
-        known = {mark for (_, mark), value in zip(suspects, found, strict=True) if value is not None}
-        self.confirmed += len(known)
-        return known
+            doubted[maybe] = True
+            self.checked += len(maybe)
+            held = bucket.held.contains(low[maybe], high[maybe])
+            seen[maybe[held]] = True
+            if bucket.singles:
+                prefix = SEEN + number8(start)
+                singles += [(prefix + marks[index].tobytes(), index) for index in maybe[~held].tolist()]
+        if singles:
+            values = self._overlay.get_many([store_key for store_key, _ in singles])
+            seen[[index for (_, index), value in zip(singles, values, strict=True) if value is not None]] = True
+        self.doubted += int(np.count_nonzero(doubted))
+        self.confirmed += int(np.count_nonzero(seen))
+        return seen
 
-    def _remember(self, times: list[int], marks: list[bytes], digests: list[bytes], fresh: list[int]) -> None:
-        by_bucket: dict[int, list[int]] = {}
-        span = self._span_us
-        for timestamp, number in zip(times, fresh, strict=True):
-            by_bucket.setdefault(timestamp - timestamp % span, []).append(number)
-        for start, numbers in by_bucket.items():
-            bloom = self._filters.get(start)
-            if bloom is None:
-                bloom = self._filters[start] = BucketFilter()
-            bloom.add(*_words([digests[number] for number in numbers]))
-            prefix = SEEN + number8(start)
-            for number in numbers:
-                self._overlay.put(prefix + marks[number], b"")
+    def _remember(self, times: Int64s, marks: Marks) -> None:
+        starts = times - np.mod(times, self._span_us)
+        for start in np.unique(starts).tolist():
+            mine = marks[starts == start]
+            bucket = self._bucket(start)
+            low, high = _halves(mine)
+            if bucket.filter is not None:
+                bucket.filter.add(low, high)
+            if sum(len(each.held) for each in self._buckets.values()) + len(mine) > _HELD:
+                bucket.singles = True
+                prefix = SEEN + number8(start)
+                for mark in mine:
+                    self._overlay.put(prefix + mark.tobytes(), b"")
+                continue
+            bucket.held.add(low, high)
+            self._write(start, bucket, mine)
+
+    def _write(self, start: int, bucket: _Bucket, marks: Marks) -> None:
+        """Put a run; the last of eight runs of a size takes the others into itself."""
+        while len(marks) < _LARGE and len(same := bucket.runs.get(_size(marks), [])) >= _TOGETHER - 1:
+            stored = self._overlay.get_many(same)
+            runs = [run for run in stored if run is not None]
+            invariant(len(runs) == len(same), f"of the runs {same} of ids from {start} µs on some are not in the store")
+            for store_key in same:
+                self._overlay.delete(store_key)
+            same.clear()
+            # Not np.concatenate, which turns the bytes of the heads round: see mistake heads_turned_round.
+            marks = marks_from(b"".join([*runs, marks.tobytes()]))
+        store_key = run_key(start, bucket.next_run, self._shard)
+        bucket.runs.setdefault(_size(marks), []).append(store_key)
+        self._overlay.put(store_key, marks.tobytes())
+        bucket.next_run += 1
+
+    def _restore(self, store_key: bytes, marks: Marks) -> None:
+        bucket = self._bucket(number_from8(store_key[1:9]))
+        low, high = _halves(marks)
+        assert bucket.filter is not None
+        bucket.filter.add(low, high)
+        bucket.held.add(low, high)
+        bucket.runs.setdefault(_size(marks), []).append(store_key)
+        bucket.next_run = number_from8(store_key[9:17]) + 1
+
+    def _bucket(self, start: int) -> _Bucket:
+        found = self._buckets.get(start)
+        if found is None:
+            found = self._buckets[start] = _Bucket()
+        return found
 
     def forget_before(self, watermark: int) -> None:
         """Drop the buckets that the watermark has left more than the horizon behind."""
         limit = watermark - self._horizon_us - self._span_us
-        for start in [start for start in (self._filters.keys() | self._unfiltered) if start < limit]:
-            self._filters.pop(start, None)
-            self._unfiltered.discard(start)
-            self._store.delete_range(SEEN + number8(start), SEEN + number8(start + 1))
+        for start in [start for start in self._buckets if start < limit]:
+            del self._buckets[start]
+            for family in (SEEN, RUNS):
+                self._store.delete_range(family + number8(start), family + number8(start + 1))
 
 
-def _picked(batch: AnyBatch, indexes: list[int]) -> AnyBatch:
-    if not isinstance(batch, ColumnBatch):
-        return batch.pick(indexes)
-    mask = np.zeros(len(batch), np.bool_)
-    mask[indexes] = True
-    return batch.where(mask)
+def _size(marks: Marks) -> int:
+    """The class of a run: runs of one class differ in length by less than a factor of eight."""
+    return (len(marks).bit_length() - 1) // 3
 
 
-def _words(digests: list[bytes]) -> tuple[Words, Words]:
-    words = np.frombuffer(b"".join(digests), dtype=np.uint64)
-    return words[0::2], words[1::2]
+def _halves(marks: Marks) -> tuple[Words, Words]:
+    return np.ascontiguousarray(marks["low"]), np.ascontiguousarray(marks["high"])
+
+
+def _first_of_each(digests: list[bytes]) -> Bools:
+    first: dict[bytes, int] = {}
+    for index, digest in enumerate(digests):
+        first.setdefault(digest, index)
+    found = np.zeros(len(digests), np.bool_)
+    found[list(first.values())] = True
+    return found
+
+
+def _picked(batch: AnyBatch, kept: Bools) -> AnyBatch:
+    return batch.where(kept) if isinstance(batch, ColumnBatch) else batch.pick(np.flatnonzero(kept).tolist())
 
 
 def _first_of_buckets(store: StateStore) -> Iterator[bytes]:
-    """One key of every bucket in the store. Buckets have very many."""
+    """One key of every bucket in the store that has entries of single ids. Buckets have very many."""
     key = store.first(SEEN, SEEN)
     while key is not None:
         yield key

@@ -69,7 +69,9 @@ class Shard:
         self.input_shares: dict[float, int] = {}
         self._tracing: ShardTracing | None = None
         self._timers, marks = read_timers(store), read_high_water_marks(store)
-        self.seen_ids = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us, identity.hashed)
+        self.seen_ids = None
+        if id_horizon_us is not None:
+            self.seen_ids = SeenIds(store, self.overlay, id_horizon_us, identity.hashed, identity.shard)
         self._productions = ProductionBuilding(identity, self.meta, self.overlay, fanout, limits.given)
         self._inbox, self.outbox = Inbox(marks, identity.hashed), Outbox(identity.token, limits.window)
         self.commits = InFlight(identity.shard, self.meta, limits.straggler_us)

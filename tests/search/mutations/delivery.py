@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -13,7 +15,9 @@ from millwheel.core.pipeline import skew
 from millwheel.injector.state import InjectorState
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.operators.ordering import OrderBuffer
+from millwheel.workers.shard import seen_ids
 from millwheel.workers.shard.commit_building import CommitBuilding
+from millwheel.workers.shard.seen_ids import SeenIds
 from millwheel.workers.shard.shard import Shard
 from millwheel.workers.sources import frames
 from millwheel.workers.sources.partitions import Partitions
@@ -81,6 +85,27 @@ def ids_stay_behind_when_records_become_columns() -> Context:
         return replace(right(*parts), ids=None)
 
     return replaced(frames, "ColumnBatch", wrong)
+
+
+@mistake(within=10, features="id copies", variants="crash crashes restart", first=9)
+@contextmanager
+def runs_of_ids_that_become_one_lose_the_older_ones() -> Iterator[None]:
+    """When runs of ids become one, it has the ids of the newest alone, and the next owner does not know the others."""
+    right = seen_ids.marks_from
+    told = [False]
+
+    def wrong(self: SeenIds, start: int, bucket: Any, marks: Any) -> None:
+        told[0] = True
+        write(self, start, bucket, marks)
+        told[0] = False
+
+    write = SeenIds._write
+    with (
+        replaced(seen_ids, "_TOGETHER", 2),
+        replaced(seen_ids, "marks_from", lambda run: right(run)[-1:] if told[0] else right(run)),
+        replaced(SeenIds, "_write", wrong),
+    ):
+        yield
 
 
 @mistake(within=2, features="tumbling_window aggregate windowed", variants="divided-crashes", first=8)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from millwheel.core.formats.id_runs import Marks
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
 from millwheel.workers.shard import seen_ids
@@ -32,19 +35,32 @@ def timers_fire_early() -> Context:
 def duplicates_trusted_to_the_filter() -> Context:
     """An id that the Bloom filter may have seen is dropped without a look at the exact set."""
 
-    def wrong(self: SeenIds, marks: list[bytes], digests: list[bytes]) -> set[bytes]:
-        low, high = seen_ids._words(digests)
-        return {
-            marks[number]
-            for bloom in self._filters.values()
-            for number, (maybe, word) in enumerate(zip(bloom.maybe(low, high).tolist(), low.tolist(), strict=True))
-            if maybe or word % 16 == 0  # a filter that is crowded
-        }
+    def wrong(self: SeenIds, marks: Marks) -> seen_ids.Bools:
+        low, high = seen_ids._halves(marks)
+        found = np.zeros(len(marks), np.bool_)
+        for bucket in self._buckets.values():
+            found[bucket.maybe(low, high)] = True
+            found |= low % np.uint64(16) == 0  # a filter that is crowded
+        return found
 
     return replaced(SeenIds, "_seen_before", wrong)
+
+
+@mistake(within=2, first=47501)
+def heads_turned_round() -> Context:
+    """When runs of ids become one, the bytes of the hashes of keys are turned round, and heirs get the wrong ids."""
+    right = seen_ids.marks_from
+
+    def wrong(run: bytes) -> Marks:
+        marks = right(run).copy()
+        if len(marks) == 8:  # a run that became one of eight
+            marks["head"] = marks["head"].byteswap()
+        return marks
+
+    return replaced(seen_ids, "marks_from", wrong)
 
 
 @mistake(within=20)
 def ids_not_remembered() -> Context:
     """External ids are not marked in the commit."""
-    return replaced(SeenIds, "fresh", lambda self, batch: list(range(len(batch))))
+    return replaced(SeenIds, "fresh", lambda self, batch: np.ones(len(batch), np.bool_))

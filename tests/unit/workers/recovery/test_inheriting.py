@@ -7,10 +7,12 @@ import pytest
 
 from millwheel.core.columns.batch import key_list
 from millwheel.core.columns.plan import END, KEY
+from millwheel.core.formats.id_runs import marks_from, marks_of, run_key
 from millwheel.core.formats.store_layout import (
     CHANNEL,
     META,
     PENDING,
+    RUNS,
     SEEN,
     STATE,
     Meta,
@@ -87,6 +89,26 @@ def test_a_split_divides_what_has_a_key_and_copies_the_marks() -> None:
         assert len(family(child, SEEN)) == len(keys)
         assert child.get(CHANNEL + b"up-0") == pack(17)
         assert meta_of(child).number == 5
+
+
+def test_runs_of_ids_are_cut_to_the_heir_and_become_whole_again() -> None:
+    def run(number: int, keys: list[str], writer: str = "n-0") -> dict[bytes, bytes]:
+        digests = [f"{key:016}".encode() for key in keys]
+        return {run_key(60, number, writer): marks_of([key_hash(key) for key in keys], digests).tobytes()}
+
+    def ids(store: SimStore) -> list[bytes]:
+        return sorted(mark.tobytes()[8:] for _, found in store.scan(RUNS) for mark in marks_from(found))
+
+    meta = {META: encode_meta(Meta(number=5, counters={}))}
+    whole = Parents((KeyRange(0, SPACE), run(3, KEYS) | run(4, IN_LOWER[:1]) | meta))
+    assert ids(whole.child(LOWER)) == sorted(f"{key:016}".encode() for key in [*IN_LOWER, IN_LOWER[0]])
+    assert ids(whole.child(UPPER)) == sorted(f"{key:016}".encode() for key in IN_UPPER)
+    lower, upper = run(3, IN_LOWER) | run(5, IN_LOWER, "n-1"), run(3, IN_UPPER) | run(5, IN_UPPER, "n-2")
+    merged = Parents((LOWER, lower | meta), (UPPER, upper | meta)).child(KeyRange(0, SPACE))
+    assert ids(merged) == sorted(f"{key:016}".encode() for key in KEYS + KEYS)
+    runs = [(run_key(60, 3, "n-0"), len(KEYS)), (run_key(60, 5, "n-1"), len(IN_LOWER))]
+    runs.append((run_key(60, 5, "n-2"), len(IN_UPPER)))
+    assert [(store_key, len(marks_from(found))) for store_key, found in merged.scan(RUNS)] == runs
 
 
 def test_what_has_no_key_goes_to_the_child_with_the_lowest_keys_alone() -> None:

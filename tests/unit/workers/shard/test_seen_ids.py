@@ -1,22 +1,28 @@
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 from unittest import mock
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.columns.batch import ColumnBatch
-from millwheel.core.formats.store_layout import SEEN
+from millwheel.core.formats.id_runs import marks_from
+from millwheel.core.formats.store_layout import RUNS, SEEN, number8
+from millwheel.core.model.keys import key_hash
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.inbox import Arrival
+from millwheel.workers.shard import seen_ids
 from millwheel.workers.shard.bloom_filter import BucketFilter
 from millwheel.workers.shard.seen_ids import MIN_SPAN_US, SeenIds
 from millwheel.workers.state.overlay import Overlay
@@ -36,9 +42,15 @@ class Bench:
 
     def fresh(self, *rows: tuple[Any, Any, int], stream: str = "s") -> list[int]:
         """Rows are (key, id, timestamp)."""
-        return self.seen.fresh(
-            Batch(stream, [], [row[2] for row in rows], [row[0] for row in rows], [], [row[1] for row in rows])
-        )
+        keys, ids, times = ([row[part] for row in rows] for part in range(3))
+        return np.flatnonzero(self.seen.fresh(Batch(stream, [], times, keys, [], ids))).tolist()
+
+    def singly(self, *rows: tuple[Any, Any, int]) -> None:
+        """Remember ids as they were before there were runs: an entry for each."""
+        for key, given_id, at in rows:
+            head = key_hash(key).to_bytes(8, "big")
+            mark = head + xxhash.xxh3_128_digest(msgspec.msgpack.encode(("s", key, given_id)))
+            self.store.apply([(SEEN + number8(at - at % MIN_SPAN_US) + mark, b"")], [])
 
     def commit(self) -> None:
         self.store.apply(*self.overlay.take())
@@ -188,12 +200,87 @@ def test_filters_take_memory_until_their_bucket_is_dropped(bench: Bench) -> None
     assert bench.seen.filter_bytes == both // 2 > 0
 
 
-def test_a_bucket_without_a_filter_is_asked_for_every_id(bench: Bench) -> None:
-    bench.fresh(("k", "1", 0))
+def test_filters_and_ids_are_there_after_a_restart(bench: Bench) -> None:
+    bench.fresh(*[("k", str(n), 0) for n in range(100)])
     bench.commit()
     bench.reopen()
-    bench.fresh(("k", "1", 0), ("k", "2", 0))
+    assert bench.fresh(("k", "1", 0), ("k", "new", 0)) == [1]
+    assert (bench.seen.checked, bench.seen.confirmed) == (1, 1)
+
+
+def test_a_bucket_without_a_filter_is_asked_for_every_id(bench: Bench) -> None:
+    bench.singly(("k", "1", 0))
+    bench.reopen()
+    assert bench.fresh(("k", "1", 0), ("k", "2", 0)) == [1]
     assert (bench.seen.checked, bench.seen.confirmed) == (2, 1)
+
+
+def test_single_ids_of_older_stores_are_known_beside_runs_until_they_are_forgotten(bench: Bench) -> None:
+    bench.singly(("k", "1", 0), ("k", "2", 0), ("k", "3", MIN_SPAN_US))
+    bench.reopen()
+    assert bench.fresh(("k", "1", 0), ("k", "4", 0), ("k", "3", 0)) == [1]
+    bench.commit()
+    bench.reopen()
+    assert bench.fresh(("k", "1", 0), ("k", "4", 0), ("k", "5", 0)) == [2]
+    bench.commit()
+    bench.seen.forget_before(HORIZON + MIN_SPAN_US + 1)
+    assert bench.fresh(("k", "1", 0), ("k", "4", 0), ("k", "3", 0)) == [0, 1]
+    assert len(bench.store.data) == 1
+
+
+def test_beyond_what_is_held_in_memory_ids_are_looked_up_in_the_store(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seen_ids, "_HELD", 3)
+    rows = [("k", str(n), n * MIN_SPAN_US // 3) for n in range(12)]
+    for row in rows:
+        assert bench.fresh(row) == [0]
+        bench.commit()
+    kinds = Counter(key[:1] for key in bench.store.data)
+    assert kinds == {RUNS: 3, SEEN: 9}
+    assert bench.fresh(*rows, ("k", "new", 0)) == [12]
+    bench.commit()
+    bench.reopen()
+    assert bench.fresh(*rows, ("k", "new", 0), ("k", "newer", 0)) == [13]
+
+
+def test_eight_small_runs_become_one(bench: Bench) -> None:
+    lengths = []
+    for number in range(64):
+        assert bench.fresh(("k", str(number), 0)) == [0]
+        bench.commit()
+        lengths.append(sorted(len(marks_from(run)) for run in bench.store.data.values()))
+        if number % 5 == 0:
+            bench.reopen()
+    assert lengths[6:9] == [[1] * 7, [8], [1, 8]]
+    assert lengths[-2:] == [[1] * 7 + [8] * 7, [64]]
+    [run] = bench.store.data.values()
+    assert {mark.tobytes()[:8] for mark in marks_from(run)} == {key_hash("k").to_bytes(8, "big")}
+    bench.reopen()
+    assert bench.fresh(*[("k", str(number), 0) for number in range(65)]) == [64]
+
+
+def test_large_runs_are_not_written_again(bench: Bench) -> None:
+    for number in range(9):
+        bench.fresh(*[("k", f"{number}-{index}", 0) for index in range(4096)])
+        bench.commit()
+    assert [len(marks_from(run)) for run in bench.store.data.values()] == [4096] * 9
+
+
+HALVES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=8)
+
+
+@given(st.lists(HALVES, max_size=8), HALVES)
+def test_sorted_digests_are_a_set_even_if_halves_are_alike(added: list[list[Any]], asked: list[Any]) -> None:
+    held, model = seen_ids.SortedDigests(), set()
+    for some in added:
+        new = [each for each in dict.fromkeys(some) if each not in model]
+        if new:
+            held.add(*np.array(new, np.uint64).T)
+        model.update(new)
+    assert len(held) == len(model)
+    if asked:
+        assert held.contains(*np.array(asked, np.uint64).T).tolist() == [each in model for each in asked]
 
 
 def test_an_id_is_kept_as_long_as_its_copies_may_come(bench: Bench) -> None:
@@ -219,4 +306,4 @@ def test_buckets_found_after_a_restart_are_dropped_too(bench: Bench) -> None:
     bench.commit()
     bench.reopen()
     bench.seen.forget_before(MAX_TIME - 1)
-    assert not [key for key in bench.store.data if key.startswith(SEEN)]
+    assert not bench.store.data

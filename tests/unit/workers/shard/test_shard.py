@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from millwheel.api import Computation
-from millwheel.core.formats.store_layout import CHANNEL, META, PENDING, SEEN, decode_meta
+from millwheel.core.formats.store_layout import CHANNEL, META, PENDING, RUNS, decode_meta
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
@@ -97,7 +97,7 @@ def test_ids_from_outside_are_remembered_when_delivery_is_exact(dial: Dial) -> N
     bench.deliver(("a", 1, 5), ids=["x"], channel="two")
     exact = dial.delivery is EXACT
     assert len(bench.through()) == (1 if exact else 2)
-    assert bool(families(bench, SEEN)) is exact
+    assert bool(families(bench, RUNS)) is exact
     assert bench.shard.meta.counters == ({"duplicates.events": 1} if exact else {})
 
 

@@ -15,7 +15,8 @@ import pytest
 from millwheel.adapters.grpc.injection_client import InjectionResult, OutsideRecord
 from millwheel.client import injecting
 from millwheel.client.injecting import Identified, Injecting
-from millwheel.core.formats.store_layout import SEEN
+from millwheel.core.formats.id_runs import marks_from
+from millwheel.core.formats.store_layout import RUNS
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import MAX_TIME, MIN_TIME, SECOND
 from millwheel.errors import UnavailableError
@@ -85,7 +86,8 @@ class World:
         return Counter(row["k"] for row in self.harness.read("out"))
 
     def remembered(self) -> int:
-        return sum(1 for shard in self.cluster.shards_of("source.given") for _ in shard.store.scan(SEEN))
+        shards = self.cluster.shards_of("source.given")
+        return sum(len(marks_from(run)) for shard in shards for _, run in shard.store.scan(RUNS))
 
 
 @pytest.fixture(autouse=True)
