@@ -7,7 +7,8 @@ are what an answer at a commit number must be made of.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -54,16 +55,21 @@ class AnswersAreOfTheirCommit:
     begins_with: dict[str, list[AppliedRecord]] = field(default_factory=dict)
     of_parents: dict[Parent, list[AppliedRecord]] = field(default_factory=dict)
     sealed_us: dict[str, int] = field(default_factory=dict)
+    newest: dict[tuple[str, Any], dict[int, int]] = field(default_factory=dict)
+    """Of a shard and key: where the newest window began, as of a commit."""
     answered: int = 0
     by_standbys: int = 0
-    asked: bool = False
-    """Whether anybody asks: only then are values as this checker expects them."""
+    asked: str = ""
+    """The computation that is asked: only its values are as this checker expects them."""
+    hashed: Callable[[Any], int] = slot_hash
+    """The hash of a key of that computation."""
 
-    def begins(self, shard: Shard, bundle: Any, spec: SlicesSpec) -> None:
-        """A bundle of a shard with slices is about to run."""
+    def begins(self, shard: Shard, bundle: Any, spec: SlicesSpec | None) -> None:
+        """A bundle of a shard that is asked is about to run; with slices, ``spec`` is theirs."""
         operator: Any = shard.operator
-        expired_us = -(2**63) if bundle.watermark == MAX_TIME else bundle.watermark - spec.keep_us
-        every_us = spec.levels_us[0]
+        expires = spec is not None and bundle.watermark != MAX_TIME
+        expired_us = bundle.watermark - spec.keep_us if expires and spec else -(2**63)
+        every_us = spec.levels_us[0] if spec else 1
         found = []
         for arrival in bundle.arrivals:
             batch = arrival.batch.rows()
@@ -95,11 +101,55 @@ class AnswersAreOfTheirCommit:
         if parent not in self.of_parents:
             # Two parents may come of one shard: each had only what lies in its own range.
             theirs = self.records(parent.shard, parent.token, parent.last_commit)
-            self.of_parents[parent] = [record for record in theirs if slot_hash(record.key) in parent.range]
+            self.of_parents[parent] = [record for record in theirs if self.hashed(record.key) in parent.range]
         return self.of_parents[parent]
 
     def left(self, worker: SimWorker, query: Query, answer: Answer, spec: SlicesSpec) -> None:
-        """An answer leaves a worker."""
+        """An answer from slices leaves a worker."""
+        about = self._left(worker, answer)
+        self._span_is_right(query, answer, spec, about)
+        self._content_is_right(query, answer, about)
+
+    def window_left(self, worker: SimWorker, query: Query, answer: Answer, size_us: int) -> None:
+        """An answer from tumbling windows leaves a worker: all that are open, or the newest that has fired. Each holds
+        the records of its span, and none that cannot have fired yet is missing."""
+        about = (*self._left(worker, answer), str(query.key))
+        held: defaultdict[int, list[int]] = defaultdict(list)
+        for record in self.records(answer.shard, answer.token, answer.commit):
+            if record.key == query.key:
+                held[record.timestamp_us - record.timestamp_us % size_us].append(record.n)
+        missing: set[int] = set()
+        if query.mode is Mode.OPEN:
+            found: list[Mapping[str, Any]] = answer.values["windows"]  # type: ignore[assignment]
+            shown = {each["window_start"] for each in found}
+            missing = {start for start in held if start + size_us > answer.watermark_us} - shown
+        else:
+            found = [{"window_start": answer.covered_start_us, **answer.values}]
+            self._never_falls(query, answer, about)
+        if missing:
+            raise Failure(f"open windows are answered: {query} lacks {missing} at commit {answer.commit}", about)
+        for each in found:
+            ns = held[each["window_start"]]
+            if (each["count"], each["sum"]) != (len(ns), sum(ns)):
+                raise Failure(
+                    f"answers are of their commit: {query} is {each} at commit {answer.commit} of {answer.shard}, "
+                    f"whose records are {ns}",
+                    about,
+                )
+
+    def _never_falls(self, query: Query, answer: Answer, about: Sequence[str]) -> None:
+        """The newest result of a key is not of an older window as of a later commit, once it is durable."""
+        if answer.consistency is Consistency.LATEST:
+            return
+        assert answer.covered_start_us is not None
+        known = self.newest.setdefault((answer.shard, query.key), {})
+        for commit, start_us in known.items():
+            earlier, later = sorted([(commit, start_us), (answer.commit, answer.covered_start_us)])
+            if earlier[1] > later[1]:
+                raise Failure(f"newest results are of no older window later: {query}: {earlier}, then {later}", about)
+        known[answer.commit] = answer.covered_start_us
+
+    def _left(self, worker: SimWorker, answer: Answer) -> tuple[str, str]:
         self.answered += 1
         about = (worker.name, answer.shard)
         sealed_us = self.sealed_us.get(worker.name)
@@ -109,8 +159,7 @@ class AnswersAreOfTheirCommit:
         self.by_standbys += answer.consistency is Consistency.STANDBY
         if answer.consistency is not Consistency.LATEST:
             self._is_durable(answer, about)
-        self._span_is_right(query, answer, spec, about)
-        self._content_is_right(query, answer, about)
+        return about
 
     def _is_durable(self, answer: Answer, about: Sequence[str]) -> None:
         model = self.model.shard(answer.shard)
@@ -161,7 +210,8 @@ class Asking:
         self._world, self._spec, self._name, self._keys = world, spec, name, keys
         self._rng = random.Random(f"questions {world.workload.seed}")
         self._leases: dict[str, AnswerLease] = {}
-        world.checkers.answers.asked = True
+        world.checkers.answers.asked = name
+        world.checkers.answers.hashed = world.graph.hash_of(name)
         world.sim.later(0, self._ask)
 
     def _ask(self) -> None:
@@ -197,7 +247,26 @@ class Asking:
             if owner is not None and hops:
                 self._world.sim.later(100, lambda: self._send(owner, query, hops - 1))
         elif isinstance(one, Answer):
-            self._world.checkers.answers.left(worker, query, one, self._spec)
+            self._judge(worker, query, one)
+
+    def _judge(self, worker: SimWorker, query: Query, answer: Answer) -> None:
+        self._world.checkers.answers.left(worker, query, answer, self._spec)
+
+
+class AskingWindows(Asking):
+    """The same for tumbling windows of one length: the open ones, and the newest that has fired."""
+
+    def __init__(self, world: World, size_us: int, name: str, keys: Sequence[str]) -> None:
+        super().__init__(world, SlicesSpec((size_us,), size_us), name, keys)
+        self._size_us = size_us
+
+    def _question(self) -> Query:
+        rng = self._rng
+        mode = rng.choice([Mode.OPEN, Mode.COVERING])
+        return Query(self._name, rng.choice(self._keys), None, None, mode, rng.choice(list(Consistency)))
+
+    def _judge(self, worker: SimWorker, query: Query, answer: Answer) -> None:
+        self._world.checkers.answers.window_left(worker, query, answer, self._size_us)
 
 
 class AnswerLease:

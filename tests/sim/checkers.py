@@ -16,13 +16,12 @@ from millwheel.core.model.ranges import check_tiling
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import IDLE_TIME
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind
-from millwheel.core.pipeline.spec import DEAD_LETTERS
+from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec
 from millwheel.errors import InvariantError, MillwheelError
 from millwheel.ports import Manifest
 from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_high_water_marks
 from millwheel.workers.delivery.outbox import Send, split_epoch
 from millwheel.workers.shard.shard import Shard
-from millwheel.workers.slices.sliced import SlicesOperator
 from tests.sim.asking import AnswersAreOfTheirCommit
 from tests.sim.kernel import Failure
 from tests.sim.model import CommitModel
@@ -329,11 +328,11 @@ class Checkers:
         operator: Any = shard.operator
         right = operator.run
 
-        slices = operator._spec.slices if isinstance(operator, SlicesOperator) else None
+        spec = getattr(operator, "_spec", None)
 
         def run(bundle: Any) -> None:
-            if slices is not None and self.answers.asked:
-                self.answers.begins(shard, bundle, slices)
+            if isinstance(spec, ComputationSpec) and spec.name == self.answers.asked:
+                self.answers.begins(shard, bundle, spec.slices)
             self.watermarks.begins(shard, bundle)
             self.timers.begins(shard, bundle)
             right(bundle)

@@ -8,10 +8,12 @@ from msgspec.structs import replace
 
 from millwheel.core.slices.merged import MergedSpans
 from millwheel.queries.slices import SliceAnswers
+from millwheel.workers.operators.columns import ColumnOperator
 from millwheel.workers.queries.answering import Answering
 from millwheel.workers.queries.copies import FollowedCopies
 from millwheel.workers.recovery.following import Follower
 from millwheel.workers.slices.sliced import SlicesOperator
+from millwheel.workers.state.window_results import WindowResults, newest_result
 from tests.sim.asking import AnswerLease
 from tests.sim.mistakes import Context, mistake, replaced
 
@@ -79,3 +81,21 @@ def late_record_in_the_newest_slice() -> Context:
         right(self, key, records, bundle)
 
     return replaced(SlicesOperator, "_add", wrong)
+
+
+@mistake(within=20, workload="asked")
+def windows_in_columns_are_left_out_of_answers() -> Context:
+    """A question for the open windows reads only those that are in rows."""
+    return replaced(ColumnOperator, "answer", lambda self, query, state, at_us: self._rows.answer(query, state, at_us))
+
+
+@mistake(within=10, workload="asked")
+def newest_result_has_the_values_of_the_window_before() -> Context:
+    """When a later window fires, the newest result names it, and keeps the values that it had."""
+    right = WindowResults.fired
+
+    def wrong(self: WindowResults, pane: Any, values: Any) -> None:
+        known = newest_result(self._overlay, pane.key)
+        right(self, pane, values if known is None else known.values)
+
+    return replaced(WindowResults, "fired", wrong)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millwheel.api import Computation, ListState
 from millwheel.core.model.records import Domain
@@ -22,7 +22,12 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
     WindowSpec,
 )
+from tests.sim.asking import AskingWindows
+from tests.sim.kernel import Failure
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
 
 DELAY_US = 3 * SECOND
 WAIT_US = 5 * SECOND
@@ -181,6 +186,25 @@ class Windows(Workload):
     def _found(self, stream: str) -> Counter[Any]:
         rows = self.sinks.rows(stream)
         return Counter((r["key"], r["window_start"], r["count"], r["sum"]) for r in rows)
+
+
+class AskedWindows(Windows):
+    """The same, while outsiders ask for the open windows and the newest results of the tumbling ones."""
+
+    def spec(self) -> PipelineSpec:
+        """Where newest results are kept, windows are in rows."""
+        whole, kept = super().spec(), Random(f"queryable {self.seed}").choice(["", "latest"])
+        asked = (replace(each, queryable=kept if each.name == "tumbling" else "") for each in whole.computations)
+        return replace(whole, computations=tuple(asked))
+
+    def attend(self, world: World) -> None:
+        self._world = world
+        AskingWindows(world, self.size_us, "tumbling", [f"k{number}" for number in range(self.keys)])
+
+    def check(self) -> None:
+        super().check()
+        if any(self.rows["clicks"].values()) and not self._world.checkers.answers.answered:
+            raise Failure("questions are answered: not one was")
 
 
 class Scattered(Windows):
