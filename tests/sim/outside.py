@@ -4,42 +4,59 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
+import polars as pl
 
 from millwheel.core.pipeline.spec import SinkSpec
 from millwheel.errors import FencedError, UnavailableError
 from millwheel.sinks.base import BatchRefusedError, LostError, Refused, Sink, SinkBatch, SinkRecord, Writer
-from millwheel.sources.base import Chunk, Partition, Reader, Reject, Source
+from millwheel.sources.base import Chunk, FrameChunk, Partition, Reader, Reject, Source
 from tests.sim.kernel import Failure
 
 
 class MemorySource(Source):
     """Partitions of rows; a row that is None is no record. It can be read again from any position. ``released`` says
-    how many of so many rows have been written by now. Positions are ``stride`` apart."""
+    how many of so many rows have been written by now. Positions are ``stride`` apart. With ``fields`` (their types) it
+    is read in columns."""
 
     bounded = True
     poll_us = 20_000
 
-    def __init__(self, rows: dict[str, list[Any]], released: Callable[[int], int], stride: int = 1) -> None:
+    def __init__(
+        self,
+        rows: dict[str, list[Any]],
+        released: Callable[[int], int],
+        stride: int = 1,
+        fields: Mapping[str, str] | None = None,
+    ) -> None:
         self.rows = rows
         self._released = released
         self._stride = stride
+        self._fields = fields or {}
 
     def partitions(self) -> Sequence[Partition]:
         return [Partition(name) for name in sorted(self.rows)]
 
     def open(self, partition: Partition) -> MemoryReader:
-        return MemoryReader(self.rows[partition.name], self._released, self._stride)
+        return MemoryReader(self.rows[partition.name], self._released, self._stride, self._fields)
+
+
+_FRAME_ROWS = 40
+_TYPES = {"int": pl.Int64, "float": pl.Float64, "str": pl.String, "bool": pl.Boolean}
 
 
 class MemoryReader(Reader):
-    def __init__(self, rows: list[Any], released: Callable[[int], int], stride: int) -> None:
+    def __init__(
+        self, rows: list[Any], released: Callable[[int], int], stride: int, fields: Mapping[str, str] | None = None
+    ) -> None:
         self._rows = rows
         self._released = released
         self._stride = stride
+        self._fields = fields or {}
 
     def read(self, position: int, max_records: int) -> Chunk:
         start, stride = position // self._stride, self._stride
@@ -49,6 +66,14 @@ class MemoryReader(Reader):
         bad = [Reject((start + i + 1) * stride, "?", "no record") for i, row in enumerate(rows) if row is None]
         after = start + len(rows)
         return Chunk([p for p, _ in good], [dict(r) for _, r in good], after * stride, bad, after >= len(self._rows))
+
+    def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
+        chunk = self.read(position, 1 + position % _FRAME_ROWS)
+        if not self._fields or chunk.rejects:
+            return None
+        types = {name: _TYPES[kind] for name, kind in self._fields.items()}
+        frame = pl.DataFrame([[row[name] for name in types] for row in chunk.values], types, orient="row")
+        return FrameChunk(np.array(chunk.positions, np.int64), frame, chunk.next_position, [], chunk.finished)
 
 
 class MemorySinks:

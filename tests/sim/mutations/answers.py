@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from millwheel.core.columns.slices import SlicePlan
 from millwheel.core.slices.merged import MergedSpans
 from millwheel.queries.slices import SliceAnswers
 from millwheel.workers.operators.columns import ColumnOperator
@@ -67,6 +68,12 @@ def expired_slice_answered() -> Context:
 def merged_spans_outlive_a_change() -> Context:
     """What was merged for an answer is kept although records have changed slices of its key."""
     return replaced(MergedSpans, "changed", lambda self, stored_key: None)
+
+
+@mistake(within=10, workload="sliced")
+def columns_count_records_of_expired_slices() -> Context:
+    """A bundle in columns is counted whole, although slices of some of its records have expired."""
+    return replaced(SlicePlan, "ended", lambda self, batch, expired_us: None)
 
 
 @mistake(within=10, workload="sliced")

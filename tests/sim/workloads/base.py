@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -51,12 +52,14 @@ def equal(what: str, got: Counter[Any], want: Counter[Any]) -> None:
 class Workload:
     """``rows`` are what there is to read, by stream and partition; ``code`` the callbacks, by name. ``hangs``: some of
     them may not return, so workers are watched. ``days``: the input grows from run to run. ``replays``: dead letters to
-    be tried again. ``stride``: so far apart are the positions of rows."""
+    be tried again. ``stride``: so far apart are the positions of rows. ``columns``: the fields, by type, of rows that
+    are read in columns."""
 
     hangs = False
     days: Days | None = None
     replays: Sequence[ReplayOrder] = ()
     stride = 1
+    columns: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, seed: int, size: float) -> None:
         self.rng = random.Random(seed ^ 0x5EED)
@@ -133,7 +136,7 @@ class Workload:
 
     def _source(self, rows: dict[str, list[Any]]) -> MemorySource:
         if self.days is None:
-            return MemorySource(rows, self._released, self.stride)
+            return MemorySource(rows, self._released, self.stride, self.columns)
         return FollowedSource(rows, self.days, self.stride)
 
     def _followed(self, stream: StreamSpec) -> StreamSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from millwheel.core.pipeline.spec import (
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 DELAY_US = 3 * SECOND
 SLICES = "clicks_of"
+FIELDS = {"key": "str", "n": "int", "p": "int", "ts": "int"}
+"""Declared fields: slices of what is read in columns change in columns."""
 
 
 class Sliced(Workload):
@@ -36,6 +39,8 @@ class Sliced(Workload):
         self.slices = SlicesSpec((every_us, 5 * every_us), self.rng.choice([12, 40, 200]) * SECOND)
         self.rows = {"clicks": {f"p{i}": self._partition(i) for i in range(self.rng.randint(1, 3))}}
         self.span_us = self.rng.choice([SECOND, 4 * SECOND])
+        self.fields = Random(seed ^ 0xC01).choice([{}, FIELDS, FIELDS])
+        self.columns = Random(seed ^ 0xC02).choice([{}, self.fields])
 
     def _partition(self, number: int) -> list[Any]:
         rng, rows, time_us = self.rng, [], START_US
@@ -48,7 +53,7 @@ class Sliced(Workload):
 
     def spec(self) -> PipelineSpec:
         source = SourceSpec("memory", {"stream": "clicks"})
-        stream = StreamSpec("clicks", source, timestamp="ts", max_delay_us=DELAY_US)
+        stream = StreamSpec("clicks", source, timestamp="ts", max_delay_us=DELAY_US, fields=self.fields)
         slices = ComputationSpec(
             SLICES,
             (InputSpec("clicks", by("key")),),
