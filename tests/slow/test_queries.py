@@ -134,6 +134,7 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
         check_state(client, url)
         check_windows(client, url)
         check_benchmark(port)
+        check_divided(port, run.root)
         owners = {client.nodes_manager.get_node_from_slot(slot_of_key(key)).port for key in range(KEYS)}
         assert len(owners) == 2  # both workers answer
         check_moved(client, url, run.root)
@@ -340,6 +341,31 @@ def check_windows(client: Any, url: str) -> None:
         assert window == expected(3, *span, RECORDS)
     refused = httpx.get(f"{url}/v1/query?indicator=minutes&key=3&window=1h").json()
     assert refused["error"]["code"] == "bad_window"
+
+
+def check_divided(port: int, root: Path) -> None:
+    """The newest results of windows go with their keys when a shard is split, and when its halves are merged."""
+    client = redis.RedisCluster(host="127.0.0.1", port=port, decode_responses=True)  # it learns where windows are, too
+
+    def newest() -> list[Any]:
+        found = []
+        for key in range(KEYS):
+            answer = client.hgetall(f"minutes:{{{key}}}")
+            found.append((int(answer["covered_start"]), int(answer["n"]), int(answer["spend"])))
+        return found
+
+    def names() -> set[str]:
+        rows = json.loads(millwheel("ranges", "show", "--root", root, "--json"))
+        return {each["shard"] for each in rows if each["shard"].startswith("minutes-") and each["owner"]}
+
+    right, before = newest(), names()
+    shard = min(before)
+    millwheel("ranges", "split", shard, "--root", root)
+    halves = sorted(until(lambda: len(names()) == len(before) + 1 and names() - before))
+    assert until(newest) == right
+    millwheel("ranges", "merge", *halves, "--root", root)
+    until(lambda: len(names()) == len(before) and not names() & {shard, *halves})
+    assert until(newest) == right
 
 
 def millwheel(*words: object) -> str:
