@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -12,6 +14,7 @@ from millwheel.adapters.spaces.durable import read_whole
 from millwheel.core.formats.store_layout import META, decode_meta, encode_meta
 from millwheel.testing.memory import stores as memory_stores
 from millwheel.workers.loop import snapshots
+from millwheel.workers.loop.runtime import WorkerRuntime
 from millwheel.workers.recovery import recovery
 from tests.sim import worker
 from tests.sim.mistakes import Context, mistake, replaced
@@ -104,10 +107,16 @@ def seal_deleted_by_collection() -> Context:
 
 
 @mistake(within=10, faults="zombie")
-def seal_not_noticed_when_idle() -> Context:
-    """A worker that commits nothing never looks whether it was declared dead."""
+@contextmanager
+def seal_not_noticed_when_idle() -> Iterator[None]:
+    """A worker that commits nothing never looks whether it was declared dead; nor does it write full stops, which would
+    tell it."""
     right = worker.write_groups
-    return replaced(worker, "write_groups", lambda writer, groups, post: not groups or right(writer, groups, post))
+    with (
+        replaced(worker, "write_groups", lambda writer, groups, post: not groups or right(writer, groups, post)),
+        replaced(WorkerRuntime, "_is_followed", lambda self: False),
+    ):
+        yield
 
 
 @mistake(within=40, faults="power")
