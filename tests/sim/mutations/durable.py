@@ -106,7 +106,7 @@ def seal_deleted_by_collection() -> Context:
     return replaced(AppendForm, "collect", wrong)
 
 
-@mistake(within=10, faults="zombie")
+@mistake(within=30, faults="zombie")
 @contextmanager
 def seal_not_noticed_when_idle() -> Iterator[None]:
     """A worker that commits nothing never looks whether it was declared dead; nor does it write full stops, which would
