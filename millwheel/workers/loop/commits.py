@@ -63,7 +63,7 @@ class CommitGroups:
 
     def _full_stop(self) -> CommitGroup | None:
         self._stops_at_us = MAX_TIME
-        if self._waiting or not self._followed():
+        if self._waiting:
             return None
         self._waiting.append((True, []))
         return CommitGroup([FULL_STOP], [], {}, False)
@@ -104,8 +104,9 @@ class CommitGroups:
             for pending in group:
                 self._snapshots.written(segment, pending)
             self._complete(group, now_us)
-            self._stops_at_us = now_us + QUIET_US
-            self.due_at_us = min(self.due_at_us, self._stops_at_us)
+            if self._followed():
+                self._stops_at_us = now_us + QUIET_US
+                self.due_at_us = min(self.due_at_us, self._stops_at_us)
         self._settle_unwritten(now_us)
 
     def _settle_unwritten(self, now_us: int) -> None:

@@ -28,6 +28,8 @@ class KnownEntries:
         self._entries: dict[str, ShardEntry] = {}
         self._of_node: dict[str, frozenset[str]] = {}
         self._versions: dict[str, int] = {}
+        self.followed: frozenset[str] = frozenset()
+        """Those that have a standby, whoever owns them."""
         self.addresses: Mapping[str, str] = {}
         """Of every live worker, by incarnation."""
 
@@ -42,6 +44,7 @@ class KnownEntries:
         changed = frozenset(entry.shard for entry in table.shards if self._holder(entry.shard) != _held(entry))
         buried = tuple(replace(self._entries.pop(gone), owner=NOBODY) for gone in sorted(before - names))
         self._entries.update({entry.shard: entry for entry in table.shards})
+        self.followed = (self.followed - before - names) | {entry.shard for entry in table.shards if entry.standby}
         return News(changed, before - names, names - before, buried)
 
     def owned_at(self, address: str) -> set[str]:

@@ -165,7 +165,7 @@ class WorkerRuntime:
         return False
 
     def _is_followed(self) -> bool:
-        return any((entry := self._known.get(name)) and entry.standby for name in self._served)
+        return not self._known.followed.isdisjoint(self._served)
 
     def _unsubmitted(self) -> list[Shard]:
         return [served.shard for served in self._served.values() if served.shard.commits.unsubmitted]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from millwheel.core.model.lease import Lease
+from millwheel.core.model.names import Token, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.workers.loop.known import KnownEntries
@@ -25,6 +26,15 @@ def test_news_are_what_the_last_table_did_not_say() -> None:
     moved = known.take(table(2, ("n-0", "w2", 2), ("n-2", "w1", 2), ("n-3", "w2", 2)))
     assert moved is not None
     assert (moved.changed, moved.gone) == ({"n-0"}, frozenset())
+
+
+def test_shards_with_a_standby_are_known_until_a_table_says_otherwise() -> None:
+    known, (low, high) = KnownEntries(), tile(2)
+    followed = ShardEntry("n-0", low, WorkerName("w1"), Token(1), standby=WorkerName("w2"))
+    known.take(RangeTable("n", (followed, ShardEntry("n-1", high, WorkerName("w2"), Token(1))), 0))
+    assert known.followed == {"n-0"}
+    known.take(table(1, ("n-2", "w1", 2)))
+    assert known.followed == frozenset()
 
 
 def test_a_table_that_is_not_newer_says_nothing() -> None:
