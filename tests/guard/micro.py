@@ -30,6 +30,9 @@ from millwheel.core.model.records import Batch
 from millwheel.injector.events import ReportColumns
 from millwheel.injector.node import NodeState
 from millwheel.workers import events as ev
+from millwheel.workers.shard.seen_ids import MIN_SPAN_US, SeenIds
+from millwheel.workers.state.overlay import Overlay
+from tests.fakes.plain_storage import SimStore
 from tests.fakes.reading import open_file
 from tests.unit.core.columns.test_windows import plan_of
 from tests.unit.workers.bench import NOW, ShardBench
@@ -199,6 +202,26 @@ def columns_to_windows() -> Callable[[], object]:
     return work
 
 
+def bundle_with_ids() -> Callable[[], object]:
+    """Bundles of records in columns, each with an id: looked up among those of eight buckets, and remembered."""
+    store = SimStore({})
+    overlay = Overlay(store)
+    seen = SeenIds(store, overlay, 8 * MIN_SPAN_US)
+    numbers = np.arange(2 * RECORDS)
+    frame = pl.DataFrame({"ad": numbers % KEYS})
+    ids = pl.Series("id", [f"id-{number}" for number in range(2 * RECORDS)])
+    whole = ColumnBatch("events", numbers + 1, numbers % 8 * MIN_SPAN_US, frame["ad"], frame, 0, ids)
+    seen.fresh(whole.where(numbers < RECORDS))
+    store.apply(*overlay.take())
+    batch = whole.where(numbers >= RECORDS)
+
+    def work() -> None:
+        assert seen.fresh(batch).all()
+        store.apply(*overlay.take())
+
+    return work
+
+
 MICROS = tuple(
     Micro(made.__name__, made, plain_loop)
     for made in (
@@ -210,6 +233,7 @@ MICROS = tuple(
         rows_cross,
         lines_to_columns,
         columns_to_windows,
+        bundle_with_ids,
     )
 )
 
