@@ -34,7 +34,8 @@ class Extreme(Aggregator[list[Any]]):
         self._largest = function == "max"
 
     def check(self, value: Any, name: str) -> Any:
-        return _check_ordered(self._function, value, name)
+        checked = _check_ordered(self._function, value, name)
+        return checked + 0.0 if type(checked) is float else checked  # -0.0 and 0.0 are equal: the order would decide
 
     def create(self) -> list[Any]:
         return []

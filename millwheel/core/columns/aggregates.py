@@ -7,9 +7,10 @@ convert to and from the accumulator of the row form, so that either form can con
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
-from millwheel.core.columns.arguments import Argument
+from millwheel.core.columns.arguments import Argument, calculated
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns
 from millwheel.core.columns.fixed_sums import (
     Unfit,
@@ -81,7 +82,7 @@ class Counted:
         return [acc]
 
     def unfit(self) -> list[pl.Expr]:
-        return []
+        return self._argument.unfit()
 
 
 class Summed:
@@ -128,7 +129,8 @@ class Summed:
         return [*from_exact(acc), len(acc) - 1]
 
     def unfit(self) -> list[pl.Expr]:
-        return [fits(self._argument.field)] if self._floats else []
+        checks = self._argument.unfit()
+        return [*checks, fits(self._argument.field)] if self._floats else checks
 
 
 class Averaged:
@@ -171,7 +173,8 @@ class Extremal:
 
     def __init__(self, column: str, argument: Argument, largest: bool) -> None:
         self._column = column
-        self._argument = argument
+        # As in the row form -0.0 becomes 0.0: they are equal, and the order of the records would decide.
+        self._argument = replace(argument, field=argument.field + 0.0) if argument.kind == "float" else argument
         self._largest = largest
         self.dtypes: dict[str, Any] = {column: dtype(argument.kind)}
 
@@ -193,7 +196,7 @@ class Extremal:
         return [acc[0] if acc else None]
 
     def unfit(self) -> list[pl.Expr]:
-        return []
+        return self._argument.unfit()
 
 
 _NUMBERS = ("int", "float")
@@ -210,17 +213,26 @@ def column_aggregate(
 ) -> ColumnAggregate:
     """The column form of an aggregate over declared fields. Raises NoColumns where there is none."""
     condition = condition_over_columns(compile_expression(spec.condition).tree, fields) if spec.condition else None
+    argument = _argument(spec, fields, condition, compile_expression)
     if spec.function == "count":
-        if spec.argument and spec.argument not in fields:
-            raise NoColumns
-        return Counted(column, Argument(pl.lit(1), "int", condition))
-    if spec.argument not in fields:
-        raise NoColumns
+        return Counted(column, argument)
     if spec.function not in _MAKERS:
-        return gathered(spec, column, fields[spec.argument], condition)
+        return gathered(spec, column, argument)
     if spec.options:
         raise NoColumns
     make, kinds = _MAKERS[spec.function]
-    if fields[spec.argument] not in kinds:
+    if argument.kind not in kinds:
         raise NoColumns
-    return make(column, Argument(pl.col(spec.argument), fields[spec.argument], condition))
+    return make(column, argument)
+
+
+def _argument(
+    spec: AggregateSpec, fields: Mapping[str, str], condition: pl.Expr | None, compile_expression: Callable[[str], Any]
+) -> Argument:
+    if spec.argument in fields:
+        return Argument(pl.col(spec.argument), fields[spec.argument], condition)
+    if not spec.argument:
+        if spec.function != "count":  # the whole record
+            raise NoColumns
+        return Argument(pl.lit(1), "int", condition)
+    return calculated(compile_expression(spec.argument).tree, fields, condition)

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from millwheel.core.columns.expressions import number_over_columns
 from millwheel.core.columns.lazy_polars import pl
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """The input of an aggregate: a field of a kind (None: the whole record), where a condition holds."""
+    """The input of an aggregate: a field or expression of a kind, where a condition holds.
+
+    ``exact`` are expressions that are False for the records for which the column may not have the row form's value.
+    """
 
     field: pl.Expr
     kind: str
     condition: pl.Expr | None
+    exact: tuple[pl.Expr, ...] = ()
+
+    def unfit(self) -> list[pl.Expr]:
+        """An expression over a bundle that is False when a record that counts needs the row form; none if no record
+        can."""
+        if not self.exact:
+            return []
+        exact = pl.all_horizontal(self.exact)
+        return [(exact if self.condition is None else exact | ~self.condition).all()]
 
     def counted(self) -> pl.Expr:
         """1 for a record that counts."""
@@ -26,3 +41,12 @@ class Argument:
     def or_null(self) -> pl.Expr:
         """The field, null where the condition does not hold."""
         return self.field if self.condition is None else pl.when(self.condition).then(self.field).otherwise(None)
+
+
+def calculated(tree: ast.expr, fields: Mapping[str, str], condition: pl.Expr | None) -> Argument:
+    """The value of an arithmetic expression, where a condition holds. Raises NoColumns where it has no column form."""
+    term = number_over_columns(tree, fields)
+    column = term.column
+    if term.exact and condition is not None:  # records that do not count may be divided by zero
+        column = pl.when(pl.all_horizontal(term.exact)).then(column).otherwise(0)
+    return Argument(column, term.kind, condition, term.exact)

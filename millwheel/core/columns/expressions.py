@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.expressions.nodes import CONSTANTS
 
 _EXACT_INT = 2**53  # Fixed: a double holds every integer up to here
+_SAFE_INT = 2.0**62  # Fixed: a whole result whose float is smaller fits 64 bits, however the float was rounded
 _COMPARE: dict[type[ast.cmpop], Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -21,6 +25,13 @@ _COMPARE: dict[type[ast.cmpop], Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     ast.GtE: operator.ge,
 }
 _KIND_OF = {bool: "bool", int: "int", float: "float", str: "str"}
+_NUMBERS = {"int", "float"}
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
 
 
 class NoColumns(Exception):
@@ -29,11 +40,34 @@ class NoColumns(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A translated expression: its kind ("int", "float", "str", "bool"), and the constant if it is one."""
+    """A translated expression: its kind ("int", "float", "str", "bool"), and the constant if it is one.
+
+    ``exact`` are expressions that are True for the records for which the column has the value of the row form. All
+    others (an overflow, a division by zero) need the row form.
+    """
 
     column: pl.Expr
     kind: str
     constant: Any = None
+    exact: tuple[pl.Expr, ...] = ()
+
+
+def number_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+    """An expression of + - * / over declared fields that hold no nulls and no NaN, and numbers. Raises NoColumns."""
+    term = _calculated(tree, fields)
+    if term.constant is not None:
+        raise NoColumns
+    return replace(term, exact=(*term.exact, term.column.is_finite())) if term.kind == "float" else term
+
+
+def kind_of_number(text: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]) -> str:
+    """The kind of a field or of an arithmetic expression over declared fields; "" where it is not known."""
+    if text in fields:
+        return fields[text]
+    try:
+        return number_over_columns(compile_expression(text).tree, fields).kind if text else ""
+    except NoColumns:
+        return ""
 
 
 def condition_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> pl.Expr:
@@ -78,3 +112,64 @@ def _widens(number: Term, other: Term) -> bool:
     """A small whole constant beside a float is the same number as a float."""
     small = number.kind == "int" and number.constant is not None and abs(number.constant) <= _EXACT_INT
     return small and other.kind == "float"
+
+
+def _calculated(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+    if isinstance(tree, ast.BinOp) and type(tree.op) in _ARITHMETIC:
+        left, right = _calculated(tree.left, fields), _calculated(tree.right, fields)
+        if left.constant is not None and right.constant is not None:
+            return _number(_ARITHMETIC[type(tree.op)](left.constant, right.constant))
+        if isinstance(tree.op, ast.Div):
+            return _divided(left, right)
+        return _joined(_ARITHMETIC[type(tree.op)], left, right)
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        term = _calculated(tree.operand, fields)
+        return _number(-term.constant) if term.constant is not None else _joined(operator.mul, _number(-1), term)
+    if isinstance(tree, ast.Constant) and type(tree.value) in (int, float):
+        return _number(tree.value)
+    if isinstance(tree, ast.Name) and fields.get(tree.id) in _NUMBERS:
+        return _translate(tree, fields)
+    raise NoColumns
+
+
+def _number(value: Any) -> Term:
+    if type(value) is int and abs(value) <= _EXACT_INT:
+        return Term(pl.lit(value, pl.Int64), "int", value)
+    if type(value) is float and math.isfinite(value):
+        return Term(pl.lit(value, pl.Float64), "float", value)
+    raise NoColumns
+
+
+def _joined(act: Callable[[Any, Any], Any], left: Term, right: Term) -> Term:
+    exact = (*left.exact, *right.exact)
+    if "float" in (left.kind, right.kind):
+        return Term(_of_floats(act, left, right), "float", exact=exact)
+    size = act(_float(left), _float(right)).abs()
+    return Term(act(left.column, right.column), "int", exact=(*exact, size < _SAFE_INT))
+
+
+def _divided(left: Term, right: Term) -> Term:
+    """Python rounds the quotient of two whole numbers once: that of two doubles is the same only if both are exact."""
+    if right.constant == 0:
+        raise NoColumns
+    exact = (*left.exact, *right.exact)
+    if right.constant is None:
+        exact = (*exact, right.column != 0)
+    if left.kind == right.kind == "int":
+        exact += tuple(_float(term).abs() < _EXACT_INT for term in (left, right) if term.constant is None)
+    return Term(_of_floats(operator.truediv, left, right), "float", exact=exact)
+
+
+def _of_floats(act: Callable[[Any, Any], Any], left: Term, right: Term) -> pl.Expr:
+    """An operation on doubles as processors do it. Polars divides by a constant by multiplying by its reciprocal, which
+    rounds twice, and 0.0 - 0.0 is -0.0 to it."""
+
+    def run(pair: Sequence[pl.Series]) -> pl.Series:
+        with np.errstate(all="ignore"):
+            return pl.Series(pair[0].name, act(pair[0].to_numpy(), pair[1].to_numpy()), pl.Float64)
+
+    return pl.map_batches([_float(left), _float(right)], run, pl.Float64)
+
+
+def _float(term: Term) -> pl.Expr:
+    return term.column.cast(pl.Float64)

@@ -66,13 +66,14 @@ class Gathered:
         raise Unfit
 
     def unfit(self) -> list[pl.Expr]:
-        return [(self._argument.field.abs() <= self._limit).all()] if self._limit is not None else []
+        checks = self._argument.unfit()
+        return checks if self._limit is None else [*checks, (self._argument.field.abs() <= self._limit).all()]
 
 
-def gathered(spec: AggregateSpec, column: str, kind: str, condition: pl.Expr | None) -> Gathered:
-    """The gathered form of an aggregate over a declared field. Raises NoColumns where there is none."""
-    if kind not in _KINDS.get(spec.function, ()):
+def gathered(spec: AggregateSpec, column: str, argument: Argument) -> Gathered:
+    """The gathered form of an aggregate over declared fields. Raises NoColumns where there is none."""
+    if argument.kind not in _KINDS.get(spec.function, ()):
         raise NoColumns
     aggregator = make_aggregator(spec.function, spec.options, None).growing()
-    limit = LARGEST_SQUARED if spec.function in ("variance", "stddev") and kind == "float" else None
-    return Gathered(column, Argument(pl.col(spec.argument), kind, condition), aggregator, limit)
+    limit = LARGEST_SQUARED if spec.function in ("variance", "stddev") and argument.kind == "float" else None
+    return Gathered(column, argument, aggregator, limit)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from millwheel.core.columns.aggregates import ColumnAggregate, column_aggregate
 from millwheel.core.columns.arrays import Assigned, assign_array, can_assign, first_steps, sessions_of
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
-from millwheel.core.columns.expressions import NoColumns, condition_over_columns
+from millwheel.core.columns.expressions import NoColumns, condition_over_columns, kind_of_number
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import dtype, kind_of, pl
 from millwheel.core.model.keys import Key
@@ -74,7 +74,7 @@ class ColumnPlan:
 
     def group(self, batch: ColumnBatch) -> pl.DataFrame:
         """The groups of a bundle. Raises Unfit when the columns cannot hold its numbers."""
-        self._check(batch.frame)
+        self._check(batch.frame)  # before anything is computed: some of it fails for what does not fit
         prepared = [column for aggregate in self.aggregates for column in aggregate.prepared()]
         frame = batch.frame.lazy() if self.condition is None else batch.frame.lazy().filter(self.condition)
         stamps, keys = batch.timestamps, batch.keys
@@ -132,10 +132,12 @@ class ColumnPlan:
 
     def _check(self, frame: pl.DataFrame) -> None:
         checks = [check for aggregate in self.aggregates for check in aggregate.unfit()]
-        if checks and len(frame):
-            held = frame.select(check.alias(str(index)) for index, check in enumerate(checks))
-            if not all(held.row(0)):
-                raise Unfit
+        if not checks or not len(frame):
+            return
+        asked = frame.lazy() if self.condition is None else frame.lazy().filter(self.condition)
+        held = asked.select(check.alias(str(index)) for index, check in enumerate(checks)).collect(engine="in-memory")
+        if not all(held.row(0)):
+            raise Unfit
 
     def results(self, groups: pl.DataFrame) -> pl.DataFrame:
         """The records that the panes of closed windows become, see ``panes.pane_row``. Raises Unfit."""
@@ -330,7 +332,7 @@ def _plan(
     if spec.late_side:  # late records are passed on with all of their fields
         used = {*fields} - {INSTANCE}
     condition = condition_over_columns(compile_expression(spec.condition).tree, fields) if spec.condition else None
-    floats = () if spec.stage is AggregationStage.PARTIAL else float_sums(spec, fields)
+    floats = () if spec.stage is AggregationStage.PARTIAL else float_sums(spec, fields, compile_expression)
     names = tuple(part.name for part in spec.aggregates)
     if {*key, "window_start", "window_end"} & set(names):
         raise NoColumns
@@ -339,10 +341,12 @@ def _plan(
     )
 
 
-def float_sums(spec: ComputationSpec, fields: Mapping[str, str]) -> tuple[str, ...]:
+def float_sums(
+    spec: ComputationSpec, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
+) -> tuple[str, ...]:
     """The results that are floats even where nothing was summed."""
-    parts = spec.aggregates
-    return tuple(part.name for part in parts if part.function == "sum" and fields.get(part.argument) == "float")
+    sums = (part for part in spec.aggregates if part.function == "sum")
+    return tuple(part.name for part in sums if kind_of_number(part.argument, fields, compile_expression) == "float")
 
 
 def _key_dtype(key: Sequence[str], fields: Mapping[str, str]) -> Any:

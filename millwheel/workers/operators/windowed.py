@@ -359,7 +359,7 @@ def finisher(spec: ComputationSpec, pipeline: PipelineSpec) -> Callable[[dict[st
     """The function that makes the row of a result final. Merged accumulators do not tell which fields were declared as
     floats: their sums are floats as those of a whole aggregation in columns, also where nothing was summed."""
     stream = given_of(spec, pipeline) if spec.stage is AggregationStage.FINAL else None
-    floats = () if stream is None else float_sums(spec, stream.fields)
+    floats = () if stream is None else float_sums(spec, stream.fields, compile_expression)
 
     def finish(row: dict[str, Any]) -> dict[str, Any]:
         return {**row, **{name: float(row[name]) for name in floats}}

@@ -10,6 +10,7 @@ import pytest
 
 from millwheel.core.aggregates.distinct import Distinct
 from millwheel.core.aggregates.functions import make_aggregator
+from millwheel.core.columns.arguments import Argument
 from millwheel.core.columns.expressions import NoColumns
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.gathered import gathered
@@ -30,7 +31,7 @@ SPECS = [
 
 
 def acc_of(spec: AggregateSpec, kind: str, values: list[Any], condition: pl.Expr | None = None) -> Any:
-    made = gathered(spec, "a0", kind, condition)
+    made = gathered(spec, "a0", Argument(pl.col("f"), kind, condition))
     frame = pl.DataFrame({"f": pl.Series(values), "k": [1] * len(values)})
     assert all(frame.select(each.alias("fits") for each in made.unfit()).row(0) if made.unfit() else ()), "unfit"
     [row] = frame.with_columns(made.prepared()).group_by("k").agg(made.merged()).iter_rows(named=True)
@@ -53,7 +54,7 @@ def test_records_that_the_condition_leaves_out_are_not_gathered() -> None:
 
 
 def test_what_only_single_records_can_refuse_is_no_group() -> None:
-    made = gathered(AggregateSpec("x", "stddev", "f"), "a0", "float", None)
+    made = gathered(AggregateSpec("x", "stddev", "f"), "a0", Argument(pl.col("f"), "float", None))
     [fits] = made.unfit()
     assert pl.DataFrame({"f": [1e150, 2.0]}).select(fits).item()
     assert not pl.DataFrame({"f": [1e151, 2.0]}).select(fits).item()
@@ -64,11 +65,11 @@ def test_what_only_single_records_can_refuse_is_no_group() -> None:
 )
 def test_other_functions_and_fields_have_no_such_form(function: str, kind: str) -> None:
     with pytest.raises(NoColumns):
-        gathered(AggregateSpec("x", function, "f"), "a0", kind, None)
+        gathered(AggregateSpec("x", function, "f"), "a0", Argument(pl.col("f"), kind, None))
 
 
 def test_the_state_stays_in_rows() -> None:
-    made = gathered(AggregateSpec("x", "count_distinct", "f"), "a0", "int", None)
+    made = gathered(AggregateSpec("x", "count_distinct", "f"), "a0", Argument(pl.col("f"), "int", None))
     assert not made.holds
     with pytest.raises(Unfit):
         made.from_acc({})

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.columns import plan as column_plans
+from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.plan import KEY, is_clean, plans_by_type
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import windowing_from_spec
@@ -39,7 +40,7 @@ def test_groups_are_in_the_order_in_which_they_come_so_that_the_same_records_giv
         {"trigger": {"repeat": {"after_bytes": 2}}},
         {"aggregates": (AggregateSpec("k", "collect", "cost"),)},
         {"aggregates": (AggregateSpec("s", "sum", "kind"),)},
-        {"aggregates": (AggregateSpec("s", "sum", "cost * 2"),)},
+        {"aggregates": (AggregateSpec("s", "sum", "cost ** 2"),)},
         {"aggregates": (AggregateSpec("s", "count", condition="size > 0.5"),)},
         {"inputs": (InputSpec("events", KeySpec(KeyKind.FIELDS, ("ad", "cost"))),)},
         {"inputs": (InputSpec("others", KeySpec(KeyKind.FIELD, ("ad",))),)},
@@ -127,3 +128,16 @@ def test_undeclared_fields_have_a_plan_for_each_of_their_types() -> None:
 def test_who_passes_late_records_on_needs_all_fields_and_takes_rows() -> None:
     spec, _ = spec_of(late="side:behind")
     assert plans_by_type(spec, windowing_from_spec(spec), compile_expression) is None
+
+
+def test_only_records_that_count_are_checked_and_there_may_be_none() -> None:
+    shares = (AggregateSpec("share", "sum", "cost / size"),)
+    plan = plan_of(aggregates=shares, condition="size > 0")
+    assert plan is not None
+    none, one = Row(1, "click", 1.0, 0, 5), Row(1, "click", 1.0, 2, 5)
+    assert plan.results(plan.group(batch_of([none, one])))["share"].to_list() == [0.5]
+    assert plan.group(batch_of([none])).height == 0
+    every = plan_of(aggregates=shares)
+    assert every is not None
+    with pytest.raises(Unfit):
+        every.group(batch_of([none, one]))

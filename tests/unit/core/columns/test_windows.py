@@ -46,6 +46,13 @@ EVERYTHING = (
     AggregateSpec("most", "max", "size"),
     AggregateSpec("last_kind", "max", "kind"),
 )
+CALCULATED = (
+    AggregateSpec("revenue", "sum", "cost * size"),
+    AggregateSpec("weight", "mean", "size * 3 - ad", condition="kind == 'click'"),
+    AggregateSpec("best", "max", "cost - size / 2"),
+    AggregateSpec("share", "min", "cost / size", condition="size > 0"),
+    AggregateSpec("known", "count", "ad * size"),
+)
 TUMBLING = WindowSpec("tumbling", {"size_us": 10})
 SLIDING = WindowSpec("sliding", {"size_us": 9, "every_us": 3})
 
@@ -167,8 +174,9 @@ def in_order(emitted: list[Any]) -> list[Any]:
 def test_columns_say_what_rows_say(
     window: WindowSpec, through_rows: bool, script: list[tuple[list[Row], int]], condition: str
 ) -> None:
-    rows, late_rows = by_rows(window, script, condition=condition)
-    columns, late_columns = by_columns(window, script, through_rows, condition=condition)
+    changes: dict[str, Any] = {"condition": condition, "aggregates": (*EVERYTHING, *CALCULATED)}
+    rows, late_rows = by_rows(window, script, **changes)
+    columns, late_columns = by_columns(window, script, through_rows, **changes)
     assert in_order(columns) == in_order(rows)
     assert late_columns == late_rows
 

@@ -123,6 +123,59 @@ def test_results_are_those_of_rows(tmp_path: Path, dirt: list[Any], key: str) ->
     assert rows["counters"]["late"] > 0
 
 
+CALCULATIONS = """
+      dear: {max: "cost - size"}
+      revenue: {sum: "cost * size"}
+      area: {sum: {of: "size * size", where: "size > 0"}}
+      each: {mean: "cost / size"}
+      paid: {sum: {of: "cost / size", where: "size != 0 and type == 'view'"}}
+      spread: {stddev: "size + 0.5"}
+"""
+SIZES: dict[str, list[Any]] = {
+    "clean": [],
+    "a size of nothing": [{"ad": 1, "type": "click", "cost": 1.0, "size": 0, "ts": 1_002_000}],
+    "a square beyond 64 bits": [{"ad": 1, "type": "click", "cost": 1.0, "size": 2**40, "ts": 1_002_000}],
+    "no size": [{"ad": 1, "type": "click", "cost": 1.0, "size": None, "ts": 1_002_000}],
+    "a revenue beyond all floats": [{"ad": 1, "type": "click", "cost": 1e308, "size": 9, "ts": 1_002_000}],
+}
+
+
+@pytest.mark.parametrize(
+    "window", ["tumbling: 10s", "sliding: 20s, every: 10s", "cumulative: 20s, every: 10s", "session: 2s"]
+)
+@pytest.mark.parametrize("odd", SIZES.values(), ids=SIZES)
+def test_calculations_give_what_rows_give_and_the_same_dead_letters(
+    tmp_path: Path, odd: list[Any], window: str
+) -> None:
+    rng = random.Random(5)
+    sized = [{**event, "size": rng.choice([1, 2, 3, 7])} for event in events(300, 1)]
+    folder = written(tmp_path, {"a": [*sized[:150], *odd, *sized[150:]]})
+    path = folder / "calculated.yaml"
+    text = PIPELINE.format(
+        folder=folder, fields=FIELDS.replace("ts: int", "ts: int, size: int"), windowing="", key="ad"
+    )
+    text = text.replace("      most: {max: cost}\n", CALCULATIONS).replace("tumbling: 10s", window, 1)
+
+    def said(row: dict[str, Any]) -> str:
+        """Rows without a plan do not know that the sum of no floats is one, too."""
+        return json.dumps({**row, "paid": float(row["paid"])} if "paid" in row else row)
+
+    def found(text: str, form: type, rows: bool) -> dict[str, Any]:
+        path.write_text(text)
+        with in_rows(rows), PipelineHarness(str(path), run_sources=True) as harness:
+            harness.advance_processing_time(10**9)
+            assert {type(shard.operator) for shard in harness._cluster.shards_of("minutes")} == {form}
+            read = {name: sorted(map(said, harness.read(name))) for name in ("minutes", "dead_letters")}
+            return {**read, "counters": harness.counters}
+
+    expected = found(text, WindowedOperator, rows=True)
+    assert found(text, GroupedOperator, rows=False) == expected
+    held = text.replace('      spread: {stddev: "size + 0.5"}\n', "")
+    form = GroupedOperator if window.startswith(("session", "cumulative")) else ColumnOperator
+    assert found(held, form, rows=False) == found(held, WindowedOperator, rows=True)
+    assert len(expected["minutes"]) > 10
+
+
 UNDECLARED: dict[str, list[Any]] = {
     "all of one kind": [],
     "a broken line": ["{no json"],
