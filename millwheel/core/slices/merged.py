@@ -38,9 +38,10 @@ class MergedSpans:
         """Keep it, unless it was made of so many bytes that its results may be large."""
         if read_bytes > _LARGE:
             return
-        self._bytes += _OVERHEAD + len(stored_key)
-        if self._bytes > MOST_BYTES:
+        size = _OVERHEAD + len(stored_key)
+        if self._bytes + size > MOST_BYTES:
             self.clear()
+        self._bytes += size
         self._kept.setdefault(stored_key, {})[span] = merged
 
     def changed(self, stored_key: bytes) -> None:

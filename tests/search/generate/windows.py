@@ -52,6 +52,19 @@ _FUNCTIONS = frozenset(
 )
 
 
+_CALCULATED = frozenset({"sum", "min", "max", "mean", "stddev"})
+_CALCULATIONS = ("n * 2 - 3", "-n", "n / 4", "(n + 1) * 0.5", "12 / (n - 2)")
+
+
+def _argument(draft: Draft, function: str) -> str:
+    """The field, or sometimes a calculation over it, which may divide by zero. It looks at the draws behind the next
+    one without taking them."""
+    ahead = Random()
+    ahead.setstate(draft.rng.getstate())
+    ahead.random()
+    return ahead.choice(_CALCULATIONS) if function in _CALCULATED and ahead.random() < 0.25 else "n"
+
+
 def _aggregate(draft: Draft, pushed: bool) -> dict[str, Any]:
     if pushed and not draft.columnar and draft.chance(0.05, "missing_field"):
         return {"n": "count", "a0": {"count": "n"}, "a1": {draft.pick(["first", "last", "min", "collect"]): "n"}}
@@ -61,7 +74,7 @@ def _aggregate(draft: Draft, pushed: bool) -> dict[str, Any]:
         function = draft.pick(sorted(wanted) if index == 0 and wanted else sorted(_FUNCTIONS))
         draft.features.add(function)
         function = function.removesuffix("_of_field")
-        made[f"a{index}"] = {function: "n", **({"k": 2} if function == "top_k" else {})}
+        made[f"a{index}"] = {function: _argument(draft, function), **({"k": 2} if function == "top_k" else {})}
         if draft.chance(0.2):
             made[f"a{index}"]["where"] = "n > 1"
     return made

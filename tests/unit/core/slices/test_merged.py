@@ -33,3 +33,6 @@ def test_all_are_forgotten_beyond_the_bound() -> None:
         if number % 2:
             spans.changed(key)
     assert 0 < len(spans) < MOST_BYTES // 400
+    for number in range(MOST_BYTES // 400 + 100):
+        spans.changed(number.to_bytes(8, "big"))
+    assert (len(spans), spans._bytes) == (0, 0)
