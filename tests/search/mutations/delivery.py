@@ -34,7 +34,7 @@ def productions_need_no_commit() -> Context:
     )
 
 
-@mistake(within=30, features="loose_order order_by weak few_times", variants="reference")
+@mistake(within=120, features="loose_order order_by weak few_times", variants="reference")
 def records_without_a_name_share_one() -> Context:
     """Records that wait for their order, and have neither a number nor an id, are one if they have one time."""
     right = OrderBuffer._name

@@ -107,7 +107,7 @@ def aggregates_share_what_one_of_them_read() -> Context:
     return replaced(aggregation, "_reading", lambda part: (part.argument, True))
 
 
-@mistake(within=20, features="columns tumbling_window disorder", variants="together", first=30)
+@mistake(within=120, features="columns tumbling_window disorder", variants="together", first=30)
 def columns_speak_in_the_order_of_first_records() -> Context:
     """Of windows that become due together, columns emit first which had a record first. (A pause in the watermark of a
     stream with declared fields.)"""
