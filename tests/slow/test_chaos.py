@@ -35,7 +35,7 @@ def test_a_worker_that_is_cut_off_changes_nothing(tmp_path: Path) -> None:
     """Seed 17 cuts off one worker for 5.9 s, longer than its session lasts."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("network namespaces need root and the command `ip`")
-    events = ads_events(tmp_path, 120_000)
+    events = ads_events(tmp_path, 300_000)
     command = [sys.executable, "-m", "millwheel", "chaos", str(EXAMPLES / "ads" / "pipeline.yaml")]
     command += ["--set", f"input={events}", "--set", f"output={tmp_path}/out/{{run}}", "--folder", f"{tmp_path}/chaos"]
     command += ["--kill", "workers", "--partition", "--every", "200ms", "--faults", "1", "--seed", "17"]

@@ -15,7 +15,7 @@ from tests.slow.runs import EXAMPLES, REPO, Run, ads_events
 
 pytestmark = pytest.mark.slow
 
-EVENTS = 150_000
+EVENTS = 300_000
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 def test_a_root_in_an_object_store_survives_kills_with_the_same_rows(s3: S3Server, tmp_path: Path) -> None:
     s3.fail()
-    events = ads_events(tmp_path, 150_000)
+    events = ads_events(tmp_path, 400_000)
     place = s3.root()
     run = ads(tmp_path, events)
     run.place = place

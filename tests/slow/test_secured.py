@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["processes", "spark"])
 def test_a_secured_run_survives_the_death_of_a_worker(tmp_path: Path, launcher: str) -> None:
     folder = make_set(str(tmp_path / "security"))
-    events = ads_events(tmp_path, 100_000)
+    events = ads_events(tmp_path, 400_000)
     run = ads(tmp_path, events, launcher, "--security", str(folder)).start().until_reading(timeout_s=90)
     killed = run.kill_at_random(("millwheel.workers",), seed=3, times=2, pause_s=(0.05, 0.3))
     assert_right(run.wait(), events)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("launcher", ["processes", "spark"])
 def test_workers_that_are_paused_for_ever_are_replaced_and_no_process_is_left(tmp_path: Path, launcher: str) -> None:
-    events = ads_events(tmp_path, 150_000)
+    events = ads_events(tmp_path, 300_000)
     run = ads(tmp_path, events, launcher).start().until_reading(timeout_s=90)
     paused = run.processes("millwheel.workers")
     assert len(paused) == 2
