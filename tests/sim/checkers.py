@@ -143,12 +143,19 @@ class WatermarksNeverPassPendingWork:
 
 
 def _is_held(graph: Graph, node: Node) -> bool:
-    """False for sources, which may send late records, and for what consumes its own output, or comes behind that: what
-    goes round comes late."""
+    """False for sources, which may send late records, for what consumes its own output, since what goes round comes
+    late, and for windows that fire for late records (docs/windows.md: such a pane is late itself); and for all that
+    comes behind one of the last two."""
     above = {node.name}
     while more := {feeder for name in above for feeder in graph.feeders[name]} - above:
         above |= more
-    return node.kind is NodeKind.COMPUTATION and not any(graph.circle(name) for name in above)
+    late = any(graph.circle(name) or _fires_late(graph.nodes[name]) for name in above)
+    return node.kind is NodeKind.COMPUTATION and not late
+
+
+def _fires_late(node: Node) -> bool:
+    own = node.computation
+    return own is not None and own.window is not None and (own.allowed_lateness_us > 0 or own.late == "refire")
 
 
 class TimersAreNeverEarly:
