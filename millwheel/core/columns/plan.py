@@ -12,6 +12,7 @@ import numpy.typing as npt
 from millwheel.core.columns.aggregates import ColumnAggregate, column_aggregate
 from millwheel.core.columns.arrays import Assigned, assign_array, can_assign, first_steps, sessions_of
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
+from millwheel.core.columns.counted import CountedRows, Filled, count_windows, none_filled
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns, kind_of_number
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import dtype, kind_of, pl
@@ -22,7 +23,7 @@ from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import LatePolicy, Windowing
 from millwheel.core.windows.lateness import still_open
 from millwheel.core.windows.panes import Accumulation, OutputTime
-from millwheel.core.windows.windows import Cumulative, Sessions, Sliding, Tumbling, Window, WindowFunction
+from millwheel.core.windows.windows import Count, Cumulative, Sessions, Sliding, Tumbling, Window, WindowFunction
 
 KEY, START, END, COUNT = "key", "start", "end", "count"
 _GROUP, _INT64 = "group", 2**63
@@ -72,8 +73,32 @@ class ColumnPlan:
             columns.update(aggregate.dtypes)
         return columns
 
-    def group(self, batch: ColumnBatch) -> pl.DataFrame:
-        """The groups of a bundle. Raises Unfit when the columns cannot hold its numbers."""
+    def group(self, batch: ColumnBatch, filled: Filled = none_filled) -> pl.DataFrame:
+        """The groups of a bundle. Raises Unfit when the columns cannot hold its numbers. ``filled`` is for count
+        windows: their groups span the timestamps of the records, and those of a key are in order."""
+        keys, stamps, bundle = self._prepared(batch)
+        if isinstance(self.window, Count):
+            return self._by_count(keys, stamps, bundle, count_windows(keys, self.window.count, filled))
+        assigned = self._assign(keys, stamps)
+        if len(assigned.rows) != len(stamps) or isinstance(self.window, Sliding):
+            keys, bundle = keys[assigned.rows], bundle[assigned.rows]
+        columns = [keys.alias(KEY), pl.Series(START, assigned.starts), pl.Series(END, assigned.ends)]
+        whole = pl.DataFrame([*columns, *bundle.get_columns()])
+        return self._together(whole, pl.len().cast(pl.Int64).alias(COUNT))
+
+    def _by_count(
+        self, keys: pl.Series, stamps: npt.NDArray[np.int64], bundle: pl.DataFrame, counted: CountedRows
+    ) -> pl.DataFrame:
+        stamps, bundle = stamps[counted.rows], bundle[counted.rows]
+        columns = [keys[counted.rows].alias(KEY), pl.Series(START, stamps), pl.Series(END, stamps + 1)]
+        whole = pl.DataFrame([*columns, *bundle.get_columns(), pl.Series(_GROUP, counted.windows)])
+        bounds = [pl.col(KEY).first(), pl.col(START).min(), pl.col(END).max(), pl.len().cast(pl.Int64).alias(COUNT)]
+        merged = [column for aggregate in self.aggregates for column in aggregate.merged()]
+        grouped = whole.lazy().group_by(_GROUP, maintain_order=True).agg(*bounds, *merged)
+        return grouped.select(list(self.schema)).collect(engine="in-memory")
+
+    def _prepared(self, batch: ColumnBatch) -> tuple[pl.Series, npt.NDArray[np.int64], pl.DataFrame]:
+        """The keys, the timestamps and the columns of the aggregates, of the records that count. Raises Unfit."""
         self._check(batch.frame)  # before anything is computed: some of it fails for what does not fit
         prepared = [column for aggregate in self.aggregates for column in aggregate.prepared()]
         frame = batch.frame.lazy() if self.condition is None else batch.frame.lazy().filter(self.condition)
@@ -82,13 +107,7 @@ class ColumnPlan:
             kept = batch.frame.select(self.condition).to_series()
             stamps, keys = stamps[kept.to_numpy()], keys.filter(kept)
         names = [name for aggregate in self.aggregates for name in aggregate.dtypes]
-        bundle = frame.with_columns(prepared).select(names).collect(engine="in-memory")
-        assigned = self._assign(keys, stamps)
-        if len(assigned.rows) != len(stamps) or isinstance(self.window, Sliding):
-            keys, bundle = keys[assigned.rows], bundle[assigned.rows]
-        columns = [keys.alias(KEY), pl.Series(START, assigned.starts), pl.Series(END, assigned.ends)]
-        whole = pl.DataFrame([*columns, *bundle.get_columns()])
-        return self._together(whole, pl.len().cast(pl.Int64).alias(COUNT))
+        return keys, stamps, frame.with_columns(prepared).select(names).collect(engine="in-memory")
 
     def _assign(self, keys: pl.Series, timestamps: npt.NDArray[np.int64]) -> Assigned:
         if isinstance(self.window, Sessions):
@@ -108,8 +127,8 @@ class ColumnPlan:
 
     def late(self, batch: ColumnBatch, watermark: int) -> npt.NDArray[np.bool_] | None:
         """Which records are of a window that ends at or before ``watermark``. None when there is none, and where a
-        record has several windows."""
-        if batch.earliest >= watermark or isinstance(self.window, (Sliding, Cumulative)):
+        record has several windows, or one that does not depend on its time."""
+        if batch.earliest >= watermark or isinstance(self.window, (Sliding, Cumulative, Count)):
             return None
         late = np.logical_not(still_open(assign_array(self.window, batch.timestamps).ends, watermark))
         return late if late.any() else None
@@ -220,7 +239,7 @@ def column_plan(
     plan = typed_plan(spec, windowing.window, pipeline.stream(spec.inputs[0].stream).fields, compile_expression)
     if plan is None:
         return None
-    once = _fires_once(windowing) and spec.late == "drop" and not isinstance(windowing.window, Sessions | Cumulative)
+    once = _fires_once(windowing) and spec.late == "drop" and not isinstance(plan.window, Sessions | Cumulative | Count)
     once = once and not spec.queryable  # results are kept one by one
     return replace(plan, fires_once=once and all(each.holds for each in plan.aggregates))
 
@@ -300,6 +319,7 @@ def _fires_once(windowing: Windowing) -> bool:
         and windowing.accumulation is not Accumulation.RETRACTING
         and windowing.allowed_lateness == 0
         and not (isinstance(windowing.window, Tumbling) and windowing.window.empty)
+        and not (isinstance(windowing.window, Sliding) and windowing.window.changes)
     )
 
 
@@ -311,9 +331,8 @@ def _adds_steps(windowing: Windowing) -> bool:
 def _takes_groups(spec: ComputationSpec, windowing: Windowing) -> bool:
     window = windowing.window
     return (
-        (can_assign(window) or (isinstance(window, Sessions) and _fires_once(windowing)))
+        (can_assign(window) or isinstance(window, Count) or (isinstance(window, Sessions) and _fires_once(windowing)))
         and not (isinstance(window, Cumulative) and not _adds_steps(windowing))
-        and not (isinstance(window, Sliding) and window.changes)
         and not windowing.trigger.needs_bytes
         and windowing.output_time is OutputTime.END_OF_WINDOW
         and not windowing.takes_retractions
@@ -337,8 +356,22 @@ def _plan(
     if {*key, "window_start", "window_end"} & set(names):
         raise NoColumns
     return ColumnPlan(
-        window, names, tuple(aggregates), condition, tuple(sorted(used)), key, _key_dtype(key, fields), floats
+        _grouped_by(window),
+        names,
+        tuple(aggregates),
+        condition,
+        tuple(sorted(used)),
+        key,
+        _key_dtype(key, fields),
+        floats,
     )
+
+
+def _grouped_by(window: WindowFunction) -> WindowFunction:
+    """The windows that a bundle is grouped by. Key windows take the records of one step of their slide together."""
+    if isinstance(window, Sliding) and window.changes:
+        return Tumbling(window.every, window.offset)
+    return window
 
 
 def float_sums(

@@ -17,6 +17,7 @@ from millwheel.core.columns.aggregates import Extremal, column_aggregate
 from millwheel.core.columns.arguments import Argument
 from millwheel.core.columns.arrays import Assigned
 from millwheel.core.columns.batch import ID_TYPES, ColumnBatch, key_list
+from millwheel.core.columns.counted import Filled, none_filled
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
@@ -52,10 +53,10 @@ class SlicePlan(ColumnPlan):
 
     level: SliceLevel = field(kw_only=True)
 
-    def group(self, batch: ColumnBatch) -> pl.DataFrame:
+    def group(self, batch: ColumnBatch, filled: Filled = none_filled) -> pl.DataFrame:
         """The groups of a bundle. Raises Unfit when the columns cannot hold its numbers."""
         timed = batch.frame.with_columns(pl.Series(_TIME, batch.timestamps))
-        return ColumnPlan.group(self, replace(batch, frame=timed))
+        return ColumnPlan.group(self, replace(batch, frame=timed), filled)
 
     def slices(self, batch: ColumnBatch) -> Iterator[SliceGroup]:
         """The groups of a bundle, in the order in which they come. Raises Unfit."""

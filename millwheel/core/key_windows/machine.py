@@ -22,7 +22,7 @@ are emitted again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
@@ -31,7 +31,7 @@ from millwheel.core.key_windows.queue import BucketQueue, Steps
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.windowing.calls import Call
+from millwheel.core.windowing.calls import Call, Group
 from millwheel.core.windowing.contract import (
     Effects,
     KeyState,
@@ -87,25 +87,44 @@ class KeyWindowMachine:
         if groups:
             own = self._steps(state.get(SLOT))
             self._advance(own, call)
-            self._take(own, groups, call)
+            self._take(own, groups, self._add_rows, call)
             self._store(own, call)
+
+    def on_groups(self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects) -> None:
+        """The column path: a bundle's records of one key, already aggregated by step of the slide. The window of a
+        group is its step, which ends where the records enter. The watermark has passed none of these ends (the caller
+        has left out the records behind it)."""
+        call = Call(state, key, times, effects)
+        own = self._steps(state.get(SLOT))
+        self._advance(own, call)
+        entering = {min(group.window.end, MAX_TIME): group.acc for group in groups}
+        self._take(own, entering, self._add_group, call)
+        self._store(own, call)
 
     def _enters(self, timestamp: int) -> int:
         """The first window end after a time: the last of them is the end of time."""
         return min(timestamp + self._every - (timestamp - self._offset) % self._every, MAX_TIME)
 
-    def _take(self, own: Steps, groups: dict[int, _Rows], call: Call) -> None:
+    def _add_rows(self, acc: Any, rows: _Rows) -> Any:
+        acc = self._aggregation.create() if acc is None else acc
+        return self._aggregation.add_many(acc, [row[0] for row in rows], [row[1] for row in rows])
+
+    def _add_group(self, acc: Any, new: Any) -> Any:
+        return new if acc is None else self._aggregation.merge(acc, new)
+
+    def _take(self, own: Steps, groups: Mapping[int, Any], add: Callable[[Any, Any], Any], call: Call) -> None:
+        """Add the records of each point at which some enter; ``add`` also gets None, for a bucket without any."""
         watermark = call.times.watermark
         new = []
-        for point, rows in groups.items():
+        for point, records in groups.items():
             bucket = call.state.get(point)
             if bucket is None:
-                bucket = [self._aggregation.create(), None, None]
+                bucket = [None, None, None]
                 if point > watermark:
                     new.append(point)
                 else:
                     self._queue.link(own, point, bucket, call.state)
-            bucket[0] = self._aggregation.add_many(bucket[0], [row[0] for row in rows], [row[1] for row in rows])
+            bucket[0] = add(bucket[0], records)
             call.state[point] = bucket
         if new:
             own.pending = sorted([*own.pending, *new])

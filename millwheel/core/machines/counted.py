@@ -20,6 +20,7 @@ from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import LAST_TIME
+from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import (
     Effects,
     HoldEffect,
@@ -33,7 +34,7 @@ from millwheel.core.windowing.contract import (
 from millwheel.core.windows.lateness import is_behind
 from millwheel.core.windows.panes import OutputTime, Pane, Timing
 from millwheel.core.windows.windows import Count, Window
-from millwheel.errors import RecordError
+from millwheel.errors import RecordError, invariant
 
 SLOT = "count"
 
@@ -72,10 +73,27 @@ class CountMachine:
                 continue
             if prepared is not FILTERED:
                 own = self._add(own, prepared, timestamp, times, key, effects)
-        if own.count and stored is None:
-            effects.timers.append(TimerEffect(key, SLOT, Domain.EVENT, LAST_TIME))
-        if before or own.count:
-            self._store(own, state, key, effects)
+        self._keep(own, bool(before), stored is None, state, key, effects)
+
+    def filled(self, state: KeyState) -> int:
+        """How many records the window has that is filling."""
+        return self._filling(state.get(SLOT)).count
+
+    def on_groups(self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects) -> None:
+        """The column path: a bundle's records of one key, already aggregated by window, in order of arrival. The caller
+        has asked :meth:`filled`, and lets no group exceed its window. Not for ``output_time: earliest``, which looks at
+        each record."""
+        stored = state.get(SLOT)
+        own = self._filling(stored)
+        before = own.count
+        for group in groups:
+            own.acc = self._aggregation.merge(own.acc, group.acc)
+            own.earliest = min(own.earliest, group.window.start) if own.count else group.window.start
+            own.latest = max(own.latest, group.window.end - 1) if own.count else group.window.end - 1
+            own.count += group.count
+            invariant(own.count <= self._count, f"a count window of {self._count} got {own.count} records")
+            own = self._fire_full(own, times, key, effects)
+        self._keep(own, bool(before), stored is None, state, key, effects)
 
     def on_timer(
         self, state: KeyState, key: Key, tag: str, domain: Domain, at: int, times: Times, effects: Effects
@@ -105,10 +123,21 @@ class CountMachine:
         own.count += 1
         if self._output_time is OutputTime.EARLIEST and not is_behind(timestamp, times.watermark):
             own.output_at_us = timestamp if own.output_at_us is None else min(own.output_at_us, timestamp)
+        return self._fire_full(own, times, key, effects)
+
+    def _fire_full(self, own: Filling, times: Times, key: Key, effects: Effects) -> Filling:
+        """The window that goes on filling; a full one is emitted."""
         if own.count < self._count:
             return own
         effects.panes.append(self._pane(own, key, times.watermark))
         return Filling(self._aggregation.create(), held_at_us=own.held_at_us)
+
+    def _keep(self, own: Filling, had: bool, new: bool, state: KeyState, key: Key, effects: Effects) -> None:
+        """After records came: ``had`` some before, or is a ``new`` key."""
+        if own.count and new:
+            effects.timers.append(TimerEffect(key, SLOT, Domain.EVENT, LAST_TIME))
+        if had or own.count:
+            self._store(own, state, key, effects)
 
     def _store(self, own: Filling, state: KeyState, key: Key, effects: Effects) -> None:
         if own.output_at_us != own.held_at_us:

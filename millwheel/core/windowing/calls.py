@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from millwheel.core.aggregates.aggregation import Prepared
 from millwheel.core.model.keys import Key
@@ -31,6 +32,14 @@ class Group:
     count: int
     earliest: int | None
     latest: int | None
+
+
+@runtime_checkable
+class TakesGroups(Protocol):
+    """A machine that also takes groups."""
+
+    def on_groups(self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects) -> None:
+        """Take groups of one key, all of one bundle."""
 
 
 class Taken:

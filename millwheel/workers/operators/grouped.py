@@ -6,19 +6,22 @@ retractions are the window machine's. A bundle with anything that needs a look a
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from millwheel.core.columns.batch import ColumnBatch, joined
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import END, ColumnPlan, PlansByType
+from millwheel.core.machines.counted import CountMachine
+from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import Times
 from millwheel.core.windowing.state import CLOSED, as_state
 from millwheel.core.windows.lateness import is_complete
-from millwheel.core.windows.windows import Cumulative, Sessions
+from millwheel.core.windows.windows import Count
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
@@ -55,7 +58,7 @@ class GroupedOperator(WindowedOperator):
             super()._take(bundle, times)
             return
         self.bundles_grouped += 1
-        self.take_groups(groups, bundle)
+        self.take_groups(_by_key(groups), bundle)
         if late is not None:
             # Late records are judged one by one, by the machine. As a group they would get into a window that is over.
             # All records of one window take the same path, so that its trigger is evaluated once per bundle.
@@ -75,19 +78,34 @@ class GroupedOperator(WindowedOperator):
     def _grouped(self, plan: ColumnPlan, batch: ColumnBatch, watermark: int) -> list[tuple[Key, Group]] | None:
         """The groups of a batch; None when it must be looked at record by record."""
         try:
-            groups = plan.group(batch)
-            if groups.height and is_complete(groups.select(pl.col(END).min()).item(), watermark):
+            groups = plan.group(batch, self._filled)
+            timed = not isinstance(plan.window, Count)
+            if timed and groups.height and is_complete(groups.select(pl.col(END).min()).item(), watermark):
                 return None
             found = list(plan.row_groups(groups))
         except Unfit:
             return None
-        if isinstance(plan.window, Sessions | Cumulative):
+        if not isinstance(self._machine, AlignedMachine):
             return found  # a closed one is gone
         return None if any(self._closed(key, group) for key, group in found) else found
+
+    def _filled(self, keys: Sequence[Key]) -> list[int]:
+        """How many records the count window of each key has."""
+        machine = self._machine
+        assert isinstance(machine, CountMachine)
+        return [machine.filled(self._cells.of(key)) for key in keys]
 
     def _closed(self, key: Key, group: Group) -> bool:
         own = as_state(self._cells.load(key, group.window))
         return own is not None and bool(own.flags & CLOSED)
+
+
+def _by_key(groups: Sequence[tuple[Key, Group]]) -> Iterator[tuple[Key, Group]]:
+    """Those of a key together, so that its state is touched once."""
+    several: dict[Key, list[Group]] = {}
+    for key, group in groups:
+        several.setdefault(key, []).append(group)
+    return ((key, group) for key, mine in several.items() for group in mine)
 
 
 def _types(batch: ColumnBatch) -> tuple[object, object]:

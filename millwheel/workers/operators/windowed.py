@@ -7,7 +7,8 @@ record on every output of the computation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
+from itertools import groupby, repeat
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -16,9 +17,6 @@ from millwheel.core.columns.plan import float_sums
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import HOLD, WINDOW, key_prefix, number8, number_from8, parse_timer, unpack
 from millwheel.core.machines.counted import CountMachine
-from millwheel.core.machines.cumulative import CumulativeMachine
-from millwheel.core.machines.fixed import AlignedMachine
-from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.model.keys import Key, key_from_bytes, key_hash
 from millwheel.core.model.records import DeadLetter, Domain
@@ -35,7 +33,7 @@ from millwheel.core.pipeline.production_ids import (
 )
 from millwheel.core.pipeline.skew import given_of
 from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, ComputationSpec, PipelineSpec
-from millwheel.core.windowing.calls import Group
+from millwheel.core.windowing.calls import Group, TakesGroups
 from millwheel.core.windowing.contract import Effects, LateRecord, RejectedRecord, Times
 from millwheel.core.windows.panes import Pane, Retraction, as_retraction, pane_row
 from millwheel.core.windows.tags import tag_of
@@ -98,13 +96,10 @@ class WindowedOperator(Operator):
     def take_groups(self, groups: Iterable[tuple[Key, Group]], bundle: Bundle) -> None:
         """Take records that were aggregated elsewhere, of windows that are open."""
         machine, times, effects = self._machine, Times(bundle.watermark, bundle.now_us), Effects()
-        invariant(
-            isinstance(machine, AlignedMachine | MergingMachine | CumulativeMachine),
-            f"{self._spec.name}: its windows take no groups",
-        )
-        assert isinstance(machine, AlignedMachine | MergingMachine | CumulativeMachine)
-        for key, group in groups:
-            machine.on_groups(self._cells.of(key), key, [group], times, effects)
+        invariant(isinstance(machine, TakesGroups), f"{self._spec.name}: its windows take no groups")
+        assert isinstance(machine, TakesGroups)
+        for key, several in groupby(groups, itemgetter(0)):
+            machine.on_groups(self._cells.of(key), key, [group for _, group in several], times, effects)
         self._perform(effects, None, bundle)
         self._flush(None, bundle)
         self._write_holds()

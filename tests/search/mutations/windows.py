@@ -7,6 +7,7 @@ from typing import Any
 
 from millwheel.core.aggregates import aggregation
 from millwheel.core.aggregates.arrival_order import InOrder
+from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns import windows as column_windows
 from millwheel.core.machines.counted import CountMachine, Filling
 from millwheel.core.machines.sessions import MergingMachine
@@ -16,10 +17,11 @@ from millwheel.core.model.timers import Due
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.production_ids import Cause
 from millwheel.core.windowing.calls import Call
+from millwheel.core.windowing.contract import KeyState
 from millwheel.core.windowing.state import WindowState
 from millwheel.core.windows import windows
 from millwheel.core.windows.panes import Pane
-from millwheel.core.windows.windows import Window
+from millwheel.core.windows.windows import Sliding, Tumbling, Window, WindowFunction
 from millwheel.spec.parts import computations
 from millwheel.workers.operators import callbacks, windowed
 from tests.search.mistakes import Context, mistake, replaced
@@ -137,3 +139,28 @@ def silence_passed_over_by_a_jump_of_the_watermark() -> Context:
             self._settle(following, self._born(following, call.times.watermark), following, call)
 
     return replaced(SilencesMachine, "_await", wrong)
+
+
+@mistake(within=20, features="columns count_window", variants="together pairs")
+def count_windows_begin_anew_with_each_bundle() -> Context:
+    """In columns, the records of a bundle do not go on where the one before stopped. (Count windows over declared
+    fields.)"""
+
+    def wrong(self: CountMachine, state: KeyState) -> int:
+        return 0
+
+    return replaced(CountMachine, "filled", wrong)
+
+
+@mistake(within=20, features="columns changes_window", variants="together pairs")
+def key_windows_that_records_in_columns_enter_too_late() -> Context:
+    """In columns, records enter a key window at the end of its length, not of its step. (``emit: changes`` over
+    declared fields.)"""
+
+    def wrong(window: WindowFunction) -> WindowFunction:
+        if isinstance(window, Sliding) and window.changes:
+            return Tumbling(window.size, window.offset)
+        return right(window)
+
+    right = column_plans._grouped_by
+    return replaced(column_plans, "_grouped_by", wrong)

@@ -74,7 +74,18 @@ def test_other_windows_stay_in_rows() -> None:
     session = WindowSpec("session", {"gap_us": 5})
     assert plan_of(session, trigger={"repeat": {"after_count": 2}}) is None
     assert plan_of(session, allowed_lateness_us=5) is None
-    assert plan_of(WindowSpec("sliding", {"size_us": 9, "every_us": 3, "changes": True})) is None
+    assert plan_of(WindowSpec("count", {"count": 3}), output_time="earliest") is None
+
+
+@pytest.mark.parametrize(
+    "window",
+    [WindowSpec("count", {"count": 3}), WindowSpec("sliding", {"size_us": 9, "every_us": 3, "changes": True})],
+    ids=["count", "key windows"],
+)
+def test_windows_of_a_kind_of_their_own_take_groups(window: WindowSpec) -> None:
+    plan = plan_of(window)
+    assert plan is not None
+    assert not plan.fires_once
 
 
 def test_a_frame_with_a_hole_or_no_number_is_not_clean() -> None:

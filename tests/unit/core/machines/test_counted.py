@@ -13,9 +13,11 @@ from millwheel.core.aggregates.aggregation import Collected
 from millwheel.core.machines.counted import SLOT, CountMachine
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import LAST_TIME, MAX_TIME
+from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import Effects, Times, Windowing
 from millwheel.core.windows.panes import OutputTime
-from millwheel.core.windows.windows import Count
+from millwheel.core.windows.windows import Count, Window
+from millwheel.errors import InvariantError
 
 
 def machine(count: int, **more: Any) -> CountMachine:
@@ -53,3 +55,26 @@ def test_with_the_earliest_time_an_open_window_holds_the_watermark_there_until_i
     made.on_records(state, "k", [("b", 3)], Times(4, 0), effects)
     assert [hold.at for hold in effects.holds] == [5, None], "3 is behind the watermark and can hold nothing"
     assert [pane.timestamp for pane in effects.panes] == [5]
+
+
+@given(st.lists(st.lists(st.integers(0, 99), max_size=12), max_size=4), st.integers(1, 5))
+def test_groups_make_the_panes_that_their_records_make(bundles: list[list[int]], n: int) -> None:
+    """State, timers and panes, after every bundle."""
+    made, by_record, by_group = machine(n), dict[Any, Any](), dict[Any, Any]()
+    for number, stamps in enumerate(bundles):
+        times, one, other = Times(number * 20, 0), Effects(), Effects()
+        made.on_records(by_record, "k", [(at, at) for at in stamps], times, one)
+        groups, left = [], stamps
+        taken = n - made.filled(by_group)
+        while left:
+            part, left, taken = left[:taken], left[taken:], n
+            groups.append(Group(Window(min(part), max(part) + 1), [*part], len(part), None, None))
+        if groups:
+            made.on_groups(by_group, "k", groups, times, other)
+        assert one == other
+        assert by_record == by_group
+
+
+def test_a_group_that_exceeds_its_window_is_refused() -> None:
+    with pytest.raises(InvariantError, match="a count window of 2 got 3 records"):
+        machine(2).on_groups({}, "k", [Group(Window(0, 9), [1, 2, 3], 3, None, None)], Times(0, 0), Effects())

@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from millwheel.sinks import build_sink
+from millwheel.sources import build_source
+from millwheel.spec.pipelines import load_pipeline
 from millwheel.testing import PipelineHarness
+from millwheel.testing.memory.cluster import ManualClock
+from millwheel.workers.host.assembly import Assembly, Factories
 
 SECOND = 1_000_000
 PIPELINE = """pipeline: p
@@ -29,3 +34,27 @@ def test_only_streams_with_ids_say_how_long_ids_are_remembered(
         harness.advance_watermark(1_000 * SECOND)
         harness.push("hits", hit)
         assert len(harness.read("behind")) == forgotten
+
+
+WINDOWS = (
+    "tumbling: 10s",
+    "sliding: 20s, every: 10s",
+    "sliding: 20s, every: 5s, emit: changes",
+    "count: 3",
+    "session: 2s",
+    "cumulative: 20s, every: 10s",
+)
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_plans_of_every_kind_of_windows_are_warmed_up(tmp_path: Path, window: str) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(f"""pipeline: p
+streams:
+  hits: {{source: {{injection: {{}}}}, timestamp: at, fields: {{at: int, k: str}}}}
+computations:
+  c: {{input: {{hits: {{key: k}}}}, window: {{{window}}}, aggregate: {{n: count}}, output: out}}
+""")
+    assembly = Assembly(load_pipeline(file), str(tmp_path), ManualClock(0), Factories(build_source, build_sink))
+    assert assembly._plans.keys() == {"c"}
+    assembly.warm_up()

@@ -24,7 +24,7 @@ from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, Ke
 from millwheel.sources.base import FrameChunk
 from millwheel.sources.files.lines import LineReader
 from millwheel.sources.frames import frame_of
-from millwheel.testing import PipelineHarness
+from millwheel.testing import PipelineHarness, assert_survives_crashes
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.operators.grouped import GroupedOperator
@@ -139,6 +139,82 @@ def test_sessions_in_columns_are_those_of_rows(
     assert made[0] == made[1] == made[2]
 
 
+@pytest.mark.parametrize("key", [("ad",), ("kind", "ad")], ids=["one field", "two fields"])
+@pytest.mark.parametrize("condition", ["", "size > 0"])
+@given(bundles=bundles, count=st.integers(1, 6))
+@settings(max_examples=40)
+def test_count_windows_in_columns_are_those_of_rows(
+    key: tuple[str, ...], condition: str, bundles: list[tuple[list[Row], int]], count: int
+) -> None:
+    same_in_every_form(WindowSpec("count", {"count": count}), key, bundles, condition=condition)
+
+
+KEY_WINDOWS: dict[str, dict[str, Any]] = {
+    "dropped": {},
+    "aside": {"late": "side:behind"},
+    "allowed": {"allowed_lateness_us": 15, "accumulation": "accumulating"},
+    "allowed, taken back": {"allowed_lateness_us": 15, "accumulation": "retracting"},
+    "some of them": {"condition": "size > 0"},
+}
+
+
+@pytest.mark.parametrize("key", [("ad",), ("kind", "ad")], ids=["one field", "two fields"])
+@pytest.mark.parametrize("changes", KEY_WINDOWS.values(), ids=KEY_WINDOWS)
+@given(bundles=bundles, slide=st.integers(1, 5), times=st.integers(1, 5), offset=st.integers(0, 3))
+@settings(max_examples=40)
+def test_key_windows_in_columns_are_those_of_rows(
+    key: tuple[str, ...],
+    changes: dict[str, Any],
+    bundles: list[tuple[list[Row], int]],
+    slide: int,
+    times: int,
+    offset: int,
+) -> None:
+    bounds = {"size_us": slide * times, "every_us": slide, "offset_us": offset}
+    same_in_every_form(WindowSpec("sliding", {**bounds, "changes": True}), key, bundles, **changes)
+
+
+def same_in_every_form(
+    window: WindowSpec, key: tuple[str, ...], bundles: list[tuple[list[Row], int]], **changes: Any
+) -> None:
+    kind = KeyKind.FIELD if len(key) == 1 else KeyKind.FIELDS
+    changes["inputs"] = (InputSpec("events", KeySpec(kind, key)),)
+    spec, pipeline = spec_of(window, **changes)
+    plan = plan_of(window, **changes)
+    assert plan is not None
+    assert not plan.fires_once
+    columns = grouped(spec, pipeline, plan)
+    forms = [(columns, lambda batch: batch), (grouped(spec, pipeline, plan), by_rows)]
+    made = [
+        produced(operator, bundles, lambda batch, form=form: form(keyed(batch, key)))
+        for operator, form in (*forms, (in_rows(spec, pipeline, plan), by_rows))
+    ]
+    assert columns.bundles_grouped == sum(1 for rows, _ in bundles if rows)
+    assert made[0] == made[1] == made[2]
+
+
+@pytest.mark.parametrize("window", ["{count: 7}", "{sliding: 20s, every: 5s, emit: changes}"])
+def test_a_crash_at_any_place_changes_no_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: str) -> None:
+    by_bytes = LineReader.read_frame
+    monkeypatch.setattr(LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 4096))
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=20))
+    path = Path(pipeline(written(tmp_path, {"a": [*events(120, 3), "{no json", *events(60, 5)]}), True))
+    path.write_text(path.read_text().replace("{tumbling: 10s}", window, 1))
+    grouped_so_far: list[int] = []
+    take = GroupedOperator.take_groups
+    monkeypatch.setattr(
+        GroupedOperator,
+        "take_groups",
+        lambda self, groups, bundle: (grouped_so_far.append(1), take(self, groups, bundle))[1],
+    )
+
+    def story(harness: PipelineHarness) -> None:
+        harness.advance_processing_time(10**9)
+
+    assert assert_survives_crashes(str(path), story, every=3, run_sources=True) > 10
+    assert len(grouped_so_far) > 10
+
+
 def keyed(batch: ColumnBatch, fields: tuple[str, ...]) -> ColumnBatch:
     return replace(batch, keys=key_column([batch.frame[name] for name in fields]))
 
@@ -217,6 +293,14 @@ IN_GROUPS = {
     "changes": ("{cumulative: 20s, every: 5s, emit: changes}", ""),
     "corrected": ("{cumulative: 20s, every: 5s}", "allowed_lateness: 15s\n    accumulation: retracting"),
     "late aside": ("{cumulative: 20s, every: 5s}", "late: side:behind"),
+    "by count": ("{count: 7}", ""),
+    "one by one": ("{count: 1}", ""),
+    "key windows": ("{sliding: 20s, every: 5s, emit: changes}", ""),
+    "key windows, corrected": (
+        "{sliding: 20s, every: 2s, emit: changes}",
+        "allowed_lateness: 15s\n    accumulation: retracting",
+    ),
+    "key windows, late aside": ("{sliding: 4s, every: 2s, emit: changes}", "late: side:behind"),
 }
 
 
@@ -251,4 +335,4 @@ def test_windows_that_take_groups_in_columns_say_what_they_say_in_rows(
             said.append({"rows": sorted(harness.read("minutes"), key=json.dumps), "counters": harness.counters})
     assert said[0] == said[1]
     assert len(said[0]["rows"]) > 10
-    assert any(row["kinds"] == 0 for row in said[0]["rows"]) == ("empty" in window)
+    assert any(row["kinds"] == 0 for row in said[0]["rows"]) == ("empty" in window or "sliding" in window)
