@@ -56,6 +56,11 @@ class ColumnPlan:
         return self.key_names[-1] == INSTANCE
 
     @property
+    def combines(self) -> bool:
+        """Whether a source may group records before it sends them: a record has one window, and its key is in it."""
+        return self.fires_once and isinstance(self.window, Tumbling) and not self.divided
+
+    @property
     def key_fields(self) -> tuple[str, ...]:
         """The fields of a record that its key is read from."""
         return self.key_names[:-1] if self.divided else self.key_names

@@ -73,12 +73,14 @@ class Meta(msgspec.Struct, array_like=True):
 
 class Position(msgspec.Struct, array_like=True):
     """How far a partition has been read and delivered. ``max_timestamp`` decides which later records are late.
-    ``note``: any other state that a reader needs to continue."""
+    ``note``: any other state that a reader needs to continue. ``combined``: what was read was sent as groups, which
+    were committed with this position."""
 
     position: int = 0
     max_timestamp: int = -(2**63)
     finished: bool = False
     note: bytes = b""
+    combined: bool = False
 
 
 encode_meta = msgspec.msgpack.Encoder().encode

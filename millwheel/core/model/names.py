@@ -59,6 +59,11 @@ def letters_channel(node: str, computation: str, partition: str) -> ChannelName:
     return ChannelName(f"{node}!{computation}/{partition}")
 
 
+def groups_of(node: str) -> str:
+    """The stream of what a source sends to a node in place of records; no stream of a pipeline has such a name."""
+    return f"groups of {node}"
+
+
 def replay_channel(request: str) -> ChannelName:
     """The channel on which the letters of a request come again."""
     return ChannelName(f"replay/{request}")

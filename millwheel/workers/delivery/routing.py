@@ -15,7 +15,7 @@ from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.grouping.hot_keys import HotKeys, counted_of
 from millwheel.core.model.keys import Key, KeyHash, fitting_key, key_hash
 from millwheel.core.model.limits import DEFAULTS
-from millwheel.core.model.names import NodeName, ShardName
+from millwheel.core.model.names import NodeName, ShardName, groups_of
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.dictionaries import partitions_of_numbers, partitions_of_text
@@ -77,7 +77,9 @@ class Fanout:
         load_extractor: Callable[[KeySpec], Extractor],
         columns: Mapping[str, Sequence[str]] | None = None,
         most_key: int = DEFAULTS.key,
+        combined: Collection[str] = (),
     ) -> None:
+        """``combined``: the nodes to which sources may send groups, under their keys, in place of records."""
         self._most_key = most_key
         self._consumers: dict[str, list[Consumer]] = {}
         for stream, names in graph.consumers.items():
@@ -92,6 +94,8 @@ class Fanout:
                 if spec.partitions:
                     consumer = replace(consumer, fields=(), of=spec.names[0], partitions=spec.partitions)
                 self._consumers.setdefault(stream, []).append(consumer)
+        for name in combined:
+            self._consumers[groups_of(name)] = [Consumer(NodeName(name), (), None)]
 
     def consumed(self, stream: str) -> bool:
         """True when this stream has a consumer."""

@@ -73,6 +73,7 @@ from millwheel.workers.shard.verdicts import Policies
 from millwheel.workers.sinks.sink import SinkOperator, SinkShard
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.workers.slices.sliced import SlicesOperator
+from millwheel.workers.sources.combining import combining_of
 from millwheel.workers.sources.guessed import GuessedTypes
 from millwheel.workers.sources.injection import InjectionOperator
 from millwheel.workers.sources.source import SourceOperator
@@ -124,11 +125,7 @@ class Assembly:
         used = {computation.name: self._shares_of(computation) for computation in spec.computations}
         self.graph = replace(graph, shares=shares_by_node(graph.feeders, used))
         self._circles = {name: self.graph.circle(name) for name in self.graph.nodes}
-        weak = [
-            node
-            for node in graph.nodes.values()
-            if node.computation and node.computation.productions is Productions.WEAK
-        ]
+        weak = [graph.nodes[each.name] for each in spec.computations if each.productions is Productions.WEAK]
         self._numbered_weakly = {stream for node in weak for stream in node.outputs}
         self._root = Path(root)
         self._ends = kept_ends(self._root) if outside.ends is None else outside.ends
@@ -141,7 +138,10 @@ class Assembly:
         self._plans = {name: plan for name, plan in plans.items() if isinstance(plan, ColumnPlan)}
         self._undeclared = {name: plan for name, plan in plans.items() if isinstance(plan, PlansByType)}
         columns = {name: plan.needs for name, plan in self._plans.items()}
-        self._fanout = Fanout(self.graph, lambda key: load_extractor(key, spec.folder), columns, spec.limits.key)
+        combined = [name for name, plan in self._plans.items() if plan.combines]
+        self._fanout = Fanout(
+            self.graph, lambda key: load_extractor(key, spec.folder), columns, spec.limits.key, combined
+        )
         self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
         self._decode = stream_decoder(self._schemas)
 
@@ -409,6 +409,7 @@ class Assembly:
             settle_us=self._limits.settle_us,
             to_the_ends=bool(self._ends),
             hot=self._fanout.hot(stream.name),
+            combining=combining_of(stream, self.spec, self.graph, self._plans, self._limits.combine),
         )
         return SourceOperator(parts, shard_parts.store, now_us)
 

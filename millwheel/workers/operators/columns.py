@@ -20,11 +20,12 @@ from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, frame_bytes, frame_from, joined, key_list
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
-from millwheel.core.columns.plan import END, KEY, START, ColumnPlan
+from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import COLUMNS, WINDOW, number8, number_from8, pack
 from millwheel.core.model.keys import Key, key_hash
+from millwheel.core.model.names import groups_of
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import held_at
@@ -74,6 +75,7 @@ class ColumnOperator(Operator):
         rows.finish_row = plan.typed
         self._windows = ColumnWindows(plan)
         self._prefix = COLUMNS + pack(shard.name)
+        self._combined = groups_of(spec.name)
         self._in_rows = self._has_rows()
         self._restore()
 
@@ -84,13 +86,16 @@ class ColumnOperator(Operator):
         return self._windows.due_at()
 
     def run(self, bundle: Bundle) -> None:
+        combined = self._take_combined(bundle)
         if self._in_rows and not self._has_rows():
             self._in_rows = False
         if not self._in_rows:
-            self._run_columns(bundle)
+            self._run_columns(bundle, combined)
         elif self._windows:  # a merge of a shard in columns with one in rows
             self._go_on_in_rows(bundle)
         if self._in_rows:
+            for groups in combined:
+                self._rows.take_groups(self._plan.row_groups(groups), bundle)
             self._rows.run(bundle)
         self._write(bundle)
 
@@ -111,7 +116,24 @@ class ColumnOperator(Operator):
 
     # --- a bundle ------------------------------------------------------------------------------------------
 
-    def _run_columns(self, bundle: Bundle) -> None:
+    def _take_combined(self, bundle: Bundle) -> list[pl.DataFrame]:
+        """What sources have grouped, without windows that have closed; only records are left in the bundle."""
+        mine = [arrival.batch for arrival in bundle.arrivals if arrival.batch.stream == self._combined]
+        if not mine:
+            return []
+        bundle.arrivals = [arrival for arrival in bundle.arrivals if arrival.batch.stream != self._combined]
+        frames = []
+        for batch in mine:
+            assert isinstance(batch, ColumnBatch)
+            groups = batch.frame.with_columns(batch.keys.alias(KEY)).select(list(self._plan.schema))
+            if batch.earliest < bundle.watermark:
+                closed = ~still_open(pl.col(END), bundle.watermark)
+                bundle.count("late", int(groups.filter(closed)[COUNT].sum()))
+                groups = groups.filter(~closed)
+            frames.append(groups)
+        return frames
+
+    def _run_columns(self, bundle: Bundle, combined: list[pl.DataFrame]) -> None:
         told: list[Callable[[], None]] = []
         try:
             bundles = [self._groups(batch, bundle, told) for batch in _bundled(bundle)]
@@ -120,7 +142,7 @@ class ColumnOperator(Operator):
             return
         # Only once all of them fit: what is in the columns, counted as late or a dead letter already would be so again
         # when the bundle goes by rows. See test_a_bundle_that_no_column_can_hold_has_its_dead_letters_once.
-        for groups in bundles:
+        for groups in [*combined, *bundles]:
             self._windows.add(groups)
         for tell in told:
             tell()

@@ -6,6 +6,9 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
+from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.store_layout import (
     DECIDED,
     JUDGED,
@@ -17,12 +20,14 @@ from millwheel.core.formats.store_layout import (
     pack,
 )
 from millwheel.core.grouping.hot_keys import HotKeys
-from millwheel.core.model.names import ChannelName
+from millwheel.core.model.names import ChannelName, NodeName
 from millwheel.core.windows.lateness import watermark_after
 from millwheel.ports import StateStore
-from millwheel.sources.base import Partition, Reader
+from millwheel.sources.base import Chunk, FrameChunk, Partition, Reader
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.outbox import OutputChunk
+from millwheel.workers.shard.productions import earliest_of
+from millwheel.workers.sources.combining import Combine
 from millwheel.workers.sources.frames import ReadSize
 from millwheel.workers.sources.hot_keys import delete_epochs, open_hot_keys, write_epoch
 from millwheel.workers.sources.silence import Silence
@@ -51,7 +56,7 @@ class Part:
     lay too far in the future; ``decided``: notes by position, see :class:`millwheel.sources.base.Chunk`.
     ``gone_at``: since when no listing has it. It is ``behind`` before a look has found nothing. In a run that ends once
     it has caught up it is ``certain`` once it has, and then idle if ``idles``. ``hot``: which keys are divided, where a
-    consumer divides only hot ones."""
+    consumer divides only hot ones. ``combine``: whether groups are sent in place of records."""
 
     partition: Partition
     channel: ChannelName
@@ -77,6 +82,7 @@ class Part:
     behind: bool = True
     idles: bool = False
     hot: HotKeys | None = None
+    combine: Combine = field(default_factory=lambda: Combine(False))
 
     @property
     def idle(self) -> bool:
@@ -104,9 +110,34 @@ class Part:
             self.reader.close()
             self.reader = self.columns = None
 
+    @property
+    def applied(self) -> bool:
+        """Whether the consumers have all that was sent as records."""
+        return all(each.applied for each in self.outstanding)
+
+    def leave_groups(self, bundle: Bundle) -> None:
+        """Send records from here on, once that is committed."""
+        # Were it not, the next owner would send groups again from this position on, with records in them that some
+        # consumers have: see mistake records_are_sent_before_that_is_committed.
+        self.combine.leave()
+        self.committed = msgspec.structs.replace(self.committed, combined=False)
+        self.write(bundle.overlay)
+        self.await_commit(bundle)
+
     def await_commit(self, bundle: Bundle) -> None:
         """Nothing is sent, and no more is read of it, before this bundle's commit is durable."""
         bundle.commit_before_sending, self.awaits = True, bundle.number
+
+    def move(self, read: Chunk | FrameChunk, max_timestamp: int) -> None:
+        """A read is to be sent: the next one begins behind it."""
+        self.position, self.max_timestamp, self.read_all = read.next_position, max_timestamp, read.finished
+        self.note = read.note
+
+    def chunk(self, channel: ChannelName, batches: list[tuple[NodeName, AnyBatch]]) -> OutputChunk:
+        """Records of a read, numbered by their positions, for the outbox."""
+        chunk = OutputChunk(self.next_chunk, channel, batches, earliest_of(batches), stored=False, read=True)
+        self.next_chunk += 1
+        return chunk
 
     # --- storage ----------------------------------------------------------------------------------
 
@@ -172,6 +203,7 @@ def open_part(
         silence,
         certain or at.finished,
         hot=open_hot_keys(hot or {}, partition.name, store, at.position),
+        combine=Combine(at.combined),
     )
 
 

@@ -13,9 +13,9 @@ from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
 
-from millwheel.core.columns.batch import AnyBatch
+from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.formats.store_layout import Position
-from millwheel.core.model.names import ChannelName, NodeName, letters_channel
+from millwheel.core.model.names import letters_channel
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import ExhaustedError
 from millwheel.ports import StateStore
@@ -23,8 +23,6 @@ from millwheel.sources.base import Chunk as Read
 from millwheel.sources.base import FrameChunk, Partition, Reader
 from millwheel.workers.bundle.bundle import LINE, Bundle, Hold, keys_of
 from millwheel.workers.bundle.operator import Operator
-from millwheel.workers.delivery.outbox import OutputChunk
-from millwheel.workers.shard.productions import earliest_of
 from millwheel.workers.sources.frames import sort_frame
 from millwheel.workers.sources.partition import Outstanding, Part
 from millwheel.workers.sources.partitions import Partitions
@@ -131,6 +129,9 @@ class SourceOperator(Operator):
         not to others: it cannot have read beyond what there is."""
         # It must be that commit, not just any: see mistake any_commit_is_the_one_awaited.
         parts = [part for part in self._partitions.awake.values() if not part.read_all and part.awaits <= self._durable]
+        # Groups only once all that was sent as records is applied: their position is committed when they are read. See
+        # mistake groups_begin_before_records_are_applied.
+        parts = [part for part in parts if not part.combine.wanted or part.applied]
         if self._end.reads_nothing:
             return [part for part in parts if self._end.catching_up and not part.certain]
         return parts
@@ -156,7 +157,14 @@ class SourceOperator(Operator):
             reader = self._partitions.reader_of(part, bundle.now_us)
             if bundle.traced is not None:
                 reader.tell_traces()
-            if not (self._parts.has_columns(part, reader) and self._read_frame(part, reader, bundle)):
+            if part.combine.wanted:
+                self._settle(bundle)
+                part.combine.begin()
+            if self._parts.has_columns(part, reader) and self._read_frame(part, reader, bundle):
+                return
+            if part.combine.on:
+                part.leave_groups(bundle)
+            else:
                 self._read(part, reader, bundle)
         except ExhaustedError as ex:
             self._partitions.exhausted(part, ex, bundle.now_us)
@@ -184,7 +192,7 @@ class SourceOperator(Operator):
             part.await_commit(bundle)
         if bundle.traced is not None:
             bundle.traced.read(part.channel, read.positions, read.traces, found.batches)
-        self._move(part, read, sorting.max_timestamp)
+        part.move(read, sorting.max_timestamp)
         self._send(part, found, bundle)
 
     def _heard_nothing(self, part: Part, reader: Reader, read: Read | FrameChunk, bundle: Bundle) -> bool:
@@ -212,10 +220,6 @@ class SourceOperator(Operator):
         if part.extend_hot_keys(read.next_position, bundle.overlay):
             part.await_commit(bundle)
 
-    def _move(self, part: Part, read: Read | FrameChunk, max_timestamp: int) -> None:
-        part.position, part.max_timestamp, part.read_all = read.next_position, max_timestamp, read.finished
-        part.note = read.note
-
     def _read_frame(self, part: Part, reader: Reader, bundle: Bundle) -> bool:
         """Read columns. False when there are none, or when each record must be examined."""
         guessed = self._parts.guessed
@@ -241,6 +245,10 @@ class SourceOperator(Operator):
             guessed.hit()
         part.silence.heard(bundle.now_us)
         part.size.told(read.next_position > part.position and not read.finished)
+        combining = self._parts.combining
+        groups = None if combining is None else part.combine.groups(combining, found.batches, len(read))
+        if part.combine.on and groups is None:
+            return False
         self._find_end(part, reader, read, caught_up=False)
         bundle.try_(LINE, len(read))
         bundle.try_(keys_of(self._spec.name), len(read))
@@ -249,9 +257,30 @@ class SourceOperator(Operator):
             counters["late"] = found.late
         if bundle.traced is not None:
             bundle.traced.read(part.channel, read.positions, read.traces, found.batches)
-        self._move(part, read, found.max_timestamp)
-        self._send(part, Sorted(found.batches, {}, counters), bundle)
+        part.move(read, found.max_timestamp)
+        if groups is None:
+            self._send(part, Sorted(found.batches, {}, counters), bundle)
+        else:
+            self._commit(part, groups, counters, bundle)
         return True
+
+    def _commit(self, part: Part, groups: list[ColumnBatch], counters: dict[str, int], bundle: Bundle) -> None:
+        """Produce groups. The position behind their records is part of the commit."""
+        for batch in groups:
+            bundle.outputs.produce_columns(batch)
+        for name, by in counters.items():
+            bundle.count(name, by)
+        bundle.positions_only = False
+        part.committed = Position(part.position, part.max_timestamp, part.read_all, part.note, combined=True)
+        self._write(part, bundle)
+
+    def _write(self, part: Part, bundle: Bundle) -> None:
+        """Make a position part of the commit."""
+        part.write(bundle.overlay)
+        self._settled.append(_Settled(bundle.number, part.partition, part.committed.position))
+        if part.committed.finished:
+            part.close()
+            bundle.positions_only = False
 
     def _send(self, part: Part, found: Sorted, bundle: Bundle) -> None:
         """Send a read to its consumers; its position is committed once every consumer has applied it.
@@ -262,16 +291,11 @@ class SourceOperator(Operator):
         # letter of the second node would pass for a copy: see mistake letters_numbered_with_the_records and mistake
         # one_channel_for_the_letters_of_all.
         after = Position(part.position, part.max_timestamp, part.read_all, part.note)
-        chunks = [self._chunk(part, part.channel, found.batches)]
+        chunks = [part.chunk(part.channel, found.batches)]
         for name, letters in found.letters.items():
-            chunks.append(self._chunk(part, letters_channel(self._parts.node, name, part.partition.name), letters))
+            chunks.append(part.chunk(letters_channel(self._parts.node, name, part.partition.name), letters))
         part.outstanding.append(Outstanding(chunks, after, found.counters))
         bundle.chunks += chunks
-
-    def _chunk(self, part: Part, channel: ChannelName, batches: list[tuple[NodeName, AnyBatch]]) -> OutputChunk:
-        chunk = OutputChunk(part.next_chunk, channel, batches, earliest_of(batches), stored=False, read=True)
-        part.next_chunk += 1
-        return chunk
 
     def _settles_at(self, now_us: int) -> int:
         """When positions are to be committed (wall clock, µs; MAX_TIME: there is nothing to commit).
@@ -299,8 +323,4 @@ class SourceOperator(Operator):
                 for name, by in settled.counters.items():
                     bundle.count(name, by)
             if moved:
-                part.write(bundle.overlay)
-                self._settled.append(_Settled(bundle.number, part.partition, part.committed.position))
-                if part.committed.finished:
-                    part.close()
-                    bundle.positions_only = False
+                self._write(part, bundle)

@@ -11,6 +11,7 @@ from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.sources.base import Partition, Reader, Source
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.delivery.timestamps import Timestamps
+from millwheel.workers.sources.combining import Combining
 from millwheel.workers.sources.guessed import GuessedTypes
 from millwheel.workers.sources.partition import Part
 
@@ -24,7 +25,8 @@ class SourceParts:
     stream declares none. ``first_owner`` is True when no owner has read for this shard before. Positions are committed
     every ``settle_us``. ``to_the_ends``: the run ends once all is read that there was when it began, which the versions
     of the partitions tell; silence does not count then. ``hot``: the
-    consumers that divide only hot keys, and over how many instances."""
+    consumers that divide only hot keys, and over how many instances. ``combining``: how groups are made of records, if
+    all consumers take groups."""
 
     pipeline: str
     node: NodeName
@@ -42,6 +44,7 @@ class SourceParts:
     settle_us: int = 0
     to_the_ends: bool = False
     hot: Mapping[str, int] = field(default_factory=dict)
+    combining: Combining | None = None
 
     def has_columns(self, part: Part, reader: Reader) -> bool:
         """Whether to try columns. Undeclared fields only with many records at once: their types are inferred from rows,

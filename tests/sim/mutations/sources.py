@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from millwheel.core.model.names import ChannelName
+from millwheel.workers.sources.partition import Part
 from millwheel.workers.sources.sorting import Sorting
 from millwheel.workers.sources.source import SourceOperator
 from tests.sim.mistakes import Context, mistake, replaced
@@ -26,10 +28,8 @@ def position_committed_when_read() -> Context:
 @mistake(within=5, workload="letters")
 def letters_numbered_with_the_records() -> Context:
     """The letters of a read are on the channel of its records, whose marks cut them off."""
-    right = SourceOperator._chunk
-    return replaced(
-        SourceOperator, "_chunk", lambda self, part, channel, batches: right(self, part, part.channel, batches)
-    )
+    right = Part.chunk
+    return replaced(Part, "chunk", lambda self, channel, batches: right(self, self.channel, batches))
 
 
 @mistake(within=3, workload="letters", first=10)
@@ -60,10 +60,34 @@ def letters_numbered_by_multiples_of_positions() -> Context:
 @mistake(within=5, workload="letters")
 def one_channel_for_the_letters_of_all() -> Context:
     """Letters from several about one record have one number: who consumes them takes the second for a copy."""
-    right = SourceOperator._chunk
+    right = Part.chunk
 
-    def wrong(self: SourceOperator, part: Any, channel: str, batches: Any) -> Any:
+    def wrong(self: Part, channel: str, batches: Any) -> Any:
         before, mark, after = channel.partition("!")
-        return right(self, part, f"{before}!/{after.partition('/')[2]}" if mark else channel, batches)
+        return right(self, ChannelName(f"{before}!/{after.partition('/')[2]}" if mark else channel), batches)
 
-    return replaced(SourceOperator, "_chunk", wrong)
+    return replaced(Part, "chunk", wrong)
+
+
+@mistake(within=4, workload="combined", faults="kill")
+def groups_begin_before_records_are_applied() -> Context:
+    """A source sends groups, and commits the position behind them, while records before it are on their way."""
+    return replaced(Part, "applied", property(lambda self: True))
+
+
+@mistake(within=3, workload="combined", faults="kill")
+def records_are_sent_before_that_is_committed() -> Context:
+    """A source sends records where a new owner will send groups of them."""
+    return replaced(Part, "leave_groups", lambda self, bundle: self.combine.leave())
+
+
+@mistake(within=15, workload="combined", faults="kill")
+def groups_without_their_position() -> Context:
+    """A source sends groups, and commits how far it has read with a later commit."""
+    right = SourceOperator._write
+
+    def wrong(self: SourceOperator, part: Any, bundle: Any) -> None:
+        if not part.committed.combined:
+            right(self, part, bundle)
+
+    return replaced(SourceOperator, "_write", wrong)

@@ -16,7 +16,7 @@ from tests.sim.workloads.shown import Shown
 from tests.sim.workloads.sliced import Sliced
 from tests.sim.workloads.tables import Tables
 from tests.sim.workloads.transactional import Transactional
-from tests.sim.workloads.windows import AskedWindows, HotOnly, Scattered, Windows
+from tests.sim.workloads.windows import AskedWindows, Combined, HotOnly, Scattered, Windows
 
 WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "numbers": Numbers,
@@ -33,13 +33,12 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "scattered": Scattered,
     "ids": Ids,
     "hot": HotOnly,
+    "combined": Combined,
     "asked": AskedWindows,
 }
 """(seed, size from 0 to 1) -> a workload."""
 
-BY_NAME = frozenset(
-    {"tables", "hanging", "letters", "shown", "transactional", "searched", "sliced", "scattered", "hot", "ids", "asked"}
-)
+BY_NAME = frozenset(WORKLOADS.keys() - {"numbers", "accounts", "windows", "graphs"})
 """Workloads that a seed does not choose by itself: only a case that names one runs it."""
 
 __all__ = ["BY_NAME", "WORKLOADS", "Workload"]

@@ -22,6 +22,7 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
     WindowSpec,
 )
+from millwheel.workers.shard.bundle_sizes import CombineLimits
 from tests.sim.asking import AskingWindows
 from tests.sim.kernel import Failure
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
@@ -133,13 +134,16 @@ class Windows(Workload):
         sliding = self._grouped((row["key"], start, row["n"]) for row in rows for start in self._starts(row["ts"]))
         equal("sliding", self._found("sliding_out"), self._counted(sliding))
         equal("session", self._found("session_out"), self._counted(self._sessions(rows)))
+        self._check_again(tumbling)
+        self._check_reminders(rows)
+
+    def _check_again(self, tumbling: dict[tuple[str, int], list[int]]) -> None:
         again: dict[tuple[int, int], list[int]] = defaultdict(list)
         for (_, start), ns in tumbling.items():
             last = start + self.size_us - 1
             again[len(ns), last - last % (2 * self.size_us)].append(sum(ns))
         got = Counter((r["count"], r["window_start"], r["windows"], r["total"]) for r in self.sinks.rows("again_out"))
         equal("again", got, Counter({(c, at, len(s), sum(s)): 1 for (c, at), s in again.items()}))
-        self._check_reminders(rows)
         equal("dead_letters", Counter(letters=len(self.sinks.rows("dead_letters"))), Counter(letters=0))
 
     def _check_reminders(self, rows: list[dict[str, Any]]) -> None:
@@ -224,6 +228,39 @@ class Scattered(Windows):
     def divided_of(self, computation: ComputationSpec) -> Divided:
         """Which of its keys are divided."""
         return Divided.ALL
+
+
+class Combined(Windows):
+    """Tumbling windows over hot keys, whose source begins and ends now and then to send groups in place of records."""
+
+    def __init__(self, seed: int, size: float = 1.0) -> None:
+        super().__init__(seed, size)
+        self.fields = self.columns = FIELDS
+        # A read has few records here, so it begins with any number of groups, and ends with many.
+        leaves = self.rng.choice([0.3, 0.6, 2.0])
+        combine = CombineLimits(1, looks=self.rng.choice([1, 3]), enters=1.0, leaves=leaves, pause=2)
+        self.limits = replace(self.limits, combine=combine)
+        for rows in self.rows["clicks"].values():
+            for row in rows[: 2 * len(rows) // 3]:
+                row["key"] = self.rng.choice(["k0", row["key"]])
+        self.unusable(Random(f"unusable {seed}"))
+
+    def unusable(self, rng: Random) -> None:
+        """In some seeds a read has a number that does not fit columns, and goes by rows."""
+        for rows in self.rows["clicks"].values():
+            if rows and rng.random() < 0.3:
+                rows[rng.randrange(len(rows))]["n"] = 2**61
+
+    def spec(self) -> PipelineSpec:
+        whole = super().spec()
+        mine = tuple(each for each in whole.computations if each.name in ("tumbling", "again"))
+        shown = tuple(each for each in whole.sinks if each.stream in ("tumbling_out", "again_out", "dead_letters"))
+        return replace(whole, computations=mine, sinks=shown)
+
+    def check(self) -> None:
+        grouped = self._grouped((row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in self.on_time())
+        equal("tumbling", self._found("tumbling_out"), self._counted(grouped))
+        self._check_again(grouped)
 
 
 class HotOnly(Scattered):

@@ -1,0 +1,179 @@
+"""Local combine: what is grouped before it is sent gives the results of records, whatever is read and who crashes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partialmethod
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
+from millwheel.core.model.names import NodeName, groups_of
+from millwheel.testing import PipelineHarness, assert_survives_crashes
+from millwheel.workers.shard.bundle_sizes import CombineLimits, ShardLimits
+from millwheel.workers.sources.combining import Combine, Combining
+from millwheel.workers.sources.frames import ReadSize
+from millwheel.workers.sources.source import SourceOperator
+from tests.unit.workers.operators.test_columns import DIRTY, events, pipeline, results, written
+
+ALWAYS = CombineLimits(least=1, looks=1, enters=1.0, leaves=2.0, pause=1)
+BACK_AND_FORTH = CombineLimits(least=1, looks=1, enters=1.0, leaves=0.3, pause=2)
+
+
+@pytest.fixture
+def modes(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often the mode was begun and left."""
+    found: Counter[str] = Counter()
+    begin, leave = Combine.begin, Combine.leave
+
+    def begun(self: Combine) -> None:
+        found["begun"] += 1
+        begin(self)
+
+    def left(self: Combine) -> None:
+        found["left"] += 1
+        leave(self)
+
+    monkeypatch.setattr(Combine, "begin", begun)
+    monkeypatch.setattr(Combine, "leave", left)
+    return found
+
+
+def small_reads(monkeypatch: pytest.MonkeyPatch, limits: CombineLimits) -> None:
+    monkeypatch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
+    monkeypatch.setattr(ReadSize, "__init__", lambda self: setattr(self, "bytes", 4096))
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, combine=limits))
+
+
+@pytest.mark.parametrize("limits", [ALWAYS, BACK_AND_FORTH], ids=["always", "back and forth"])
+@pytest.mark.parametrize("dirt", DIRTY.values(), ids=DIRTY)
+def test_results_are_those_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modes: Counter[str], dirt: list[object], limits: CombineLimits
+) -> None:
+    small_reads(monkeypatch, limits)
+    first, second = events(300, 1), events(250, 2)
+    folder = written(tmp_path, {"a": [*first[:150], *dirt, *first[150:]], "b": second})
+    groups, rows = results(folder, "columns"), results(folder, "rows")
+    assert groups["minutes"] == rows["minutes"]
+    assert groups["totals"] == rows["totals"]
+    assert groups["counters"] == rows["counters"]
+    assert modes["begun"] >= 2
+    assert limits is ALWAYS or modes["left"] > 0
+
+
+@pytest.mark.parametrize("limits", [ALWAYS, BACK_AND_FORTH], ids=["always", "back and forth"])
+def test_a_crash_at_any_place_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modes: Counter[str], limits: CombineLimits
+) -> None:
+    small_reads(monkeypatch, limits)
+    folder = written(tmp_path, {"a": events(120, 3), "b": [*events(60, 4), "{no json", *events(60, 5)]})
+
+    def story(harness: PipelineHarness) -> None:
+        harness.advance_processing_time(10**9)
+
+    assert assert_survives_crashes(pipeline(folder, True), story, every=3, run_sources=True) > 10
+    assert modes["begun"] > 10
+
+
+def combining_of_a_run(path: str) -> Combining | None:
+    with PipelineHarness(path, run_sources=True, shards=1) as harness:
+        [shard] = harness._cluster.shards_of("source.events")
+        assert isinstance(shard.operator, SourceOperator)
+        return shard.operator._parts.combining
+
+
+WINDOWS = {
+    "tumbling: 10s": True,
+    "sliding: 20s, every: 10s": False,  # which of a record's windows are late is asked of the record
+    "session: 2s": False,
+    "tumbling: 10s, emit: empty": False,
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_only_tumbling_windows_that_fire_once_take_groups(tmp_path: Path, window: str) -> None:
+    path = Path(pipeline(written(tmp_path, {"a": []}), True))
+    path.write_text(path.read_text().replace("tumbling: 10s", window))
+    assert (combining_of_a_run(str(path)) is not None) == WINDOWS[window]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("max_future: null}", "max_future: null}\n    id: {field: ad}"),
+        ("mean: {mean: cost}", "mean: {quantile: cost, q: 0.5}"),
+        ("    output: minutes", "    allowed_lateness: 1m\n    output: minutes"),
+        ("    output: minutes", "    skew: scatter(4)\n    output: minutes"),
+        ("    output: totals", "    output: totals\nsinks:\n  events: {stdout: {}}"),
+    ],
+    ids=["ids", "a sketch", "lateness", "divided keys", "another consumer"],
+)
+def test_where_a_consumer_needs_records_it_gets_records(tmp_path: Path, change: tuple[str, str]) -> None:
+    path = Path(pipeline(written(tmp_path, {"a": []}), True))
+    assert combining_of_a_run(str(path)) is not None
+    path.write_text(path.read_text().replace(*change))
+    assert combining_of_a_run(str(path)) is None
+
+
+def batch(keys: list[int], value: int = 1) -> ColumnBatch:
+    times = np.arange(len(keys))
+    return ColumnBatch("s", times, times, pl.Series("key", keys), pl.DataFrame({"n": [value] * len(keys)}))
+
+
+class Counts:
+    """A plan that counts by key."""
+
+    def group(self, given: ColumnBatch) -> pl.DataFrame:
+        counted = given.keys.alias(KEY).to_frame().group_by(KEY, maintain_order=True).len(COUNT)
+        return counted.with_columns(pl.lit(0).alias(START), pl.lit(10).alias(END))
+
+
+def test_groups_hold_their_windows_open_and_are_one_for_each_key() -> None:
+    plan: ColumnPlan = Counts()  # type: ignore[assignment]
+    node = NodeName("n")
+    found = Combining({node: plan}, ALWAYS).groups([(node, batch([1, 2, 1, 1]))])
+    assert found is not None
+    [groups] = found
+    assert (groups.stream, groups.keys.to_list(), groups.frame[COUNT].to_list()) == (groups_of("n"), [1, 2], [3, 1])
+    assert groups.timestamps.tolist() == [9, 9]
+    assert not len(groups.seqs)
+
+
+def test_rows_are_not_grouped() -> None:
+    plan: ColumnPlan = Counts()  # type: ignore[assignment]
+    assert Combining({NodeName("n"): plan}, ALWAYS).groups([(NodeName("n"), batch([1]).rows())]) is None
+
+
+def test_it_begins_with_few_groups_and_ends_with_many_or_few_records() -> None:
+    plan: ColumnPlan = Counts()  # type: ignore[assignment]
+    node = NodeName("n")
+    combining = Combining({node: plan}, CombineLimits(least=16, looks=2, enters=1 / 8, leaves=1 / 2, pause=3))
+
+    def goes_on(keys: list[int]) -> bool:
+        batches = [(node, batch(keys))]
+        groups = combining.groups(batches)
+        assert groups is not None
+        return combine.goes_on(combining, groups, batches, len(keys))  # type: ignore[arg-type]
+
+    def looked(keys: list[int]) -> bool:
+        combine.look(combining, [(node, batch(keys))], len(keys))
+        return combine.wanted
+
+    combine = Combine(False)
+    assert not looked([1] * 15)  # too few to be looked at
+    assert not looked([*range(16)])
+    assert not looked([1] * 16)  # only each second is looked at
+    assert looked([1, 2] * 8)
+    combine.begin()
+    assert combine.on
+    assert not combine.wanted
+    assert goes_on([1, 2, 3, 4, 5, 6, 7, 8] * 2)
+    assert not goes_on([1])
+    assert not goes_on([*range(9), *range(7)])
+    combine.leave()
+    assert not combine.on
+    assert [looked([1] * 16) for _ in range(3)] == [False, False, True]
