@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from rocksdict import (
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     Checkpoint,
@@ -43,6 +44,8 @@ WRITE_BYTES = 64 << 20
 _SHARD_WRITE_BYTES = 16 << 20  # write buffer of one shard; all together have WRITE_BYTES
 _BLOCK_BYTES = 2 << 10
 """Most reads are of one small value under a random key."""
+_META_BLOCK_BYTES = 16 << 10
+"""Of an index or a filter."""
 _IDENTITY = b"\x00"
 _FORMAT = b"millwheel state 1"
 _SIZES = ("rocksdb.estimate-live-data-size", "rocksdb.size-all-mem-tables")
@@ -264,6 +267,12 @@ def _options(cache: Cache, budget: WriteBufferManager, fresh: bool) -> Options:
     table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
     table.set_data_block_hash_ratio(0.75)
     table.set_cache_index_and_filter_blocks(True)
+    # In pieces. Whole, the filter and the index of a table are one block each of up to a megabyte: with more of them
+    # than the cache holds (some millions of entries), each read of a random key brings whole ones in and others out.
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_partition_filters(True)
+    table.set_metadata_block_size(_META_BLOCK_BYTES)
+    table.set_pin_top_level_index_and_filter(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
     options = Options(raw_mode=True)
     options.create_if_missing(fresh)
