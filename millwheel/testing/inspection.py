@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from millwheel.core.columns.batch import key_list
 from millwheel.core.columns.plan import END, KEY, START
 from millwheel.core.formats.store_layout import STATE, TIMER, WINDOW, WINDOW_SET, key_prefix, unpack
 from millwheel.core.model.keys import Key, key_hash
@@ -23,8 +24,8 @@ def window_state(store: StateStore, key: Key) -> dict[Any, Any]:
     prefix = key_prefix(WINDOW, key, key_hash(key))
     slots = {_slot(store_key[len(prefix) :]): read_window(store.get, store_key) for store_key, _ in store.scan(prefix)}
     for groups in segments_of(store):
-        for row in groups.rows(named=True):
-            if row[KEY] == key:
+        for owner, row in zip(key_list(groups[KEY]), groups.rows(named=True), strict=True):
+            if owner == key:
                 slots[row[START], row[END]] = row
     return slots
 

@@ -177,6 +177,9 @@ class _Assembly(Assembly):
     def _column_plan(self, computation: Any) -> Any:
         return None if self.rows_only else super()._column_plan(computation)
 
+    def _joined_by_bundle(self, spec: Any) -> Any:
+        return None if self.rows_only else super()._joined_by_bundle(spec)
+
 
 class _RowsOnly(_Assembly):
     rows_only = True

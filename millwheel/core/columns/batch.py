@@ -14,7 +14,7 @@ import xxhash
 
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.model.damage import DAMAGE
-from millwheel.core.model.keys import Key
+from millwheel.core.model.keys import Key, key_from_bytes
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import CorruptionError
@@ -153,7 +153,9 @@ def key_column(parts: Sequence[pl.Series]) -> pl.Series:
 
 
 def key_list(keys: pl.Series) -> list[Key]:
-    """The keys of a column, as :class:`Batch` has them."""
+    """The keys of a column, as :class:`Batch` has them. Keys of any kind may be encoded in it."""
+    if keys.dtype == pl.Binary:
+        return [key_from_bytes(key) for key in keys]
     if isinstance(keys.dtype, pl.Struct):
         return list(zip(*(part.to_list() for part in keys.struct.unnest()), strict=True))
     return keys.to_list()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import END, ColumnPlan
@@ -40,10 +40,16 @@ class Changes:
     new: list[ColumnarSegment] = field(default_factory=list)
 
 
+class MergesGroups(Protocol):
+    """How groups frames become one: the plan of an aggregation does it, or a join."""
+
+    def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame: ...
+
+
 class ColumnWindows:
     """Open windows. ``watermark`` is the highest that windows were closed for."""
 
-    def __init__(self, plan: ColumnPlan) -> None:
+    def __init__(self, plan: MergesGroups) -> None:
         self._plan = plan
         self._segments: list[ColumnarSegment] = []
         self._next_number = 0
@@ -89,9 +95,13 @@ class ColumnWindows:
         """Every open window."""
         return self._plan.merge([segment.groups for segment in self._segments])
 
-    def of_key(self, key: Key) -> list[tuple[Window, Any]]:
+    def of_key(self, plan: ColumnPlan, key: Key) -> list[tuple[Window, Any]]:
         """The open windows of a key, ordered by end, each with its accumulator of the row form."""
-        return windows_of_key(self._plan, [segment.groups for segment in self._segments], key)
+        return windows_of_key(plan, [segment.groups for segment in self._segments], key)
+
+    def size(self) -> int:
+        """About how many bytes they take."""
+        return sum(int(segment.groups.estimated_size()) for segment in self._segments)
 
     def clear(self) -> None:
         """Forget all windows."""

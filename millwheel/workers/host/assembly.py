@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from millwheel.api import Computation, sets_timers
 from millwheel.connectors.external.absence import BackOff, absence_of
 from millwheel.connectors.lookups import lookup_of
-from millwheel.core.columns.batch import ID_TYPES, ColumnBatch, decode_columns, encode_columns, frame_bytes, frame_from
+from millwheel.core.columns.batch import ID_TYPES
 from millwheel.core.columns.plan import ColumnPlan, PlansByType, column_plan, plans_by_type
 from millwheel.core.columns.slices import slice_plan
 from millwheel.core.expressions.language import compile_expression
@@ -37,6 +35,7 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.core.pipeline.steps import compile_steps
 from millwheel.core.triggers.trees import trigger_from_tree
+from millwheel.core.windows.windows import Tumbling
 from millwheel.errors import SetupError
 from millwheel.lookups.base import Lookup
 from millwheel.lookups.cache import AnswerCache
@@ -54,10 +53,11 @@ from millwheel.workers.delivery.routing import Fanout, TableRouter
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.dictionaries.dictionary import DictionaryOperator
 from millwheel.workers.host.kept_partitions import decode_partitions, kept_ends, spread_of
+from millwheel.workers.joins.joining import JoinOperator, window_of_join
 from millwheel.workers.lookups.looked_up import NO_ANSWER, LookupLine, LookupOperator, LookupShard
 from millwheel.workers.operators.branched import Branched
 from millwheel.workers.operators.callbacks import CallbackOperator
-from millwheel.workers.operators.columns import ColumnOperator, ColumnShard
+from millwheel.workers.operators.columns import ColumnOperator, ColumnShard, warm_up
 from millwheel.workers.operators.deduplicated import deduplicated
 from millwheel.workers.operators.grouped import GroupedOperator
 from millwheel.workers.operators.joined import joined
@@ -233,14 +233,7 @@ class Assembly:
                 source.warm_up()
         for name, plan in self._plans.items():
             (given,) = self.graph.nodes[name].inputs
-            frame = example_frame(self.spec.stream(given.stream).fields, _WARM_ROWS)
-            order = np.arange(frame.height)
-            keys = plan.keys_of(frame, order)
-            whole = ColumnBatch(given.stream, order, order, keys, frame.select(plan.needs))
-            parts = [decode_columns(encode_columns(part)) for _, part in whole.split((order % 4).astype(np.int32))]
-            groups = [plan.group(part) for part in parts]
-            if plan.fires_once:
-                frame_from(frame_bytes(plan.merge(groups), "lz4"))
+            warm_up(plan, given.stream, example_frame(self.spec.stream(given.stream).fields, _WARM_ROWS))
 
     def publish_aside(self, publish: Callable[[Errand], None]) -> None:
         """From here on, sinks that can do without the loop are published, and lookups asked, by ``publish``."""
@@ -308,7 +301,10 @@ class Assembly:
         overlay = shard_parts.shard.overlay
         if spec.window is not None and (spec.callback or spec.join is not None):
             instance = self._instance(spec) if spec.callback else joined(spec)
-            windows = WindowCallbackOperator(spec, self.spec, instance, overlay, self._decode, _CACHE_ENTRIES)
+            given = (spec, self.spec, instance, overlay, self._decode, _CACHE_ENTRIES)
+            if (window := self._joined_by_bundle(spec)) is not None:
+                return JoinOperator(*given, window, self._column_shard(shard_parts))
+            windows = WindowCallbackOperator(*given)
             windows.share_timers.passed = shard_parts.shard.input_shares
             return windows
         if spec.lookup is not None:
@@ -331,10 +327,15 @@ class Assembly:
         rows.share_timers.passed = shard_parts.shard.input_shares
         if plan is None or not plan.fires_once:
             return rows
+        return ColumnOperator(spec, plan, self._column_shard(shard_parts), rows, self._decode)
+
+    def _joined_by_bundle(self, spec: ComputationSpec) -> Tumbling | None:
+        return window_of_join(spec, self.spec)
+
+    def _column_shard(self, shard_parts: _ShardParts) -> ColumnShard:
         meta = shard_parts.shard.meta
         closed = meta.watermark if meta.closed is None else meta.closed
-        shard = ColumnShard(shard_parts.entry.shard, shard_parts.store, closed)
-        return ColumnOperator(spec, plan, shard, rows, self._decode)
+        return ColumnShard(shard_parts.entry.shard, shard_parts.store, closed)
 
     def _lookup(self, spec: ComputationSpec, given: LookupSpec, shard_parts: _ShardParts) -> Operator:
         lookup, send = self._outside.lookup(spec, self.spec.folder), self._outside.publish

@@ -17,7 +17,16 @@ import numpy as np
 
 from millwheel.core.aggregates.aggregation import FILTERED
 from millwheel.core.aggregates.specs import compile_aggregation
-from millwheel.core.columns.batch import AnyBatch, ColumnBatch, frame_bytes, frame_from, joined, key_list
+from millwheel.core.columns.batch import (
+    AnyBatch,
+    ColumnBatch,
+    decode_columns,
+    encode_columns,
+    frame_bytes,
+    frame_from,
+    joined,
+    key_list,
+)
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
@@ -41,6 +50,7 @@ from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
+from millwheel.workers.state.overlay import Overlay
 
 
 class _Stored(msgspec.Struct, array_like=True):
@@ -74,10 +84,9 @@ class ColumnOperator(Operator):
         self._aggregation = compile_aggregation(spec.aggregates, compile_expression, None, spec.condition, spec.stage)
         rows.finish_row = plan.typed
         self._windows = ColumnWindows(plan)
-        self._prefix = COLUMNS + pack(shard.name)
         self._combined = groups_of(spec.name)
         self._in_rows = self._has_rows()
-        self._restore()
+        restore_segments(self._windows, shard)
 
     def wakes_at(self, now_us: int) -> int:
         return self._rows.wakes_at(now_us)
@@ -97,7 +106,7 @@ class ColumnOperator(Operator):
             for groups in combined:
                 self._rows.take_groups(self._plan.row_groups(groups), bundle)
             self._rows.run(bundle)
-        self._write(bundle)
+        write_segments(self._windows, self._shard.name, bundle.overlay)
 
     def hold(self, now_us: int) -> Hold:
         own = Hold(held_at(self._windows.due_at()), "window (in columns), which outputs as it closes")
@@ -111,7 +120,7 @@ class ColumnOperator(Operator):
 
     def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
         """Its open windows."""
-        found = [(window, self._aggregation.result(acc)) for window, acc in self._windows.of_key(query.key)]
+        found = [(window, self._aggregation.result(acc)) for window, acc in self._windows.of_key(self._plan, query.key)]
         return self._rows.answer_with(query, found, state, watermark_us)
 
     # --- a bundle ------------------------------------------------------------------------------------------
@@ -224,19 +233,6 @@ class ColumnOperator(Operator):
     def _has_rows(self) -> bool:
         return next(iter(self._shard.store.scan(WINDOW)), None) is not None
 
-    def _restore(self) -> None:
-        for store_key, data in self._shard.store.scan(self._prefix):
-            stored = _decode(data)
-            number = number_from8(store_key[len(self._prefix) :])
-            self._windows.restore(number, stored.level, frame_from(stored.frame), self._shard.closed)
-
-    def _write(self, bundle: Bundle) -> None:
-        changes = self._windows.take_changes()
-        for number in changes.gone:
-            bundle.overlay.delete(self._prefix + number8(number))
-        for segment in changes.new:
-            bundle.overlay.put(*segment_entry(self._shard.name, segment.number, segment.level, segment.groups))
-
 
 def _bundled(bundle: Bundle) -> list[AnyBatch]:
     """All arrived columns as one batch."""
@@ -244,6 +240,33 @@ def _bundled(bundle: Bundle) -> list[AnyBatch]:
     columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
     rows: list[AnyBatch] = [batch for batch in batches if not isinstance(batch, ColumnBatch)]
     return [*rows, joined(columns)] if columns else rows
+
+
+def restore_segments(windows: ColumnWindows, shard: ColumnShard) -> None:
+    """The open windows as the store of a shard has them."""
+    prefix = COLUMNS + pack(shard.name)
+    for store_key, data in shard.store.scan(prefix):
+        stored = _decode(data)
+        windows.restore(number_from8(store_key[len(prefix) :]), stored.level, frame_from(stored.frame), shard.closed)
+
+
+def write_segments(windows: ColumnWindows, shard: str, overlay: Overlay) -> None:
+    """The changes of a bundle go into the store."""
+    changes = windows.take_changes()
+    for number in changes.gone:
+        overlay.delete(COLUMNS + pack(shard) + number8(number))
+    for segment in changes.new:
+        overlay.put(*segment_entry(shard, segment.number, segment.level, segment.groups))
+
+
+def warm_up(plan: ColumnPlan, stream: str, frame: pl.DataFrame) -> None:
+    """Group some records by a plan: code is loaded, and memory is there."""
+    order = np.arange(frame.height)
+    whole = ColumnBatch(stream, order, order, plan.keys_of(frame, order), frame.select(plan.needs))
+    parts = [decode_columns(encode_columns(part)) for _, part in whole.split((order % 4).astype(np.int32))]
+    groups = [plan.group(part) for part in parts]
+    if plan.fires_once:
+        frame_from(frame_bytes(plan.merge(groups), "lz4"))
 
 
 def segments_within(store: StateStore, within: KeyRange, closed: int) -> Iterator[tuple[int, pl.DataFrame]]:

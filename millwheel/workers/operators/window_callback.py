@@ -18,6 +18,7 @@ from millwheel.core.formats.codec import decode_value, encode_value, stream_deco
 from millwheel.core.formats.store_layout import pack, unpack
 from millwheel.core.model.records import Domain, Record, Timer
 from millwheel.core.model.timers import Due
+from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.production_ids import Cause, timer_cause
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.windowing.contract import Effects, Times
@@ -71,6 +72,7 @@ class WindowCallbackOperator(WindowedOperator):
     ) -> None:
         self._streams = [given.stream for given in spec.inputs]
         self._numbers = {stream: number for number, stream in enumerate(self._streams)}
+        self._takes_back = takes_retractions(spec, pipeline)
         super().__init__(spec, pipeline, overlay, self._numbered, cache_entries)
         self._typed = frozenset(stream.name for stream in pipeline.streams if stream.schema)
         self._decode_typed = decode
@@ -115,7 +117,10 @@ class WindowCallbackOperator(WindowedOperator):
 
     def _numbered(self, stream: str, values: list[Any]) -> list[Any]:
         number = self._numbers[stream]
-        return [_numbered(number, value) for value in _plain_values(stream, values)]
+        plain = _plain_values(stream, values)
+        if not self._takes_back:  # what looks like a retraction is data
+            return [[number, _plain(value)] for value in plain]
+        return [_numbered(number, value) for value in plain]
 
     def _take(self, bundle: Bundle, times: Times) -> None:
         self._state.clock = bundle.watermark

@@ -9,6 +9,7 @@ from millwheel.core.aggregates import aggregation
 from millwheel.core.aggregates.arrival_order import InOrder
 from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns import windows as column_windows
+from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.machines.counted import CountMachine, Filling
 from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.silences import SilencesMachine
@@ -16,6 +17,7 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.timers import Due
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.production_ids import Cause
+from millwheel.core.pipeline.spec import JoinKind
 from millwheel.core.windowing.calls import Call
 from millwheel.core.windowing.contract import KeyState
 from millwheel.core.windowing.state import WindowState
@@ -23,6 +25,9 @@ from millwheel.core.windows import windows
 from millwheel.core.windows.panes import Pane
 from millwheel.core.windows.windows import Sliding, Tumbling, Window, WindowFunction
 from millwheel.spec.parts import computations
+from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.joins import joining
+from millwheel.workers.joins.joining import JoinOperator
 from millwheel.workers.operators import callbacks, windowed
 from tests.search.mistakes import Context, mistake, replaced
 
@@ -164,3 +169,21 @@ def key_windows_that_records_in_columns_enter_too_late() -> Context:
 
     right = column_plans._grouped_by
     return replaced(column_plans, "_grouped_by", wrong)
+
+
+@mistake(within=20, features="join tumbling_window", variants="together pairs")
+def joins_that_say_nothing_of_what_is_alone() -> Context:
+    """In whole bundles, every join is an inner one. (``join: left`` or ``outer`` in tumbling windows.)"""
+    right = joining._speaks
+    return replaced(joining, "_speaks", lambda kind: right(JoinKind.INNER))
+
+
+@mistake(within=20, features="join tumbling_window disorder", variants="together pairs bundles")
+def joins_that_open_a_window_again() -> Context:
+    """In whole bundles, late records get into a window that has closed. (A join in tumbling windows, and a late
+    record.)"""
+
+    def wrong(self: JoinOperator, records: pl.DataFrame, bundle: Bundle) -> None:
+        self._windows.add(records)
+
+    return replaced(JoinOperator, "_add", wrong)

@@ -1,0 +1,1 @@
+"""Joins of which a whole bundle is taken at once."""

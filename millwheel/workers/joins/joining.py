@@ -1,0 +1,233 @@
+"""Runs a join in tumbling windows: whole bundles are kept as they come, and sorted by key when a window closes.
+
+The row form has an entry, a timer and a hold for each key and window. Here a bundle is one columnar segment, whose
+rows are records: key, window, number of the input, time, and the encoded record. A closed window's records are grouped
+by key in one operation, and only keys that make a result are looked at.
+
+Open windows are in memory. What is large (``_MOST_BYTES`` in the open windows of a shard), or has a time or a key
+that no column can hold, makes the shard go on in rows: every open window is handed to the row form, whose results
+are the same, and when its windows have closed the shard takes whole bundles again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from millwheel.api import Computation
+from millwheel.core.columns.arrays import assign_array
+from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.columns.plan import END, KEY, START
+from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.formats.codec import decode_value, encode_value
+from millwheel.core.formats.store_layout import WINDOW
+from millwheel.core.machines.specs import windowing_from_spec
+from millwheel.core.model.keys import Key, key_bytes, key_from_bytes
+from millwheel.core.model.records import Record
+from millwheel.core.model.times import held_at
+from millwheel.core.pipeline.graph import takes_retractions
+from millwheel.core.pipeline.spec import ComputationSpec, JoinKind, PipelineSpec
+from millwheel.core.windowing.calls import Group
+from millwheel.core.windowing.contract import Effects, LateRecord, Times
+from millwheel.core.windows.lateness import still_open, too_late
+from millwheel.core.windows.panes import OutputTime, Pane, Timing
+from millwheel.core.windows.windows import Tumbling, Window
+from millwheel.errors import RecordError, invariant
+from millwheel.workers.bundle.bundle import Bundle, Hold
+from millwheel.workers.operators.callbacks import Decode
+from millwheel.workers.operators.columns import ColumnShard, restore_segments, write_segments
+from millwheel.workers.operators.window_callback import WindowCallbackOperator
+from millwheel.workers.state.overlay import Overlay
+
+_MOST_BYTES = 32 << 20
+"""Bytes of the records in the open windows of a shard; more of them go by rows."""
+_FAR = 2**62  # Fixed: beyond, the bounds of a window may not fit into 64 bits
+_INPUT, _AT, _VALUE = "input", "at", "value"
+
+
+def window_of_join(spec: ComputationSpec, pipeline: PipelineSpec) -> Tumbling | None:
+    """The windows of a join that can do without an entry for each key and window; None for what cannot. Weak
+    productions are named by single records."""
+    back = takes_retractions(spec, pipeline)
+    if spec.join is None or spec.window is None or spec.window.kind != "tumbling" or back:
+        return None
+    windowing = windowing_from_spec(spec)
+    window = windowing.window
+    plain = isinstance(window, Tumbling) and not window.empty and windowing.output_time is OutputTime.END_OF_WINDOW
+    return window if isinstance(window, Tumbling) and plain and not spec.identified and not spec.condition else None
+
+
+def _schema() -> dict[str, Any]:
+    return {KEY: pl.Binary, START: pl.Int64, END: pl.Int64, _INPUT: pl.Int8, _AT: pl.Int64, _VALUE: pl.Binary}
+
+
+def _speaks(kind: JoinKind) -> pl.Expr:
+    """Which keys of a window make a result, by the inputs that their records came by."""
+    least, most = pl.col(_INPUT).list.min(), pl.col(_INPUT).list.max()
+    if kind is JoinKind.INNER:
+        return least < most
+    return least == 0 if kind is JoinKind.LEFT else pl.lit(True)
+
+
+class _Unfit(Exception):
+    """A bundle that must be taken record by record."""
+
+
+class _Records:
+    """How the records of several segments are put together."""
+
+    def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """One behind the other: they are in the order of arrival."""
+        return pl.concat(groups)
+
+
+class JoinOperator(WindowCallbackOperator):
+    """See the head of this file."""
+
+    def __init__(
+        self,
+        spec: ComputationSpec,
+        pipeline: PipelineSpec,
+        instance: Computation,
+        overlay: Overlay,
+        decode: Decode,
+        cache_entries: int,
+        window: Tumbling,
+        shard: ColumnShard,
+    ) -> None:
+        super().__init__(spec, pipeline, instance, overlay, decode, cache_entries)
+        invariant(spec.join is not None, f"{spec.name} is no join")
+        assert spec.join is not None
+        self._kind = spec.join
+        self._window = window
+        self._shard = shard
+        self._windows = ColumnWindows(_Records())
+        self._in_rows = self._has_rows()
+        self._whole = False
+        restore_segments(self._windows, shard)
+
+    def due_at(self) -> int:
+        return min(super().due_at(), self._windows.due_at())
+
+    def hold(self, now_us: int) -> Hold:
+        own = Hold(held_at(self._windows.due_at()), "window of a join, which outputs as it closes")
+        return min(own, super().hold(now_us), key=lambda hold: hold.at)
+
+    def open_windows(self, key: Key) -> list[Window]:
+        """The windows of a key that hold state, ordered by end."""
+        mine = self._windows.all_groups().filter(pl.col(KEY).eq(key_bytes(key))) if self._windows else None
+        found = [] if mine is None else [Window(*bounds) for bounds in mine.select(START, END).unique().iter_rows()]
+        return sorted([*found, *super().open_windows(key)], key=lambda window: (window.end, window.start))
+
+    def run(self, bundle: Bundle) -> None:
+        if self._in_rows and not self._has_rows():
+            self._in_rows = False
+        if self._in_rows and self._windows:  # a merge of a shard in rows with another
+            self._go_on_in_rows(bundle)
+        super().run(bundle)
+        closed = self._windows.close(bundle.watermark)
+        if closed is not None:
+            self._speak(closed, bundle)
+        write_segments(self._windows, self._shard.name, bundle.overlay)
+
+    # --- a bundle ------------------------------------------------------------------------------------------
+
+    def _take(self, bundle: Bundle, times: Times) -> None:
+        if not self._in_rows:
+            try:
+                records = self._frame(bundle)
+            except (_Unfit, RecordError, TypeError, ValueError, OverflowError):
+                self._go_on_in_rows(bundle)
+            else:
+                self._add(records, bundle)
+                bundle.arrivals = []
+                if self._windows.size() > _MOST_BYTES:
+                    self._go_on_in_rows(bundle)
+        super()._take(bundle, times)
+
+    def _frame(self, bundle: Bundle) -> pl.DataFrame:
+        """The records of a bundle, in the order in which they came."""
+        keys: list[bytes] = []
+        inputs: list[int] = []
+        stamps: list[int] = []
+        values: list[bytes] = []
+        for arrival in bundle.arrivals:
+            batch = arrival.batch.rows()
+            keys += map(key_bytes, batch.keys)
+            inputs += [self._numbers[batch.stream]] * len(batch)
+            stamps += batch.timestamps
+            encoded = [bytes(value) if type(value) is msgspec.Raw else encode_value(value) for value in batch.values]
+            values += encoded
+        at = np.array(stamps, np.int64)
+        if len(at) and not -_FAR < at.min() <= at.max() < _FAR:
+            raise _Unfit
+        windows = assign_array(self._window, at)
+        columns = (keys, windows.starts, windows.ends, inputs, at, values)
+        schema = _schema()
+        return pl.DataFrame(dict(zip(schema, columns, strict=True)), schema)
+
+    def _add(self, records: pl.DataFrame, bundle: Bundle) -> None:
+        in_time = still_open(pl.col(END), bundle.watermark)
+        kept = records.filter(in_time)
+        if kept.height < records.height:
+            effects = Effects()
+            for key, _, _, number, at, value in records.filter(~in_time).iter_rows():
+                late = LateRecord(key_from_bytes(key), [number, decode_value(value)], at, too_late())
+                effects.late.append(late)
+            self._perform(effects, None, bundle)
+        self._windows.add(kept)
+
+    def _go_on_in_rows(self, bundle: Bundle) -> None:
+        self._in_rows = True
+        if not self._windows:
+            return
+        groups = []
+        for key, start, end, inputs, stamps, values in _by_key(self._windows.all_groups()).iter_rows():
+            acc = [[[n, decode_value(value)], at] for n, at, value in zip(inputs, stamps, values, strict=True)]
+            groups.append((key_from_bytes(key), Group(Window(start, end), acc, len(acc), None, None)))
+        self.take_groups(groups, bundle)
+        self._windows.clear()
+
+    # --- closed windows ----------------------------------------------------------------------------------
+
+    def _speak(self, closed: pl.DataFrame, bundle: Bundle) -> None:
+        """The pairs of windows that have closed."""
+        self._whole = True
+        try:
+            for key, start, end, numbers, stamps, values in _by_key(closed).filter(_speaks(self._kind)).iter_rows():
+                records = zip(numbers, stamps, values, strict=True)
+                pane = Pane(
+                    key=key_from_bytes(key),
+                    window=Window(start, end),
+                    result=[[[number, decode_value(value)], at] for number, at, value in records],
+                    timestamp=end - 1,
+                    timing=Timing.ON_TIME,
+                    index=0,
+                    nonspeculative_index=0,
+                    is_first=True,
+                    is_last=True,
+                )
+                self._emit(pane, None, bundle)
+        finally:
+            self._whole = False
+
+    def _records(self, pane: Pane) -> list[Record]:
+        """The records of a pane. Those of a whole bundle were decoded for it alone."""
+        if not self._whole:
+            return super()._records(pane)
+        found: list[Any] = pane.result
+        return [
+            Record(pane.key, self._typed_value(self._streams[number], value), at, self._streams[number])
+            for (number, value), at in found
+        ]
+
+    def _has_rows(self) -> bool:
+        return next(iter(self._shard.store.scan(WINDOW)), None) is not None
+
+
+def _by_key(records: pl.DataFrame) -> pl.DataFrame:
+    """One row for each key and window, with lists of its records in the order of arrival."""
+    return records.group_by(KEY, START, END, maintain_order=True).agg(_INPUT, _AT, _VALUE)
