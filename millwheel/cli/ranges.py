@@ -17,12 +17,10 @@ from millwheel.core.model.names import shard_parts
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.launch.progress.polling import addresses
+from millwheel.launch.progress.polling import MASTER_ROLE, addresses
 from millwheel.pb.master_pb2 import Work
 from millwheel.roots.attaching import LiveMembers, attach, connected, find_root
 from millwheel.roots.shipped import load_shipped
-
-MASTER_ROLE = "masters-leader"
 
 
 @contextmanager

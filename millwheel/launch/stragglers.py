@@ -16,11 +16,13 @@ GRACE_S = 10.0
 
 
 class JoinedWorker(msgspec.Struct, frozen=True):
-    """A worker's data from joining: its slot, its process id on its machine, and the address of its ``/metrics``."""
+    """A worker's data from joining: its slot, its process id on its machine, the address of its ``/metrics``, and the
+    weight that its machine states."""
 
     slot: int
     pid: int
     metrics: str = ""
+    weight: int = 1
 
 
 def read_members(datas: Mapping[str, bytes]) -> dict[str, JoinedWorker]:

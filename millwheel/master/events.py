@@ -112,10 +112,11 @@ class ShardReleased:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReported:
-    """Loads of some shards of one worker."""
+    """Loads of some shards of one worker. ``memory``: the used share of the memory that it may use (0 to 1)."""
 
     incarnation: WorkerName
     loads: tuple[ShardLoad, ...]
+    memory: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,10 @@ Pure."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millwheel.core.model.lease import Lease
-from millwheel.core.model.names import ShardName
+from millwheel.core.model.names import NO_TOKEN, ShardName, Token
 from millwheel.master.events import ShardLoad
 
 _SMOOTH_US = 3_000_000  # over which loads are averaged: a burst moves nothing
@@ -16,11 +16,15 @@ _SECOND = 1_000_000  # Fixed: µs
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """``busy`` is the share of one core that the shard takes, ``sample`` the hashes of some of its recent keys."""
+    """``busy`` is the share of one core that the shard takes, ``sample`` the hashes of some of its recent keys.
+    ``recent_records`` took its owner under ``token`` ``recent_us``: older ones count less and less."""
 
     busy: float
     records_per_s: float = 0.0
     sample: Sequence[int] = ()
+    recent_records: float = 0.0
+    recent_us: float = 0.0
+    token: Token = NO_TOKEN
 
 
 @dataclass(slots=True)
@@ -42,16 +46,23 @@ class LoadBook:
         self._last[report.shard] = _Last(now_us, report)
         # Totals of two owners have no difference: a zombie's would make a busy shard look idle, and it would not move.
         if last is None or not Lease(last.report.token).admits(report.token) or now_us <= last.at_us:
+            known = self._loads.get(report.shard)
+            if known is not None and last is not None and last.report.token != report.token:
+                self._loads[report.shard] = replace(known, recent_records=0.0, recent_us=0.0, token=report.token)
             return
         passed_us = now_us - last.at_us
-        busy = (report.busy_us - last.report.busy_us) / passed_us
-        records = (report.records - last.report.records) * _SECOND / passed_us
+        worked_us = max(report.busy_us - last.report.busy_us, 0)
+        done = max(report.records - last.report.records, 0)
+        busy, records = worked_us / passed_us, done * _SECOND / passed_us
+        recent_records, recent_us = float(done), float(worked_us)
         before = self._loads.get(report.shard)
         if before is not None:
             share = min(1.0, passed_us / _SMOOTH_US)
             busy = before.busy + share * (busy - before.busy)
             records = before.records_per_s + share * (records - before.records_per_s)
-        self._loads[report.shard] = Load(max(busy, 0.0), max(records, 0.0), report.sample)
+            recent_records += (1 - share) * before.recent_records
+            recent_us += (1 - share) * before.recent_us
+        self._loads[report.shard] = Load(busy, records, report.sample, recent_records, recent_us, report.token)
 
     def forget_others(self, shards: Collection[ShardName]) -> None:
         """Drop all shards but these."""

@@ -45,7 +45,7 @@ from millwheel.master.events import (
     WriteFailed,
 )
 from millwheel.master.loads import Load
-from millwheel.master.state import MasterState
+from millwheel.master.state import MasterState, WorkerState
 from millwheel.master.tables.resharding import Resharding, outlived
 from millwheel.ports import Clock, Coordination, Journals, Snapshots
 
@@ -90,11 +90,13 @@ class MasterPace:
 
 @dataclass(frozen=True, slots=True)
 class MasterView:
-    """The master's view, for status requests: live workers, stored tables, and the loads of shards."""
+    """The master's view, for status requests: live workers, stored tables, the loads of shards, and what is known of
+    each worker."""
 
     workers: tuple[WorkerName, ...] = ()
     tables: tuple[RangeTable, ...] = ()
     loads: Mapping[ShardName, Load] = field(default_factory=dict)
+    members: Mapping[WorkerName, WorkerState] = field(default_factory=dict)
 
 
 class MasterRuntime:
@@ -145,7 +147,8 @@ class MasterRuntime:
         """Handle ``events`` and all their consequences. Returns the monotonic time (µs) of the next step."""
         now_us = self._ports.clock.monotonic_us()
         pending = deque(events)
-        loads = self.view.loads  # of the last tick: to copy them all at each report would cost more than the reports
+        # Of the last tick: to copy them all at each report would cost more than the reports.
+        loads, members = self.view.loads, self.view.members
         if ticks := now_us >= self._next_tick_us:
             self._next_tick_us = now_us + self._pace.tick_us
             pending.append(Tick(now_us=now_us))
@@ -155,7 +158,9 @@ class MasterRuntime:
                 if outcome is not None:
                     pending.append(outcome)
         self._scan_when_due(now_us)
-        self.view = MasterView(self._state.live_workers, self._state.tables, self._state.loads if ticks else loads)
+        if ticks:
+            loads, members = self._state.loads, self._state.workers
+        self.view = MasterView(self._state.live_workers, self._state.tables, loads, members)
         return self._next_tick_us
 
     # --- effects

@@ -88,8 +88,15 @@ class MasterService(MasterServicer):
 
     def Describe(self, request: pb.DescribeRequest, context: grpc.ServicerContext) -> pb.DescribeReply:
         view = self._leading(context)()
+        members = [
+            pb.MemberState(worker=name, weight=state.weight, slowness=state.slowness, memory=state.memory)
+            for name, state in view.members.items()
+        ]
+        if request.members_only:
+            return pb.DescribeReply(workers=view.workers, members=members)
         work = [pb.Work(shard=s, busy=load.busy, records_per_s=load.records_per_s) for s, load in view.loads.items()]
-        return pb.DescribeReply(workers=view.workers, tables=[table.encode() for table in view.tables], work=work)
+        tables = [table.encode() for table in view.tables]
+        return pb.DescribeReply(workers=view.workers, tables=tables, work=work, members=members)
 
     def Move(self, request: pb.MoveRequest, context: grpc.ServicerContext) -> pb.MoveReply:
         self._leading(context)
@@ -270,4 +277,4 @@ class MasterProcess:
                 )
                 for load in report.loads
             )
-            self._items.put(LoadReported(incarnation=incarnation, loads=loads))
+            self._items.put(LoadReported(incarnation=incarnation, loads=loads, memory=report.memory))

@@ -13,7 +13,7 @@ membership; only when no lineage names it, delete its journal (never the seal).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from millwheel.core.model.names import NO_TOKEN, NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable
@@ -42,12 +42,26 @@ from millwheel.master.events import (
 from millwheel.master.loads import Load, LoadBook
 from millwheel.master.membership import Membership
 from millwheel.master.moves import RequestedMoves, RequestedReshardings
+from millwheel.master.speeds import SpeedConfig, Speeds
 from millwheel.master.tables.holdings import Holdings
 from millwheel.master.tables.open_nodes import OpenNodes
 from millwheel.master.tables.planner import Census, Move, NodeDemand, first_table, plan_moves
 from millwheel.master.tables.spares import seated
 from millwheel.master.tables.standbys import chosen, followers
 from millwheel.master.tables.succession import Situation, successor
+
+_FULL_WEIGHT = 0.001
+"""Of the weight of a worker whose memory is full, when shards are dealt: it gets some only where nobody else can."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """A living worker: the weight it states, how many times the time of the others it takes (1: as quick), and the used
+    share of its memory (0: unknown)."""
+
+    weight: int
+    slowness: float
+    memory: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +70,8 @@ class MasterConfig:
 
     While nothing is served, shards are given away only once ``expected_workers`` are there, or ``grace_us`` after the
     first one came. Balancing begins ``settle_us`` after the last change of membership and moves at most
-    ``moves_at_once`` shards at a time; with ``balance`` it also uses the measured load. With ``spares``, at most
+    ``moves_at_once`` shards at a time; with ``balance`` it also uses the measured load, and ``speeds`` says how slow
+    workers are found by it. With ``spares``, at most
     ``expected_workers`` workers own shards unless another number of seats is requested; without spares, all workers do.
     Standbys are chosen ``standby_settle_us`` after the last change of membership, so that a restarted worker counts.
     """
@@ -69,6 +84,7 @@ class MasterConfig:
     standby_settle_us: int = 3_000_000
     moves_at_once: int = 4
     balance: BalanceConfig | None = None
+    speeds: SpeedConfig = field(default_factory=SpeedConfig)
 
     def __post_init__(self) -> None:
         invariant(self.expected_workers > 0, f"expected_workers is {self.expected_workers}, must be positive")
@@ -91,6 +107,8 @@ class MasterState:
         self._state_bytes: dict[ShardName, int] = {}
         self._book = LoadBook()
         self._balancer = None if config.balance is None else Balancer(config.balance)
+        self._speeds = Speeds(config.speeds)
+        self._memory: dict[WorkerName, float] = {}
         self._least = {node.name: node.count(config.expected_workers) for node in config.nodes if not node.fixed}
         self._grains = {node.name: node.grain for node in config.nodes}
         self._members_since_us = 0
@@ -115,6 +133,12 @@ class MasterState:
     def loads(self) -> Mapping[ShardName, Load]:
         """The known loads of shards."""
         return self._book.loads
+
+    @property
+    def workers(self) -> Mapping[WorkerName, WorkerState]:
+        """What is known of each living worker."""
+        weights = self._membership.weights().items()
+        return {w: WorkerState(n, self._speeds.slowness(w), self._memory.get(w, 0.0)) for w, n in weights}
 
     def shards_with_lineage(self) -> tuple[ShardName, ...]:
         """The shards with a lineage, which a newer snapshot would shorten."""
@@ -168,6 +192,7 @@ class MasterState:
                 self._open.open_of(event.shard)
             case LoadReported():
                 self._state_bytes.update((load.shard, load.state_bytes) for load in event.loads)
+                self._memory[event.incarnation] = event.memory
                 for load in event.loads:
                     self._book.take(load, self._now_us)
             case ManifestSeen():
@@ -204,6 +229,16 @@ class MasterState:
         """The set of serving workers may have changed: balance again once the set has been stable for a while."""
         self._members_since_us = self._now_us
         self._balanced = False
+
+    def _weights(self) -> dict[WorkerName, float]:
+        """The weights that workers state, divided by how slow they are."""
+        return {name: weight / self._speeds.slowness(name) for name, weight in self._membership.weights().items()}
+
+    def _full(self) -> set[WorkerName]:
+        """The workers that are to get no more shards. Nobody is full without ``balance``: all shards have to be
+        somewhere."""
+        balance = self._config.balance
+        return set() if balance is None else {name for name, used in self._memory.items() if used >= balance.full}
 
     def _serving(self) -> set[WorkerName]:
         """The workers that own shards or may be given some: all eligible workers except spares."""
@@ -253,9 +288,9 @@ class MasterState:
         ]
         if not nodes:
             return
-        census = Census(
-            situation.takers, self._holdings.expected().values(), self._membership.hosts, self._membership.weights()
-        )
+        weights, full = self._weights(), self._full()
+        weights = {name: weight * _FULL_WEIGHT if name in full else weight for name, weight in weights.items()}
+        census = Census(situation.takers, self._holdings.expected().values(), self._membership.hosts, weights)
         for demand in nodes:
             table = self._next_table(demand, situation, census)
             if table is not None:
@@ -276,6 +311,7 @@ class MasterState:
         """Plan a few moves when membership has settled, every shard is served, and the load is uneven."""
         if self._now_us - self._members_since_us < self._config.settle_us or not self._at_rest():
             return
+        self._measure()
         if self._balanced:
             self._plan_by_load()
             return
@@ -287,7 +323,9 @@ class MasterState:
         serving = self._serving()
         # A worker that lost its seat is emptied like one that leaves.
         leaving = self._membership.live().keys() - serving
-        moves = plan_moves(demanded, serving, leaving, room, self._state_bytes, self._membership.weights())
+        planned = plan_moves(demanded, serving, leaving, room, self._state_bytes, self._weights())
+        full = self._full() if not leaving and serving - self._full() else ()
+        moves = [move for move in planned if move.worker not in full]
         self._moves.plan(moves)
         self._open.open(*(move.node for move in moves))
         # A move that somebody asks for later is not taken back: only a change of membership starts this again.
@@ -301,6 +339,14 @@ class MasterState:
             self._standbys = chosen(tables, self._membership.hosts_of_takers(), self._serving())
             self._open.open(*self._followed)
 
+    def _measure(self) -> None:
+        """Judge how slow workers are, by the loads of their shards."""
+        live = self._membership.live()
+        self._memory = {name: used for name, used in self._memory.items() if name in live}
+        if self._balancer is not None:
+            weights, tables = self._membership.weights(), self._holdings.stored.values()
+            self._speeds.look(tables, live, self._book.loads, weights, self._now_us)
+
     def _plan_by_load(self) -> None:
         """Each worker has its share of shards: balance by measured load."""
         if self._balancer is None or self._moves.takers or self._reshardings.requested:
@@ -309,8 +355,17 @@ class MasterState:
             return
         tables = [self._holdings.stored[demand.name] for demand in self._config.nodes]
         self._book.forget_others({entry.shard for table in tables for entry in table.shards})
-        weights = self._membership.weights()
-        cluster = ClusterLoad(tables, self._serving(), self._book.loads, self._least, self._grains, weights)
+        cluster = ClusterLoad(
+            tables,
+            self._serving(),
+            self._book.loads,
+            self._least,
+            self._grains,
+            self._weights(),
+            self._memory,
+            self._membership.hosts,
+            self._state_bytes,
+        )
         step = self._balancer.look(cluster, self._now_us)
         if step is None:
             return

@@ -22,12 +22,17 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class DescribeRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    MEMBERS_ONLY_FIELD_NUMBER: _builtins.int
+    members_only: _builtins.bool
+    """leave tables and work out"""
     def __init__(
         self,
+        *,
+        members_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["members_only", b"members_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -40,6 +45,7 @@ class DescribeReply(_message.Message):
     WORKERS_FIELD_NUMBER: _builtins.int
     TABLES_FIELD_NUMBER: _builtins.int
     WORK_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def workers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -48,20 +54,55 @@ class DescribeReply(_message.Message):
 
     @_builtins.property
     def work(self) -> _containers.RepeatedCompositeFieldContainer[Global___Work]: ...
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___MemberState]: ...
     def __init__(
         self,
         *,
         workers: _abc.Iterable[_builtins.str] | None = ...,
         tables: _abc.Iterable[_builtins.bytes] | None = ...,
         work: _abc.Iterable[Global___Work] | None = ...,
+        members: _abc.Iterable[Global___MemberState] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tables", b"tables", "work", b"work", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members", "tables", b"tables", "work", b"work", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeReply: _TypeAlias = DescribeReply  # noqa: Y015
+
+@_typing.final
+class MemberState(_message.Message):
+    """A living worker: its stated weight, how many times the time of the others it takes (1: as quick), and the used
+    share of the memory that it may use (0: unknown).
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
+    SLOWNESS_FIELD_NUMBER: _builtins.int
+    MEMORY_FIELD_NUMBER: _builtins.int
+    worker: _builtins.str
+    weight: _builtins.float
+    slowness: _builtins.float
+    memory: _builtins.float
+    def __init__(
+        self,
+        *,
+        worker: _builtins.str = ...,
+        weight: _builtins.float = ...,
+        slowness: _builtins.float = ...,
+        memory: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "slowness", b"slowness", "weight", b"weight", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MemberState: _TypeAlias = MemberState  # noqa: Y015
 
 @_typing.final
 class Work(_message.Message):

@@ -272,6 +272,9 @@ class WorkerReport(_message.Message):
 
     LOADS_FIELD_NUMBER: _builtins.int
     RELEASED_FIELD_NUMBER: _builtins.int
+    MEMORY_FIELD_NUMBER: _builtins.int
+    memory: _builtins.float
+    """the used share of what this worker may use; 0: not told"""
     @_builtins.property
     def loads(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShardLoad]: ...
     @_builtins.property
@@ -281,10 +284,11 @@ class WorkerReport(_message.Message):
         *,
         loads: _abc.Iterable[Global___ShardLoad] | None = ...,
         released: _abc.Iterable[Global___Released] | None = ...,
+        memory: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["loads", b"loads", "released", b"released"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["loads", b"loads", "memory", b"memory", "released", b"released"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
+from millwheel.adapters.grpc.master_client import MasterClient
 from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.grpc.watermark_client import fetch_status
 from millwheel.adapters.metrics.fetching import STANDING, fetched
@@ -17,9 +19,10 @@ from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.graph import Graph, NodeKind, build_graph
 from millwheel.errors import UnavailableError
 from millwheel.launch.metrics import driver_address
-from millwheel.launch.progress.polling import LEADER_ROLE, addresses, cluster_view
+from millwheel.launch.progress.polling import LEADER_ROLE, MASTER_ROLE, addresses, cluster_view
 from millwheel.launch.progress.summary import ClusterView, total
 from millwheel.launch.stragglers import JoinedWorker, read_members
+from millwheel.pb.master_pb2 import MemberState
 from millwheel.roots.attaching import LiveMembers, connected
 from millwheel.roots.root import RunInfo
 from millwheel.roots.shipped import load_shipped
@@ -35,11 +38,13 @@ from millwheel.standing.standing import (
 
 @dataclass(slots=True)
 class KnownCluster:
-    """The data of a run in the coordinator: range tables by node, and the entries of workers and leading injectors."""
+    """The data of a run in the coordinator: range tables by node, and the entries of workers, leading injectors and
+    leading masters."""
 
     tables: Mapping[NodeName, RangeTable] = field(default_factory=dict)
     workers: Mapping[str, bytes] = field(default_factory=dict)
     leaders: Mapping[str, bytes] = field(default_factory=dict)
+    masters: Mapping[str, bytes] = field(default_factory=dict)
 
     def joined(self) -> dict[str, JoinedWorker]:
         """The workers by incarnation."""
@@ -55,6 +60,7 @@ def asked(root: Path, run: RunInfo) -> RunStanding:
             coordination.tables(),
             LiveMembers(coordination, "workers").now(),
             LiveMembers(coordination, LEADER_ROLE).some(),
+            LiveMembers(coordination, MASTER_ROLE).now(),
         )
         view = _view(known, security)
     return standing_now(graph, run.pipeline, root, known, security, view)
@@ -111,15 +117,24 @@ class _Step(msgspec.Struct):
     calls: tuple[_Call, ...] = ()
 
 
+def _members(known: KnownCluster, security: Security | None) -> dict[str, MemberState]:
+    """What the leading master knows of each worker; nothing while none leads."""
+    for address in addresses(known.masters).values():
+        with suppress(UnavailableError):
+            return {member.worker: member for member in MasterClient(address, security).members()}
+    return {}
+
+
 def _workers(known: KnownCluster, security: Security | None) -> tuple[WorkerStanding, ...]:
     joined, at = known.joined(), addresses(known.workers)
     owned = Counter(entry.owner for table in known.tables.values() for entry in table.shards)
     served = {name: worker.metrics for name, worker in joined.items() if worker.metrics}
     steps = {name: msgspec.json.decode(text, type=_Step) for name, text in fetched(served, STANDING, security).items()}
-    found = []
+    members, found = _members(known, security), []
     for name, worker in sorted(joined.items(), key=lambda each: each[1].slot):
         step = steps.get(name, _Step())
         calls = tuple(f"{call.what} of key {call.key} in {call.shard}" for call in step.calls)
-        about = (step.step_s, step.where, calls)
+        member = members.get(name, MemberState(weight=worker.weight, slowness=1.0))
+        about = (step.step_s, step.where, calls, member.weight, member.slowness, member.memory)
         found.append(WorkerStanding(name, worker.slot, at[name], owned[WorkerName(name)], name in steps, *about))
     return tuple(found)

@@ -17,6 +17,8 @@ from millwheel.launch.progress.summary import ClusterView, NodeView
 
 STEP_S = 1.0
 """A step of a worker that takes longer gets a line: normal steps take milliseconds."""
+FULL = 0.9
+"""The used share of memory from which on a worker gets a line, and with ``--balance`` no more shards."""
 _BEHIND_US = 3 * SECOND  # less is no news: sinks make their files visible about once a second
 _INPUT = ("input", "input, as heard in this run")
 _AWAY = re.compile(r"(sink batch \d+, not yet published|rows that are not visible yet): ")
@@ -51,7 +53,9 @@ class NodeStanding(msgspec.Struct, frozen=True):
 
 class WorkerStanding(msgspec.Struct, frozen=True):
     """One worker. ``step_s`` is the time that its running step has taken so far, ``where`` the running line of your
-    code, and ``calls`` the subjects of the running calls. ``answers`` is false if it could not be asked."""
+    code, and ``calls`` the subjects of the running calls. ``answers`` is false if it could not be asked.
+    ``weight`` is what its machine states, ``slowness`` how many times the time of the others it takes (with
+    ``--balance``), and ``memory`` the used share of its memory (0: unknown)."""
 
     worker: str
     slot: int
@@ -61,6 +65,9 @@ class WorkerStanding(msgspec.Struct, frozen=True):
     step_s: float = 0.0
     where: str = ""
     calls: tuple[str, ...] = ()
+    weight: float = 1.0
+    slowness: float = 1.0
+    memory: float = 0.0
 
 
 class RunStanding(msgspec.Struct, frozen=True):
@@ -139,6 +146,12 @@ def troubles_of(nodes: Sequence[NodeStanding], workers: Sequence[WorkerStanding]
             about = "; ".join(worker.calls) or "no callback of a computation"
             line = f", at {worker.where}" if worker.where else ""
             yield f"{worker.worker} has been in one step for {worker.step_s:.1f} s: {about}{line}"
+    for worker in workers:
+        if worker.slowness > 1:
+            share = f"its weight of {worker.weight:g} counts as {worker.weight / worker.slowness:.2g}"
+            yield f"{worker.worker} takes {worker.slowness:.1f} times as long as the others: {share}"
+        if worker.memory >= FULL:
+            yield f"{worker.worker} has {worker.memory:.0%} of its memory in use"
     for node in nodes:
         if node.unowned:
             yield f"{node.node}: {node.unowned} of {node.shards} shards have no owner"

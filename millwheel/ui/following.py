@@ -22,7 +22,7 @@ from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import MillwheelError
 from millwheel.launch.progress.noted import read_progress
-from millwheel.launch.progress.polling import LEADER_ROLE
+from millwheel.launch.progress.polling import LEADER_ROLE, MASTER_ROLE
 from millwheel.launch.stragglers import read_members
 from millwheel.roots.attaching import attach, connected, is_driven
 from millwheel.roots.root import RunInfo, read_completed, read_run
@@ -131,6 +131,7 @@ class FollowedPage:
         with connected(run) as coordination:
             coordination.on_lost(self._leave)
             coordination.watch_members(LEADER_ROLE, self._leaders)
+            coordination.watch_members(MASTER_ROLE, self._masters)
             coordination.watch_members("workers", self._workers)
             coordination.watch_tables(self._table)
             self._following = True
@@ -164,6 +165,9 @@ class FollowedPage:
 
     def _leaders(self, members: Mapping[str, bytes]) -> None:
         self._known.leaders = dict(members)
+
+    def _masters(self, members: Mapping[str, bytes]) -> None:
+        self._known.masters = dict(members)
 
     def _workers(self, members: Mapping[str, bytes]) -> None:
         self._known.workers = dict(members)

@@ -115,13 +115,15 @@ class Reports(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShardWork:
-    """The load of a shard since it was opened here: records, µs spent, and the hashes of some of its recent keys."""
+    """The load of a shard since it was opened here: records, µs spent, and the hashes of some of its recent keys;
+    and the bytes of its store, about."""
 
     shard: ShardName
     token: Token
     records: int
     busy_us: int
     sample: tuple[int, ...] = ()
+    state_bytes: int = 0
 
 
 class MasterLine(Protocol):

@@ -155,7 +155,7 @@ class WorkerProcess:
             recoveries=RecoveryThread(recovering, post),
             snapshots=SnapshotThread(storage.snapshots, scratch, journal.check, post),
             reports=self._injector,
-            master=MasterReports(self._service),
+            master=MasterReports(self._service, self._observed.health.memory),
             savepoints=SavepointThread(copying, Desk(coordination, self.incarnation), scratch, post),
             followers=StandbyThread(standbys, _FOLLOW_S[writer.quick], post),
             copies=FollowedCopies(standbys, StoreAnswers(assembly.spec).answer, monotonic_us, opened),

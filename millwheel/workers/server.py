@@ -71,10 +71,12 @@ class WorkerService(WorkerServicer):
 
 
 class MasterReports:
-    """The MasterLine port over the attached streams. Releases are repeated until the table has changed."""
+    """The MasterLine port over the attached streams. Releases are repeated until the table has changed. ``memory``
+    tells the used share of the memory that this worker may use."""
 
-    def __init__(self, service: WorkerService) -> None:
+    def __init__(self, service: WorkerService, memory: Callable[[], float]) -> None:
         self._service = service
+        self._memory = memory
 
     def released(self, shard: ShardName, token: Token, last_commit: int) -> None:
         released = pb.Released(shard=shard, token=token, last_commit=last_commit)
@@ -82,10 +84,17 @@ class MasterReports:
 
     def load(self, loads: Sequence[ShardWork]) -> None:
         rows = [
-            pb.ShardLoad(shard=w.shard, token=w.token, records=w.records, busy_us=w.busy_us, sample=w.sample)
+            pb.ShardLoad(
+                shard=w.shard,
+                token=w.token,
+                records=w.records,
+                busy_us=w.busy_us,
+                sample=w.sample,
+                state_bytes=w.state_bytes,
+            )
             for w in loads
         ]
-        self._service.tell_masters(pb.WorkerReport(loads=rows))
+        self._service.tell_masters(pb.WorkerReport(loads=rows, memory=self._memory()))
 
 
 def serve(service: WorkerService, listen: str, security: Security | None = None) -> tuple[grpc.Server, str]:

@@ -26,6 +26,7 @@ _INTERVAL_PER_AGE = 0.1
 """A young run is polled more often, so that noticing the end of a short run takes only a small part of its time."""
 LEADER_ROLE = "injector-leader"
 MASTER_ROLE = "masters-leader"
+MASTER_ROLE = "masters-leader"
 LEAVING_ROLE = "leaving"
 SEATS_ROLE = "seats"
 

@@ -66,7 +66,7 @@ class Census:
         workers: Collection[WorkerName],
         tables: Iterable[RangeTable],
         hosts: Mapping[WorkerName, str] | None = None,
-        weights: Mapping[WorkerName, int] | None = None,
+        weights: Mapping[WorkerName, float] | None = None,
     ) -> None:
         self._workers = sorted(workers)
         self._hosts = hosts or {}
@@ -148,7 +148,7 @@ class Census:
         node = next(found, None)
         return None if node is None else (node, giver, taker)
 
-    def _weight(self, worker: WorkerName) -> int:
+    def _weight(self, worker: WorkerName) -> float:
         return self._weights.get(worker, 1)
 
     def _burden(self, node: NodeName, worker: WorkerName) -> tuple[float, float]:
@@ -179,7 +179,7 @@ def plan_moves(
     leaving: Collection[WorkerName],
     room: int,
     state_bytes: Mapping[ShardName, int],
-    weights: Mapping[WorkerName, int] | None = None,
+    weights: Mapping[WorkerName, float] | None = None,
 ) -> list[Move]:
     """At most ``room`` moves that empty ``leaving`` workers and even out the rest; [] when all is well.
 

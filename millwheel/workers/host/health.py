@@ -26,10 +26,10 @@ class HealthMeasures:
 
     def now(self) -> Health:
         """The health at this moment (any thread)."""
-        return Health(self.step_s(), self._memory(), self._disk(), self.errors.share(monotonic()))
+        return Health(self.step_s(), self.memory(), self._disk(), self.errors.share(monotonic()))
 
-    def _memory(self) -> float:
-        """Of the container's memory where it has a limit, else of the machine's."""
+    def memory(self) -> float:
+        """The used share of the container's memory where that has a limit, else of the machine's (any thread)."""
         try:
             limit = int((self.cgroup / "memory.max").read_text())
             used = int((self.cgroup / "memory.current").read_text())

@@ -216,8 +216,9 @@ class Served:
 
     def work(self) -> ShardWork:
         """The load so far."""
-        identity = self.shard.identity
-        return ShardWork(identity.shard, identity.token, self.done.records, self.done.busy_us, tuple(self.done.sample))
+        identity, done = self.shard.identity, self.done
+        state_bytes = self.shard.store.size_bytes()
+        return ShardWork(identity.shard, identity.token, done.records, done.busy_us, tuple(done.sample), state_bytes)
 
     def follow(self, watermarks: Watermarks, graph: Graph) -> bool:
         """Pass published watermarks to the shard; True if its input watermark has risen."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import SPACE, KeyRange, tile
 from millwheel.core.slices.slots import WIDTH
 from millwheel.errors import InvariantError
-from millwheel.master.balancing import BalanceConfig, Balancer, ClusterLoad, Step, best_edge, next_step
+from millwheel.master.balancing import BalanceConfig, Balancer, ClusterLoad, Step, best_edge, next_step, relief
 from millwheel.master.events import ShardLoad
 from millwheel.master.loads import Load, LoadBook
 from millwheel.master.tables.planner import Move
@@ -236,6 +237,49 @@ def test_where_measurements_waver_each_move_is_a_true_gain_so_shards_do_not_go_t
     assert sum(isinstance(step, Split) for step in world.steps) <= 2 * len(keys)
 
 
+def crowded(used: dict[str, float], hosts: dict[str, str] | None = None) -> ClusterLoad:
+    """Three workers with two shards each, which make little load; the later ones have more state."""
+    cluster = World.of({1: 0.01}, 3, 6).cluster()
+    sizes = {entry.shard: number * 1_000 for number, entry in enumerate(cluster.tables[0].shards)}
+    return replace(cluster, memory=used, hosts=hosts or {}, state_bytes=sizes)
+
+
+def test_a_worker_with_hardly_any_memory_left_hands_its_greatest_state_to_the_one_with_the_most() -> None:
+    assert relief(crowded({"w0": 0.96, "w1": 0.7, "w2": 0.5}), CONFIG) == Move("n", "n-1", "w2")
+    assert relief(crowded({"w0": 0.94, "w1": 0.7, "w2": 0.5}), CONFIG) is None
+    assert relief(crowded({"w0": 0.96, "w1": 0.85}), CONFIG) is None, "w1 would soon be as full, w2 has told nothing"
+
+
+def test_workers_of_one_host_share_its_memory_so_nothing_moves_between_them_for_it() -> None:
+    hosts = {"w0": "h1", "w1": "h1", "w2": "h2"}
+    assert relief(crowded({"w0": 0.96, "w1": 0.5, "w2": 0.7}, hosts), CONFIG) == Move("n", "n-1", "w2")
+    assert relief(crowded({"w0": 0.96, "w1": 0.5, "w2": 0.96}, hosts), CONFIG) == Move("n", "n-5", "w1")
+    assert relief(crowded({"w0": 0.96, "w1": 0.5}, hosts), CONFIG) is None
+
+
+def test_the_last_shard_stays() -> None:
+    cluster = crowded({"w0": 0.99, "w1": 0.98, "w2": 0.5})
+    one = [replace(entry, owner="w0" if entry.shard == "n-0" else "w1") for entry in cluster.tables[0].shards]
+    assert relief(replace(cluster, tables=[RangeTable("n", tuple(one))]), CONFIG) == Move("n", "n-5", "w2")
+
+
+def test_a_worker_whose_memory_is_full_gets_nothing_for_balance_unless_it_comes_from_the_same_host() -> None:
+    uneven = World.of({1: 0.3, SPACE // 6 + 1: 0.3, SPACE // 2 + 1: 0.2}, 3, 6).cluster()
+    assert next_step(uneven, CONFIG) == Move("n", "n-0", "w2")
+    assert next_step(replace(uneven, memory={"w2": 0.91}), CONFIG) == Move("n", "n-0", "w1")
+    assert next_step(replace(uneven, memory={"w2": 0.91, "w1": 0.91}), CONFIG) is None
+    same = dict.fromkeys(("w0", "w1", "w2"), "h")
+    full = dict.fromkeys(same, 0.97)
+    assert next_step(replace(uneven, memory=full, hosts=same), CONFIG) == Move("n", "n-0", "w2")
+
+
+def test_memory_gets_time_to_fall_before_more_is_handed_over() -> None:
+    cluster, balancer = crowded({"w0": 0.96, "w1": 0.7, "w2": 0.5}), Balancer(CONFIG)
+    found = [second for second in range(80) if balancer.look(cluster, second * 1_000_000) is not None]
+    assert len(found) == 3
+    assert min(later - earlier for earlier, later in pairwise(found)) >= 30
+
+
 def test_a_step_is_taken_only_when_it_has_been_wanted_for_a_while_and_is_followed_by_a_rest() -> None:
     uneven = World.of({1: 0.3, SPACE // 4 + 1: 0.3}, 2, 4).cluster()
     even = World.of({}, 2, 4).cluster()
@@ -269,7 +313,7 @@ def test_the_best_edge_of_slices_lies_between_slots_and_the_keys_of_a_slot_count
 
 
 def test_settings_that_could_flap_are_refused() -> None:
-    for wrong in ({"gain": 0.2}, {"cold": 0.03}, {"steady": 0}):
+    for wrong in ({"gain": 0.2}, {"cold": 0.03}, {"steady": 0}, {"roomy": 0.9}, {"full": 0.96}):
         with pytest.raises(InvariantError):
             BalanceConfig(**wrong)  # type: ignore[arg-type]
 
@@ -283,7 +327,7 @@ def test_a_load_is_known_after_two_reports_and_follows_what_comes_later() -> Non
     book.take(report(500_000, 100), 1_000_000)
     assert book.loads == {}
     book.take(report(1_000_000, 1_100), 2_000_000)
-    assert book.loads == {"n-0": Load(0.5, 1_000.0, (7,))}
+    assert book.loads == {"n-0": Load(0.5, 1_000.0, (7,), 1_000.0, 500_000.0, 1)}
     for second in range(3, 30):
         book.take(report(1_000_000, 1_100), second * 1_000_000)
     assert book.loads["n-0"].busy < 0.01

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from millwheel.core.metrics import catalogue as c
 from millwheel.core.model.names import WorkerName
 from millwheel.master.figures import figures_of
 from millwheel.master.runtime import MasterView
+from millwheel.master.state import WorkerState
 from tests.unit.workers.loop.stand import table
 
 
 def test_a_shard_of_a_dead_worker_has_no_owner() -> None:
     view = MasterView((WorkerName("w0"),), (table("work", ("w0", 1), ("dead", 1), ("", 0)),))
+    view = replace(view, members={WorkerName("w0"): WorkerState(1, 4.0, 0.5)})
     found = {(each.metric, *each.values): each.value for each in figures_of(view)}
-    assert found == {(c.LIVE_WORKERS,): 1, (c.OWNED_SHARDS, "work"): 1, (c.ORPHANED_SHARDS, "work"): 2}
+    shards = {(c.OWNED_SHARDS, "work"): 1, (c.ORPHANED_SHARDS, "work"): 2}
+    assert found == {(c.LIVE_WORKERS,): 1, (c.SLOWNESS, "w0"): 4.0, **shards}

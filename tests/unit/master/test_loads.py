@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from millwheel.master.events import ShardLoad
 from millwheel.master.loads import LoadBook
 
@@ -31,6 +33,19 @@ def test_totals_of_two_owners_have_no_difference() -> None:
     assert made.loads["s-0"].busy == 1.0  # type: ignore[index]
     made.take(report(1, 200, 2 * SECOND), 3 * SECOND)
     assert made.loads["s-0"].busy == 1.0  # type: ignore[index]
+
+
+def test_what_recent_records_took_counts_for_one_owner_and_fades() -> None:
+    made = book((0, report(1, 0, 0)), (SECOND, report(1, 100, 30_000)), (2 * SECOND, report(1, 200, 50_000)))
+    load = made.loads["s-0"]  # type: ignore[index]
+    assert (load.token, load.recent_records) == (1, pytest.approx(100 * 2 / 3 + 100))
+    assert load.recent_us == pytest.approx(30_000 * 2 / 3 + 20_000)
+    made.take(report(2, 10, 40_000), 3 * SECOND)
+    load = made.loads["s-0"]  # type: ignore[index]
+    assert (load.token, load.recent_records, load.recent_us) == (2, 0, 0)
+    made.take(report(2, 60, 90_000), 4 * SECOND)
+    load = made.loads["s-0"]  # type: ignore[index]
+    assert (load.recent_records, load.recent_us) == (50, 50_000)
 
 
 def test_a_burst_moves_little_and_a_lasting_load_all() -> None:

@@ -34,7 +34,7 @@ from millwheel.master.events import (
     WriteConflicted,
     WriteFailed,
 )
-from millwheel.master.state import MasterConfig, MasterState
+from millwheel.master.state import MasterConfig, MasterState, WorkerState
 from millwheel.master.tables.planner import NodeDemand
 
 SECOND = 1_000_000
@@ -288,3 +288,67 @@ def moved_by_load(busy_us: list[int]) -> list[str]:
 def test_balance_by_load_counts_what_a_shard_takes_of_a_weaker_worker() -> None:
     assert moved_by_load([200_000, 200_000, 200_000, 200_000]) == []
     assert moved_by_load([200_000, 240_000, 200_000, 100_000]) == ["3"]
+
+
+def after_reports(
+    state: MasterState, table: TableSeen, took_us: dict[str, int], memory: dict[str, float], seconds: range
+) -> list[object]:
+    """The writes of tables in these seconds, in which each shard handles 1,000 records; ``took_us`` by worker."""
+    writes: list[object] = []
+    for second in seconds:
+        for worker in {entry.owner for entry in table.table.shards}:
+            loads = tuple(
+                ShardLoad(
+                    shard=entry.shard,
+                    token=1,
+                    records=1_000 * second,
+                    state_bytes=0,
+                    busy_us=1_000 * second * took_us.get(worker, 100),
+                )
+                for entry in table.table.shards
+                if entry.owner == worker
+            )
+            used = memory.get(worker, 0.0)
+            state.handle(LoadReported(incarnation=worker, loads=loads, memory=used))
+        writes += of(state.handle(Tick(now_us=second * SECOND)), WriteRangeTable)
+    return writes
+
+
+def balanced(*workers: str) -> tuple[MasterState, TableSeen]:
+    state = MasterState(replace(config(len(workers), 12), balance=BalanceConfig()))
+    state.handle(Tick(now_us=0))
+    state.handle(TablesLoaded(tables=()))
+    table = stored(state.handle(members(*workers)))
+    state.handle(table)
+    return state, table
+
+
+def test_a_slow_worker_is_known_and_gets_less_of_what_a_dead_one_had() -> None:
+    state, table = balanced("w1", "w2", "w3")
+    took_us = {"w1": 75, "w2": 25, "w3": 25}  # they differ by less than makes a shard move
+    assert after_reports(state, table, took_us, {}, range(1, 4)) == []
+    assert state.workers["w1"] == WorkerState(1, 1.0, 0.0)
+    assert after_reports(state, table, took_us, {}, range(4, 12)) == []
+    assert state.workers["w1"].slowness == 3.0
+    state.handle(WorkerUnreachable(incarnation="w3", reason="killed"))
+    table = stored(state.handle(JournalSealed(incarnation="w3", end=7)))
+    assert Counter(owners(table.table))["w2"] == 8
+
+
+def test_a_full_worker_gets_nothing_of_what_a_dead_one_had_and_is_not_emptied() -> None:
+    state, table = balanced("w1", "w2", "w3")
+    assert after_reports(state, table, {}, {"w2": 0.92}, range(1, 8)) == []
+    state.handle(WorkerUnreachable(incarnation="w3", reason="killed"))
+    table = stored(state.handle(JournalSealed(incarnation="w3", end=7)))
+    assert Counter(owners(table.table)) == {"w1": 8, "w2": 4}
+    state.handle(table)
+    assert after_reports(state, table, {}, {"w2": 0.92}, range(8, 12)) == []  # no evening of numbers either
+    assert state.workers["w2"].memory == 0.92
+
+
+def test_where_everybody_is_full_shards_are_dealt_as_ever() -> None:
+    state, table = balanced("w1", "w2", "w3")
+    after_reports(state, table, {}, {"w1": 0.95, "w2": 0.92, "w3": 0.92}, range(1, 4))
+    state.handle(WorkerUnreachable(incarnation="w3", reason="killed"))
+    table = stored(state.handle(JournalSealed(incarnation="w3", end=7)))
+    assert Counter(owners(table.table)) == {"w1": 6, "w2": 6}

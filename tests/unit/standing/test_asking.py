@@ -1,17 +1,23 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
 
-from millwheel.core.model.names import NodeName
+from millwheel.adapters.grpc.common import new_server
+from millwheel.core.model.names import NodeName, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.errors import UnavailableError
 from millwheel.launch.progress.summary import ClusterView, NodeView
+from millwheel.master.runtime import MasterView
+from millwheel.master.server import MasterService
+from millwheel.master.state import WorkerState
+from millwheel.pb.master_pb2_grpc import add_MasterServicer_to_server
 from millwheel.spec.pipelines import load_pipeline
 from millwheel.standing import asking
 from millwheel.standing.asking import KnownCluster, ask, standing_now
@@ -49,6 +55,31 @@ def test_workers_say_what_they_are_busy_with(
     assert found.records_in == 5
     assert found.troubles[0] == "w0-a has been in one step for 2.5 s: record of key 'a' in count-0, at checks.py:9"
     assert found.troubles[1] == "w1-b (slot 1) does not answer"
+
+
+def test_the_leading_master_says_how_slow_workers_are_and_how_full(
+    known: KnownCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetched(addresses: dict[str, str], path: str, security: Any) -> dict[str, str]:
+        return {}
+
+    monkeypatch.setattr(asking, "fetched", fetched)
+    (tmp_path / "p.yaml").write_text(dedent(TEXT))
+    graph = build_graph(load_pipeline(tmp_path / "p.yaml"))
+    service = MasterService(lambda item: pytest.fail("asked to change something"))
+    service.view = lambda: MasterView(members={WorkerName("w0-a"): WorkerState(3, 4.0, 0.5)})
+    server, address = new_server(2, "127.0.0.1:0", None)
+    add_MasterServicer_to_server(service, server)
+    server.start()
+    try:
+        known.masters = {"m-1": json.dumps({"address": address}).encode()}
+        told = standing_now(graph, "drawn", tmp_path, known, None, ClusterView({})).workers
+    finally:
+        server.stop(None)
+    known.masters = {"m-1": json.dumps({"address": address}).encode()}  # it is gone, and no other one leads yet
+    untold = standing_now(graph, "drawn", tmp_path, known, None, ClusterView({})).workers
+    assert [(each.weight, each.slowness, each.memory) for each in told] == [(3, 4.0, 0.5), (1, 1.0, 0.0)]
+    assert [(each.weight, each.slowness, each.memory) for each in untold] == [(1, 1.0, 0.0)] * 2
 
 
 def test_without_a_leader_nothing_is_known(known: KnownCluster, tmp_path: Path) -> None:

@@ -107,6 +107,15 @@ def test_a_call_that_does_not_return_is_told_with_its_key_and_line() -> None:
     ]
 
 
+def test_a_worker_that_is_slow_or_has_little_memory_left_is_told() -> None:
+    slow = WorkerStanding("w0-1", 0, "h:1", 8, True, weight=2, slowness=4.04, memory=0.2)
+    full = WorkerStanding("w1-1", 1, "h:2", 8, True, memory=0.913)
+    assert list(troubles_of((), [slow, full, WORKER])) == [
+        "w0-1 takes 4.0 times as long as the others: its weight of 2 counts as 0.5",
+        "w1-1 has 91% of its memory in use",
+    ]
+
+
 def test_states_of_nodes_and_shards_without_an_owner() -> None:
     times = {"source.hits": IDLE_TIME, "traffic": MIN_TIME, "visits": MAX_TIME}
     nodes = {name: replace(node, watermark_us=times.get(name, 7)) for name, node in view().nodes.items()}

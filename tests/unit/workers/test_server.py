@@ -6,6 +6,7 @@ import pytest
 
 from millwheel.pb import worker_pb2 as pb
 from millwheel.workers import events as ev
+from millwheel.workers.ports import ShardWork
 from millwheel.workers.server import MasterReports, WorkerService
 
 
@@ -48,8 +49,12 @@ def test_every_attached_master_hears_and_one_that_left_does_not() -> None:
     for line in lines:
         assert next(line) == pb.WorkerReport(), "at once: the master knows that it is heard"
     assert posted == [ev.MasterAttached(), ev.MasterAttached()]
-    MasterReports(service).released("s-0", 3, 9)
+    reports = MasterReports(service, lambda: 0.75)
+    reports.released("s-0", 3, 9)
     assert [next(line).released[0].last_commit for line in lines] == [9, 9]
+    reports.load([ShardWork("s-0", 3, 10, 500, (7,), 4_096)])
+    told = pb.ShardLoad(shard="s-0", token=3, records=10, busy_us=500, sample=[7], state_bytes=4_096)
+    assert [next(line) for line in lines] == [pb.WorkerReport(loads=[told], memory=0.75)] * 2
     contexts[0].ends[0]()
     assert list(lines[0]) == []
 
