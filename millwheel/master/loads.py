@@ -45,10 +45,12 @@ class LoadBook:
         last = self._last.get(report.shard)
         self._last[report.shard] = _Last(now_us, report)
         # Totals of two owners have no difference: a zombie's would make a busy shard look idle, and it would not move.
-        if last is None or not Lease(last.report.token).admits(report.token) or now_us <= last.at_us:
+        if last is None or not Lease(last.report.token).admits(report.token):
             known = self._loads.get(report.shard)
-            if known is not None and last is not None and last.report.token != report.token:
+            if known is not None:
                 self._loads[report.shard] = replace(known, recent_records=0.0, recent_us=0.0, token=report.token)
+            return
+        if now_us <= last.at_us:
             return
         passed_us = now_us - last.at_us
         worked_us = max(report.busy_us - last.report.busy_us, 0)

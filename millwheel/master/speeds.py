@@ -22,6 +22,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from millwheel.core.model.lease import Lease
 from millwheel.core.model.names import NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.errors import invariant
@@ -143,7 +144,7 @@ class Speeds:
             if load is None or entry.owner not in self._workers:
                 continue
             found[entry.owner].busy += load.busy
-            if load.token != entry.token:
+            if not Lease(load.token).admits(entry.token):
                 continue  # it is still what the owner before said
             if load.recent_records >= self._config.records and load.recent_us >= self._config.work_us:
                 time = load.recent_us / load.recent_records * weights.get(entry.owner, 1)

@@ -29,6 +29,7 @@ from millwheel.workers.recovery.following import Following
 from millwheel.workers.recovery.journal_reads import ReadOnce
 from tests.sim.hanging import WatchdogTask
 from tests.sim.kernel import SECOND, Failure
+from tests.sim.machines import Effort
 from tests.sim.network import Connection
 from tests.sim.process import Lock, Mailbox, Process, YieldingLock
 from tests.sim.publishing import PublishTask
@@ -114,7 +115,10 @@ class SimWorker(Process):
         self.session.watch_tables(lambda table: self.post(ev.TableChanged(table)))
         if world.savepoints.wanted:
             self.session.watch_members(ORDERS, lambda members: self.post(ev.OrdersChanged(members)))
-        self.session.join("workers", self.name, _encode({"address": self.name, "host": f"h{self.slot}"}))
+        facts: dict[str, object] = {"address": self.name, "host": f"h{self.slot}"}
+        if world.shape.machines.seed:
+            facts["weight"] = world.shape.machines.weight(self.slot)
+        self.session.join("workers", self.name, _encode(facts))
         self._loop(self.runtime)
 
     def _watched(self, assembly: Assembly) -> Hangs | None:
@@ -368,6 +372,7 @@ class MasterLine:
 
     def __init__(self, worker: SimWorker) -> None:
         self._worker = worker
+        self._effort = Effort(worker.world.shape.machines, worker.slot)
 
     def released(self, shard: str, token: int, last_commit: int) -> None:
         self._worker.world.checkers.ledger.released[shard, token] = last_commit
@@ -375,14 +380,11 @@ class MasterLine:
         self._tell(mev.ShardReleased(incarnation=name, shard=shard, token=token, last_commit=last_commit))
 
     def load(self, loads: Sequence[ShardWork]) -> None:
-        rows = tuple(
-            mev.ShardLoad(
-                shard=w.shard, token=w.token, records=w.records, state_bytes=0, busy_us=w.busy_us, sample=w.sample
-            )
-            for w in loads
-        )
+        now_us = self._worker.sim.now
+        rows = self._effort.reported(loads, now_us)
         if rows:
-            self._tell(mev.LoadReported(incarnation=self._worker.name, loads=rows))
+            memory = self._effort.memory(now_us)
+            self._tell(mev.LoadReported(incarnation=self._worker.name, loads=rows, memory=memory))
 
     def _tell(self, event: mev.Event) -> None:
         for master in list(self._worker.masters):

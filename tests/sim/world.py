@@ -12,16 +12,19 @@ from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.graph import NodeKind
 from millwheel.errors import CorruptionError
 from millwheel.master.balancing import BalanceConfig
+from millwheel.master.speeds import SpeedConfig
 from millwheel.master.state import MasterConfig
 from millwheel.master.tables.planner import NodeDemand, why_fixed
 from millwheel.workers.loop.commits import LONGEST_US
 from millwheel.workers.loop.pace import RuntimeLimits
+from millwheel.workers.loop.reporting import ReportPace
 from millwheel.workers.loop.snapshots import SnapshotPace
 from tests.sim.checkers import Checkers
 from tests.sim.coordinator import SimZooKeeper
 from tests.sim.embedded import SimEmbedded
 from tests.sim.injector import SimInjector
 from tests.sim.kernel import SECOND, Failure, Simulation
+from tests.sim.machines import EQUAL, Machines
 from tests.sim.master import SimMaster
 from tests.sim.model_storage import ModelStorage
 from tests.sim.network import Network
@@ -47,10 +50,12 @@ class Shape:
     standby: bool = False
     divided: bool = False
     embedded: bool = False
+    machines: Machines = EQUAL
 
     @staticmethod
     def drawn(sim: Simulation, seed: int) -> Shape:
         rng = sim.rng
+        machines = random.Random(f"machines of {seed}").choice([EQUAL, EQUAL, EQUAL, Machines(seed)])
         return Shape(
             workers=rng.randint(1, 3),
             masters=rng.choice([1, 1, 2]),
@@ -58,10 +63,11 @@ class Shape:
             storage=rng.choice(["model", "append", "create"]),
             segment_bytes=rng.choice([500, 4_000, 60_000]),
             snapshot_us=rng.choice([100_000, SECOND, 10 * SECOND]),
-            shards=rng.randint(1, 2),
+            shards=max(rng.randint(1, 2), 2 if machines.seed else 1),
             spares=random.Random(f"spares of {seed}").choice([0, 0, 1, 2]),
             standby=random.Random(f"standbys of {seed}").choice([False, True]),
             divided=random.Random(f"long steps of {seed}").choice([False, False, True]),
+            machines=machines,
         )
 
 
@@ -77,6 +83,7 @@ class World:
         workload.now = lambda: sim.now
         self.limits = RuntimeLimits(
             longest_work_us=0 if shape.divided else LONGEST_US,
+            reports=ReportPace(load_us=shape.machines.load_us),
             snapshots=SnapshotPace(20_000, shape.snapshot_us, replayed_bytes=5_000, retry_us=SECOND // 2),
         )
         self.graph = workload.assembly(Process(sim, "driver").clock).graph
@@ -167,7 +174,9 @@ class World:
             )
             for name, node in self.graph.nodes.items()
         )
-        balance = BalanceConfig(steady=1, look_us=100_000, rest_us=200_000) if self.shape.shards > 1 else None
+        balance = None
+        if self.shape.shards > 1:
+            balance = BalanceConfig(steady=1, look_us=100_000, rest_us=200_000, relief_us=300_000)
         return MasterConfig(
             nodes=demands,
             expected_workers=self.shape.workers,
@@ -176,6 +185,7 @@ class World:
             settle_us=300_000,
             standby_settle_us=300_000,
             balance=balance,
+            speeds=SpeedConfig(records=3, work_us=100, busy=0.01, steady=1, look_us=100_000, patience_us=SECOND),
         )
 
     # --- what the parts report
