@@ -55,7 +55,8 @@ class Shape:
     @staticmethod
     def drawn(sim: Simulation, seed: int) -> Shape:
         rng = sim.rng
-        machines = random.Random(f"machines of {seed}").choice([EQUAL, EQUAL, EQUAL, Machines(seed)])
+        drawn = random.Random(f"machines of {seed}").choice([EQUAL, EQUAL, EQUAL, Machines(seed)])
+        machines = random.Random(f"kinds of machines of {seed}").choice([EQUAL, drawn])
         return Shape(
             workers=rng.randint(1, 3),
             masters=rng.choice([1, 1, 2]),
