@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from millwheel.core.columns.batch import ID_TYPES
-from millwheel.core.columns.slices import slice_form
-from millwheel.core.expressions.language import compile_expression
 from millwheel.core.model.times import duration_text
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
 from millwheel.core.pipeline.spec import (
@@ -25,7 +22,9 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
 )
 from millwheel.explain import words
+from millwheel.explain.forms import forms_of
 from millwheel.queries.formulas import formula_of
+from millwheel.spec.loading import load_object
 
 _MODE = ("mode", "by")
 """Options of a sink that decide how changed rows are written."""
@@ -82,7 +81,11 @@ class Picture:
 def picture_of(spec: PipelineSpec) -> Picture:
     """The picture of a valid pipeline. Paths are relative to its folder, or to the working directory."""
     graph = build_graph(spec)
-    boxes = [_box(node, graph, spec) for node in graph.nodes.values()]
+    forms = forms_of(spec, graph, lambda name: load_object(name, spec.folder))
+    boxes = []
+    for node in graph.nodes.values():
+        box = _box(node, graph, spec)
+        boxes.append(replace(box, lines=(*box.lines, forms[node.name])))
     arrows = list(_arrows(graph))
     if any(arrow.source == DEAD_LETTERS for arrow in arrows):
         boxes.append(Box(DEAD_LETTERS, BoxKind.DEAD_LETTERS, "all nodes", ("records that could not be used",)))
@@ -111,7 +114,7 @@ def _box(node: Node, graph: Graph, spec: PipelineSpec) -> Box:
     if node.sink is not None:
         return _sink(node.name, node.sink, spec)
     assert node.computation is not None
-    return _computation(node.computation, graph, spec)
+    return _computation(node.computation, graph)
 
 
 # --- the ends --------------------------------------------------------------------------------------------
@@ -124,8 +127,6 @@ def _source(name: str, stream: StreamSpec, spec: PipelineSpec) -> Box:
         lines.append(f"timestamp {stream.timestamp}")
     if stream.id:
         lines.append(f"id {stream.id}, copies within {duration_text(stream.id_horizon_us)}")
-        if stream.fields and stream.fields.get(stream.id) not in ID_TYPES:
-            lines.append(f"record by record: the id {stream.id} is not declared as int or str")
     if stream.schema:
         lines.append(f"schema {stream.schema}")
     lines += words.types_texts(stream)
@@ -177,12 +178,12 @@ def _shortened(path: str, folder: str) -> str:
 # --- computations ----------------------------------------------------------------------------------------
 
 
-def _computation(computation: ComputationSpec, graph: Graph, spec: PipelineSpec) -> Box:
+def _computation(computation: ComputationSpec, graph: Graph) -> Box:
     kind, lines = BoxKind.CALLBACK, _callback(computation)
     if computation.window is not None:
         kind, lines = BoxKind.WINDOW, list(_window(computation, _delay_us(computation.name, graph)))
     elif computation.slices is not None:
-        kind, lines = BoxKind.WINDOW, list(_slices(computation, computation.slices, spec))
+        kind, lines = BoxKind.WINDOW, list(_slices(computation, computation.slices))
     elif not computation.callback:
         enriches = computation.enrich is not None or computation.lookup is not None
         kind = BoxKind.ENRICH if enriches else BoxKind.STEPS
@@ -199,9 +200,8 @@ def _callback(computation: ComputationSpec) -> list[str]:
     return [f"{code}({options})" if options else code]
 
 
-def _slices(computation: ComputationSpec, slices: SlicesSpec, spec: PipelineSpec) -> Iterator[str]:
+def _slices(computation: ComputationSpec, slices: SlicesSpec) -> Iterator[str]:
     yield words.slices_text(slices)
-    yield f"taken {slice_form(computation, spec, compile_expression)}"
     if computation.condition:
         yield f"where {computation.condition}"
     yield from (words.aggregate_text(aggregate) for aggregate in computation.aggregates)

@@ -57,7 +57,7 @@ class _Growing:
 def _label(box: Box, arrow: Arrow | None) -> Text:
     text = _head(box, arrow)
     if box.kind is BoxKind.SINK:
-        return text.append(f"  {box.lines[0]}")
+        return text.append(f"  {', '.join(box.lines)}")
     for line in box.lines:
         text.append(f"\n    {line}")
     return text.append(f"\n    {box.note}", style="dim") if box.note else text

@@ -10,19 +10,22 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.aggregates import ColumnAggregate, column_aggregate
-from millwheel.core.columns.arrays import Assigned, assign_array, can_assign, first_steps, sessions_of
+from millwheel.core.columns.arrays import Assigned, assign_array, first_steps, sessions_of
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
 from millwheel.core.columns.counted import CountedRows, Filled, count_windows, none_filled
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns, kind_of_number
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import dtype, kind_of, pl
 from millwheel.core.model.keys import Key
-from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, ComputationSpec, KeyKind, PipelineSpec
-from millwheel.core.triggers.triggers import Default
+from millwheel.core.pipeline.spec import (
+    INSTANCE,
+    AggregateSpec,
+    AggregationStage,
+    ComputationSpec,
+)
 from millwheel.core.windowing.calls import Group
-from millwheel.core.windowing.contract import LatePolicy, Windowing
+from millwheel.core.windowing.contract import Windowing
 from millwheel.core.windows.lateness import still_open
-from millwheel.core.windows.panes import Accumulation, OutputTime
 from millwheel.core.windows.windows import Count, Cumulative, Sessions, Sliding, Tumbling, Window, WindowFunction
 
 KEY, START, END, COUNT = "key", "start", "end", "count"
@@ -231,24 +234,6 @@ def key_parts(keys: pl.Series) -> list[pl.Series]:
     return keys.struct.unnest().get_columns() if isinstance(keys.dtype, pl.Struct) else [keys]
 
 
-def column_plan(
-    spec: ComputationSpec, pipeline: PipelineSpec, windowing: Windowing, compile_expression: Callable[[str], Any]
-) -> ColumnPlan | None:
-    """The plan of a computation, None when it has no column form.
-
-    It has one when its one input is a stream with declared ``fields``, its key consists of them, its windows depend on
-    nothing but timestamps, and nothing is asked of single records that are taken back.
-    """
-    if not _is_columnar(spec, windowing):
-        return None
-    plan = typed_plan(spec, windowing.window, pipeline.stream(spec.inputs[0].stream).fields, compile_expression)
-    if plan is None:
-        return None
-    once = _fires_once(windowing) and spec.late == "drop" and not isinstance(plan.window, Sessions | Cumulative | Count)
-    once = once and not spec.queryable  # results are kept one by one
-    return replace(plan, fires_once=once and all(each.holds for each in plan.aggregates))
-
-
 class PlansByType:
     """The plans of an aggregation over fields without declared types, by the types found in the data. These plans hold
     no state in columns: the next bundle may bring other types. ``needs`` are the fields."""
@@ -266,7 +251,7 @@ class PlansByType:
         if types not in self._plans:
             plan = typed_plan(self._spec, self._windowing.window, dict(types), self._compile)
             # With undeclared fields, the row form gives 0 for an empty sum, whatever the type of the other sums.
-            self._plans[types] = None if plan is None else replace(plan, fires_once=False, floats=())
+            self._plans[types] = None if isinstance(plan, str) else replace(plan, fires_once=False, floats=())
         return self._plans[types]
 
     def of(self, batch: ColumnBatch) -> ColumnPlan | None:
@@ -276,40 +261,21 @@ class PlansByType:
         return self.plan({name: kind_of(kind) for name, kind in batch.frame.schema.items()} | types)
 
 
-def plans_by_type(
-    spec: ComputationSpec, windowing: Windowing, compile_expression: Callable[[str], Any]
-) -> PlansByType | None:
-    """The plans of a computation whose input declares no fields; None when it has no column form for any types."""
-    # A computation that passes on late records needs all of their fields.
-    return (
-        PlansByType(spec, windowing, compile_expression)
-        if _is_columnar(spec, windowing) and not spec.late_side and spec.stage is AggregationStage.WHOLE
-        else None
-    )
-
-
-def _is_columnar(spec: ComputationSpec, windowing: Windowing) -> bool:
-    return (
-        _takes_groups(spec, windowing)
-        and spec.stage is not AggregationStage.FINAL
-        and len(spec.inputs) == 1
-        and spec.inputs[0].key.kind in (KeyKind.FIELD, KeyKind.FIELDS)
-        and bool(spec.aggregates)
-    )
-
-
 def typed_plan(
     spec: ComputationSpec, window: WindowFunction, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
-) -> ColumnPlan | None:
-    """The plan for fields of these types, None when the key, an aggregate or a condition has no column form."""
+) -> ColumnPlan | str:
+    """The plan for fields of these types, or why the key, an aggregate or a condition has no column form."""
     names = spec.inputs[0].key.fields
     fields = {**fields, INSTANCE: "int"}
-    if len(set(names)) < len(names) or {fields.get(name) for name in names} - _KEYS:
-        return None
+    if len(set(names)) < len(names):
+        return "its key has the same field twice"
+    for name in names:
+        if fields.get(name) not in _KEYS:
+            return f"the key {name} is not declared as int or str"
     try:
         return _plan(spec, window, fields, compile_expression)
-    except NoColumns:
-        return None
+    except NoColumns as ex:
+        return str(ex)
 
 
 def _fields_used(spec: ComputationSpec, compile_expression: Callable[[str], Any]) -> set[str]:
@@ -318,48 +284,22 @@ def _fields_used(spec: ComputationSpec, compile_expression: Callable[[str], Any]
     return {name for text in texts if text for name in compile_expression(text).fields}
 
 
-def _fires_once(windowing: Windowing) -> bool:
-    return (
-        isinstance(windowing.trigger, Default)
-        and windowing.accumulation is not Accumulation.RETRACTING
-        and windowing.allowed_lateness == 0
-        and not (isinstance(windowing.window, Tumbling) and windowing.window.empty)
-        and not (isinstance(windowing.window, Sliding) and windowing.window.changes)
-    )
-
-
-def _adds_steps(windowing: Windowing) -> bool:
-    """Whether each step of cumulative windows is kept once, and not with every window that contains it."""
-    return isinstance(windowing.trigger, Default) and windowing.late is LatePolicy.DROP
-
-
-def _takes_groups(spec: ComputationSpec, windowing: Windowing) -> bool:
-    window = windowing.window
-    return (
-        (can_assign(window) or isinstance(window, Count) or (isinstance(window, Sessions) and _fires_once(windowing)))
-        and not (isinstance(window, Cumulative) and not _adds_steps(windowing))
-        and not windowing.trigger.needs_bytes
-        and windowing.output_time is OutputTime.END_OF_WINDOW
-        and not windowing.takes_retractions
-    )
-
-
 def _plan(
     spec: ComputationSpec, window: WindowFunction, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
 ) -> ColumnPlan:
     aggregates = [
-        column_aggregate(aggregate, f"a{index}", fields, compile_expression)
+        _aggregate(aggregate, f"a{index}", fields, compile_expression)
         for index, aggregate in enumerate(spec.aggregates)
     ]
     key = spec.inputs[0].key.fields
     used = _fields_used(spec, compile_expression) or {key[0]}
     if spec.late_side:  # late records are passed on with all of their fields
         used = {*fields} - {INSTANCE}
-    condition = condition_over_columns(compile_expression(spec.condition).tree, fields) if spec.condition else None
+    condition = _condition(spec.condition, fields, compile_expression) if spec.condition else None
     floats = () if spec.stage is AggregationStage.PARTIAL else float_sums(spec, fields, compile_expression)
     names = tuple(part.name for part in spec.aggregates)
     if {*key, "window_start", "window_end"} & set(names):
-        raise NoColumns
+        raise NoColumns("an aggregate has the name of a field of the key, or of the window")
     return ColumnPlan(
         _grouped_by(window),
         names,
@@ -370,6 +310,26 @@ def _plan(
         _key_dtype(key, fields),
         floats,
     )
+
+
+def _aggregate(
+    spec: AggregateSpec, column: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
+) -> ColumnAggregate:
+    try:
+        return column_aggregate(spec, column, fields, compile_expression)
+    except NoColumns:
+        texts = (spec.argument, spec.condition)
+        used = {name for text in texts if text for name in compile_expression(text).fields}
+        unknown = sorted(used - fields.keys())
+        why = f"its field {unknown[0]} is not declared" if unknown else f"{spec.function} has none for what it is given"
+        raise NoColumns(f"the aggregate {spec.name} has no column form: {why}") from None
+
+
+def _condition(text: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]) -> pl.Expr:
+    try:
+        return condition_over_columns(compile_expression(text).tree, fields)
+    except NoColumns:
+        raise NoColumns("its condition has no column form, or one of its fields is not declared") from None
 
 
 def _grouped_by(window: WindowFunction) -> WindowFunction:

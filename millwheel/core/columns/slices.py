@@ -6,19 +6,18 @@ the store of slices merges it into the accumulator that it has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.columns.aggregates import Extremal, column_aggregate
+from millwheel.core.columns.aggregates import Extremal
 from millwheel.core.columns.arguments import Argument
 from millwheel.core.columns.arrays import Assigned
 from millwheel.core.columns.batch import ID_TYPES, ColumnBatch, key_list
 from millwheel.core.columns.counted import Filled, none_filled
-from millwheel.core.columns.expressions import NoColumns, condition_over_columns
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import KEY, START, ColumnPlan, typed_plan
@@ -116,25 +115,20 @@ def _fill(level: SliceLevel, times: Int64s, starts: Int64s, ends: Int64s) -> Non
 
 def slice_plan(spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Compile) -> SlicePlan | None:
     """The plan of a computation with slices, for the finest level; None when it has no column form."""
-    found = _plan_or_why(spec, pipeline, compile_expression)
+    found = slice_plan_or_why(spec, pipeline, compile_expression)
     return found if isinstance(found, SlicePlan) else None
 
 
-def slice_form(spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Compile) -> str:
-    """The form that a computation with slices takes, and why it is not columns, as a phrase."""
-    found = _plan_or_why(spec, pipeline, compile_expression)
-    return "in columns" if isinstance(found, SlicePlan) else f"record by record: {found}"
-
-
-def _plan_or_why(spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Compile) -> SlicePlan | str:
+def slice_plan_or_why(spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Compile) -> SlicePlan | str:
+    """:func:`slice_plan`, or why there is none, as a phrase."""
     assert spec.slices is not None
     if why := _why_rows(spec, pipeline):
         return why
     fields = pipeline.stream(spec.inputs[0].stream).fields
     level = slice_levels(spec.slices.levels_us, spec.slices.time_zone)[0]
     plan = typed_plan(spec, Tumbling(level.size_us), fields, compile_expression)
-    if plan is None:
-        return _why_no_plan(spec, fields, compile_expression)
+    if isinstance(plan, str):
+        return plan
     newest = Extremal(_NEWEST, Argument(pl.col(_TIME), "int", None), largest=True)
     return SlicePlan(
         plan.window,
@@ -165,20 +159,3 @@ def _why_rows(spec: ComputationSpec, pipeline: PipelineSpec) -> str:
     if stream.fields and stream.id and stream.fields.get(stream.id) not in ID_TYPES:
         return f"the id {stream.id} is not declared as int or str"
     return "" if stream.fields else f"the stream {stream.name} declares no fields"
-
-
-def _why_no_plan(spec: ComputationSpec, fields: Mapping[str, str], compile_expression: Compile) -> str:
-    for name in spec.inputs[0].key.fields:
-        if fields.get(name) not in ("int", "str"):
-            return f"the key {name} is not declared as int or str"
-    for aggregate in spec.aggregates:
-        try:
-            column_aggregate(aggregate, "a", fields, compile_expression)
-        except NoColumns:
-            return f"the aggregate {aggregate.name} has no column form, or its field is not declared"
-    try:
-        if spec.condition:
-            condition_over_columns(compile_expression(spec.condition).tree, fields)
-    except NoColumns:
-        return "the condition has no column form"
-    return "names of its aggregates and of its key are the same"

@@ -10,19 +10,17 @@ from typing import Any
 from millwheel.api import Computation, sets_timers
 from millwheel.connectors.external.absence import BackOff, absence_of
 from millwheel.connectors.lookups import lookup_of
-from millwheel.core.columns.batch import ID_TYPES
-from millwheel.core.columns.plan import ColumnPlan, PlansByType, column_plan, plans_by_type
-from millwheel.core.columns.slices import slice_plan
+from millwheel.core.columns.forms import Plan, computation_form, source_form, window_of_join
+from millwheel.core.columns.plan import ColumnPlan, PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import stream_decoder
-from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.percentiles import Shares, shares_by_node
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.pipeline.branches import compile_branches
-from millwheel.core.pipeline.graph import Node, NodeKind, build_graph, takes_retractions
+from millwheel.core.pipeline.graph import Node, NodeKind, build_graph
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
     Delivery,
@@ -53,7 +51,7 @@ from millwheel.workers.delivery.routing import Fanout, TableRouter
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.dictionaries.dictionary import DictionaryOperator
 from millwheel.workers.host.kept_partitions import decode_partitions, kept_ends, spread_of
-from millwheel.workers.joins.joining import JoinOperator, window_of_join
+from millwheel.workers.joins.joining import JoinOperator
 from millwheel.workers.lookups.looked_up import NO_ANSWER, LookupLine, LookupOperator, LookupShard
 from millwheel.workers.operators.branched import Branched
 from millwheel.workers.operators.callbacks import CallbackOperator
@@ -145,71 +143,10 @@ class Assembly:
         self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
         self._decode = stream_decoder(self._schemas)
 
-    def _column_plan(self, computation: ComputationSpec) -> ColumnPlan | PlansByType | None:
-        """Declarative aggregations run on columns. Weak productions have ids, which only rows carry: of what fired."""
-        if computation.slices is not None:
-            return slice_plan(computation, self.spec, compile_expression)
-        if computation.window is None or computation.callback or computation.join is not None or computation.identified:
-            return None
-        windowing = windowing_from_spec(
-            computation,
-            lambda name: self._outside.load(name, self.spec.folder),
-            takes_retractions(computation, self.spec),
-        )
-        plan = column_plan(computation, self.spec, windowing, compile_expression)
-        weak = computation.productions is Productions.WEAK
-        if plan is None:
-            return None if self._declares(computation) else plans_by_type(computation, windowing, compile_expression)
-        return None if weak and plan.fires_once else plan
-
-    def _declares(self, computation: ComputationSpec) -> bool:
-        streams = (self.spec.stream(given.stream) for given in computation.inputs)
-        return any(stream.fields or stream.schema for stream in streams)
-
-    def _guessed(self, stream: StreamSpec) -> GuessedTypes | None:
-        """The types of the fields that all consumers of a source stream need, if it declares none and all of them take
-        columns of any types that are found."""
-        plans = [self._undeclared.get(name) for name in self.graph.consumers.get(stream.name, ())]
-        found = [plan for plan in plans if plan is not None]
-        if not plans or len(found) < len(plans) or not stream.timestamp or ":" in stream.timestamp:
-            return None
-        if not self._ids_in_columns(stream):
-            return None
-        names = {stream.timestamp, stream.id or stream.timestamp}.union(*(plan.needs for plan in found))
-
-        def accepts(fields: Mapping[str, str]) -> bool:
-            typed = fields[stream.timestamp] == "int" and (not stream.id or fields[stream.id] in ID_TYPES)
-            return typed and all(plan.plan(fields) is not None for plan in found)
-
-        return GuessedTypes(names, accepts)
-
-    def _frame_needs(self, stream: StreamSpec) -> frozenset[str] | None:
-        """The fields that all consumers of a source stream need; None unless all of them take columns."""
-        consumers = self.graph.consumers.get(stream.name, ())
-        plans = [self._plans.get(name) for name in consumers]
-        if not plans or stream.schema or stream.fields.get(stream.timestamp) != "int":
-            return None
-        if stream.id and (stream.fields.get(stream.id) not in ID_TYPES or not self._ids_in_columns(stream)):
-            return None
-        needs = {stream.timestamp}
-        for name, plan in zip(consumers, plans, strict=True):
-            computation = self.graph.nodes[name].computation
-            if plan is not None:
-                needs |= {*plan.key_fields, *plan.needs}
-            elif computation is not None and (given := computation.dictionary) is not None:
-                needs |= {given.of, *(given.keep or stream.fields)}
-            else:
-                return None
-        return frozenset(needs)
-
-    def _ids_in_columns(self, stream: StreamSpec) -> bool:
-        """Whether no consumer needs the ids of single records: to name weak productions, or to divide a key."""
-        consumers = (self.graph.nodes[name] for name in self.graph.consumers.get(stream.name, ()) if stream.id)
-        return not any(
-            (node.computation is not None and node.computation.productions is Productions.WEAK)
-            or any(given.key.instances > 1 for given in node.inputs)
-            for node in consumers
-        )
+    def _column_plan(self, computation: ComputationSpec) -> Plan | None:
+        """How a computation takes columns; None for one that takes records one by one."""
+        load = lambda name: self._outside.load(name, self.spec.folder)  # noqa: E731
+        return computation_form(computation, self.spec, load, compile_expression).plan
 
     def waits_for_time(self) -> bool:
         """False when nothing is done at a certain event time: no window, no join, no timer of a callback."""
@@ -391,6 +328,7 @@ class Assembly:
             )
         source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
         partitions = self._partitions(stream, source)
+        form = source_form(stream, self.graph, {**self._plans, **self._undeclared})
         by_name = not source.bounded or stream.name in self._outside.by_name
         spread = {} if by_name else spread_of(partitions())
         parts = SourceParts(
@@ -403,8 +341,8 @@ class Assembly:
             fanout=self._fanout,
             timestamps=timestamps,
             max_records=self._limits.bundle,
-            needs=self._frame_needs(stream),
-            guessed=self._guessed(stream),
+            needs=form.needs,
+            guessed=None if form.inferred is None else GuessedTypes(form.inferred, form.accepts),
             limits=self.spec.limits,
             first_owner=shard_parts.entry.lease.is_first,
             settle_us=self._limits.settle_us,

@@ -24,16 +24,14 @@ from millwheel.core.columns.plan import END, KEY, START
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.formats.store_layout import WINDOW
-from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.model.keys import Key, key_bytes, key_from_bytes
 from millwheel.core.model.records import Record
 from millwheel.core.model.times import held_at
-from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, JoinKind, PipelineSpec
 from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import Effects, LateRecord, Times
 from millwheel.core.windows.lateness import still_open, too_late
-from millwheel.core.windows.panes import OutputTime, Pane, Timing
+from millwheel.core.windows.panes import Pane, Timing
 from millwheel.core.windows.windows import Tumbling, Window
 from millwheel.errors import RecordError, invariant
 from millwheel.workers.bundle.bundle import Bundle, Hold
@@ -46,18 +44,6 @@ _MOST_BYTES = 32 << 20
 """Bytes of the records in the open windows of a shard; more of them go by rows."""
 _FAR = 2**62  # Fixed: beyond, the bounds of a window may not fit into 64 bits
 _INPUT, _AT, _VALUE = "input", "at", "value"
-
-
-def window_of_join(spec: ComputationSpec, pipeline: PipelineSpec) -> Tumbling | None:
-    """The windows of a join that can do without an entry for each key and window; None for what cannot. Weak
-    productions are named by single records."""
-    back = takes_retractions(spec, pipeline)
-    if spec.join is None or spec.window is None or spec.window.kind != "tumbling" or back:
-        return None
-    windowing = windowing_from_spec(spec)
-    window = windowing.window
-    plain = isinstance(window, Tumbling) and not window.empty and windowing.output_time is OutputTime.END_OF_WINDOW
-    return window if isinstance(window, Tumbling) and plain and not spec.identified and not spec.condition else None
 
 
 def _schema() -> dict[str, Any]:

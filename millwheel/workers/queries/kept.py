@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from millwheel.core.columns.forms import column_plan
 from millwheel.core.columns.lazy_polars import pl
-from millwheel.core.columns.plan import END, column_plan
+from millwheel.core.columns.plan import END
 from millwheel.core.columns.windows import windows_of_key
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import machine_from_spec, windowing_from_spec

@@ -80,10 +80,15 @@ def test_boxes_say_what_they_do(shop: Picture) -> None:
         "timestamp ts",
         "id n, copies within 1h",
         "watermark 1m behind the newest",
+        "read record by record: match takes each record",
     )
-    assert shop.box("source.payments").lines[-1] == "watermark 30s behind the newest, never idle"
-    assert shop.box("source.clicks").lines[-1] == "watermark in order"
-    assert shop.box("good").lines == ("filter value > 3", "map {user: key, n: value}")
+    assert shop.box("source.payments").lines[-2] == "watermark 30s behind the newest, never idle"
+    assert shop.box("source.clicks").lines[-2] == "watermark in order"
+    assert shop.box("good").lines == (
+        "filter value > 3",
+        "map {user: key, n: value}",
+        "taken record by record: steps take each record",
+    )
     assert shop.box("good").note == "exactly once, strong · 8 shards, 1 standby"
     assert shop.box("retry").note == "at least once, weak · 2 shards per worker"
     assert shop.box("sessions").lines == (
@@ -95,10 +100,21 @@ def test_boxes_say_what_they_do(shop: Picture) -> None:
         "retracting",
         "late records taken for 1h, then to late_clicks",
         "output time earliest",
+        "taken record by record: it has several inputs",
     )
-    assert shop.box("minutes").lines == ("tumbling 1m, offset 10s", "result = the records", "fires 1m after its end")
-    assert shop.box("batches").lines == ("tumbling 1m", "codes:Batch(least=2)", "fires at its end")
-    assert shop.box("sink.minutes").lines == ("files parquet: out/minutes",)
+    assert shop.box("minutes").lines == (
+        "tumbling 1m, offset 10s",
+        "result = the records",
+        "fires 1m after its end",
+        "taken record by record: its key is no field",
+    )
+    assert shop.box("batches").lines == (
+        "tumbling 1m",
+        "codes:Batch(least=2)",
+        "fires at its end",
+        "taken record by record: code of your own takes each record",
+    )
+    assert shop.box("sink.minutes").lines == ("files parquet: out/minutes", "comes record by record")
     assert shop.box("good").where == "shop.yaml:11"
 
 
@@ -136,46 +152,3 @@ def test_an_enrichment_is_labelled_and_a_sink_says_what_becomes_of_rows_that_cha
     assert boxes["rich"].kind.value == "enrich"
     assert boxes["sink.rich"].lines[0].endswith("out, upsert by user, page")
     assert boxes["sink.visits"].lines[0].endswith("all")
-
-
-def test_slices_say_in_which_form_they_are_taken_and_why(tmp_path: Path) -> None:
-    path = tmp_path / "asked.yaml"
-    text = """
-pipeline: asked
-streams:
-  events: {source: {injection: {}}, timestamp: at, fields: {at: int, ad: int, cost: float}}
-computations:
-  clicks: {input: {events: {key: ad}}, slices: {every: 10s, keep: 1h}, aggregate: {n: count, spend: {sum: cost}}}
-"""
-    forms = {
-        "in columns": text,
-        "record by record: the stream events declares no fields": text.replace(
-            ", fields: {at: int, ad: int, cost: float}", ""
-        ),
-        "record by record: the key ad is not declared as int or str": text.replace("ad: int", "ad: float"),
-        "record by record: the aggregate spend has no column form, or its field is not declared": text.replace(
-            "sum: cost", "collect: cost"
-        ),
-        "record by record: the id cost is not declared as int or str": text.replace(
-            "timestamp: at", "timestamp: at, id: cost"
-        ),
-        "record by record: each record decides whether its key went idle (ttl)": text.replace("1h}", "1h, ttl: 1m}"),
-    }
-    for form, pipeline in forms.items():
-        path.write_text(pipeline)
-        [box] = [box for box in picture_of(load_pipeline(str(path))).boxes if box.title == "clicks"]
-        assert f"taken {form}" in box.lines
-
-
-def test_a_source_says_when_its_ids_keep_records_out_of_columns(tmp_path: Path) -> None:
-    path = tmp_path / "named.yaml"
-    for name, said in {"ad": False, "cost": True, "other": True}.items():
-        path.write_text(f"""
-pipeline: named
-streams:
-  events: {{source: {{injection: {{}}}}, timestamp: at, id: {name}, fields: {{at: int, ad: int, cost: float}}}}
-computations:
-  clicks: {{input: {{events: {{key: ad}}}}, window: {{tumbling: 10s}}, aggregate: {{n: count}}, output: clicks}}
-""")
-        [box] = [box for box in picture_of(load_pipeline(str(path))).boxes if box.title == "events"]
-        assert (f"record by record: the id {name} is not declared as int or str" in box.lines) == said

@@ -18,7 +18,7 @@ def test_code_without_a_name_is_said_to_be_ones_own(tmp_path: Path) -> None:
     text += "hits.key_by(lambda v: v['a']).map(lambda v: v, name='same')\n"
     (tmp_path / "own.py").write_text(text)
     picture = picture_of(load_pipeline(tmp_path / "own.py"))
-    assert picture.box("same").lines == ("map (own code)",)
+    assert picture.box("same").lines == ("map (own code)", "taken record by record: steps take each record")
     assert picture.arrows == (Arrow("source.hits", "same", "hits", "by (own code)"),)
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.plan import KEY, is_clean, plans_by_type
+from millwheel.core.columns.forms import plans_by_type
+from millwheel.core.columns.plan import KEY, PlansByType, is_clean
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.pipeline.spec import (
@@ -125,7 +126,7 @@ def test_windows_that_begin_together_and_end_apart_stay_apart() -> None:
 def test_undeclared_fields_have_a_plan_for_each_of_their_types() -> None:
     spec, _ = spec_of(aggregates=(AggregateSpec("most", "max", "cost"),))
     plans = plans_by_type(spec, windowing_from_spec(spec), compile_expression)
-    assert plans is not None
+    assert isinstance(plans, PlansByType)
     assert plans.needs == {"ad", "cost"}
     whole, text = plans.plan({"ad": "int", "cost": "int"}), plans.plan({"ad": "str", "cost": "float"})
     assert whole is not None
@@ -138,7 +139,8 @@ def test_undeclared_fields_have_a_plan_for_each_of_their_types() -> None:
 
 def test_who_passes_late_records_on_needs_all_fields_and_takes_rows() -> None:
     spec, _ = spec_of(late="side:behind")
-    assert plans_by_type(spec, windowing_from_spec(spec), compile_expression) is None
+    plans = plans_by_type(spec, windowing_from_spec(spec), compile_expression)
+    assert plans == "late records are passed on with all of their fields, which are not declared"
 
 
 def test_only_records_that_count_are_checked_and_there_may_be_none() -> None:

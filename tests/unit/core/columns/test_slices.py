@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.columns.slices import SlicePlan, slice_form, slice_plan
+from millwheel.core.columns.slices import SlicePlan, slice_plan, slice_plan_or_why
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import SlicesSpec
@@ -50,4 +50,4 @@ def test_what_looks_at_single_records_has_no_plan_and_says_why() -> None:
     assert plan_of(SlicesSpec((5, 10), 20, ttl_us=10)) is None
     undeclared = replace(pipeline, streams=(replace(pipeline.streams[0], fields={}),), computations=(spec,))
     assert slice_plan(spec, undeclared, compile_expression) is None
-    assert "declares no fields" in slice_form(spec, undeclared, compile_expression)
+    assert slice_plan_or_why(spec, undeclared, compile_expression) == "the stream events declares no fields"

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.columns.batch import ColumnBatch
-from millwheel.core.columns.plan import KEY, ColumnPlan, column_plan
+from millwheel.core.columns.forms import column_plan
+from millwheel.core.columns.plan import KEY, ColumnPlan
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import machine_from_spec, windowing_from_spec

@@ -1,0 +1,78 @@
+"""The form in which each node takes its records, and why, in a few words. The decisions are the workers' own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from millwheel.core.columns.forms import ComputationForm, SourceForm, computation_form, source_form
+from millwheel.core.columns.plan import ColumnPlan, PlansByType
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.pipeline.graph import Graph, Node
+from millwheel.core.pipeline.spec import AggregationStage, PipelineSpec
+
+_BY_RECORD = "record by record"
+
+
+def forms_of(spec: PipelineSpec, graph: Graph, load: Callable[[str], Any]) -> dict[str, str]:
+    """A phrase for each node: ``read in columns``, ``taken record by record: its key is no field``. ``load`` gives the
+    object that ``module:name`` names. Raises PipelineError for code that cannot be loaded."""
+    forms = {each.name: computation_form(each, spec, load, compile_expression) for each in spec.computations}
+    plans = {name: form.plan for name, form in forms.items()}
+    sources = {s.name: source_form(s, graph, plans) for s in spec.streams if s.source is not None}
+    arriving = _Arriving(graph, forms, sources)
+    return {name: _phrase(node, forms, sources, arriving) for name, node in graph.nodes.items()}
+
+
+def _phrase(
+    node: Node, forms: Mapping[str, ComputationForm], sources: Mapping[str, SourceForm], arriving: _Arriving
+) -> str:
+    if node.stream is not None:
+        return _source(sources[node.stream.name])
+    single = next((given.stream for given in node.inputs if not arriving.in_columns(given.stream)), "")
+    if node.sink is not None:
+        return f"comes {_BY_RECORD}" if single else "comes in columns"
+    assert node.computation is not None
+    form = forms[node.name]
+    if form.plan is None and node.computation.dictionary is None:
+        return f"taken {_BY_RECORD}: {form.why}"
+    if single:
+        kept = "; state in columns" if _holds(form) else ""
+        return f"taken {_BY_RECORD}, as {single} comes{kept}"
+    types = ", types inferred" if isinstance(form.plan, PlansByType) else ""
+    return f"taken in columns{types}" + (f", state in rows: {form.why}" if form.why and form.plan is not None else "")
+
+
+def _source(form: SourceForm) -> str:
+    if not form.in_columns:
+        return f"read {_BY_RECORD}: {form.why}"
+    return "read in columns" if form.inferred is None else "read in columns, types inferred: no fields are declared"
+
+
+def _holds(form: ComputationForm) -> bool:
+    return isinstance(form.plan, ColumnPlan) and form.plan.fires_once
+
+
+class _Arriving:
+    """Which streams come in columns. Results of state in columns do, however the records came."""
+
+    def __init__(self, graph: Graph, forms: Mapping[str, ComputationForm], sources: Mapping[str, SourceForm]) -> None:
+        self._graph = graph
+        self._forms = forms
+        self._sources = sources
+        self._found: dict[str, bool] = {}
+
+    def in_columns(self, stream: str) -> bool:
+        if stream not in self._found:
+            self._found[stream] = False  # as far as a circle knows
+            makers = [node for node in self._graph.nodes.values() if stream in node.outputs]
+            self._found[stream] = bool(makers) and all(map(self._makes_columns, makers))
+        return self._found[stream]
+
+    def _makes_columns(self, node: Node) -> bool:
+        if node.stream is not None:
+            return self._sources[node.stream.name].in_columns
+        assert node.computation is not None
+        if node.computation.dictionary is not None:
+            return all(self.in_columns(given.stream) for given in node.inputs)
+        return _holds(self._forms[node.name]) and node.computation.stage is not AggregationStage.PARTIAL
