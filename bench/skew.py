@@ -103,7 +103,10 @@ def reactions(records: int) -> str:
     lines = ["| grouping | other keys are hot | an instance is 4 times slower |", "|---|---|---|"]
     for name in CONTESTANTS:
         found = [run(name, setup).reaction(12) for setup in (replace(calm, drift=True), replace(calm, slowed=5))]
-        cells = ["never" if each is None else "at once" if each == 0 else f"{each} windows" for each in found]
+        cells = [
+            "never" if each is None else "at once" if each == 0 else "1 window" if each == 1 else f"{each} windows"
+            for each in found
+        ]
         lines.append(f"| `{name}` | {cells[0]} | {cells[1]} |")
     return "\n".join(lines)
 
