@@ -173,9 +173,7 @@ class Session:
 
     def mget(self, words: Sequence[bytes]) -> Reply:
         """Values of many names."""
-        names = words[1:]
-        if len(names) > MAX_KEYS:
-            raise QueryError("too_much", f"one command asks for {MAX_KEYS} names at most, this one for {len(names)}")
+        names = _names(words)
         plans = [self._service.catalog.plan(name) for name in names]
         form = _Form(names, plans, lambda answers: resp.array([get_reply(each, self.protocol) for each in answers]))
         return self._pending(form)
@@ -193,22 +191,18 @@ class Session:
 
     def exists(self, words: Sequence[bytes]) -> Reply:
         """EXISTS: how many of the names are valid."""
-        found = 0
-        for name in words[1 : MAX_KEYS + 1]:
-            try:
-                self._service.catalog.plan(name)
-                found += 1
-            except QueryError:
-                continue
-        return resp.number(found)
+        return resp.number(sum(map(self._is_valid, _names(words))))
 
     def type(self, words: Sequence[bytes]) -> Reply:
         """TYPE: ``hash`` for a valid name, else ``none``."""
+        return resp.simple("hash" if self._is_valid(words[1]) else "none")
+
+    def _is_valid(self, name: bytes) -> bool:
         try:
-            self._service.catalog.plan(words[1])
+            self._service.catalog.plan(name)
         except QueryError:
-            return resp.simple("none")
-        return resp.simple("hash")
+            return False
+        return True
 
     def _one(self, name: bytes, form: Callable[[Answer], bytes]) -> Reply:
         plan = self._service.catalog.plan(name)
@@ -394,6 +388,12 @@ def error_reply(ex: QueryError) -> bytes:
     """An error of the protocol: its code, and a sentence."""
     kind = _RETRY.get(ex.code)
     return resp.error(ex.sentence, kind) if kind else resp.error(f"{ex.code}: {ex.sentence}")
+
+
+def _names(words: Sequence[bytes]) -> Sequence[bytes]:
+    if len(words) > MAX_KEYS + 1:
+        raise QueryError("too_much", f"one command asks for {MAX_KEYS} names at most, this one for {len(words) - 1}")
+    return words[1:]
 
 
 def _options(words: Sequence[bytes]) -> Mapping[str, str]:

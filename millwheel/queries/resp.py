@@ -33,7 +33,7 @@ def hiredis_reader() -> Any:
     try:
         import hiredis
     except ImportError as ex:
-        raise SetupError("The Redis protocol needs hiredis: pip install 'millwheel-spark[redis]'") from ex
+        raise SetupError("The Redis protocol needs hiredis: pip install 'millwheel-spark[queries]'") from ex
     return hiredis.Reader(encoding=None, notEnoughData=_NOTHING)
 
 

@@ -85,8 +85,10 @@ def test_errors_are_sentences_and_what_passes_says_try_again() -> None:
     assert "no indicator 'other'" in str(told(session(), "GET other:42:3h"))
     assert "this server only answers" in str(told(session(), "SET a b"))
     assert "wrong number" in str(told(session(), "GET"))
-    many = session().execute([b"MGET", *[b"clicks:1:3h"] * (MAX_KEYS + 1)])
-    assert "at most" in str(parsed(many))  # type: ignore[arg-type]
+    for command in (b"MGET", b"EXISTS"):
+        many = session().execute([command, *[b"clicks:1:3h"] * (MAX_KEYS + 1)])
+        assert "at most" in str(parsed(many))  # type: ignore[arg-type]
+    assert parsed(session().execute([b"EXISTS", *[b"clicks:1:3h"] * MAX_KEYS])) == MAX_KEYS  # type: ignore[arg-type]
 
 
 def test_without_the_token_nothing_is_answered() -> None:
