@@ -34,6 +34,7 @@ from millwheel.workers.shard.seen_ids import MIN_SPAN_US, SeenIds
 from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 from tests.fakes.reading import open_file
+from tests.guard.asked import gets, mgets
 from tests.unit.core.columns.test_windows import plan_of
 from tests.unit.workers.bench import NOW, ShardBench
 from tests.unit.workers.loop.test_runtime import Worker
@@ -234,6 +235,8 @@ MICROS = tuple(
         lines_to_columns,
         columns_to_windows,
         bundle_with_ids,
+        gets,
+        mgets,
     )
 )
 
