@@ -22,8 +22,9 @@ Tables = Mapping[str, frozenset[Key]]
 """The hot keys of each node."""
 
 _READS = 8
-"""An epoch is as long as so many reads, so that most reads wait for no commit."""
-_MOST_COUNTED = 2_000
+"""An epoch is as long as so many reads, so that most reads wait for no commit. The first one of an owner is one read
+long, since nothing has been counted before it, and each one after it twice as long as the one before."""
+MOST_COUNTED = 2_000
 """So many records of a read are counted, evenly spread: enough to find a key that has 1/(5n) of them."""
 _STAYS_HOT = 0.5
 """A hot key stays hot down to this part of the threshold, so that keys near it do not come and go."""
@@ -40,7 +41,7 @@ class Epoch:
 
 def counted_of(records: int) -> slice:
     """Which of so many records are counted."""
-    return slice(0, None, 1 + records // _MOST_COUNTED)
+    return slice(0, None, 1 + records // MOST_COUNTED)
 
 
 class HotKeys:
@@ -48,14 +49,14 @@ class HotKeys:
 
     >>> hot = HotKeys({"minutes": 2})
     >>> hot.extended(10)
-    Epoch(first=0, last=90, tables={'minutes': frozenset()})
+    Epoch(first=0, last=10, tables={'minutes': frozenset()})
     >>> hot.count("minutes", ["a"] * 12)
-    >>> hot.extended(20), hot.are_hot("minutes", ["a"], [20])
-    (None, [False])
-    >>> hot.extended(91)
-    Epoch(first=90, last=659, tables={'minutes': frozenset({'a'})})
-    >>> hot.are_hot("minutes", ["a", "a", "b"], [90, 91, 91])
-    [False, True, False]
+    >>> hot.extended(20)
+    Epoch(first=10, last=30, tables={'minutes': frozenset({'a'})})
+    >>> hot.extended(30), hot.are_hot("minutes", ["a", "a", "b"], [10, 11, 11])
+    (None, [False, True, False])
+    >>> hot.extended(40)
+    Epoch(first=30, last=70, tables={'minutes': frozenset({'a'})})
     """
 
     def __init__(self, instances: Mapping[str, int], epochs: Sequence[Epoch] = (), position: int = 0) -> None:
@@ -64,12 +65,18 @@ class HotKeys:
         self._epochs = list(epochs)
         self._position = position
         self._longest = 1
+        self._reads = 1
         self._counted = {node: sketch_for(count) for node, count in self._instances.items()}
 
     @property
     def nodes(self) -> Mapping[str, int]:
         """The nodes, with the number of instances that a hot key has."""
         return self._instances
+
+    @property
+    def unknown(self) -> bool:
+        """Whether no key can be hot yet, since nothing has been counted."""
+        return not self._epochs
 
     def extended(self, position: int) -> Epoch | None:
         """Call with the end of each read before its records are routed. The epoch to commit before they are sent; None
@@ -79,7 +86,9 @@ class HotKeys:
         first = self._epochs[-1].last if self._epochs else 0
         if position <= first:
             return None
-        epoch = Epoch(first, position + _READS * self._longest, {node: self._table(node) for node in self._instances})
+        last = position + (self._reads - 1) * self._longest
+        self._reads = min(2 * self._reads, _READS)
+        epoch = Epoch(first, last, {node: self._table(node) for node in self._instances})
         self._epochs.append(epoch)
         return epoch
 

@@ -19,7 +19,7 @@ from millwheel.core.formats.store_layout import (
     number_from8,
     pack,
 )
-from millwheel.core.grouping.hot_keys import HotKeys
+from millwheel.core.grouping.hot_keys import MOST_COUNTED, HotKeys
 from millwheel.core.model.names import ChannelName, NodeName
 from millwheel.core.windows.lateness import watermark_after
 from millwheel.ports import StateStore
@@ -32,6 +32,10 @@ from millwheel.workers.sources.frames import ReadSize
 from millwheel.workers.sources.hot_keys import delete_epochs, open_hot_keys, write_epoch
 from millwheel.workers.sources.silence import Silence
 from millwheel.workers.state.overlay import Overlay
+
+
+_BYTES_COUNTED = 1 << 16
+"""Of a first read in columns that only finds hot keys: so much of it is about what is counted of any read."""
 
 
 @dataclass(slots=True)
@@ -114,6 +118,15 @@ class Part:
     def applied(self) -> bool:
         """Whether the consumers have all that was sent as records."""
         return all(each.applied for each in self.outstanding)
+
+    def most_records(self, limit: int) -> int:
+        """How many records the next read may have: no more than are counted, while no key can be hot."""
+        return min(limit, MOST_COUNTED) if self.hot is not None and self.hot.unknown else limit
+
+    @property
+    def most_bytes(self) -> int:
+        """The same for a read in columns."""
+        return _BYTES_COUNTED if self.hot is not None and self.hot.unknown else self.size.bytes
 
     def leave_groups(self, bundle: Bundle) -> None:
         """Send records from here on, once that is committed."""

@@ -170,7 +170,7 @@ class SourceOperator(Operator):
             self._partitions.exhausted(part, ex, bundle.now_us)
 
     def _read(self, part: Part, reader: Reader, bundle: Bundle) -> None:
-        read = reader.read(part.position, self._parts.max_records)
+        read = reader.read(part.position, part.most_records(self._parts.max_records))
         self._find_end(part, reader, read, read.caught_up)
         if self._heard_nothing(part, reader, read, bundle):
             return
@@ -224,7 +224,7 @@ class SourceOperator(Operator):
         """Read columns. False when there are none, or when each record must be examined."""
         guessed = self._parts.guessed
         needs, fields = (self._parts.needs, self._spec.fields) if guessed is None else (guessed.names, guessed.fields)
-        read = reader.read_frame(part.position, part.size.bytes)
+        read = reader.read_frame(part.position, part.most_bytes)
         if read is None or needs is None or fields is None:
             if guessed is not None:
                 guessed.missed()

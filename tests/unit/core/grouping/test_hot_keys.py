@@ -21,23 +21,32 @@ def epoch(first: int, last: int, *keys: str) -> Epoch:
 
 def test_nothing_is_hot_before_anything_was_counted() -> None:
     hot = machine()
-    assert hot.extended(5) == epoch(0, 45)
+    assert hot.unknown
+    assert hot.extended(5) == epoch(0, 5)
+    assert not hot.unknown
     assert hot.are_hot(NODE, ["a"] * 3, [1, 2, 5]) == [False] * 3
 
 
 def test_a_key_becomes_hot_in_the_next_epoch_only() -> None:
     hot = machine()
-    hot.extended(5)
+    hot.extended(45)
     hot.count(NODE, ["a"] * 30)
     assert hot.extended(45) is None
-    assert hot.extended(46) == epoch(45, 46 + 8 * 40, "a")
+    assert hot.extended(46) == epoch(45, 46 + 45, "a")
     assert hot.are_hot(NODE, ["a", "a", "b", "a"], [45, 46, 47, 48]) == [False, True, False, True]
+
+
+def test_epochs_begin_with_one_read_and_grow_to_eight() -> None:
+    hot = machine()
+    ends = [hot.extended(position) for position in range(10, 500, 10)]
+    reads = [(found.last - found.first) // 10 for found in ends if found is not None]
+    assert reads == [1, 2, 4, 8, 8, 8, 8, 8, 8]
 
 
 def test_too_little_counted_leaves_the_table_as_it_was() -> None:
     hot = machine(epoch(0, 9, "a"))
     hot.count(NODE, ["b"] * 10)
-    assert hot.extended(10) == epoch(9, 90, "a")
+    assert hot.extended(10) == epoch(9, 10, "a")
 
 
 def test_a_hot_key_stays_hot_to_half_of_the_threshold_and_no_further() -> None:
@@ -54,7 +63,7 @@ def test_a_hot_key_stays_hot_to_half_of_the_threshold_and_no_further() -> None:
     assert next_table(4) == frozenset()
     hot = machine(epoch(0, 9))
     hot.count(NODE, ["a"] * 7 + [f"k{i}" for i in range(93)])
-    assert hot.extended(10) == epoch(9, 90)
+    assert hot.extended(10) == epoch(9, 10)
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(0, 11), st.lists(st.sampled_from("abc")))

@@ -51,12 +51,22 @@ def test_a_partition_stores_what_it_will_be_routed_by_and_drops_what_was_applied
     store = SimStore({})
     one, overlay = part(store), Overlay(store)
     assert one.extend_hot_keys(10, overlay)
-    assert not one.extend_hot_keys(20, overlay)
-    assert one.extend_hot_keys(91, overlay)
+    assert one.extend_hot_keys(20, overlay)
+    assert not one.extend_hot_keys(30, overlay)
     store.apply(*overlay.take())
-    assert [(each.first, each.last) for each in stored_epochs("p", store)] == [(0, 90), (90, 659)]
-    assert not part(store).extend_hot_keys(659, Overlay(store))
-    one.committed = Position(90)
+    assert [(each.first, each.last) for each in stored_epochs("p", store)] == [(0, 10), (10, 30)]
+    assert not part(store).extend_hot_keys(30, Overlay(store))
+    one.committed = Position(10)
     one.write(overlay)
     store.apply(*overlay.take())
-    assert [each.first for each in stored_epochs("p", store)] == [90]
+    assert [each.first for each in stored_epochs("p", store)] == [10]
+
+
+def test_the_first_read_of_a_partition_is_short_where_only_hot_keys_are_divided() -> None:
+    store = SimStore({})
+    one, overlay = part(store), Overlay(store)
+    whole = open_part(Partition("p"), "source.s/p", store, Silence(SECOND, 0), False, {})
+    assert (one.most_records(20_000), one.most_records(5), whole.most_records(20_000)) == (2_000, 5, 20_000)
+    assert one.most_bytes < whole.most_bytes == whole.size.bytes
+    one.extend_hot_keys(10, overlay)
+    assert (one.most_records(20_000), one.most_bytes) == (20_000, one.size.bytes)
