@@ -16,13 +16,15 @@ GRACE_S = 10.0
 
 
 class JoinedWorker(msgspec.Struct, frozen=True):
-    """A worker's data from joining: its slot, its process id on its machine, the address of its ``/metrics``, and the
-    weight that its machine states."""
+    """A worker's data from joining: its slot, its process id on its machine, the address of its ``/metrics``, and
+    what its machine states (see :class:`millwheel.workers.machine.MachineFacts`)."""
 
     slot: int
     pid: int
     metrics: str = ""
     weight: int = 1
+    host: str = ""
+    rack: str = ""
 
 
 def read_members(datas: Mapping[str, bytes]) -> dict[str, JoinedWorker]:

@@ -136,5 +136,8 @@ def _workers(known: KnownCluster, security: Security | None) -> tuple[WorkerStan
         calls = tuple(f"{call.what} of key {call.key} in {call.shard}" for call in step.calls)
         member = members.get(name, MemberState(weight=worker.weight, slowness=1.0))
         about = (step.step_s, step.where, calls, member.weight, member.slowness, member.memory)
-        found.append(WorkerStanding(name, worker.slot, at[name], owned[WorkerName(name)], name in steps, *about))
+        where = (worker.host, worker.rack)
+        found.append(
+            WorkerStanding(name, worker.slot, at[name], owned[WorkerName(name)], name in steps, *about, *where)
+        )
     return tuple(found)

@@ -54,8 +54,8 @@ class NodeStanding(msgspec.Struct, frozen=True):
 class WorkerStanding(msgspec.Struct, frozen=True):
     """One worker. ``step_s`` is the time that its running step has taken so far, ``where`` the running line of your
     code, and ``calls`` the subjects of the running calls. ``answers`` is false if it could not be asked.
-    ``weight`` is what its machine states, ``slowness`` how many times the time of the others it takes (with
-    ``--balance``), and ``memory`` the used share of its memory (0: unknown)."""
+    ``host``, ``rack`` and ``weight`` are what its machine states, ``slowness`` how many times the time of the others it
+    takes (with ``--balance``), and ``memory`` the used share of its memory (0: unknown)."""
 
     worker: str
     slot: int
@@ -68,6 +68,8 @@ class WorkerStanding(msgspec.Struct, frozen=True):
     weight: float = 1.0
     slowness: float = 1.0
     memory: float = 0.0
+    host: str = ""
+    rack: str = ""
 
 
 class RunStanding(msgspec.Struct, frozen=True):

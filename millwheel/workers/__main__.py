@@ -33,6 +33,7 @@ from millwheel.secret_values import FOLDER_VARIABLE, masking
 from millwheel.sinks import build_sink
 from millwheel.sources import build_source
 from millwheel.workers.host.assembly import Assembly, Factories
+from millwheel.workers.machine import machine_of
 from millwheel.workers.process import WorkerProcess, WorkerSettings, WorkerStorage, clean_scratch
 
 _SESSION_TIMEOUT_S = 2.25
@@ -40,10 +41,6 @@ _SESSION_TIMEOUT_S = 2.25
 and a false alarm costs a restart."""
 _LOST_AFTER_S = 20.0
 """How long ZooKeeper may be down before a worker ends. The seal of its journal protects its acks meanwhile."""
-_MOST_WEIGHT = 100
-"""Machines that differ by more do not work on one pipeline."""
-WEIGHT_VARIABLE = "MILLWHEEL_WEIGHT"
-"""The weight of the workers of a machine."""
 _CONNECT_S = 60.0
 """The driver found ZooKeeper running. It may have died since, and take some time to come back."""
 
@@ -70,18 +67,10 @@ def main(
     os._exit(_run(root, zookeeper, pipeline, security, settings))
 
 
-def weight_of(text: str) -> int:
-    """The weight that a machine gives its workers. Raises SetupError for an invalid one."""
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_WEIGHT:
-        raise SetupError(f"{WEIGHT_VARIABLE} is {text[:40]!r}; a weight is a whole number from 1 to {_MOST_WEIGHT}")
-    return int(text)
-
-
 def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: WorkerSettings) -> int:
     code = 1
     try:
-        weight = weight_of(os.environ.get(WEIGHT_VARIABLE, "1"))
-        settings = replace(settings, security=load_security(security, "worker"), weight=weight)
+        settings = replace(settings, security=load_security(security, "worker"), machine=machine_of(os.environ))
         folder = fetched(root, f"{settings.scratch}/shipped")
         sinks = partial(build_sink, identity=identity_of(folder))
         assembly = Assembly(load_shipped(folder), folder, SystemClock(), Factories(build_source, sinks))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import gc
 import json
 import os
-import socket
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from time import sleep
@@ -51,6 +50,7 @@ from millwheel.workers.host.watchdog import Watchdog
 from millwheel.workers.loop.pace import RuntimeLimits, StepPace
 from millwheel.workers.loop.reporting import ReportPace
 from millwheel.workers.loop.runtime import WorkerRuntime
+from millwheel.workers.machine import MachineFacts
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.queries.copies import FollowedCopies
 from millwheel.workers.queries.kept import StoreAnswers
@@ -81,8 +81,7 @@ class WorkerSettings:
     security: Security | None = None
     queries: str = ""
     """Where queries are answered (host:port); "": nowhere."""
-    weight: int = 1
-    """How many times the shards of a worker of weight 1 this one is to have: machines differ."""
+    machine: MachineFacts = field(default_factory=MachineFacts)
     on_hang: Callable[[], None] = sys.exit
     """Ends the process when a callback does not return; called on another thread."""
 
@@ -232,15 +231,18 @@ class WorkerProcess:
 
     def _facts(self, address: str) -> dict[str, object]:
         """The published data of this worker: ``address`` takes calls, ``exchange`` deliveries,
-        ``metrics`` questions by HTTP, ``queries`` those for results by the Redis protocol ("": none)."""
+        ``metrics`` questions by HTTP, ``queries`` those for results by the Redis protocol ("": none). For ``host``,
+        ``rack`` and ``weight`` see :class:`MachineFacts`."""
+        machine = self._settings.machine
         return {
             "address": address,
             "exchange": self._transport.address,
             "metrics": self._observed.serve(self._settings.listen, self._settings.security),
             "queries": self._answers_at(),
-            "host": socket.gethostname(),
+            "host": machine.host,
+            "rack": machine.rack,
             "slot": self._settings.slot,
-            "weight": self._settings.weight,
+            "weight": machine.weight,
             "pid": os.getpid(),
         }
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from millwheel.workers.machine import HOST_VARIABLE
+from tests.servers import helm
 from tests.servers.wheels import program
 
 HOUSE = Path(__file__).parents[3]
@@ -67,6 +69,18 @@ def test_what_is_submitted_is_a_command_line_that_the_driver_takes(
     ).stdout  # fmt: skip
     for option in (word for word in words[program:] if word.startswith("--")):
         assert option in help_text
+
+
+def test_the_host_of_a_worker_in_a_pod_is_its_node() -> None:
+    template = YAML(typ="safe").load(DEPLOY / "kubernetes_executor.yaml")
+    [container] = template["spec"]["containers"]
+    node = {"name": HOST_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    assert container["env"] == [node]
+    assert "kubernetes_executor.yaml" in (DEPLOY / "kubernetes.sh").read_text()
+    for case in helm.CASES:
+        manifests = YAML(typ="safe").load_all(helm.RENDERED / f"{case}.yaml")
+        [pod] = [each["spec"]["template"]["spec"] for each in manifests if each["kind"] == "StatefulSet"]
+        assert node in pod["containers"][0]["env"]
 
 
 def test_the_compose_file_is_whole() -> None:

@@ -25,7 +25,7 @@ from tests.unit.ui.test_drawing import TEXT
 
 WORKERS = {
     "w1-b": b'{"slot": 1, "pid": 2, "address": "h:2", "metrics": "h:12"}',
-    "w0-a": b'{"slot": 0, "pid": 1, "address": "h:1", "metrics": "h:11"}',
+    "w0-a": b'{"slot": 0, "pid": 1, "address": "h:1", "metrics": "h:11", "host": "h", "rack": "r"}',
 }
 STEP = '{"step_s": 2.5, "where": "checks.py:9", "calls": [{"shard": "count-0", "what": "record", "key": "\'a\'"}]}'
 
@@ -50,6 +50,7 @@ def test_workers_say_what_they_are_busy_with(
     found = standing_now(graph, "drawn", tmp_path, known, None, view)
     first, second = found.workers
     assert (first.worker, first.slot, first.shards, first.answers, first.step_s) == ("w0-a", 0, 1, True, 2.5)
+    assert [(each.host, each.rack) for each in found.workers] == [("h", "r"), ("", "")]
     assert first.calls == ("record of key 'a' in count-0",)
     assert (second.worker, second.answers) == ("w1-b", False)
     assert found.records_in == 5

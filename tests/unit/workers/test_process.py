@@ -4,11 +4,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import pytest
-
-from millwheel.errors import SetupError
 from millwheel.workers import events as ev
-from millwheel.workers.__main__ import weight_of
 from millwheel.workers.loop.pace import StepPace
 from millwheel.workers.process import WorkerProcess, clean_scratch
 
@@ -66,10 +62,3 @@ def test_a_worker_rests_after_a_step_before_it_takes_what_has_come() -> None:
     began = monotonic()
     process._loop()
     assert monotonic() - began >= 0.05
-
-
-def test_the_weight_of_a_machine_is_a_whole_number() -> None:
-    assert weight_of("3") == 3
-    for text in ("", "0", "101", "-1", "2.5", "many"):
-        with pytest.raises(SetupError, match="a weight is a whole number from 1 to 100"):
-            weight_of(text)
