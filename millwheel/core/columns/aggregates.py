@@ -25,6 +25,7 @@ from millwheel.core.columns.fixed_sums import (
 )
 from millwheel.core.columns.gathered import gathered
 from millwheel.core.columns.lazy_polars import dtype, pl
+from millwheel.core.columns.moments import moments
 from millwheel.core.pipeline.spec import AggregateSpec
 
 _EXACT_INT = 2**53  # Fixed: a double holds every integer up to here
@@ -37,8 +38,11 @@ class ColumnAggregate(Protocol):
     holds: bool
     """Whether its columns can hold the state of a window; otherwise they bring the records of a bundle to the rows."""
 
+    def staged(self) -> list[pl.Expr]:
+        """Columns of a bundle from which several of :meth:`prepared` are made, so that they are computed once."""
+
     def prepared(self) -> list[pl.Expr]:
-        """Columns of a bundle that :meth:`grouped` needs: one expression per entry of ``dtypes``, so named."""
+        """Columns of a bundle that :meth:`merged` needs: one expression per entry of ``dtypes``, so named."""
 
     def merged(self) -> list[pl.Expr]:
         """How these columns are put together over a group: of records, or of groups."""
@@ -56,7 +60,14 @@ class ColumnAggregate(Protocol):
         """Expressions over a bundle that are False when the columns cannot hold it."""
 
 
-class Counted:
+class _Direct:
+    """What is made of the fields in one stage."""
+
+    def staged(self) -> list[pl.Expr]:
+        return []
+
+
+class Counted(_Direct):
     """count."""
 
     holds = True
@@ -85,7 +96,7 @@ class Counted:
         return self._argument.unfit()
 
 
-class Summed:
+class Summed(_Direct):
     """sum, of whole numbers or of floats. ``<column>n`` counts, since the row form's sum of no floats is a whole 0."""
 
     holds = True
@@ -133,7 +144,7 @@ class Summed:
         return [*checks, fits(self._argument.field)] if self._floats else checks
 
 
-class Averaged:
+class Averaged(_Direct):
     """mean: a sum, and how many went in."""
 
     holds = True
@@ -166,7 +177,7 @@ class Averaged:
         return [*parts, acc[0]]
 
 
-class Extremal:
+class Extremal(_Direct):
     """min or max; null when no record counted."""
 
     holds = True
@@ -216,6 +227,8 @@ def column_aggregate(
     argument = _argument(spec, fields, condition, compile_expression)
     if spec.function == "count":
         return Counted(column, argument)
+    if spec.function in ("variance", "stddev") and argument.kind in _NUMBERS:
+        return moments(spec.function, column, argument, spec.options)
     if spec.function not in _MAKERS:
         return gathered(spec, column, argument)
     if spec.options:

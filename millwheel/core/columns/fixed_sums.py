@@ -53,30 +53,35 @@ def as_floats(wholes: pl.Series, fractions: pl.Series) -> pl.Series:
 
 def to_exact(whole: int, fraction: int) -> Exact:
     """The accumulator of a sum of floats."""
-    rest = whole * _ONE + fraction
-    parts = [rest / _ONE]
-    rest -= _scaled(parts[0])
+    return [0, *floats_of(whole * _ONE + fraction, SCALE_BITS)]
+
+
+def floats_of(total: int, bits: int) -> list[float]:
+    """The canonical floats whose exact sum is ``total`` / 2**bits: each is the rounded sum of the rest."""
+    parts = [total / (1 << bits)]
+    rest = total - scaled(parts[0], bits)
     while rest:
-        parts.append(rest / _ONE)
-        rest -= _scaled(parts[-1])
-    return [0, *parts]
+        parts.append(rest / (1 << bits))
+        rest -= scaled(parts[-1], bits)
+    return parts
 
 
 def from_exact(acc: Sequence[Any]) -> tuple[int, int]:
     """The two parts of an accumulator's sum; Unfit when it has bits below 2**-90 or is too large."""
-    total = int(acc[0]) * _ONE + sum(map(_scaled, acc[1:]))
+    total = int(acc[0]) * _ONE + sum(scaled(part, SCALE_BITS) for part in acc[1:])
     whole, fraction = total >> SCALE_BITS, total & (_ONE - 1)
     if not -_MOST < whole < _MOST:
         raise Unfit
     return whole, fraction
 
 
-def _scaled(number: float) -> int:
+def scaled(number: float, bits: int) -> int:
+    """``number`` * 2**bits; Unfit when that is no whole number."""
     above, below = number.as_integer_ratio()
-    scaled, rest = divmod(above * _ONE, below)
+    found, rest = divmod(above << bits, below)
     if rest:
         raise Unfit
-    return scaled
+    return found
 
 
 def extremes(column: pl.Series) -> tuple[int, int]:

@@ -12,7 +12,6 @@ from typing import Any
 
 from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.aggregates.functions import make_aggregator
-from millwheel.core.aggregates.numeric import LARGEST_SQUARED
 from millwheel.core.columns.arguments import Argument
 from millwheel.core.columns.expressions import NoColumns
 from millwheel.core.columns.fixed_sums import Unfit
@@ -22,8 +21,6 @@ from millwheel.errors import RecordError
 
 _NUMBERS = ("int", "float")
 _KINDS: dict[str, Sequence[str]] = {
-    "variance": _NUMBERS,
-    "stddev": _NUMBERS,
     "quantile": _NUMBERS,
     "quantiles": _NUMBERS,
     "count_distinct": ("int", "float", "str"),
@@ -38,12 +35,14 @@ class Gathered:
 
     holds = False
 
-    def __init__(self, column: str, argument: Argument, aggregator: Aggregator[Any], limit: float | None) -> None:
+    def __init__(self, column: str, argument: Argument, aggregator: Aggregator[Any]) -> None:
         self._column = column
         self._argument = argument
         self._aggregator = aggregator
-        self._limit = limit
         self.dtypes: dict[str, Any] = {column: pl.List(dtype(argument.kind))}
+
+    def staged(self) -> list[pl.Expr]:
+        return []
 
     def prepared(self) -> list[pl.Expr]:
         return [self._argument.or_null().alias(self._column)]
@@ -66,8 +65,7 @@ class Gathered:
         raise Unfit
 
     def unfit(self) -> list[pl.Expr]:
-        checks = self._argument.unfit()
-        return checks if self._limit is None else [*checks, (self._argument.field.abs() <= self._limit).all()]
+        return self._argument.unfit()
 
 
 def gathered(spec: AggregateSpec, column: str, argument: Argument) -> Gathered:
@@ -75,5 +73,4 @@ def gathered(spec: AggregateSpec, column: str, argument: Argument) -> Gathered:
     if argument.kind not in _KINDS.get(spec.function, ()):
         raise NoColumns
     aggregator = make_aggregator(spec.function, spec.options, None).growing()
-    limit = LARGEST_SQUARED if spec.function in ("variance", "stddev") and argument.kind == "float" else None
-    return Gathered(column, argument, aggregator, limit)
+    return Gathered(column, argument, aggregator)

@@ -115,6 +115,8 @@ class ColumnPlan:
             kept = batch.frame.select(self.condition).to_series()
             stamps, keys = stamps[kept.to_numpy()], keys.filter(kept)
         names = [name for aggregate in self.aggregates for name in aggregate.dtypes]
+        if staged := [column for aggregate in self.aggregates for column in aggregate.staged()]:
+            frame = frame.with_columns(staged)
         return keys, stamps, frame.with_columns(prepared).select(names).collect(engine="in-memory")
 
     def _assign(self, keys: pl.Series, timestamps: npt.NDArray[np.int64]) -> Assigned:

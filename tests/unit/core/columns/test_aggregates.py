@@ -28,11 +28,12 @@ def test_a_sum_beyond_64_bits_is_noticed_and_kept_exactly() -> None:
     assert (key, group.count, group.acc[4]) == (1, 3, [str(3 * 2**62)])
 
 
-FIELDS = {"size": "int", "cost": "float", "kind": "str"}
+FIELDS = {"size": "int", "small": "int", "cost": "float", "kind": "str"}
 ROWS = st.lists(
     st.fixed_dictionaries(
         {
             "size": st.integers(-(2**62), 2**62),
+            "small": st.integers(-(2**47), 2**47),
             "cost": st.integers(-(2**20), 2**20).map(lambda n: n / 4),
             "kind": st.sampled_from("ab"),
         }
@@ -47,6 +48,8 @@ SPECS = [
     AggregateSpec("x", "sum", "cost", condition="kind == 'a'"),
     AggregateSpec("x", "mean", "cost"),
     AggregateSpec("x", "mean", "size"),
+    AggregateSpec("x", "stddev", "cost", condition="kind == 'a'"),
+    AggregateSpec("x", "variance", "small", options={"population": True}),
     AggregateSpec("x", "min", "cost", condition="kind == 'a'"),
     AggregateSpec("x", "max", "kind"),
 ]
@@ -57,8 +60,9 @@ SPECS = [
 def test_either_form_goes_on_where_the_other_stopped(spec: AggregateSpec, rows: list[dict[str, Any]]) -> None:
     """The accumulators of a group in columns are those of the row form, and back."""
     made = column_aggregate(spec, "a0", FIELDS, compile_expression)
-    types = {"size": pl.Int64, "cost": pl.Float64, "kind": pl.String}
-    [row] = pl.DataFrame(rows, types).with_columns(made.prepared()).select(made.merged()).cast(made.dtypes).to_dicts()
+    types = {"size": pl.Int64, "small": pl.Int64, "cost": pl.Float64, "kind": pl.String}
+    staged = pl.DataFrame(rows, types).with_columns(made.staged())
+    [row] = staged.with_columns(made.prepared()).select(made.merged()).cast(made.dtypes).to_dicts()
     in_rows = compile_aggregation([spec], compile_expression)
     acc = in_rows.create()
     for value in rows:

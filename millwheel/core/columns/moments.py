@@ -1,0 +1,159 @@
+"""variance and stddev in columns: how many, the exact sum, and the exact sum of the squares.
+
+The square of a float that fits is a whole number of 2**-180. Its rounded value and the error of rounding, both floats
+(Dekker's product), are added to three 128-bit integers, in units of 1, 2**-90 and 2**-180. So the sums are exact in any
+order, and the result is rounded once, to the bits of :class:`millwheel.core.aggregates.numeric.Variance`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from millwheel.core.columns.arguments import Argument
+from millwheel.core.columns.fixed_sums import (
+    SCALE_BITS,
+    Unfit,
+    fits,
+    floats_of,
+    fraction_part,
+    from_exact,
+    scaled,
+    to_exact,
+    whole_part,
+)
+from millwheel.core.columns.lazy_polars import pl
+
+_LARGEST = 1 << 47
+"""Squares of smaller numbers can be added 2**33 times before 128 bits overflow."""
+_MOST = 1 << 110  # larger sums of squares go by rows: beside them there is room for as many again
+_INT64 = 2**63  # Fixed: integers from here on are no int64
+_SPLIT = 134217729.0  # Fixed: 2**27 + 1 halves a double (Dekker)
+_SCALE = 2.0**SCALE_BITS  # Fixed: what fractions are multiplied by
+_SQUARE_BITS = 2 * SCALE_BITS  # Fixed: of the fraction in an exact sum of squares
+
+
+class Moments:
+    """The state of variance or stddev. ``<column>`` and ``<column>f`` are the sum, ``<column>n`` counts, and
+    ``<column>s``, ``<column>t`` and ``<column>u`` are the sum of the squares."""
+
+    holds = True
+
+    def __init__(self, column: str, argument: Argument, root: bool, sample: bool) -> None:
+        self._column = column
+        self._argument = argument
+        self._root = root
+        self._sample = sample
+        self._floats = argument.kind == "float"
+        self._square, self._error = f"\0{column}s", f"\0{column}e"  # no field has such a name
+        parts = [("", pl.Int128), ("f", pl.Int128), ("n", pl.Int64)]
+        parts += [("s", pl.Int128), ("t", pl.Int128), ("u", pl.Int128)]
+        self.dtypes: dict[str, Any] = {
+            f"{column}{part}": kind for part, kind in parts if self._floats or part not in ("f", "t", "u")
+        }
+
+    def staged(self) -> list[pl.Expr]:
+        if not self._floats:
+            return []
+        field = self._argument.field
+        square = field * field
+        high = field * _SPLIT - (field * _SPLIT - field)
+        low = field - high
+        error = ((high * high - square) + 2.0 * high * low) + low * low
+        return [square.alias(self._square), error.alias(self._error)]
+
+    def prepared(self) -> list[pl.Expr]:
+        argument, column = self._argument, self._column
+        count = argument.counted().alias(f"{column}n")
+        if not self._floats:
+            wide = argument.field.cast(pl.Int128)
+            return [
+                argument.or_zero(wide).alias(column),
+                count,
+                argument.or_zero(wide * wide).alias(f"{column}s"),
+            ]
+        square, error = _limbs(pl.col(self._square)), _limbs(pl.col(self._error))
+        squares = [argument.or_zero(one + other) for one, other in zip(square, error, strict=True)]
+        return [
+            argument.or_zero(whole_part(argument.field)).alias(column),
+            argument.or_zero(fraction_part(argument.field)).alias(f"{column}f"),
+            count,
+            *(limb.alias(f"{column}{part}") for limb, part in zip(squares, "stu", strict=True)),
+        ]
+
+    def merged(self) -> list[pl.Expr]:
+        return [pl.col(name).sum() for name in self.dtypes]
+
+    def result(self, groups: pl.DataFrame) -> pl.Series:
+        counts, sums, squares = self._exact(groups)
+        return pl.Series(self._column, list(map(self._variance, counts, sums, squares)), pl.Float64)
+
+    def _exact(self, groups: pl.DataFrame) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+        """Of each group: how many, the sum, and the sum of squares, scaled to whole numbers."""
+        columns = {name: groups[name].to_list() for name in self.dtypes}
+        column = self._column
+        counts, wholes, squares = (columns[f"{column}{part}"] for part in ("n", "", "s"))
+        if not self._floats:
+            return counts, wholes, squares
+        sums = [(whole << SCALE_BITS) + rest for whole, rest in zip(wholes, columns[f"{column}f"], strict=True)]
+        limbs = zip(squares, columns[f"{column}t"], columns[f"{column}u"], strict=True)
+        return counts, sums, [_joined(*each) for each in limbs]
+
+    def _variance(self, count: int, total: int, squares: int) -> float | None:
+        divisor = count - 1 if self._sample else count
+        if divisor < 1:
+            return None
+        scale = _SQUARE_BITS if self._floats else 0
+        # Python rounds the quotient of two whole numbers once, whatever their size.
+        variance = (squares * count - total * total) / (count * divisor << scale)
+        return math.sqrt(variance) if self._root else variance
+
+    def to_acc(self, row: Mapping[str, Any]) -> Any:
+        column = self._column
+        count, whole, squares = row[f"{column}n"], row[column], row[f"{column}s"]
+        if not count:
+            return [0, [0], [0]]
+        if not self._floats:
+            return [count, [_kept(whole)], [_kept(squares)]]
+        square = _joined(squares, row[f"{column}t"], row[f"{column}u"])
+        return [count, to_exact(whole, row[f"{column}f"]), [0, *floats_of(square, _SQUARE_BITS)]]
+
+    def from_acc(self, acc: Any) -> list[Any]:
+        count, sums, squares = acc
+        if not self._floats:
+            if len(sums) > 1 or len(squares) > 1 or abs(int(squares[0])) >= _MOST:
+                raise Unfit
+            return [int(sums[0]), count, int(squares[0])]
+        total = sum((scaled(part, _SQUARE_BITS) for part in squares[1:]), int(squares[0]) << _SQUARE_BITS)
+        if abs(total) >> _SQUARE_BITS >= _MOST:
+            raise Unfit
+        rest = total & ((1 << _SQUARE_BITS) - 1)
+        limbs = (total >> _SQUARE_BITS, rest >> SCALE_BITS, rest & ((1 << SCALE_BITS) - 1))
+        return [*from_exact(sums), count, *limbs]
+
+    def unfit(self) -> list[pl.Expr]:
+        field = self._argument.field
+        checks = [*self._argument.unfit(), field.is_between(-_LARGEST, _LARGEST).all()]
+        return [*checks, fits(field)] if self._floats else checks
+
+
+def _limbs(column: pl.Expr) -> tuple[pl.Expr, pl.Expr, pl.Expr]:
+    """Floats as whole numbers of 1, 2**-90 and 2**-180. Truncation is exact, and so are the differences."""
+    whole = column.cast(pl.Int128)
+    scaled_rest = (column - whole.cast(pl.Float64)) * _SCALE
+    middle = scaled_rest.cast(pl.Int128)
+    return whole, middle, ((scaled_rest - middle.cast(pl.Float64)) * _SCALE).cast(pl.Int128)
+
+
+def _joined(whole: int, middle: int, last: int) -> int:
+    return (((whole << SCALE_BITS) + middle) << SCALE_BITS) + last
+
+
+def _kept(whole: int) -> int | str:
+    return whole if -_INT64 <= whole < _INT64 else str(whole)
+
+
+def moments(function: str, column: str, argument: Argument, options: Mapping[str, Any]) -> Moments:
+    """The column form of variance or stddev."""
+    return Moments(column, argument, root=function == "stddev", sample=not options.get("population", False))
