@@ -23,9 +23,9 @@ from millwheel.core.columns.fixed_sums import (
     to_exact,
     whole_part,
 )
-from millwheel.core.columns.gathered import gathered
+from millwheel.core.columns.functions.gathered import gathered
+from millwheel.core.columns.functions.moments import moments
 from millwheel.core.columns.lazy_polars import dtype, pl
-from millwheel.core.columns.moments import moments
 from millwheel.core.pipeline.spec import AggregateSpec
 
 _EXACT_INT = 2**53  # Fixed: a double holds every integer up to here

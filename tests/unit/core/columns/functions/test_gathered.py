@@ -13,7 +13,7 @@ from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.columns.arguments import Argument
 from millwheel.core.columns.expressions import NoColumns
 from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.gathered import gathered
+from millwheel.core.columns.functions.gathered import gathered
 from millwheel.core.pipeline.spec import AggregateSpec
 
 rng = random.Random(7)

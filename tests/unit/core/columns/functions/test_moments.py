@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.columns.arguments import Argument
 from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.moments import Moments, moments
+from millwheel.core.columns.functions.moments import Moments, moments
 
 floats = st.one_of(
     st.floats(2.0**-37, 2.0**47),

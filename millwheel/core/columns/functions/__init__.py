@@ -1,0 +1,1 @@
+"""Accumulators in columns, a file for each family of aggregate functions."""
