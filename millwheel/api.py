@@ -43,7 +43,8 @@ class Context(Protocol):
 
     def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
         """Emit ``value`` to ``stream``. ``timestamp`` (µs) defaults to the record's or timer's and may not lie
-        before it; ``key`` (default: the current key) serves consumers that declare no key of their own."""
+        before it; ``key`` (default: the current key) serves consumers that declare no key of their own. In
+        ``process_batch`` there is no default timestamp, and none may lie before the earliest of the records."""
 
     def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
         """Call ``process_timer`` once the watermark (or the wall clock) has passed ``at`` (µs). Replaces the
@@ -68,6 +69,15 @@ class Computation:
         """Process one record of one key."""
         raise TypeError(f"{type(self).__name__} has an input but no process_record(self, ctx, record) method")
 
+    def process_batch(self, ctx: Context, records: Sequence[Record]) -> None:
+        """Process some records of one key, in their order. If a class has this method, it is called in place of
+        ``process_record``.
+
+        How many records come together is not defined: one, or all of a bundle. So the results must be those of the same
+        records one by one. ``ctx.produce`` needs a timestamp here, which is usually that of the record it is about.
+        """
+        raise TypeError(f"{type(self).__name__} has no process_batch(self, ctx, records) method")
+
     def process_window(self, ctx: Context, key: Any, window: Window, records: Sequence[Record]) -> None:
         """Process a window of one key that fires, in a computation with ``window``. Called in place of
         ``process_record``.
@@ -87,6 +97,11 @@ def sets_timers(kind: Any) -> bool:
     """Whether timers may call a class of computations: not if it has the ``process_timer`` of the base class."""
     derived = isinstance(kind, type) and issubclass(kind, Computation)
     return not derived or kind.process_timer is not Computation.process_timer
+
+
+def takes_batches(kind: type[Computation]) -> bool:
+    """Whether a class of computations takes several records in a call."""
+    return kind.process_batch is not Computation.process_batch
 
 
 class State:

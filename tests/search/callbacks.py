@@ -16,6 +16,7 @@ from millwheel.api import Computation, ListState, MapState, ValueState
 from millwheel.core.model.records import Domain, Record, Timer
 from millwheel.core.windows.panes import as_retraction
 from millwheel.core.windows.windows import Window
+from millwheel.errors import RecordError
 
 _MOST_ROUNDS = 3
 IMPOSSIBLE = "a timer fires that nobody has set, or that was cancelled"
@@ -195,6 +196,44 @@ class Free(Computation):
         """What the tag says."""
         k, u, n, _ = msgspec.json.decode(timer.tag)
         ctx.produce(self.out, {"k": k, "u": u, "n": n, "by": "timer"})
+
+
+class _As:
+    """The context of a call as one of its records sees it."""
+
+    def __init__(self, ctx: Any, at: int) -> None:
+        self._ctx = ctx
+        self._at = at
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ctx, name)
+
+    def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
+        """At the time of the record, or later."""
+        if timestamp is not None and timestamp < self._at:
+            raise RecordError(f"produce to {stream!r}: a production may not be earlier than its cause")
+        self._ctx.produce(stream, value, self._at if timestamp is None else timestamp, key)
+
+
+class _Together(Computation):
+    """Takes the records of a key together, and does for each what it would do for it alone."""
+
+    def process_batch(self, ctx: Any, records: Sequence[Record]) -> None:
+        """All of them, in their order."""
+        for record in records:
+            self.process_record(_As(ctx, record.timestamp), record)
+
+
+class OrdersTogether(_Together, Orders): ...
+
+
+class BriefTogether(_Together, Brief): ...
+
+
+class MixedTogether(_Together, Mixed): ...
+
+
+class FreeTogether(_Together, Free): ...
 
 
 class Spans(Computation):

@@ -251,14 +251,14 @@ def _called(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> 
     their times (pipeline.md, order_by); those of one time in the order of their partition or producer."""
     kind = load_object(c.callback, spec.folder).__name__
     base = replace(base, keyed=None)  # What a callback produces has fields of its own.
-    if kind == "Free":
+    if kind.startswith("Free"):
         waits = bool(c.options.get("wait"))
         level = base.level if base.level is Level.ALL and (base.paced or not waits) else Level.NOTHING
         order = base.order if base.paced else Order.NONE
         return replace(base, level=level, order=order, paced=base.paced and not waits, single=False, retracts=False)
     ordered = base.order is not Order.NONE and (base.paced or (c.ordered and base.timely))
     # A record that waits for the watermark may set a timer of the wall clock while both move.
-    ordered = ordered and not (c.ordered and c.options.get("clock", True) and kind != "Free")
+    ordered = ordered and not (c.ordered and c.options.get("clock", True) and not kind.startswith("Free"))
     # A timer of the past is due at once, which is after the records of the same bundle.
     ordered = ordered and not (c.options.get("past") and (free.bundling or not base.single or not base.paced))
     if base.level is not Level.ALL or not ordered:

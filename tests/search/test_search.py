@@ -29,6 +29,7 @@ SELDOM = (
     "changes_window",
     "as_of_arrival",
     "retracting session_window",
+    "batches",
 )
 """What few seeds draw by themselves."""
 

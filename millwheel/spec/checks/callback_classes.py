@@ -13,12 +13,13 @@ from typing import Any
 
 import msgspec
 
-from millwheel.api import Computation, State, ValueState
+from millwheel.api import Computation, State, ValueState, takes_batches
 from millwheel.core.pipeline.secrets import Secret
 from millwheel.spec.imports import missing_file_hint
 
 METHODS = {
     "process_record": ("ctx", "record"),
+    "process_batch": ("ctx", "records"),
     "process_window": ("ctx", "key", "window", "records"),
     "process_timer": ("ctx", "timer"),
 }
@@ -29,10 +30,16 @@ _NEVER_STORED = (int, float, str, bytes, bool, type(None))
 def wrong_methods(kind: type[Computation], windowed: bool) -> Iterator[str]:
     """One sentence for each method that cannot be called as the runtime does."""
     for name, given in METHODS.items():
-        called = name != ("process_record" if windowed else "process_window")
-        if called and getattr(kind, name) is not getattr(Computation, name):
+        if _is_called(name, kind, windowed) and getattr(kind, name) is not getattr(Computation, name):
             if why := _why_not(kind, name, given):
                 yield f"{_line_of(getattr(kind, name))}{kind.__name__}.{name} {why}"
+
+
+def _is_called(name: str, kind: type[Computation], windowed: bool) -> bool:
+    """Whether the runtime calls this method of a class at all."""
+    if name == "process_record":
+        return not windowed and not takes_batches(kind)
+    return name == "process_timer" or windowed == (name == "process_window")
 
 
 def wrong_states(kind: type[Computation]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.api import Computation, sets_timers
+from millwheel.api import Computation, sets_timers, takes_batches
 from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.fixed import AlignedMachine
@@ -235,7 +235,7 @@ class CodeChecks:
         if computation.window is not None and windows is Computation.process_window:
             text = "computations with a window call process_window(self, ctx, key, window, records); add that method"
             self._bad(f"{kind.__name__} has none: {text}", *path)
-        elif computation.window is None and records is Computation.process_record:
+        elif computation.window is None and records is Computation.process_record and not takes_batches(kind):
             fix = "add one" if windows is Computation.process_window else "add one, or give the computation a window"
             self._bad(f"{kind.__name__} has no process_record(self, ctx, record) method; {fix}", *path)
         if computation.window is None and takes_retractions(computation, self._spec) and not kind.takes_retractions:

@@ -29,6 +29,10 @@ from millwheel.errors import CorruptionError
 _log = logging.getLogger(__name__)
 
 
+TOGETHER_MARK = encode_value(("b",))
+"""The mark of a call that has several records. It accuses none of them: from then on each record has its own call."""
+
+
 class Hang(msgspec.Struct, frozen=True):
     """A call that did not return. ``mark`` identifies its input (b"": it cannot be recognised again), ``where`` is the
     line of the user's code."""
@@ -117,15 +121,18 @@ def timer_mark(due: Due) -> bytes:
 
 @dataclass(slots=True)
 class Avoided:
-    """The calls that one shard must not repeat. ``settled`` gets the marks whose dead letters are durable."""
+    """The calls that one shard must not repeat. ``settled`` gets the marks whose dead letters are durable. ``apart``: a
+    call with several records did not return."""
 
     hangs: dict[bytes, Hang] = field(default_factory=dict)
     settled: queue.SimpleQueue[tuple[NodeName, bytes]] = field(default_factory=queue.SimpleQueue)
+    apart: bool = False
     _channels: dict[str, list[int]] = field(default_factory=dict)
     _others: bool = False
     _waiting: list[tuple[int, Hang]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.apart = self.hangs.pop(TOGETHER_MARK, None) is not None
         for mark in self.hangs:
             kind, *rest = decode_value(mark)
             if kind == "r":
@@ -183,7 +190,8 @@ class Hangs:
         marks: dict[bytes, list[Hang]] = {}
         for _, hang in self._read(node):
             marks.setdefault(hang.mark, []).append(hang)
-        found = {mark: hangs[-1] for mark, hangs in marks.items() if mark and len(hangs) >= self._after}
+        marks.pop(b"", None)
+        found = {mark: hangs[-1] for mark, hangs in marks.items() if len(hangs) >= self._after or mark == TOGETHER_MARK}
         self._found[entry.shard, entry.token] = found
 
     def watch(self, watched: Watched | None, node: NodeName, entry: ShardEntry) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from millwheel.api import Computation, sets_timers
+from millwheel.api import Computation, sets_timers, takes_batches
 from millwheel.connectors.external.absence import BackOff, absence_of
 from millwheel.connectors.lookups import lookup_of
 from millwheel.core.columns.forms import Plan, computation_form, source_form, window_of_join
@@ -45,6 +45,7 @@ from millwheel.sources.base import Partition, Source
 from millwheel.sources.frames import example_frame
 from millwheel.spec.imports import missing_file_hint
 from millwheel.spec.loading import load_extractor, load_object
+from millwheel.workers.batches.batched import BatchOperator
 from millwheel.workers.bundle.hangs import Hangs
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.routing import Fanout, TableRouter
@@ -253,9 +254,8 @@ class Assembly:
             return SlicesOperator(spec, self.spec, shard_parts.store, overlay, self._decode, _CACHE_ENTRIES, plan)
         if spec.window is None:
             instance = self._instance(spec) if spec.callback else self._built_in(spec)
-            return CallbackOperator(
-                spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, self.spec.limits
-            )
+            kind = BatchOperator if takes_batches(type(instance)) else CallbackOperator
+            return kind(spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, self.spec.limits)
         groups = self._undeclared.get(spec.name) if plan is None or plan.fires_once else plan
         if groups is not None:
             rows: WindowedOperator = GroupedOperator(spec, self.spec, groups, overlay, self._decode, _CACHE_ENTRIES)

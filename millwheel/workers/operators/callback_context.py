@@ -40,6 +40,7 @@ class CallbackContext:
         "pane",
         "passed",
         "timestamp",
+        "together",
         "watermark",
     )
 
@@ -55,6 +56,8 @@ class CallbackContext:
         self.passed = False
         """A timer was set for a time that the watermark has passed already."""
         self.pane: Pane | None = None
+        self.together = False
+        """The call may have several records, so a production has no timestamp of its own."""
         self.key: Key = None
         self.timestamp = 0
         self.watermark = 0
@@ -64,7 +67,7 @@ class CallbackContext:
     def begin(self, bundle: Bundle) -> None:
         """Start of a bundle, or of another try of it."""
         self._state.begin(bundle.timers[Domain.EVENT])
-        self.passed = False
+        self.passed = self.together = False
         self._bundle, self.watermark, self.now, self.floor = bundle, bundle.watermark, bundle.now_us, bundle.floor
 
     def point(self, key: Key, timestamp: int, cause: Cause = None) -> None:
@@ -80,6 +83,11 @@ class CallbackContext:
                 f"produce: {stream!r} is no output of this computation; its outputs: {_names(self._outputs)}"
             )
         if timestamp is None:
+            if self.together:
+                raise RecordError(
+                    f"produce to {stream!r} in process_batch needs a timestamp, because records that come together may "
+                    f"differ in theirs: ctx.produce({stream!r}, value, timestamp=record.timestamp)"
+                )
             timestamp = self.timestamp
         elif (timestamp := instant(timestamp)) < self.timestamp:
             raise RecordError(

@@ -13,7 +13,7 @@ from itertools import repeat
 from operator import length_hint
 from typing import Any, TypeVar
 
-from millwheel.api import Computation
+from millwheel.api import Computation, Context
 from millwheel.core.model.keys import Key
 from millwheel.core.model.limits import Limits
 from millwheel.core.model.names import ChannelName
@@ -27,7 +27,7 @@ from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query
 from millwheel.workers.bundle.attempts import FATAL, Attempts, Subject
 from millwheel.workers.bundle.bundle import Bundle
-from millwheel.workers.bundle.hangs import Avoided, Doing, Watched, record_mark, timer_mark
+from millwheel.workers.bundle.hangs import TOGETHER_MARK, Avoided, Doing, Watched, record_mark, timer_mark
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.operators.callback_context import CallbackContext
@@ -40,6 +40,7 @@ from millwheel.workers.state.overlay import Overlay
 T = TypeVar("T")
 Decode = Callable[[str, list[Any]], list[Any]]
 """(stream, values as they travelled) -> values as the callback sees them."""
+Process = Callable[[Context, Record], None]
 Fire = Callable[[Due], None]
 """How a timer is called: at full speed, or carefully."""
 
@@ -62,6 +63,13 @@ class _Call:
     def mark(self) -> bytes:
         """Its identity if it does not return."""
         return timer_mark(self.origin) if isinstance(self.origin, Due) else record_mark(*self.origin)
+
+
+@dataclass(slots=True)
+class Together:
+    """Some records of one key, in one call."""
+
+    key: Key = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +104,9 @@ class CallbackOperator(Operator):
         self._context = CallbackContext(frozenset(spec.outputs), self._state, limits, self._identified)
         self._ordered = _order_buffer(spec, overlay, decode)
         self._attempts = Attempts(spec, pipeline, _code(spec), self._state)
-        self._at: Due | _Running | None = None
-        """Where the fast mode is: at a timer, or in a batch."""
+        self._process: Process = instance.process_record
+        self._at: Due | _Running | Together | None = None
+        """Where the fast mode is: at a timer, in a batch, or at some records of a key."""
 
     def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
         """Its declared states by name, as a call at the watermark would find them."""
@@ -168,6 +177,8 @@ class CallbackOperator(Operator):
             return Doing(about.what, about.key, mark())
         if isinstance(at, Due):
             return Doing("timer", at.key, timer_mark(at))
+        if isinstance(at, Together):
+            return Doing("batch", at.key, TOGETHER_MARK)
         if at is None:
             return None
         batch, index = at.batch, len(at.batch) - length_hint(at.keys) - 1
@@ -180,8 +191,13 @@ class CallbackOperator(Operator):
     # --- calls -------------------------------------------------------------------------------------------
 
     def _run_fast(self, bundle: Bundle) -> None:
-        context, state, process = self._context, self._state, self._instance.process_record
         self._fire_due(bundle, self._fire_one)
+        self._run_records(bundle)
+        self._ring_due(bundle, self._fire_one)
+
+    def _run_records(self, bundle: Bundle) -> None:
+        """One call after the other, in the order of arrival."""
+        context, state, process = self._context, self._state, self._process
         for number, arrival in enumerate(self._at_once(bundle, self._fire_one)):
             batch = arrival.batch.rows()
             values, times = self._decode(batch.stream, batch.values), batch.timestamps
@@ -209,7 +225,6 @@ class CallbackOperator(Operator):
                 process(context, record)
                 if state.unsettled:
                     self._settle(bundle, self._fire_one)
-        self._ring_due(bundle, self._fire_one)
 
     def _at_once(self, bundle: Bundle, fire: Fire) -> list[Arrival]:
         """The arrivals that are processed in this bundle: none, if they wait for the watermark."""
@@ -275,7 +290,7 @@ class CallbackOperator(Operator):
         self._context.point(due.key, floor, self._cause_of(due))
         self._at = due
         if self._ordered is not None and due.tag.startswith(ORDER_TAG):
-            self._instance.process_record(self._context, self._ordered.take(due))
+            self._process(self._context, self._ordered.take(due))
         elif due.tag.startswith(TTL_TAG):
             self._state.expire(due.tag, due.at)
         else:
@@ -312,7 +327,7 @@ class CallbackOperator(Operator):
         def once() -> None:
             if call.record is not None:
                 self._context.point(call.key, call.timestamp, call.cause)
-                self._instance.process_record(self._context, call.record)
+                self._process(self._context, call.record)
                 self._state.settle()
             elif call.timer is not None:
                 self._fire_one(call.timer)

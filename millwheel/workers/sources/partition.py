@@ -33,7 +33,6 @@ from millwheel.workers.sources.hot_keys import delete_epochs, open_hot_keys, wri
 from millwheel.workers.sources.silence import Silence
 from millwheel.workers.state.overlay import Overlay
 
-
 _BYTES_COUNTED = 1 << 16
 """Of a first read in columns that only finds hot keys: so much of it is about what is counted of any read."""
 

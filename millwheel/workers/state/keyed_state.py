@@ -64,7 +64,8 @@ class KeyedState:
         self._cache_entries = cache_entries
         self._records = 0
         self.handles = {name: self._bind(instance, name, state) for name, state in _declared(type(instance)).items()}
-        self._ages = any(handle.ttl_us is not None for handle in self.handles.values())
+        self.ages = any(handle.ttl_us is not None for handle in self.handles.values())
+        """Some of it has a time to live."""
 
     def begin(self, timers: TimerQueue) -> None:
         """Start of a bundle. ``timers`` are those by event time."""
@@ -77,7 +78,7 @@ class KeyedState:
 
     def moments(self, timestamps: Sequence[int]) -> Sequence[int]:
         """The times of the calls for records with these timestamps."""
-        if not self._ages or not timestamps or min(timestamps) >= self.clock:
+        if not self.ages or not timestamps or min(timestamps) >= self.clock:
             return timestamps
         return [max(timestamp, self.clock) for timestamp in timestamps]
 

@@ -14,6 +14,7 @@ from tests.search.freedoms import Free
 from tests.search.generate import pushes
 from tests.search.generate.computations import draw_computation
 from tests.search.generate.draft import Draft
+from tests.search.generate.kinds import add_batches
 from tests.search.generate.refused import spoil
 from tests.search.generate.sinks import draw_sinks
 from tests.search.generate.sliced import add_slices
@@ -62,6 +63,7 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
         draft.tree["limits"] = {"timers_per_key": 3}
     add_slices(draft, seed)
     add_ids(draft, seed)
+    add_batches(draft, seed)
     draw_sinks(draft)
     refused = not racing and spoil(draft, "refused")
     script = pushes.draw(draft, now)

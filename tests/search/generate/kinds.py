@@ -3,11 +3,15 @@ options, the fields of the results, and their key; or None, where no stream suit
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from tests.search.generate.draft import Draft
 from tests.search.generate.inputs import take_input, take_pair
 from tests.search.generate.windows import draw_window
+
+_TOGETHER = ("callbacks:Orders", "callbacks:Brief", "callbacks:Mixed", "callbacks:Free")
+"""Those that can."""
 
 
 def orders(draft: Draft, name: str) -> Any:
@@ -41,6 +45,17 @@ def free(draft: Draft, name: str) -> Any:
     draft.features.add("callback")
     tree = {"input": given, "callback": "callbacks:Free", "options": options, "output": name}
     return tree, frozenset({"k", "u", "n"}), key
+
+
+def add_batches(draft: Draft, seed: int) -> None:
+    """Callbacks that take the records of a key together, sometimes, with a random generator of their own: all else
+    stays as it is without them. Not where timers are due at once: those fire behind all that came together."""
+    own_rng = random.Random(f"batches {seed}")
+    for tree in draft.tree["computations"].values():
+        past = tree.get("options", {}).get("past") and "order_by" not in tree
+        if tree.get("callback") in _TOGETHER and not past and (own_rng.random() < 0.4 or "batches" in draft.wanted):
+            tree["callback"] += "Together"
+            draft.features.add("batches")
 
 
 def steps(draft: Draft, name: str) -> Any:

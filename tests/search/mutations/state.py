@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.model.records import Domain
+from millwheel.core.model.records import Domain, Record
 from millwheel.core.model.timers import Due
 from millwheel.core.model.times import LAST_TIME, MAX_TIME
+from millwheel.workers.batches.batched import BatchOperator
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.operators.callback_context import CallbackContext
 from millwheel.workers.state.handles import ABSENT, Cell, ListCells, Typed
@@ -135,3 +136,26 @@ def what_is_written_at_the_last_instant_is_over_at_once() -> Context:
         return self.ttl_us is not None and now_us >= min(at + self.ttl_us, LAST_TIME)
 
     return replaced(Typed, "gone_by", wrong)
+
+
+@mistake(within=10, features="batches ttl many_writes", variants="together bundles")
+def records_that_come_together_are_of_one_time() -> Context:
+    """A call with several records sees the state that lives at the time of the first. (``process_batch`` and ``ttl``,
+    and two records of a key, further apart than that, in one bundle.)"""
+
+    def wrong(self: BatchOperator, records: list[Record], watermark: int, spans: object) -> Iterator[list[Record]]:
+        yield records
+
+    return replaced(BatchOperator, "_parts", wrong)
+
+
+@mistake(within=10, features="batches", variants="together bundles")
+def records_come_together_in_no_order() -> Context:
+    """A key's records are given from the newest to the oldest. (``process_batch``, and two records of a key in one
+    bundle.)"""
+    right = BatchOperator._by_key
+
+    def wrong(self: BatchOperator, *given: Any) -> Any:
+        return {key: records[::-1] for key, records in right(self, *given).items()}
+
+    return replaced(BatchOperator, "_by_key", wrong)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from millwheel.workers.batches.batched import BatchOperator
+from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.hangs import Avoided, Hangs
 from millwheel.workers.operators import callbacks
 from millwheel.workers.operators.callbacks import CallbackOperator
@@ -20,6 +22,20 @@ def hang_not_remembered() -> Context:
 def slow_calls_taken_for_one_that_hangs() -> Context:
     """All calls of a bundle count as one, so a healthy record is a dead letter."""
     return replaced(CallbackOperator, "progress", lambda self: (0, 0))
+
+
+@mistake(within=20, faults="none", workload="hanging")
+def records_that_did_not_return_together_come_together_again() -> Context:
+    """A call with several records accuses none of them, and nobody calls them one by one."""
+    return replaced(BatchOperator, "_run_records", _always_together)
+
+
+def _always_together(self: BatchOperator, bundle: Bundle) -> None:
+    self._attempts.avoided.apart = False
+    _run_records(self, bundle)
+
+
+_run_records = BatchOperator._run_records
 
 
 @mistake(within=10, faults="none", workload="hanging")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -32,7 +33,7 @@ class Numbering(Computation):
     def process_record(self, ctx: Any, record: Any) -> None:
         does = record.value["does"]
         self.seen.set(self.seen.get() + 1)
-        ctx.produce("numbered", {**record.value, "number": self.seen.get()})
+        ctx.produce("numbered", {**record.value, "number": self.seen.get()}, timestamp=record.timestamp)
         if does == "hangs":
             never_return()
         elif does == "slow":
@@ -45,6 +46,14 @@ class Numbering(Computation):
         if does == "timer that hangs":
             never_return()
         ctx.produce("rung", {"p": int(p), "n": int(n)})
+
+
+class NumberingTogether(Numbering):
+    """The same with the records of a key together: some of them may be slow, and take too long together."""
+
+    def process_batch(self, ctx: Any, records: Any) -> None:
+        for record in records:
+            self.process_record(ctx, record)
 
 
 class Listing(Computation):
@@ -63,7 +72,8 @@ class Hanging(Workload):
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
-        self.code = {"sim:Numbering": Numbering, "sim:Listing": Listing}
+        numbering = random.Random(f"batches {seed}").choice([Numbering, NumberingTogether])
+        self.code = {"sim:Numbering": numbering, "sim:Listing": Listing}
         self.given = Limits(callback_us=_TIMEOUT_US, hangs=self.rng.choice([1, 1, 2]))
         self.keys = self.rng.choice([1, 5])
         self.rows = {"events": {f"p{i}": self._partition(i) for i in range(self.rng.randint(1, 3))}}

@@ -36,7 +36,8 @@ class Counting(Computation):
             raise ValueError("a poison record")
         number = self.seen.get() + 1
         self.seen.set(number)
-        ctx.produce("numbered", {"key": ctx.key, "number": number, "n": record.value["n"], "p": record.value["p"]})
+        row = {"key": ctx.key, "number": number, "n": record.value["n"], "p": record.value["p"]}
+        ctx.produce("numbered", row, timestamp=record.timestamp)
         if number % 10 == 0:
             ctx.set_timer(f"t{number}", record.timestamp + SECOND, Domain.EVENT)
 
@@ -44,12 +45,20 @@ class Counting(Computation):
         ctx.produce("rung", {"key": ctx.key, "tag": timer.tag, "seen": self.seen.get()})
 
 
+class CountingTogether(Counting):
+    """The same with the records of a key together."""
+
+    def process_batch(self, ctx: Any, records: Any) -> None:
+        for record in records:
+            self.process_record(ctx, record)
+
+
 class Numbers(Workload):
     """Sources → numbering per key with timers and poison → windows over the numbers → sinks."""
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
-        self.code = {"sim:Counting": Counting}
+        self.code = {"sim:Counting": random.Random(f"batches {seed}").choice([Counting, CountingTogether])}
         self.keys = self.rng.choice([1, 3, 20])
         partitions = self.rng.randint(1, 4)
         self.rows = {"events": {f"p{i}": self._partition(self.rng, i) for i in range(partitions)}}

@@ -11,6 +11,7 @@ from millwheel import (
     Computation,
     FileSink,
     FileSource,
+    InjectionSource,
     KeyedStream,
     Pipeline,
     StdoutSink,
@@ -109,3 +110,29 @@ def test_a_window_hands_its_records_to_a_class() -> None:
         harness.finish()
         assert harness.read("long") == [{"texts": ["a", "whale"], "end": MINUTE}]
         assert harness.read("short") == [{"texts": ["cat"], "end": MINUTE}]
+
+
+def test_records_of_a_key_give_the_same_together_as_one_by_one() -> None:
+    """docs/pipeline.md, Records together."""
+
+    class Totals(Computation):
+        total = ValueState(int, default=0)
+
+        def process_batch(self, ctx: Any, records: Any) -> None:
+            sizes.append(len(records))
+            for record in records:
+                self.total.set(self.total.get() + record.value["n"])
+                ctx.produce("totals", {"key": ctx.key, "total": self.total.get()}, timestamp=record.timestamp)
+
+    p = Pipeline("p")
+    p.read("hits", InjectionSource(), timestamp="at").key_by("k").process(Totals, output="totals")
+    hits = [{"k": "ab"[n % 2], "n": n, "at": n} for n in range(10)]
+    told: list[Any] = []
+    sizes: list[int] = []
+    for pushes in ([hits], [[hit] for hit in hits]):
+        with PipelineHarness(p) as harness:
+            for values in pushes:
+                harness.push("hits", values)
+            told.append(sorted(harness.take("totals"), key=lambda row: (row["key"], row["total"])))
+    assert told[0] == told[1]
+    assert max(sizes) == 5

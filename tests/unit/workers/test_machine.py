@@ -11,7 +11,9 @@ from millwheel.workers.machine import MachineFacts, machine_of
 
 
 def test_a_machine_that_says_nothing_has_its_own_name_no_rack_and_weight_one() -> None:
-    assert machine_of({}) == machine_of({"MILLWHEEL_HOST": "", "MILLWHEEL_RACK": ""}) == MachineFacts(socket.gethostname())
+    assert (
+        machine_of({}) == machine_of({"MILLWHEEL_HOST": "", "MILLWHEEL_RACK": ""}) == MachineFacts(socket.gethostname())
+    )
 
 
 def test_host_rack_and_weight_are_those_of_the_environment() -> None:

@@ -58,6 +58,7 @@ def class_of(*lines: str) -> str:
         ("async def process_record(self, ctx, record): pass", "without async"),
         ("def process_record(self, ctx, record): yield 1", "ctx.produce(stream, value)"),
         ("process_record = 7", "is a int, not a method"),
+        ("def process_batch(self, records): pass", "write def process_batch(self, ctx, records)"),
         (f"{RECORD}\n    def process_timer(self, ctx): pass", "write def process_timer(self, ctx, timer)"),
     ],
 )
@@ -81,6 +82,8 @@ def test_a_method_of_windows_is_called_with_key_window_and_records(tmp_path: Pat
         ["def process_record(self, *everything): pass"],
         ["def process_record(self, ctx, record, more=1): pass"],
         ["@staticmethod", "def process_record(ctx, record): pass"],
+        ["def process_batch(self, ctx, records): pass"],
+        ["def process_batch(self, ctx, records): pass", "process_record = 7"],
         ["process_record = lambda self, ctx, record: None", "def process_window(self): pass"],
         [
             RECORD,

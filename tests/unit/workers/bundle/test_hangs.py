@@ -17,6 +17,7 @@ from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import Due
 from millwheel.errors import CorruptionError
 from millwheel.workers.bundle.hangs import (
+    TOGETHER_MARK,
     Avoided,
     Doing,
     Hang,
@@ -122,6 +123,16 @@ def test_notes_are_read_by_the_next_owner_counted_and_removed_when_they_have_ser
     hangs.tidy()
     assert not avoided().hangs
     assert list(notes.read("work")) == ["junk.json"]
+
+
+def test_one_note_about_several_records_is_enough_to_call_them_one_by_one(tmp_path: Path) -> None:
+    hangs = Hangs(HangNotes(open_space(str(tmp_path))), after=2)
+    entry, operator = ShardEntry("work-0", tile(1)[0], "w1", 3), Running(1)
+    hangs.write(hang(TOGETHER_MARK))
+    hangs.learn("work", entry)
+    hangs.watch(operator, "work", entry)
+    assert operator.avoided.apart
+    assert not operator.avoided.may_meet([("c-0", Batch("s", [1], [0], ["a"], [1]))])
 
 
 def test_a_note_is_read_as_it_was_written_and_anything_else_is_corrupt() -> None:

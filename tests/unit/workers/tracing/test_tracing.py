@@ -38,8 +38,17 @@ class Twice(Computation):
         ctx.produce("out", record.value)
 
 
-def bench(spans: KeptSpans, **more: Any) -> tuple[ShardBench, Tracing]:
-    made, kept = ShardBench(Twice), tracing(spans, **more)
+class TwiceTogether(Computation):
+    """The same for the records of a key together."""
+
+    def process_batch(self, ctx: Any, records: Any) -> None:
+        for record in records:
+            ctx.produce("out", record.value, timestamp=record.timestamp)
+            ctx.produce("out", record.value, timestamp=record.timestamp)
+
+
+def bench(spans: KeptSpans, kind: type[Computation] = Twice, **more: Any) -> tuple[ShardBench, Tracing]:
+    made, kept = ShardBench(kind), tracing(spans, **more)
     made.shard.trace(kept, is_source=False)
     return made, kept
 
@@ -74,6 +83,17 @@ def test_a_traced_record_has_a_span_until_its_commit_is_durable_and_its_producti
         "millwheel.bundle_records": 3,
         "millwheel.commit": commit.number,
     }
+    assert traced_numbers(kept, made.sends()) == {3: span.context, 4: span.context}
+
+
+def test_a_traced_record_among_those_of_its_key_knows_its_productions() -> None:
+    spans = KeptSpans()
+    made, kept = bench(spans, TwiceTogether)
+    kept.table.put("up", 2, Arrived(CONTEXT))
+    made.deliver(("a", 1, 10), ("a", 2, 20), ("a", 3, 30))
+    made.run()
+    made.settle()
+    [span] = spans.all
     assert traced_numbers(kept, made.sends()) == {3: span.context, 4: span.context}
 
 

@@ -1,0 +1,1 @@
+"""Callbacks that take the records of a key together."""
