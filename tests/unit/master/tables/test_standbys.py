@@ -42,6 +42,17 @@ def test_of_several_spares_one_follows_all_shards_of_an_owner_on_another_host() 
     assert names(found) == ["s2", "s2", "s1", "s1"]
 
 
+def test_one_that_serves_on_another_host_is_preferred_to_a_spare_beside_the_owner() -> None:
+    hosts = {"w1": "h1", "w2": "h2", "s": "h1"}
+    assert names(chosen([table(("w1", "s"), ("w1", "s"), ("w2", "w1"))], hosts, ["w1", "w2"])) == ["w2", "w2", "s"]
+
+
+def test_owners_that_die_together_are_followed_by_different_spares() -> None:
+    hosts = {"w1": "h1", "w2": "h1", "w3": "h2", "s1": "h2", "s2": "h3"}
+    found = chosen([table(("w1", "s1"), ("w2", "s1"), ("w3", ""))], hosts, ["w1", "w2", "w3"])
+    assert names(found) == ["s1", "s2", "s2"]
+
+
 def test_without_spares_those_that_serve_follow_each_other_evenly() -> None:
     hosts = dict.fromkeys(["w1", "w2", "w3"], "h")
     found = chosen([table(*[("w1", "")] * 4, ("w2", ""))], hosts, hosts)
@@ -72,6 +83,8 @@ def test_nobody_follows_itself_or_is_gone_and_a_second_look_changes_nothing(
     for entry in entries:
         assert entry.standby != entry.owner
         assert entry.standby in hosts or len(hosts) == 1
+        beside = hosts.get(entry.standby) == hosts[entry.owner]
+        assert not beside or set(hosts.values()) == {hosts[entry.owner]}, "it would die with the owner's host"
     assert chosen([replace(given_, shards=tuple(entries))], hosts, serving) == found
 
 
