@@ -6,8 +6,8 @@
 #     --set input=/root-volume/input --root /root-volume/ads --zookeeper zookeeper:2181/millwheel
 #
 # IMAGE: made from deploy/Dockerfile. CLAIM: a ReadWriteMany volume claim, mounted at /root-volume in all pods.
-# EXECUTORS (default 2) workers are started, each in a pod of its own. POD_TEMPLATE is the template of their pods; the
-# default says on which node a worker runs.
+# EXECUTORS (default 2) workers are started, each in a pod of its own, and EXTRA_EXECUTORS for spares.
+# POD_TEMPLATE is the template of their pods; the default says on which node a worker runs.
 set -euo pipefail
 [ $# -ge 2 ] && [ -n "${IMAGE:-}" ] && [ -n "${CLAIM:-}" ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 master=$1
@@ -29,7 +29,7 @@ exec "${submit[@]}" \
   --conf spark.kubernetes.container.image="$IMAGE" \
   --conf spark.kubernetes.namespace="${NAMESPACE:-default}" \
   --conf spark.kubernetes.authenticate.driver.serviceAccountName="${SERVICE_ACCOUNT:-spark}" \
-  --conf spark.executor.instances="$workers" \
+  --conf spark.executor.instances="$((workers + ${EXTRA_EXECUTORS:-0}))" \
   --conf spark.kubernetes.executor.podTemplateFile="$template" \
   --conf spark.executor.cores=1 \
   --conf spark.executor.memory=512m \

@@ -5,7 +5,7 @@
 #
 # ENVIRONMENT.tar.gz is a relocatable Python environment with the dependencies (conda-pack or venv-pack make one).
 # The root must be a folder that every node mounts under the same path, and so must the pipeline's folder.
-# EXECUTORS (default 2) workers are started, each in a container of its own.
+# EXECUTORS (default 2) workers are started, each in a container of its own, and EXTRA_EXECUTORS for spares.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 package=${MILLWHEEL_ZIP:-$here/../build/millwheel.zip}
@@ -20,7 +20,7 @@ submit=("${SPARK_SUBMIT:-spark-submit}")
 exec "${submit[@]}" \
   --master yarn \
   --deploy-mode "${DEPLOY_MODE:-cluster}" \
-  --num-executors "$workers" \
+  --num-executors "$((workers + ${EXTRA_EXECUTORS:-0}))" \
   --executor-cores 1 \
   --executor-memory 512m \
   --conf spark.driver.defaultJavaOptions="$light" \

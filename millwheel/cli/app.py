@@ -36,7 +36,7 @@ from millwheel.cli.run_options import (
 from millwheel.cli.write.commands import writing
 from millwheel.errors import SetupError
 from millwheel.launch.early import children_for, loading
-from millwheel.launch.settings import LauncherKind, RunSettings, launcher_for, parse_sets
+from millwheel.launch.settings import LauncherKind, RunSettings, launcher_for, parse_sets, parse_spares
 from millwheel.processes.address import LOOPBACK
 from millwheel.processes.logs import LogFormat
 
@@ -71,7 +71,7 @@ def run(
     pipeline: Pipeline,
     sets: Sets = None,
     workers: Workers = 2,
-    spares: Spares = 0,
+    spares: Spares = "0",
     launcher: Annotated[
         LauncherKind | None,
         typer.Option(
@@ -106,7 +106,7 @@ def run(
         pipeline=pipeline,
         params=parse_sets(sets or []),
         workers=workers,
-        spares=spares,
+        spares=parse_spares(spares),
         launcher=launcher_for(launcher, spark_master),
         spark_master=spark_master,
         root=root,

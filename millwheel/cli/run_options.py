@@ -9,7 +9,14 @@ import typer
 from millwheel.processes.logs import LogFormat
 
 Workers = Annotated[int, typer.Option(min=1, help="worker processes; each costs about 150 MB")]
-Spares = Annotated[int, typer.Option(min=0, help="extra workers that take over at once when others die")]
+Spares = Annotated[
+    str,
+    typer.Option(
+        metavar="N|auto",
+        help="extra workers that take over at once when others die; `auto`: as many as it takes that any one host may "
+        "die (docs/scaling.md)",
+    ),
+]
 Balance = Annotated[
     bool, typer.Option("--balance/--no-balance", help="move, split and merge shards by their measured load")
 ]

@@ -28,7 +28,7 @@ from millwheel.cli.run_options import (
     Workers,
     ZooKeeper,
 )
-from millwheel.launch.settings import RunSettings, parse_sets
+from millwheel.launch.settings import RunSettings, parse_sets, parse_spares
 from millwheel.processes.address import LOOPBACK
 from millwheel.processes.logs import LogFormat
 
@@ -37,7 +37,7 @@ def _run(
     pipeline: Pipeline,
     sets: Sets = None,
     workers: Workers = 2,
-    spares: Spares = 0,
+    spares: Spares = "0",
     root: RootFolder = "",
     zookeeper: ZooKeeper = "",
     summary: SummaryFile = "",
@@ -62,7 +62,7 @@ def _run(
         pipeline=pipeline,
         params=parse_sets(sets or []),
         workers=workers,
-        spares=spares,
+        spares=parse_spares(spares),
         submitted=True,
         root=root,
         zookeeper=zookeeper,

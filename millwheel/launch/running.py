@@ -29,6 +29,7 @@ from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import SetupError, UnavailableError
+from millwheel.launch.auto_spares import AutoSpares
 from millwheel.launch.coordinator import Keeper, coordinator_for
 from millwheel.launch.launchers.base import Launcher, WorkerTemplate
 from millwheel.launch.launchers.processes import ProcessLauncher
@@ -186,7 +187,7 @@ class Running:
             self._settings.security,
             self._settings.log_format,
         )
-        counts = ("--workers", str(self._settings.workers), "--spares", str(self._settings.spares))
+        counts = ("--workers", str(self._settings.workers), "--spares", str(self._settings.first_spares))
         balance = ("--balance",) if self._settings.balance else ()
         master = "millwheel.master", template.arguments(*counts, *balance)
         injector = "millwheel.injector", template.arguments()
@@ -254,10 +255,11 @@ class Running:
 
         for slot in self._settings.slots:
             begin(slot)
-        slots, spares, say = self._settings.slots, self._settings.spares, self._line.say
+        slots, spares, say = self._settings.slots, self._settings.first_spares, self._line.say
         most = len(slots) if self._settings.own_spark else None
+        auto = AutoSpares(most) if self._settings.spares == "auto" else None
         forget(self._root.path)
-        self._scaling = Scaling(self._root.path, slots, spares, begin, self._supervisor, say, most)
+        self._scaling = Scaling(self._root.path, slots, spares, begin, self._supervisor, say, most, auto)
 
     def _launcher(self, zookeeper: str) -> Launcher:
         settings, root = self._settings, self._root

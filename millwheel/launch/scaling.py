@@ -1,7 +1,8 @@
 """Changes the number of workers while a run goes on.
 
 A request writes the new number to the root, and the driver adjusts slots and processes to it. A new slot is a new
-worker, which the master finds by itself. A surplus worker is *drained*: it becomes a member of ``leaving``, and the
+worker, which the master finds by itself. With ``--spares auto`` the number of spares follows the hosts of the workers
+(:mod:`.auto_spares`). A surplus worker is *drained*: it becomes a member of ``leaving``, and the
 master moves its shards away. Its process ends only when no range table names it.
 """
 
@@ -15,6 +16,7 @@ from typing import Protocol
 import msgspec
 
 from millwheel.core.model.damage import DAMAGE
+from millwheel.launch.auto_spares import AutoSpares
 from millwheel.launch.launchers.base import Launcher
 from millwheel.launch.stragglers import JoinedWorker
 from millwheel.processes.supervisor import Supervisor
@@ -74,7 +76,8 @@ class Cluster(Protocol):
 
 
 class Scaling:
-    """The slots of one run. ``begin`` starts the worker of a slot and keeps it alive; ``most`` slots can have one."""
+    """The slots of one run. ``begin`` starts the worker of a slot and keeps it alive; ``most`` slots can have one.
+    ``auto`` decides how many spares there are (None: their number stays)."""
 
     def __init__(
         self,
@@ -85,6 +88,7 @@ class Scaling:
         supervisor: Supervisor,
         say: Callable[[str], None],
         most: int | None = None,
+        auto: AutoSpares | None = None,
     ) -> None:
         self._root = root
         self._spares = spares
@@ -92,6 +96,7 @@ class Scaling:
         self._supervisor = supervisor
         self._say = say
         self._most = most
+        self._auto = auto
         self._active = set(slots)
         self._leaving: set[int] = set()
         self._wanted: Scale | None = None
@@ -110,6 +115,27 @@ class Scaling:
         self._empty(cluster, launcher)
         if self._wanted is not None and not self._done:
             self._finish(self._wanted, cluster)
+        if self._auto is not None and not self._leaving:
+            self._adapt(self._auto, now_s, cluster)
+
+    def _adapt(self, auto: AutoSpares, now_s: float, cluster: Cluster) -> None:
+        """Take the next step towards the number of spares that the hosts ask for."""
+        members = {name: member for name, member in cluster.members.items() if member.slot in self._active}
+        hosts = {member.slot: member.host for member in members.values()}
+        if missing := self._active - hosts.keys():
+            step = auto.awaited(missing, now_s)
+        else:
+            owners = cluster.owners
+            idle = {member.slot for name, member in members.items() if name not in owners}
+            step = auto.look(hosts, self._spares, idle, now_s)
+        if step.line:
+            self._say(step.line)
+        if step.more:
+            self._spares += 1
+            self._add(self._free())
+        elif step.fewer is not None:
+            self._spares -= 1
+            self._let_go(step.fewer)
 
     def _change(self, wanted: Scale, cluster: Cluster) -> None:
         count = wanted.workers + self._spares
@@ -124,10 +150,12 @@ class Scaling:
         while len(self._active) > count:
             self._let_go(max(self._active))
         while len(self._active) < count:
-            self._add(next(slot for slot in range(count + len(self._leaving)) if self._is_free(slot)))
+            self._add(self._free())
 
-    def _is_free(self, slot: int) -> bool:
-        return slot not in self._active and slot not in self._leaving
+    def _free(self) -> int:
+        """The lowest slot without a worker."""
+        taken = self._active | self._leaving
+        return next(slot for slot in range(len(taken) + 1) if slot not in taken)
 
     def _add(self, slot: int) -> None:
         self._active.add(slot)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Literal
 
 from millwheel.errors import SetupError
+from millwheel.launch.auto_spares import FIRST
 from millwheel.launch.launchers.base import WORKER_MODULE
 from millwheel.processes.address import AUTO, LOOPBACK
 from millwheel.processes.logs import LogFormat
 from millwheel.roots.root import DEFAULT_FOLDER
+
+SparesNumber = int | Literal["auto"]
 
 
 class LauncherKind(str, Enum):
@@ -22,23 +26,24 @@ class LauncherKind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """``root`` "" is ``.millwheel/<pipeline>`` below the current folder, ``zookeeper`` "" the coordinator that fits the
-    launcher, ``spark_master`` "" executors on this machine. ``submitted`` is True when spark-submit has chosen the
-    master. ``summary`` names a file that gets the summary as JSON. ``listen`` is the address that all processes serve
-    on, ``security`` the folder with certificates and token ("": none, allowed only on the loopback), ``secrets`` the
-    one with the values of ``${secret:NAME}`` ("": the environment has them). With ``balance`` shards are moved, split
-    and merged by their measured load. With ``until_caught_up`` the run ends once it has processed the input that
-    existed when it began. ``metrics_port`` is where the driver serves the metrics of all processes (0: a free port),
-    ``metrics_listen`` the address of that port ("": that of ``listen``). ``log_format`` is how master, injector and
-    workers write their logs. ``query_port`` is where the first worker answers queries (None: no worker does; 0: a free
-    port). ``ui_port`` is the port of the page (None: no page). With ``verbose`` the progress has a line for each node.
-    ``from_savepoint`` is the folder of the savepoint that a new root begins with.
+    """``spares`` is their number, or "auto": as many as the hosts ask for. ``root`` "" is ``.millwheel/<pipeline>``
+    below the current folder, ``zookeeper`` "" the coordinator that fits the launcher, ``spark_master`` "" executors on
+    this machine. ``submitted`` is True when spark-submit has chosen the master. ``summary`` names a file that gets the
+    summary as JSON. ``listen`` is the address that all processes serve on, ``security`` the folder with certificates
+    and token ("": none, allowed only on the loopback), ``secrets`` the one with the values of ``${secret:NAME}`` ("":
+    the environment has them). With ``balance`` shards are moved, split and merged by their measured load. With
+    ``until_caught_up`` the run ends once it has processed the input that existed when it began. ``metrics_port`` is
+    where the driver serves the metrics of all processes (0: a free port), ``metrics_listen`` the address of that port
+    ("": that of ``listen``). ``log_format`` is how master, injector and workers write their logs. ``query_port`` is
+    where the first worker answers queries (None: no worker does; 0: a free port). ``ui_port`` is the port of the page
+    (None: no page). With ``verbose`` the progress has a line for each node. ``from_savepoint`` is the folder of the
+    savepoint that a new root begins with.
     """
 
     pipeline: str
     params: Mapping[str, str] = field(default_factory=dict)
     workers: int = 2
-    spares: int = 0
+    spares: SparesNumber = 0
     launcher: LauncherKind = LauncherKind.SPARK
     spark_master: str = ""
     submitted: bool = False
@@ -61,8 +66,13 @@ class RunSettings:
 
     @property
     def slots(self) -> range:
-        """The slots of workers and spares."""
-        return range(self.workers + self.spares)
+        """The slots of workers and spares that a run begins with."""
+        return range(self.workers + self.first_spares)
+
+    @property
+    def first_spares(self) -> int:
+        """The spares that a run begins with."""
+        return FIRST if self.spares == "auto" else self.spares
 
     @property
     def own_spark(self) -> bool:
@@ -88,6 +98,15 @@ class RunSettings:
 def launcher_for(given: LauncherKind | None, spark_master: str) -> LauncherKind:
     """The default of ``--launcher``: Spark if a Spark master is named, else plain processes, which need no Java."""
     return given or (LauncherKind.SPARK if spark_master else LauncherKind.PROCESSES)
+
+
+def parse_spares(text: str) -> SparesNumber:
+    """``--spares`` as a number, or "auto". Raises SetupError for anything else."""
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal():
+        raise SetupError(f"--spares {text}: it is a number, or `auto`")
+    return int(text)
 
 
 def parse_sets(pairs: Sequence[str]) -> dict[str, str]:

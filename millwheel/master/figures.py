@@ -10,10 +10,13 @@ from millwheel.master.runtime import MasterView
 
 
 def figures_of(view: MasterView) -> Iterator[Figure]:
-    """The number of living workers and how slow each is, and for each node the number of shards with an owner."""
+    """The number of living workers and how slow each is, the seats that the loss of a host would leave empty, and for
+    each node the number of shards with an owner."""
     yield Figure(c.LIVE_WORKERS, len(view.workers))
     for worker, state in view.members.items():
         yield Figure(c.SLOWNESS, state.slowness, (worker,))
+    for loss in view.exposures:
+        yield Figure(c.EXPOSED_SEATS, loss.missing, (loss.host,))
     alive = set(view.workers)
     for table in view.tables:
         owned = sum(entry.owner in alive for entry in table.shards)

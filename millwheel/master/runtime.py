@@ -47,6 +47,7 @@ from millwheel.master.events import (
 from millwheel.master.loads import Load
 from millwheel.master.state import MasterState, WorkerState
 from millwheel.master.tables.resharding import Resharding, outlived
+from millwheel.master.tables.spares import HostLoss
 from millwheel.ports import Clock, Coordination, Journals, Snapshots
 
 log = logging.getLogger("millwheel.master")
@@ -90,13 +91,14 @@ class MasterPace:
 
 @dataclass(frozen=True, slots=True)
 class MasterView:
-    """The master's view, for status requests: live workers, stored tables, the loads of shards, and what is known of
-    each worker."""
+    """The master's view, for status requests: live workers, stored tables, the loads of shards, what is known of
+    each worker, and the hosts whose loss would leave seats empty."""
 
     workers: tuple[WorkerName, ...] = ()
     tables: tuple[RangeTable, ...] = ()
     loads: Mapping[ShardName, Load] = field(default_factory=dict)
     members: Mapping[WorkerName, WorkerState] = field(default_factory=dict)
+    exposures: tuple[HostLoss, ...] = ()
 
 
 class MasterRuntime:
@@ -148,7 +150,7 @@ class MasterRuntime:
         now_us = self._ports.clock.monotonic_us()
         pending = deque(events)
         # Of the last tick: to copy them all at each report would cost more than the reports.
-        loads, members = self.view.loads, self.view.members
+        loads, members, exposures = self.view.loads, self.view.members, self.view.exposures
         if ticks := now_us >= self._next_tick_us:
             self._next_tick_us = now_us + self._pace.tick_us
             pending.append(Tick(now_us=now_us))
@@ -159,8 +161,8 @@ class MasterRuntime:
                     pending.append(outcome)
         self._scan_when_due(now_us)
         if ticks:
-            loads, members = self._state.loads, self._state.workers
-        self.view = MasterView(self._state.live_workers, self._state.tables, loads, members)
+            loads, members, exposures = self._state.loads, self._state.workers, self._state.exposures()
+        self.view = MasterView(self._state.live_workers, self._state.tables, loads, members, exposures)
         return self._next_tick_us
 
     # --- effects

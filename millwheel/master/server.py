@@ -92,11 +92,12 @@ class MasterService(MasterServicer):
             pb.MemberState(worker=name, weight=state.weight, slowness=state.slowness, memory=state.memory)
             for name, state in view.members.items()
         ]
+        exposures = [pb.HostLoss(host=e.host, serving=e.serving, spares=e.spares) for e in view.exposures]
         if request.members_only:
-            return pb.DescribeReply(workers=view.workers, members=members)
+            return pb.DescribeReply(workers=view.workers, members=members, exposures=exposures)
         work = [pb.Work(shard=s, busy=load.busy, records_per_s=load.records_per_s) for s, load in view.loads.items()]
         tables = [table.encode() for table in view.tables]
-        return pb.DescribeReply(workers=view.workers, tables=tables, work=work, members=members)
+        return pb.DescribeReply(workers=view.workers, tables=tables, work=work, members=members, exposures=exposures)
 
     def Move(self, request: pb.MoveRequest, context: grpc.ServicerContext) -> pb.MoveReply:
         self._leading(context)

@@ -46,7 +46,7 @@ from millwheel.master.speeds import SpeedConfig, Speeds
 from millwheel.master.tables.holdings import Holdings
 from millwheel.master.tables.open_nodes import OpenNodes
 from millwheel.master.tables.planner import Census, Move, NodeDemand, first_table, plan_moves
-from millwheel.master.tables.spares import seated
+from millwheel.master.tables.spares import HostLoss, losses, seated
 from millwheel.master.tables.standbys import chosen, followers
 from millwheel.master.tables.succession import Situation, successor
 
@@ -139,6 +139,14 @@ class MasterState:
         """What is known of each living worker."""
         weights = self._membership.weights().items()
         return {w: WorkerState(n, self._speeds.slowness(w), self._memory.get(w, 0.0)) for w, n in weights}
+
+    def exposures(self) -> tuple[HostLoss, ...]:
+        """The hosts whose loss would leave seats empty, the worst first. Without spares there are none: then nobody
+        asks that a loss be covered."""
+        if not self._config.spares or not self._membership.known:
+            return ()
+        hosts, serving = self._membership.hosts_of_takers(), self._serving()
+        return tuple(loss for loss in losses(hosts, serving, hosts.keys() - serving) if loss.missing > 0)
 
     def shards_with_lineage(self) -> tuple[ShardName, ...]:
         """The shards with a lineage, which a newer snapshot would shorten."""

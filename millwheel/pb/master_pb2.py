@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19millwheel/pb/master.proto\x12\x0cmillwheel.pb\"\'\n\x0f\x44\x65scribeRequest\x12\x14\n\x0cmembers_only\x18\x01 \x01(\x08\"~\n\rDescribeReply\x12\x0f\n\x07workers\x18\x01 \x03(\t\x12\x0e\n\x06tables\x18\x02 \x03(\x0c\x12 \n\x04work\x18\x03 \x03(\x0b\x32\x12.millwheel.pb.Work\x12*\n\x07members\x18\x04 \x03(\x0b\x32\x19.millwheel.pb.MemberState\"O\n\x0bMemberState\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0e\n\x06weight\x18\x02 \x01(\x01\x12\x10\n\x08slowness\x18\x03 \x01(\x01\x12\x0e\n\x06memory\x18\x04 \x01(\x01\":\n\x04Work\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x0c\n\x04\x62usy\x18\x02 \x01(\x01\x12\x15\n\rrecords_per_s\x18\x03 \x01(\x01\":\n\x0bMoveRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\r\n\x05shard\x18\x02 \x01(\t\x12\x0e\n\x06worker\x18\x03 \x01(\t\"M\n\x0eReshapeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\r\n\x05shard\x18\x02 \x01(\t\x12\n\n\x02\x61t\x18\x03 \x01(\t\x12\x12\n\nmerge_with\x18\x04 \x01(\t\"-\n\tMoveReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t2\xce\x01\n\x06Master\x12\x46\n\x08\x44\x65scribe\x12\x1d.millwheel.pb.DescribeRequest\x1a\x1b.millwheel.pb.DescribeReply\x12:\n\x04Move\x12\x19.millwheel.pb.MoveRequest\x1a\x17.millwheel.pb.MoveReply\x12@\n\x07Reshape\x12\x1c.millwheel.pb.ReshapeRequest\x1a\x17.millwheel.pb.MoveReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19millwheel/pb/master.proto\x12\x0cmillwheel.pb\"\'\n\x0f\x44\x65scribeRequest\x12\x14\n\x0cmembers_only\x18\x01 \x01(\x08\"\xa9\x01\n\rDescribeReply\x12\x0f\n\x07workers\x18\x01 \x03(\t\x12\x0e\n\x06tables\x18\x02 \x03(\x0c\x12 \n\x04work\x18\x03 \x03(\x0b\x32\x12.millwheel.pb.Work\x12*\n\x07members\x18\x04 \x03(\x0b\x32\x19.millwheel.pb.MemberState\x12)\n\texposures\x18\x05 \x03(\x0b\x32\x16.millwheel.pb.HostLoss\"9\n\x08HostLoss\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0f\n\x07serving\x18\x02 \x01(\r\x12\x0e\n\x06spares\x18\x03 \x01(\r\"O\n\x0bMemberState\x12\x0e\n\x06worker\x18\x01 \x01(\t\x12\x0e\n\x06weight\x18\x02 \x01(\x01\x12\x10\n\x08slowness\x18\x03 \x01(\x01\x12\x0e\n\x06memory\x18\x04 \x01(\x01\":\n\x04Work\x12\r\n\x05shard\x18\x01 \x01(\t\x12\x0c\n\x04\x62usy\x18\x02 \x01(\x01\x12\x15\n\rrecords_per_s\x18\x03 \x01(\x01\":\n\x0bMoveRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\r\n\x05shard\x18\x02 \x01(\t\x12\x0e\n\x06worker\x18\x03 \x01(\t\"M\n\x0eReshapeRequest\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\r\n\x05shard\x18\x02 \x01(\t\x12\n\n\x02\x61t\x18\x03 \x01(\t\x12\x12\n\nmerge_with\x18\x04 \x01(\t\"-\n\tMoveReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t2\xce\x01\n\x06Master\x12\x46\n\x08\x44\x65scribe\x12\x1d.millwheel.pb.DescribeRequest\x1a\x1b.millwheel.pb.DescribeReply\x12:\n\x04Move\x12\x19.millwheel.pb.MoveRequest\x1a\x17.millwheel.pb.MoveReply\x12@\n\x07Reshape\x12\x1c.millwheel.pb.ReshapeRequest\x1a\x17.millwheel.pb.MoveReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,18 +33,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DESCRIBEREQUEST']._serialized_start=43
   _globals['_DESCRIBEREQUEST']._serialized_end=82
-  _globals['_DESCRIBEREPLY']._serialized_start=84
-  _globals['_DESCRIBEREPLY']._serialized_end=210
-  _globals['_MEMBERSTATE']._serialized_start=212
-  _globals['_MEMBERSTATE']._serialized_end=291
-  _globals['_WORK']._serialized_start=293
-  _globals['_WORK']._serialized_end=351
-  _globals['_MOVEREQUEST']._serialized_start=353
-  _globals['_MOVEREQUEST']._serialized_end=411
-  _globals['_RESHAPEREQUEST']._serialized_start=413
-  _globals['_RESHAPEREQUEST']._serialized_end=490
-  _globals['_MOVEREPLY']._serialized_start=492
-  _globals['_MOVEREPLY']._serialized_end=537
-  _globals['_MASTER']._serialized_start=540
-  _globals['_MASTER']._serialized_end=746
+  _globals['_DESCRIBEREPLY']._serialized_start=85
+  _globals['_DESCRIBEREPLY']._serialized_end=254
+  _globals['_HOSTLOSS']._serialized_start=256
+  _globals['_HOSTLOSS']._serialized_end=313
+  _globals['_MEMBERSTATE']._serialized_start=315
+  _globals['_MEMBERSTATE']._serialized_end=394
+  _globals['_WORK']._serialized_start=396
+  _globals['_WORK']._serialized_end=454
+  _globals['_MOVEREQUEST']._serialized_start=456
+  _globals['_MOVEREQUEST']._serialized_end=514
+  _globals['_RESHAPEREQUEST']._serialized_start=516
+  _globals['_RESHAPEREQUEST']._serialized_end=593
+  _globals['_MOVEREPLY']._serialized_start=595
+  _globals['_MOVEREPLY']._serialized_end=640
+  _globals['_MASTER']._serialized_start=643
+  _globals['_MASTER']._serialized_end=849
 # @@protoc_insertion_point(module_scope)

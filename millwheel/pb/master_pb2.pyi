@@ -46,6 +46,7 @@ class DescribeReply(_message.Message):
     TABLES_FIELD_NUMBER: _builtins.int
     WORK_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
+    EXPOSURES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def workers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -56,6 +57,8 @@ class DescribeReply(_message.Message):
     def work(self) -> _containers.RepeatedCompositeFieldContainer[Global___Work]: ...
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___MemberState]: ...
+    @_builtins.property
+    def exposures(self) -> _containers.RepeatedCompositeFieldContainer[Global___HostLoss]: ...
     def __init__(
         self,
         *,
@@ -63,14 +66,42 @@ class DescribeReply(_message.Message):
         tables: _abc.Iterable[_builtins.bytes] | None = ...,
         work: _abc.Iterable[Global___Work] | None = ...,
         members: _abc.Iterable[Global___MemberState] | None = ...,
+        exposures: _abc.Iterable[Global___HostLoss] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members", "tables", b"tables", "work", b"work", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exposures", b"exposures", "members", b"members", "tables", b"tables", "work", b"work", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeReply: _TypeAlias = DescribeReply  # noqa: Y015
+
+@_typing.final
+class HostLoss(_message.Message):
+    """A host whose loss would leave seats empty: the workers that serve there, and the spares on other hosts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOST_FIELD_NUMBER: _builtins.int
+    SERVING_FIELD_NUMBER: _builtins.int
+    SPARES_FIELD_NUMBER: _builtins.int
+    host: _builtins.str
+    serving: _builtins.int
+    spares: _builtins.int
+    def __init__(
+        self,
+        *,
+        host: _builtins.str = ...,
+        serving: _builtins.int = ...,
+        spares: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "serving", b"serving", "spares", b"spares"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HostLoss: _TypeAlias = HostLoss  # noqa: Y015
 
 @_typing.final
 class MemberState(_message.Message):

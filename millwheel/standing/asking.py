@@ -22,14 +22,16 @@ from millwheel.launch.metrics import driver_address
 from millwheel.launch.progress.polling import LEADER_ROLE, MASTER_ROLE, addresses, cluster_view
 from millwheel.launch.progress.summary import ClusterView, total
 from millwheel.launch.stragglers import JoinedWorker, read_members
-from millwheel.pb.master_pb2 import MemberState
+from millwheel.pb.master_pb2 import DescribeReply, MemberState
 from millwheel.roots.attaching import LiveMembers, connected
 from millwheel.roots.root import RunInfo
 from millwheel.roots.shipped import load_shipped
 from millwheel.standing.standing import (
+    ExposedHost,
     NodeStanding,
     RunStanding,
     WorkerStanding,
+    exposed,
     failing,
     node_standings,
     troubles_of,
@@ -76,8 +78,10 @@ def standing_now(
 ) -> RunStanding:
     """The state from the answers of the injector and of each worker."""
     nodes = node_standings(graph, view, known.tables, list(known.workers))
-    workers = _workers(known, security)
-    return standing_of(graph, pipeline, str(root), view, nodes, workers, driver_address(root))
+    told = _told(known, security)
+    workers = _workers(known, security, told)
+    exposures = tuple(ExposedHost(e.host, e.serving, e.spares, e.serving - e.spares) for e in told.exposures)
+    return standing_of(graph, pipeline, str(root), view, nodes, workers, exposures, driver_address(root))
 
 
 def standing_of(
@@ -87,15 +91,15 @@ def standing_of(
     view: ClusterView,
     nodes: tuple[NodeStanding, ...],
     workers: tuple[WorkerStanding, ...],
+    exposures: tuple[ExposedHost, ...],
     metrics: str,
 ) -> RunStanding:
     """All of it together."""
     counters = {name: node.counters for name, node in view.nodes.items()}
     read = total(graph, counters, "records_in", NodeKind.SOURCE)
     dead = sum(node.counters.get("dead_letters", 0) for node in nodes)
-    return RunStanding(
-        pipeline, root, read, dead, nodes, workers, (*troubles_of(nodes, workers), *failing(view)), metrics
-    )
+    troubles = (*troubles_of(nodes, workers), *failing(view), *exposed(exposures, workers))
+    return RunStanding(pipeline, root, read, dead, nodes, workers, troubles, metrics, exposures)
 
 
 def _view(known: KnownCluster, security: Security | None) -> ClusterView:
@@ -117,20 +121,21 @@ class _Step(msgspec.Struct):
     calls: tuple[_Call, ...] = ()
 
 
-def _members(known: KnownCluster, security: Security | None) -> dict[str, MemberState]:
-    """What the leading master knows of each worker; nothing while none leads."""
+def _told(known: KnownCluster, security: Security | None) -> DescribeReply:
+    """What the leading master knows of workers and hosts; nothing while none leads."""
     for address in addresses(known.masters).values():
         with suppress(UnavailableError):
-            return {member.worker: member for member in MasterClient(address, security).members()}
-    return {}
+            return MasterClient(address, security).members()
+    return DescribeReply()
 
 
-def _workers(known: KnownCluster, security: Security | None) -> tuple[WorkerStanding, ...]:
+def _workers(known: KnownCluster, security: Security | None, told: DescribeReply) -> tuple[WorkerStanding, ...]:
     joined, at = known.joined(), addresses(known.workers)
     owned = Counter(entry.owner for table in known.tables.values() for entry in table.shards)
     served = {name: worker.metrics for name, worker in joined.items() if worker.metrics}
     steps = {name: msgspec.json.decode(text, type=_Step) for name, text in fetched(served, STANDING, security).items()}
-    members, found = _members(known, security), []
+    members: dict[str, MemberState] = {member.worker: member for member in told.members}
+    found = []
     for name, worker in sorted(joined.items(), key=lambda each: each[1].slot):
         step = steps.get(name, _Step())
         calls = tuple(f"{call.what} of key {call.key} in {call.shard}" for call in step.calls)

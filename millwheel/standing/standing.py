@@ -72,8 +72,19 @@ class WorkerStanding(msgspec.Struct, frozen=True):
     rack: str = ""
 
 
+class ExposedHost(msgspec.Struct, frozen=True):
+    """A host whose loss would leave ``missing`` seats empty: ``serving`` workers own shards there, and only ``spares``
+    of the spares are on other hosts."""
+
+    host: str
+    serving: int
+    spares: int
+    missing: int
+
+
 class RunStanding(msgspec.Struct, frozen=True):
-    """The whole run. ``troubles`` are sentences about everything stuck, with the cause; empty when all is well."""
+    """The whole run. ``troubles`` are sentences about everything stuck, with the cause, and about hosts that may not
+    die; empty when all is well. ``exposures`` are there only of runs with spares, the worst first."""
 
     pipeline: str
     root: str
@@ -83,6 +94,7 @@ class RunStanding(msgspec.Struct, frozen=True):
     workers: tuple[WorkerStanding, ...]
     troubles: tuple[str, ...]
     metrics: str = ""
+    exposures: tuple[ExposedHost, ...] = ()
 
 
 def node_standings(
@@ -169,6 +181,19 @@ def troubles_of(nodes: Sequence[NodeStanding], workers: Sequence[WorkerStanding]
         if node.state == "starting" and not away:
             progress = "has no watermark yet"
         yield f"{node.node} {progress}, held by {held.shard}: {held.words}"
+
+
+def exposed(exposures: Sequence[ExposedHost], workers: Sequence[WorkerStanding]) -> Iterator[str]:
+    """The host whose loss would be worst, and what to do. Where all workers are on one host nothing covers its loss,
+    and the driver has said so."""
+    if exposures and len({worker.host for worker in workers}) > 1:
+        worst = exposures[0]
+        more = f"{worst.missing} more spare{'s' if worst.missing > 1 else ''}"
+        yield (
+            f"the loss of the host {worst.host} would leave {worst.missing} seats empty (workers that serve there: "
+            f"{worst.serving}, spares on other hosts: {worst.spares}). Start the run with {more} on other hosts, or "
+            "with --spares auto"
+        )
 
 
 def failing(view: ClusterView) -> Iterator[str]:

@@ -29,10 +29,10 @@ class MasterClient:
         """Workers, tables, and the state of shards."""
         return self._ask(lambda stub: stub.Describe(pb.DescribeRequest(), timeout=CALL_TIMEOUT_S))
 
-    def members(self) -> list[pb.MemberState]:
-        """The state of each living worker."""
+    def members(self) -> pb.DescribeReply:
+        """The state of each living worker, and the hosts whose loss would leave seats empty."""
         request = pb.DescribeRequest(members_only=True)
-        return list(self._ask(lambda stub: stub.Describe(request, timeout=CALL_TIMEOUT_S)).members)
+        return self._ask(lambda stub: stub.Describe(request, timeout=CALL_TIMEOUT_S))
 
     def move(self, node: str, shard: str, worker: str) -> None:
         """Begin a planned move of a shard."""

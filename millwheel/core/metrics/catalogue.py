@@ -95,6 +95,9 @@ REFUSED_REPORTS = _counter("refused_reports_total", "reports refused because a n
 LIVE_WORKERS = _gauge("live_workers", "workers that the master counts as alive", ())
 OWNED_SHARDS = _gauge("owned_shards", "shards of a node that have an owner", NODE)
 ORPHANED_SHARDS = _gauge("orphaned_shards", "shards of a node that wait for an owner", NODE)
+EXPOSED_SEATS = _gauge(
+    "exposed_seats", "with spares: seats that the loss of this host would leave empty (no figure: none)", ("host",)
+)
 SLOWNESS = _gauge("slowness", "with --balance: how many times the time of the others a worker takes", ("worker",))
 
 # --- the driver ------------------------------------------------------------------------------------------------
@@ -112,7 +115,7 @@ WORKER = (
     *(HEALTH, MEMORY_USED, DISK_USED),
 )
 INJECTOR = (NODE_WATERMARK, NODE_LAG, NODE_BEHIND, NODE_SILENT, NODE_DRAINED, REFUSED_REPORTS)
-MASTER = (LIVE_WORKERS, OWNED_SHARDS, ORPHANED_SHARDS, SLOWNESS)
+MASTER = (LIVE_WORKERS, OWNED_SHARDS, ORPHANED_SHARDS, EXPOSED_SEATS, SLOWNESS)
 DRIVER = (PROCESS_UP, RESTARTS, RUN_SECONDS)
 OF_PROCESS = {"worker": WORKER, "injector": INJECTOR, "master": MASTER, "driver": DRIVER}
 """Which process has which metrics. All have those of :mod:`prometheus_client`'s process collector besides."""

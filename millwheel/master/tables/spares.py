@@ -7,7 +7,9 @@ nothing and is the new spare: nothing moves back.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from millwheel.core.model.names import WorkerName
 
@@ -40,10 +42,34 @@ def seated(
     return set(serving)
 
 
+@dataclass(frozen=True, slots=True)
+class HostLoss:
+    """What the loss of ``host`` would take: the workers that serve there. ``spares`` are those on other hosts."""
+
+    host: str
+    serving: int
+    spares: int
+
+    @property
+    def missing(self) -> int:
+        """How many seats would stay empty, which is how many more spares on other hosts would cover the loss; 0 or
+        less: it is covered."""
+        return self.serving - self.spares
+
+
+def losses(
+    hosts: Mapping[WorkerName, str], serving: Collection[WorkerName], idle: Collection[WorkerName]
+) -> list[HostLoss]:
+    """The possible losses of hosts with serving workers, the worst first."""
+    serve, spare = Counter(hosts[name] for name in serving), Counter(hosts[name] for name in idle)
+    found = [HostLoss(host, count, len(idle) - spare[host]) for host, count in serve.items()]
+    return sorted(found, key=lambda loss: (-loss.missing, loss.host))
+
+
 def exposed(hosts: Mapping[WorkerName, str], serving: Collection[WorkerName], idle: Collection[WorkerName]) -> int:
     """How many seats stay empty after the loss of the host whose loss is worst; 0 or less: any loss is covered."""
-    serve, spare = [hosts[name] for name in serving], [hosts[name] for name in idle]
-    return max((serve.count(host) - (len(spare) - spare.count(host)) for host in set(serve)), default=0)
+    worst = losses(hosts, serving, idle)[:1]
+    return worst[0].missing if worst else 0
 
 
 def _spread(

@@ -41,7 +41,7 @@ def test_without_arguments_a_script_says_how_it_is_used(name: str) -> None:
     ("name", "arguments", "environment"),
     [
         ("standalone.sh", ["spark://h:7077"], {}),
-        ("yarn.sh", [], {"EXECUTORS": "3"}),
+        ("yarn.sh", [], {"EXECUTORS": "3", "EXTRA_EXECUTORS": "2"}),
         ("kubernetes.sh", ["k8s://h:6443"], {"IMAGE": "i", "CLAIM": "c"}),
     ],
 )
@@ -60,6 +60,7 @@ def test_what_is_submitted_is_a_command_line_that_the_driver_takes(
     program = next(i for i, word in enumerate(words) if word.endswith("spark_submit.py"))
     assert words[program + 1] == "p.yaml"
     assert "a=b c" in words
+    assert name != "yarn.sh" or words[words.index("--num-executors") + 1] == "5"
     settings = [word for before, word in pairwise(words) if before == "--conf"]
     assert all("=" in setting for setting in settings)
     assert not [setting for setting in settings if setting.startswith("spark.executor.pyspark.memory")]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from millwheel.launch.auto_spares import AutoSpares
 from millwheel.launch.scaling import Scale, Scaling, answer, ask, forget
 from millwheel.launch.stragglers import JoinedWorker
 from millwheel.processes.supervisor import ProcessEnded, Supervisor
@@ -13,7 +14,7 @@ from millwheel.processes.supervisor import ProcessEnded, Supervisor
 class World:
     """A run with two workers, as the driver sees it; it is also the launcher."""
 
-    def __init__(self, root: Path, spares: int = 0, most: int | None = None) -> None:
+    def __init__(self, root: Path, spares: int = 0, most: int | None = None, auto: AutoSpares | None = None) -> None:
         self.root = root
         self.said: list[str] = []
         self.running: set[int] = set()
@@ -26,7 +27,7 @@ class World:
         slots = range(2 + spares)
         for slot in slots:
             self.begin(slot)
-        self.scaling = Scaling(root, slots, spares, self.begin, self.supervisor, self.said.append, most)
+        self.scaling = Scaling(root, slots, spares, self.begin, self.supervisor, self.said.append, most, auto)
         self.join(*slots)
 
     def begin(self, slot: int) -> None:
@@ -34,6 +35,10 @@ class World:
 
     def join(self, *slots: int) -> None:
         self.members = {**self.members, **{f"w{slot}-1": JoinedWorker(slot, 100 + slot) for slot in slots}}
+
+    def place(self, hosts: Mapping[int, str]) -> None:
+        found = {f"w{slot}-1": JoinedWorker(slot, 100 + slot, host=host) for slot, host in hosts.items()}
+        self.members = {**self.members, **found}
 
     def die(self, slot: int) -> None:
         self.members = {name: member for name, member in self.members.items() if member.slot != slot}
@@ -142,3 +147,37 @@ def test_a_new_run_forgets_what_the_last_one_was_asked(world: World) -> None:
     forget(world.root)
     assert world.step() is None
     assert world.running == {0, 1}
+
+
+def test_with_spares_auto_their_number_follows_the_hosts(tmp_path: Path) -> None:
+    world = World(tmp_path, spares=1, auto=AutoSpares())
+    world.owners = frozenset({"w0-1", "w1-1"})
+
+    def settle() -> None:
+        for _ in range(4):
+            world.step()
+
+    world.place({0: "h1", 1: "h2", 2: "h2"})
+    settle()
+    assert world.running == {0, 1, 2, 3}
+    settle()
+    assert world.running == {0, 1, 2, 3}, "one more is awaited"
+    world.place({3: "h1"})
+    settle()
+    assert world.said == ["The worker 3 is started.", "Any one host may die: there are 2 spares, and 2 workers on h1"]
+    world.place({3: "h3"})  # it was started again elsewhere
+    settle()
+    assert world.running == {0, 1, 2, 3}
+    ask(world.root, 3)
+    world.step()
+    assert world.running == {0, 1, 2, 3, 4}, "the spares are kept"
+
+
+def test_with_spares_auto_one_that_nobody_needs_leaves(tmp_path: Path) -> None:
+    world = World(tmp_path, spares=3, auto=AutoSpares())
+    world.owners = frozenset({"w0-1", "w1-1"})
+    world.place({0: "h1", 1: "h2", 2: "h1", 3: "h2", 4: "h3"})
+    for _ in range(70):
+        world.step()
+    assert world.said[-1] == "The worker 3 gives its ranges away, and then leaves."
+    assert world.killed[0] == (3, 103)

@@ -5,7 +5,7 @@ import pytest
 from millwheel.errors import SetupError
 from millwheel.launch.launchers.base import WorkerTemplate
 from millwheel.launch.services import ServiceTemplate
-from millwheel.launch.settings import LauncherKind, RunSettings, launcher_for, parse_sets
+from millwheel.launch.settings import LauncherKind, RunSettings, launcher_for, parse_sets, parse_spares
 from millwheel.processes.address import check_reach
 
 
@@ -73,3 +73,11 @@ def test_without_a_word_workers_are_processes_unless_a_spark_master_is_named() -
     assert launcher_for(None, "spark://h:7077") is LauncherKind.SPARK
     assert launcher_for(LauncherKind.SPARK, "") is LauncherKind.SPARK
     assert launcher_for(LauncherKind.PROCESSES, "spark://h:7077") is LauncherKind.PROCESSES
+
+
+def test_spares_are_a_number_or_auto_which_begins_with_one() -> None:
+    assert parse_spares("2") == 2
+    assert list(RunSettings("p.yaml", workers=2, spares=parse_spares("auto")).slots) == [0, 1, 2]
+    for text in ("", "-1", "many", "AUTO", "1.5"):
+        with pytest.raises(SetupError, match="it is a number, or `auto`"):
+            parse_spares(text)

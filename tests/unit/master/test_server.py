@@ -10,11 +10,13 @@ from millwheel.core.model.ranges import SPACE, tile
 from millwheel.master.server import MasterService, _resharding
 from millwheel.master.state import WorkerState
 from millwheel.master.tables.resharding import Merge, Split
+from millwheel.master.tables.spares import HostLoss
 from millwheel.pb import master_pb2 as pb
 
 TABLE = RangeTable("n", (ShardEntry("n-0", tile(1)[0], "w", 1),), 0)  # type: ignore[arg-type]
 VIEW: Any = SimpleNamespace(tables=[TABLE], workers=["w"], loads={"n-0": SimpleNamespace(busy=0.5, records_per_s=9.0)})
 VIEW.members = {"w": WorkerState(2, 4.0, 0.5)}
+VIEW.exposures = (HostLoss("h", 3, 1),)
 
 
 class Aborted(Exception):
@@ -47,8 +49,10 @@ def test_what_is_known_is_described() -> None:
     assert [(work.shard, work.busy, work.records_per_s) for work in reply.work] == [("n-0", 0.5, 9.0)]
     members = [pb.MemberState(worker="w", weight=2, slowness=4, memory=0.5)]
     assert list(reply.members) == members
+    assert list(reply.exposures) == [pb.HostLoss(host="h", serving=3, spares=1)]
     few = service().Describe(pb.DescribeRequest(members_only=True), cast("Any", Context()))
     assert (list(few.members), list(few.tables), list(few.work)) == (members, [], [])
+    assert list(few.exposures) == list(reply.exposures)
 
 
 def test_a_move_is_accepted_or_refused_with_the_reason() -> None:

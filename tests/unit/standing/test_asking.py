@@ -17,10 +17,12 @@ from millwheel.launch.progress.summary import ClusterView, NodeView
 from millwheel.master.runtime import MasterView
 from millwheel.master.server import MasterService
 from millwheel.master.state import WorkerState
+from millwheel.master.tables.spares import HostLoss
 from millwheel.pb.master_pb2_grpc import add_MasterServicer_to_server
 from millwheel.spec.pipelines import load_pipeline
 from millwheel.standing import asking
 from millwheel.standing.asking import KnownCluster, ask, standing_now
+from millwheel.standing.standing import ExposedHost
 from tests.unit.ui.test_drawing import TEXT
 
 WORKERS = {
@@ -68,18 +70,22 @@ def test_the_leading_master_says_how_slow_workers_are_and_how_full(
     (tmp_path / "p.yaml").write_text(dedent(TEXT))
     graph = build_graph(load_pipeline(tmp_path / "p.yaml"))
     service = MasterService(lambda item: pytest.fail("asked to change something"))
-    service.view = lambda: MasterView(members={WorkerName("w0-a"): WorkerState(3, 4.0, 0.5)})
+    service.view = lambda: MasterView(
+        members={WorkerName("w0-a"): WorkerState(3, 4.0, 0.5)}, exposures=(HostLoss("h", 1, 0),)
+    )
     server, address = new_server(2, "127.0.0.1:0", None)
     add_MasterServicer_to_server(service, server)
     server.start()
     try:
         known.masters = {"m-1": json.dumps({"address": address}).encode()}
-        told = standing_now(graph, "drawn", tmp_path, known, None, ClusterView({})).workers
+        run = standing_now(graph, "drawn", tmp_path, known, None, ClusterView({}))
     finally:
         server.stop(None)
     known.masters = {"m-1": json.dumps({"address": address}).encode()}  # it is gone, and no other one leads yet
     untold = standing_now(graph, "drawn", tmp_path, known, None, ClusterView({})).workers
-    assert [(each.weight, each.slowness, each.memory) for each in told] == [(3, 4.0, 0.5), (1, 1.0, 0.0)]
+    assert run.exposures == (ExposedHost("h", 1, 0, 1),)
+    assert run.troubles[-1].startswith("the loss of the host h would leave 1 seats empty (workers that serve there: 1,")
+    assert [(each.weight, each.slowness, each.memory) for each in run.workers] == [(3, 4.0, 0.5), (1, 1.0, 0.0)]
     assert [(each.weight, each.slowness, each.memory) for each in untold] == [(1, 1.0, 0.0)] * 2
 
 

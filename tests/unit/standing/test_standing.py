@@ -7,10 +7,12 @@ from millwheel.core.model.names import NodeName
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
 from millwheel.launch.progress.summary import ClusterView
 from millwheel.standing.standing import (
+    ExposedHost,
     HeldBy,
     NodeStanding,
     RunStanding,
     WorkerStanding,
+    exposed,
     failing,
     held_by,
     in_words,
@@ -144,3 +146,16 @@ def test_the_page_has_every_field_of_the_json() -> None:
         field for struct in (RunStanding, NodeStanding, WorkerStanding, HeldBy) for field in struct.__struct_fields__
     }
     assert not [field for field in fields if f"`{field}`" not in page]
+
+
+def test_a_host_that_may_not_die_is_named_with_the_spares_that_would_cover_it() -> None:
+    here = WorkerStanding("w0-1", 0, "h:1", 8, True, host="h1")
+    there = WorkerStanding("w1-1", 1, "h:2", 8, True, host="h2")
+    exposures = [ExposedHost("h1", 3, 1, 2), ExposedHost("h2", 2, 1, 1)]
+    [trouble] = exposed(exposures, [here, there])
+    assert trouble == (
+        "the loss of the host h1 would leave 2 seats empty (workers that serve there: 3, spares on other hosts: 1). "
+        "Start the run with 2 more spares on other hosts, or with --spares auto"
+    )
+    assert list(exposed([], [here, there])) == []
+    assert list(exposed(exposures, [here])) == [], "the driver has said that one host is all there is"

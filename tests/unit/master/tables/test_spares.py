@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.master.tables.spares import exposed, seated
+from millwheel.master.tables.spares import HostLoss, exposed, losses, seated
 
 HOSTS = st.dictionaries(st.sampled_from([f"w{n}" for n in range(9)]), st.sampled_from(["h1", "h2", "h3"]), min_size=1)
 
@@ -39,6 +39,11 @@ def test_a_loss_that_spares_elsewhere_cannot_make_up_for_is_counted() -> None:
     assert exposed({"a": "h1", "b": "h1", "s": "h1"}, ["a", "b"], ["s"]) == 2
     assert exposed({"a": "h1", "b": "h2", "s": "h3"}, ["a", "b"], ["s"]) == 0
     assert exposed({}, [], []) == 0
+
+
+def test_the_worst_loss_comes_first_and_names_its_host() -> None:
+    hosts = {"a": "h1", "b": "h1", "c": "h2", "s": "h3"}
+    assert losses(hosts, ["a", "b", "c"], ["s"]) == [HostLoss("h1", 2, 1), HostLoss("h2", 1, 1)]
 
 
 @given(hosts=HOSTS, burdens=st.dictionaries(st.sampled_from([f"w{n}" for n in range(9)]), st.integers(0, 5)),
