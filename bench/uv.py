@@ -24,8 +24,7 @@ from bench.contest import Outcome, execute
 from bench.contestants import Job, ours
 from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.aggregates.stored_form import WHOLE
-from millwheel.core.formats.store_layout import STATE, key_prefix, pack
-from millwheel.core.model.keys import key_hash
+from millwheel.core.formats.number_runs import ROW
 from millwheel.core.pipeline.dictionaries import partition_of
 
 WAYS = {
@@ -162,13 +161,12 @@ def state_bytes(way: str, devices: int) -> float:
     names = [f"device-{number:010d}" for number in range(devices)]
     if way == "uv":
         counters = [0] * PARTITIONS
-        ids, entries = [], 0
+        ids = []
         for name in names:
             at = partition_of(name, PARTITIONS)
             ids.append(at + PARTITIONS * counters[at])
-            entries += len(key_prefix(STATE, at, key_hash(at))) + 1 + len(pack(name)) + len(pack(counters[at]))
             counters[at] += 1
-        return (entries + _accumulators("count_distinct", ids)) / devices
+        return ROW.itemsize + _accumulators("count_distinct", ids) / devices
     function = "count_distinct" if way == "text" else "approx_count_distinct"
     return _accumulators(function, names) / devices
 

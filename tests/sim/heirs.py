@@ -12,17 +12,21 @@ from typing import Any
 import msgspec
 
 from millwheel.core.formats.store_layout import META, decode_meta
+from millwheel.core.model.keys import key_hash
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.ranges import KeyRange
 
 _ID_HASH = 9
+_ROW = 24
+"""The bytes of a value of a dictionary, the last two of its first eight being its partition."""
 _COMPARED = (b"s", b"t", b"h", b"q", b"w", b"u", b"c", b"p")
 """Families that are compared one by one; ids are forgotten locally, and segments are compared by their results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heirloom:
-    """The content that must be there. Pending productions may lie anywhere: ``pending`` is what they say, in order."""
+    """The content that must be there. Pending productions may lie anywhere: ``pending`` is what they say, in order.
+    ``numbered``: the values of dictionaries, each as it is stored."""
 
     number: int
     state: dict[bytes, bytes]
@@ -30,6 +34,7 @@ class Heirloom:
     counters: Counter[str]
     watermark: int
     marks: dict[tuple[bytes, KeyRange], int]
+    numbered: Counter[bytes]
 
     def differences(self, content: dict[bytes, bytes]) -> str:
         """What is wrong with a store; "" when nothing is."""
@@ -45,6 +50,8 @@ class Heirloom:
         wanted = {k: v for k, v in self.state.items() if k[:1] in _COMPARED}
         if keyed != wanted:
             return f"{[k for k in {*keyed, *wanted} if keyed.get(k) != wanted.get(k)][:3]} are missing or differ"
+        if _rows(content) != self.numbered:
+            return f"it knows {len(_rows(content))} values, not {len(self.numbered)}, or has other numbers for them"
         found = {store_key: data for store_key, data in content.items() if store_key[:1] == b"c"}
         for (store_key, piece), mark in self.marks.items():
             if _mark_at(found.get(store_key), piece) != mark:
@@ -60,6 +67,7 @@ def expected(entry: ShardEntry, parents: dict[str, dict[bytes, bytes]]) -> Heirl
     marks: dict[tuple[bytes, KeyRange], int] = {}
     channels = {store_key for fold in parents.values() for store_key in fold if store_key[:1] == b"c"}
     numbers, watermarks = [0], []
+    numbered: Counter[bytes] = Counter()
     for parent in entry.parents:
         fold = parents[parent.shard]
         mine = KeyRange(max(parent.range.lo, entry.range.lo), min(parent.range.hi, entry.range.hi))
@@ -67,6 +75,7 @@ def expected(entry: ShardEntry, parents: dict[str, dict[bytes, bytes]]) -> Heirl
             at = 1 if store_key[:1] in b"sthqwu" else _ID_HASH if store_key[:1] == b"d" else 0
             if at and int.from_bytes(store_key[at : at + 8], "big") in mine:
                 state[store_key] = value
+        numbered += Counter({row: count for row, count in _rows(fold).items() if _is_in(row, mine)})
         for store_key in channels:
             for piece in _pieces(fold.get(store_key), mine):
                 marks[store_key, piece] = _mark_at(fold.get(store_key), piece)
@@ -77,7 +86,17 @@ def expected(entry: ShardEntry, parents: dict[str, dict[bytes, bytes]]) -> Heirl
         if parent.range.lo in entry.range:
             pending += [value for store_key, value in sorted(fold.items()) if store_key[:1] == b"p"]
             counters.update(meta.counters if meta else {})
-    return Heirloom(max(numbers), state, pending, counters, max(watermarks), marks)
+    return Heirloom(max(numbers), state, pending, counters, max(watermarks), marks, numbered)
+
+
+def _rows(content: dict[bytes, bytes]) -> Counter[bytes]:
+    """Each value of a dictionary that a store has, with its bucket."""
+    runs = [(store_key[:9], run) for store_key, run in content.items() if store_key[:1] == b"z"]
+    return Counter(bucket + run[at : at + _ROW] for bucket, run in runs for at in range(0, len(run), _ROW))
+
+
+def _is_in(row: bytes, mine: KeyRange) -> bool:
+    return key_hash(int.from_bytes(row[9:][6:8], "little")) in mine
 
 
 def _pieces(data: bytes | None, within: KeyRange) -> list[KeyRange]:

@@ -7,6 +7,7 @@ split is a range of every family.
     t <hash> <key> <domain> <tag>       timers
     d <bucket> <hash> <digest>          an external id seen, by bucket of event time, that is in no run
     v <bucket> <number> <shard>         external ids seen: a run of many of them, under its writer
+    z <bucket> <number> <shard>         values of a dictionary: a run of many of them, under its writer
     p <chunk>                           pending productions
     o <partition>                       source: committed position of a partition
     e                                   source: it was told to read nothing more, and has ended
@@ -47,6 +48,7 @@ WINDOW_SET = b"b"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, COMMITTABLE = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
 DECIDED, HOT_KEYS = b"g", b"j"
 RUNS = b"v"
+NUMBERS = b"z"
 SLICE, EXPIRED, CLEARED, SLICE_KEY, SLICE_IDLE = b"a", b"k", b"ki", b"l", b"i"
 
 _DOMAIN_BYTE = {Domain.EVENT: b"e", Domain.PROCESSING: b"p"}

@@ -45,9 +45,9 @@ def partitions_of_numbers(values: npt.NDArray[np.int64], partitions: int) -> npt
     return instances_of(values, partitions)
 
 
-def id_of(partition: int, number: int, partitions: int) -> int:
-    """The id of the value with this number in its partition."""
-    return partition + partitions * number
+def ids_of(partitions: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+    """The ids of the values with these numbers in their partitions; there are ``count`` partitions."""
+    return partitions + count * numbers
 
 
 def partitioned(extract: Callable[[Any], Any], partitions: int) -> Callable[[Any], int]:

@@ -208,12 +208,14 @@ class DeduplicateSpec:
 @dataclass(frozen=True, slots=True)
 class DictionarySpec:
     """Each different value of the field ``of`` gets a whole number, for ever, as the field ``name``. ``keep``: the
-    other fields that are passed on (empty: all)."""
+    other fields that are passed on (empty: all). ``ttl_us``: a value that no record had for so long, in event time, is
+    forgotten, and would get another number."""
 
     of: str
     name: str
     partitions: int
     keep: tuple[str, ...] = ()
+    ttl_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,7 +248,8 @@ class Assembly:
         if spec.lookup is not None:
             return self._lookup(spec, spec.lookup, shard_parts)
         if spec.dictionary is not None:
-            return DictionaryOperator(spec, self.spec, overlay, self._decode)
+            entry = shard_parts.entry
+            return DictionaryOperator(spec, self.spec, shard_parts.store, overlay, self._decode, entry.shard)
         plan = self._plans.get(spec.name)
         if spec.slices is not None:
             return SlicesOperator(spec, self.spec, shard_parts.store, overlay, self._decode, _CACHE_ENTRIES, plan)

@@ -4,7 +4,7 @@ A shard comes from its parents by a split or a merge. Its store is made of their
 They depend only on those snapshots and the ranges, so that every owner makes the same store until the shard has a
 snapshot of its own.
 
-    keys                state, timers, windows, rows, slices, ids: by the hash of the key
+    keys                state, timers, windows, rows, slices, ids, numbers: by the hash of the key
     expired slices      up to the highest of the parents' times: what one has dropped, nobody asks for
     columns             each segment, cut down to the keys of the range
     high-water marks    copied to both children of a split; of a merge one for each sub-range (``high_water_marks.py``)
@@ -18,13 +18,14 @@ Sources and sinks are not split: their shards are known outside, by partitions a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import chain, groupby, islice
 from operator import itemgetter
 
 from millwheel.core.formats.id_runs import runs_within
+from millwheel.core.formats.number_runs import numbers_within
 from millwheel.core.formats.store_layout import (
     CHANNEL,
     CLEARED,
@@ -32,6 +33,7 @@ from millwheel.core.formats.store_layout import (
     EXPIRED,
     HASHED,
     META,
+    NUMBERS,
     PENDING,
     RUNS,
     SEEN,
@@ -91,7 +93,8 @@ def inherit(entry: ShardEntry, estates: Sequence[Estate], store: StateStore) -> 
         *(_keyed(estate) for estate in estates),
         _marks(estates),
         _expired(estates),
-        _runs(estates),
+        _runs(estates, RUNS, runs_within),
+        _runs(estates, NUMBERS, numbers_within),
         _segments(entry.shard, estates),
         pending,
         [(META, encode_meta(_meta(estates, undivided)))],
@@ -133,9 +136,11 @@ def _expired(estates: Sequence[Estate]) -> Iterator[Entry]:
             yield entry, max(known)  # byte order is the order of times
 
 
-def _runs(estates: Sequence[Estate]) -> Iterator[Entry]:
-    """The runs of ids. The parts of one that was divided are one again."""
-    parts = merge(*(runs_within(estate.store.scan(RUNS), estate.share) for estate in estates))
+def _runs(
+    estates: Sequence[Estate], family: bytes, within: Callable[[Iterable[Entry], KeyRange], Iterator[Entry]]
+) -> Iterator[Entry]:
+    """The runs of ids, or of numbers. The parts of one that was divided are one again."""
+    parts = merge(*(within(estate.store.scan(family), estate.share) for estate in estates))
     for store_key, same in groupby(parts, itemgetter(0)):
         yield store_key, b"".join(run for _, run in same)
 

@@ -23,15 +23,15 @@ import numpy.typing as npt
 import xxhash
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
-from millwheel.core.formats.id_runs import Marks, Words, marks_from, marks_of, run_key
+from millwheel.core.formats.id_runs import MARK, Marks, Words, marks_from, marks_of, run_key
 from millwheel.core.formats.store_layout import RUNS, SEEN, number8, number_from8
 from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.times import SECOND
-from millwheel.errors import invariant
 from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.shard.bloom_filter import BucketFilter
 from millwheel.workers.state.overlay import Overlay
+from millwheel.workers.state.runs import Runs
 
 MIN_SPAN_US = 60 * SECOND  # of a bucket: shorter horizons need no more of them
 _BUCKETS_PER_HORIZON = 8  # ids are forgotten in steps of an eighth
@@ -39,8 +39,6 @@ _BEHIND_ALL = b"\xff" * 25
 """Behind every mark of a bucket: they have 24 bytes."""
 _HELD = 4_000_000
 """Ids of a shard whose digests are in memory (16 bytes each); further ones are entries of their own."""
-_TOGETHER = 8  # runs of one size that become one
-_LARGE = 4096  # ids of a run that is not written again
 _encode = msgspec.msgpack.Encoder().encode
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -78,15 +76,13 @@ class SortedDigests:
 
 
 class _Bucket:
-    """The ids of one bucket. ``filter`` is None where single entries of the store have none. ``runs`` are the keys of
-    stored runs, by their size."""
+    """The ids of one bucket. ``filter`` is None where single entries of the store have none."""
 
-    def __init__(self) -> None:
+    def __init__(self, runs: Runs) -> None:
         self.filter: BucketFilter | None = BucketFilter()
         self.held = SortedDigests()
         self.singles = False
-        self.runs: dict[int, list[bytes]] = {}
-        self.next_run = 0
+        self.runs = runs
 
     def maybe(self, low: Words, high: Words) -> Int64s:
         """The indexes of the digests that may be in it."""
@@ -113,7 +109,7 @@ class SeenIds:
         self._span_us = max(MIN_SPAN_US, horizon_us // _BUCKETS_PER_HORIZON)
         self._buckets: dict[int, _Bucket] = {}
         for store_key, run in store.scan(RUNS):
-            self._restore(store_key, marks_from(run))
+            self._restore(store_key, run)
         for store_key in _first_of_buckets(store):
             bucket = self._bucket(number_from8(store_key[1:9]))
             bucket.singles, bucket.filter = True, None
@@ -203,37 +199,21 @@ class SeenIds:
                     self._overlay.put(prefix + mark.tobytes(), b"")
                 continue
             bucket.held.add(low, high)
-            self._write(start, bucket, mine)
+            bucket.runs.write(mine.tobytes())
 
-    def _write(self, start: int, bucket: _Bucket, marks: Marks) -> None:
-        """Put a run; the last of eight runs of a size takes the others into itself."""
-        while len(marks) < _LARGE and len(same := bucket.runs.get(_size(marks), [])) >= _TOGETHER - 1:
-            stored = self._overlay.get_many(same)
-            runs = [run for run in stored if run is not None]
-            invariant(len(runs) == len(same), f"of the runs {same} of ids from {start} µs on some are not in the store")
-            for store_key in same:
-                self._overlay.delete(store_key)
-            same.clear()
-            # Not np.concatenate, which turns the bytes of the heads round: see mistake heads_turned_round.
-            marks = marks_from(b"".join([*runs, marks.tobytes()]))
-        store_key = run_key(start, bucket.next_run, self._shard)
-        bucket.runs.setdefault(_size(marks), []).append(store_key)
-        self._overlay.put(store_key, marks.tobytes())
-        bucket.next_run += 1
-
-    def _restore(self, store_key: bytes, marks: Marks) -> None:
+    def _restore(self, store_key: bytes, run: bytes) -> None:
         bucket = self._bucket(number_from8(store_key[1:9]))
-        low, high = _halves(marks)
+        low, high = _halves(marks_from(run))
         assert bucket.filter is not None
         bucket.filter.add(low, high)
         bucket.held.add(low, high)
-        bucket.runs.setdefault(_size(marks), []).append(store_key)
-        bucket.next_run = number_from8(store_key[9:17]) + 1
+        bucket.runs.restore(store_key, number_from8(store_key[9:17]), run)
 
     def _bucket(self, start: int) -> _Bucket:
         found = self._buckets.get(start)
         if found is None:
-            found = self._buckets[start] = _Bucket()
+            key_of = lambda number: run_key(start, number, self._shard)  # noqa: E731
+            found = self._buckets[start] = _Bucket(Runs(self._overlay, key_of, MARK.itemsize))
         return found
 
     def forget_before(self, watermark: int) -> None:
@@ -243,11 +223,6 @@ class SeenIds:
             del self._buckets[start]
             for family in (SEEN, RUNS):
                 self._store.delete_range(family + number8(start), family + number8(start + 1))
-
-
-def _size(marks: Marks) -> int:
-    """The class of a run: runs of one class differ in length by less than a factor of eight."""
-    return (len(marks).bit_length() - 1) // 3
 
 
 def _halves(marks: Marks) -> tuple[Words, Words]:

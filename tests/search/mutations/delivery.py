@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
 from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.formats.store_layout import RUNS
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline import skew
 from millwheel.injector.state import InjectorState
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.operators.ordering import OrderBuffer
-from millwheel.workers.shard import seen_ids
 from millwheel.workers.shard.commit_building import CommitBuilding
-from millwheel.workers.shard.seen_ids import SeenIds
 from millwheel.workers.shard.shard import Shard
 from millwheel.workers.sources import frames
 from millwheel.workers.sources.partitions import Partitions
+from millwheel.workers.state import runs
+from millwheel.workers.state.overlay import Overlay
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -91,20 +92,13 @@ def ids_stay_behind_when_records_become_columns() -> Context:
 @contextmanager
 def runs_of_ids_that_become_one_lose_the_older_ones() -> Iterator[None]:
     """When runs of ids become one, it has the ids of the newest alone, and the next owner does not know the others."""
-    right = seen_ids.marks_from
-    told = [False]
+    right = Overlay.get_many
 
-    def wrong(self: SeenIds, start: int, bucket: Any, marks: Any) -> None:
-        told[0] = True
-        write(self, start, bucket, marks)
-        told[0] = False
+    def wrong(self: Overlay, keys: Sequence[bytes]) -> list[bytes | None]:
+        found = right(self, keys)
+        return [b"" if key[:1] == RUNS else value for key, value in zip(keys, found, strict=True)]
 
-    write = SeenIds._write
-    with (
-        replaced(seen_ids, "_TOGETHER", 2),
-        replaced(seen_ids, "marks_from", lambda run: right(run)[-1:] if told[0] else right(run)),
-        replaced(SeenIds, "_write", wrong),
-    ):
+    with replaced(runs, "_TOGETHER", 2), replaced(Overlay, "get_many", wrong):
         yield
 
 

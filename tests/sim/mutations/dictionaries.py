@@ -4,41 +4,52 @@ from __future__ import annotations
 
 from typing import Any
 
-from millwheel.workers.dictionaries.dictionary import DictionaryOperator, Numbers
+from millwheel.core.formats.store_layout import NUMBERS
+from millwheel.workers.dictionaries.dictionary import DictionaryOperator
+from millwheel.workers.dictionaries.numbers import Numbers
+from millwheel.workers.recovery import inheriting
 from tests.sim.mistakes import Context, mistake, replaced
 
 
 @mistake(within=10, faults="kill kill-again slow-disk sync power", workload="ids")
 def a_counter_goes_back_after_a_crash() -> Context:
-    """How far a partition has counted is not part of the commit: the next owner counts from the beginning."""
+    """How far a partition has counted is not what the runs say: the next owner counts from the beginning."""
+    right = Numbers._restore
 
-    def wrong(self: Numbers) -> None:
-        self._changed.clear()
+    def wrong(self: Numbers, store_key: bytes, run: bytes) -> None:
+        right(self, store_key, run)
+        self._next[:] = 0
 
-    return replaced(Numbers, "write", wrong)
+    return replaced(Numbers, "_restore", wrong)
 
 
 @mistake(within=20, faults="kill kill-again slow-disk sync power", workload="ids")
 def a_value_gets_a_second_number() -> Context:
-    """Whoever has a new value remembers it, and the store does not: after a crash it is new again."""
-    right = Numbers._give
+    """Whoever has a new value remembers it, and the store has all but the first of a bundle: after a crash that is new
+    again."""
+    right = Numbers.write
 
-    def wrong(self: Numbers, at: int, store_key: bytes) -> int:
-        number = right(self, at, store_key)
-        self._overlay.delete(store_key)
-        return number
+    def wrong(self: Numbers) -> None:
+        self._written += self._written < len(self._table)
+        right(self)
 
-    return replaced(Numbers, "_give", wrong)
+    return replaced(Numbers, "write", wrong)
 
 
 @mistake(within=20, workload="ids")
 def numbers_leave_before_their_commit_has_them() -> Context:
-    """The first new value of a bundle is written with the next one."""
+    """The first new values of a bundle are written with the next one."""
     right = DictionaryOperator.run
 
     def wrong(self: DictionaryOperator, bundle: Any) -> None:
         right(self, bundle)
-        for store_key in list(bundle.overlay._changes)[:1]:
+        for store_key in [key for key in bundle.overlay._changes if key[:1] == NUMBERS][:1]:
             del bundle.overlay._changes[store_key]
 
     return replaced(DictionaryOperator, "run", wrong)
+
+
+@mistake(within=20, workload="ids")
+def heirs_get_no_numbers() -> Context:
+    """A shard that comes of a split or merge does not know the values of its parents."""
+    return replaced(inheriting, "numbers_within", lambda entries, share: iter(()))

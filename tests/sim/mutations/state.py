@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from millwheel.core.formats.id_runs import Marks
+from millwheel.core.formats.id_runs import MARK, Marks, marks_from
+from millwheel.core.formats.store_layout import RUNS
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
 from millwheel.workers.shard import seen_ids
 from millwheel.workers.shard.commit_building import CommitBuilding
 from millwheel.workers.shard.seen_ids import SeenIds
+from millwheel.workers.state.runs import Runs
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -49,15 +51,17 @@ def duplicates_trusted_to_the_filter() -> Context:
 @mistake(within=2, first=47501)
 def heads_turned_round() -> Context:
     """When runs of ids become one, the bytes of the hashes of keys are turned round, and heirs get the wrong ids."""
-    right = seen_ids.marks_from
+    right = Runs.write
 
-    def wrong(run: bytes) -> Marks:
-        marks = right(run).copy()
-        if len(marks) == 8:  # a run that became one of eight
-            marks["head"] = marks["head"].byteswap()
-        return marks
+    def wrong(self: Runs, rows: bytes) -> None:
+        right(self, rows)
+        for store_key, value in list(self._overlay._changes.items()):
+            if value is not None and store_key[:1] == RUNS and len(value) == 8 * MARK.itemsize:  # one of eight
+                marks = marks_from(value).copy()
+                marks["head"] = marks["head"].byteswap()
+                self._overlay._changes[store_key] = marks.tobytes()
 
-    return replaced(seen_ids, "marks_from", wrong)
+    return replaced(Runs, "write", wrong)
 
 
 @mistake(within=20)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.pipeline.dictionaries import (
-    id_of,
+    ids_of,
     partition_of,
     partitioned,
     partitions_of_numbers,
@@ -34,8 +34,8 @@ def test_partitions_are_used_evenly_and_never_change() -> None:
 
 
 def test_ids_of_partitions_are_apart() -> None:
-    assert len({id_of(at, number, 8) for at in range(8) for number in range(50)}) == 400
-    assert id_of(3, 0, 8) == 3
+    assert len({*ids_of(np.repeat(np.arange(8), 50), np.tile(np.arange(50), 8), 8).tolist()}) == 400
+    assert ids_of(np.array([3]), np.array([0]), 8).tolist() == [3]
 
 
 @pytest.mark.parametrize("value", [1.5, True, None, 2**63, ["a"]])

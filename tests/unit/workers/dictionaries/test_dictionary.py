@@ -11,9 +11,7 @@ from hypothesis import given, settings
 
 from millwheel.core.pipeline.dictionaries import partition_of
 from millwheel.testing import PipelineHarness, assert_survives_crashes
-from millwheel.workers.dictionaries.dictionary import DictionaryOperator, Numbers
-from millwheel.workers.state.overlay import Overlay
-from tests.fakes.plain_storage import SimStore
+from millwheel.workers.dictionaries.dictionary import DictionaryOperator
 from tests.unit.workers.operators.combinations import hit, hits, written
 
 DICTIONARY = """
@@ -94,17 +92,3 @@ def test_columns_get_the_numbers_that_rows_get(tmp_path: Path, monkeypatch: pyte
     assert sum(taken) == 300
     assert _check(found[0]).keys() == _check(found[1]).keys()
     assert [{**row, "id": 0} for row in found[0]] == [{**row, "id": 0} for row in found[1]]
-
-
-def test_a_new_owner_and_a_full_cache_give_the_numbers_again() -> None:
-    overlay = Overlay(SimStore({}))
-    values = [f"v{n}" for n in range(60)]
-    partitions = [partition_of(value, 4) for value in values]
-    first = Numbers(overlay, 4, limit=10)
-    ids = [number for value, at in zip(values, partitions, strict=True) for number in first.of([value], [at])]
-    first.write()
-    assert first.of(values, partitions) == ids
-    later = Numbers(overlay, 4)
-    assert later.of(values[30:], partitions[30:]) == ids[30:]
-    [new] = later.of(["new"], [partition_of("new", 4)])
-    assert new not in ids

@@ -1,0 +1,77 @@
+"""The table of what is known of values, against a plain dict."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millwheel.core.formats.number_runs import Words, rows_of
+from millwheel.workers.dictionaries.table import NumberTable
+
+PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=60)
+
+
+def _words(pairs: list[tuple[int, int]]) -> tuple[Words, Words]:
+    return np.array([low for low, _ in pairs], np.uint64), np.array([high for _, high in pairs], np.uint64)
+
+
+@given(st.lists(PAIRS))
+@settings(max_examples=50, deadline=None)
+def test_each_value_has_one_row_and_new_ones_are_the_last(bundles: list[list[tuple[int, int]]]) -> None:
+    table, known = NumberTable(), dict[tuple[int, int], int]()
+    for pairs in bundles:
+        rows, fresh = table.place(*_words(pairs))
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in known]
+        assert {pairs[row] for row in fresh.tolist()} == {*new}
+        assert len(fresh) == len(new)
+        assert sorted(fresh) == fresh.tolist()
+        known |= {pairs[row]: int(rows[row]) for row in fresh.tolist()}
+        assert rows.tolist() == [known[pair] for pair in pairs]
+        assert [rows[row] for row in fresh] == list(range(len(known) - len(new), len(known)))
+    everything = [(low, high) for low in range(42) for high in range(4)]
+    assert table.find(*_words(everything)).tolist() == [known.get(pair, -1) for pair in everything]
+    assert len(table) == len(known)
+
+
+def test_it_grows_and_what_is_loaded_is_found() -> None:
+    numbers = np.arange(50_000).astype(np.uint64)
+    zeros = np.zeros(len(numbers), np.uint64)
+    table = NumberTable()
+    for start in range(0, len(numbers), 700):
+        part = slice(start, start + 700)
+        rows, fresh = table.place(numbers[part], zeros[part])
+        assert len(fresh) == len(rows)
+        table.heads[rows] = numbers[part] * np.uint64(3)
+    loaded = NumberTable()
+    for start in range(0, len(numbers), 9_000):
+        loaded.append(table.rows(slice(start, start + 9_000)))
+    loaded.ready()
+    for each in (table, loaded):
+        assert each.find(numbers, zeros).tolist() == list(range(50_000))
+        assert (each.heads == numbers * np.uint64(3)).all()
+        assert (each.find(numbers, zeros + np.uint64(1)) == -1).all()
+        assert each.size_bytes < 60 * len(numbers) + 2**20
+
+
+def test_what_is_forgotten_is_new_again() -> None:
+    table = NumberTable(timed=True)
+    numbers = np.arange(5_000).astype(np.uint64)
+    rows, _ = table.place(numbers, numbers)
+    table.heads[rows] = numbers
+    table.seen[rows] = np.arange(5_000) % 10
+    gone = table.forget_before(4)
+    assert sorted(gone.tolist()) == [number for number in range(5_000) if number % 10 < 4]
+    kept = table.find(numbers, numbers)
+    assert ((kept < 0) == (numbers % np.uint64(10) < 4)).all()
+    assert (table.heads[kept[kept >= 0]] == numbers[kept >= 0]).all()
+    assert (table.seen[kept[kept >= 0]] == numbers[kept >= 0] % np.uint64(10)).all()
+
+
+def test_rows_are_as_they_are_stored() -> None:
+    table = NumberTable()
+    rows = rows_of(*(np.array(words, np.uint64) for words in ([5, 6], [7, 8], [9, 10])))
+    table.append(rows)
+    table.ready()
+    assert table.rows(slice(None)).tobytes() == rows.tobytes()
+    assert table.rows(np.array([1])).tobytes() == rows.tobytes()[24:]
