@@ -1,8 +1,5 @@
 """The numbers of values: in memory as a table, in the store as runs of what each bundle added.
 
-How far a partition has counted is one more than its highest number. That is stored only where no run tells it: for
-values that are entries by themselves, and for those that were forgotten.
-
 With a time to live, time is cut into buckets of an eighth of it. A value is known up to eight buckets behind the one in
 which it was seen last, so what becomes of a record depends on times alone. A value that is seen in a new bucket is
 written once more, into a run of that bucket; buckets are forgotten as a whole.
@@ -31,6 +28,7 @@ from millwheel.core.formats.store_layout import NUMBERS
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.dictionaries import ids_of
 from millwheel.ports import StateStore
+from millwheel.workers.dictionaries.counters import Counters
 from millwheel.workers.dictionaries.singles import Singles
 from millwheel.workers.dictionaries.table import NumberTable
 from millwheel.workers.state.overlay import Overlay
@@ -58,17 +56,14 @@ class Numbers:
         held: int = _HELD,
     ) -> None:
         self._overlay = overlay
-        self._partitions = partitions
         self._shard = shard
         self._held = held
         self._step_us = None if ttl_us is None else max(ttl_us // _PARTS, 1)
         self._table = NumberTable(timed=ttl_us is not None)
-        self._next = np.zeros(partitions, np.int64)
-        self._read = np.zeros(partitions, np.bool_)
         self._singles = Singles(store, overlay)
+        self._counters = Counters(partitions, self._singles)
         self._buckets: dict[int, Runs] = {}
         self._changed: list[Int64s] = []
-        self._counted: set[int] = set()
         for store_key, run in store.scan(NUMBERS):
             self._restore(store_key, run)
         if ttl_us is None:
@@ -80,11 +75,11 @@ class Numbers:
         self._bucket(start).restore(store_key, number, run)
         rows = rows_from(run)
         heads = rows["head"]
-        np.maximum.at(self._next, partitions_of_heads(heads), numbers_of_heads(heads) + 1)
+        self._counters.know(partitions_of_heads(heads), numbers_of_heads(heads))
         if self._step_us is None:
             self._table.append(rows)
             return
-        found, _ = self._table.place(np.ascontiguousarray(rows["low"]), np.ascontiguousarray(rows["high"]))
+        found, _ = self._table.take(np.ascontiguousarray(rows["low"]), np.ascontiguousarray(rows["high"]))
         self._table.heads[found], self._table.seen[found] = heads, start  # runs come in the order of their buckets
 
     def of(
@@ -97,26 +92,26 @@ class Numbers:
         if self._step_us is not None:
             heads = self._timed(low, high, partitions, _cut(times, self._step_us), self._step_us)
         elif len(self._table) + len(low) <= self._held:
-            rows, fresh = self._table.place(low, high)
+            rows, fresh = self._table.take(low, high)
             if len(fresh):
                 self._table.heads[rows[fresh]] = self._give(partitions[fresh], values, fresh)
             heads = self._table.heads[rows]
         else:
             heads = self._beyond(low, high, partitions, values())
-        return ids_of(partitions_of_heads(heads), numbers_of_heads(heads), self._partitions)
+        return ids_of(partitions_of_heads(heads), numbers_of_heads(heads), self._counters.partitions)
 
     # --- without a time to live --------------------------------------------------------------------------
 
     def _give(self, partitions: Int64s, values: Callable[[], Sequence[Any]], fresh: Int64s) -> Words:
         """The heads of values that come into the table. Those that were entries by themselves keep their numbers."""
         if not self._singles.there:
-            return heads_of(partitions, self._count(partitions))
+            return heads_of(partitions, self._counters.next(partitions))
         given = values()
         named = {given[row]: at for row, at in zip(fresh.tolist(), partitions.tolist(), strict=True)}
         stored = self._singles.of(named)
         numbers = np.array([stored.get(value, -1) for value in named], np.int64)
         new = numbers < 0
-        numbers[new] = self._count(partitions[new])
+        numbers[new] = self._counters.next(partitions[new])
         for value in stored:
             self._singles.delete(named[value], value)
         return heads_of(partitions, numbers)
@@ -131,10 +126,10 @@ class Numbers:
         numbers = self._singles.of(named)
         new = [value for value in named if value not in numbers]
         at = np.array([named[value] for value in new], np.int64)
-        for value, partition, number in zip(new, at.tolist(), self._count(at).tolist(), strict=True):
+        for value, partition, number in zip(new, at.tolist(), self._counters.next(at).tolist(), strict=True):
             self._singles.put(partition, value, number)
-            self._counted.add(partition)
             numbers[value] = number
+        self._counters.store(at)
         mine = np.array([numbers[values[row]] for row in missing.tolist()], np.int64)
         heads[missing] = heads_of(partitions[missing], mine)
         return heads
@@ -144,7 +139,7 @@ class Numbers:
     def _timed(self, low: Words, high: Words, partitions: Int64s, at: Int64s, step_us: int) -> Words:
         """The heads of values that were seen in the buckets ``at``."""
         table = self._table
-        rows, fresh = table.place(low, high)
+        rows, fresh = table.take(low, high)
         table.seen[rows[fresh]] = _EVER
         seen, heads = table.seen[rows], table.heads[rows]
         if len(fresh) or bool((at - seen > _PARTS * step_us).any()):
@@ -160,7 +155,7 @@ class Numbers:
         """The heads where some values are new or were forgotten; ``seen``: when each had been seen last."""
         born = (seen == _EVER) | (at - np.maximum(seen, -_FAR) > _PARTS * step_us)
         given = np.empty(len(rows), np.uint64)
-        given[born] = heads_of(partitions[born], self._count(partitions[born]))
+        given[born] = heads_of(partitions[born], self._counters.next(partitions[born]))
         births = _highest_so_far(rows, np.where(born, np.arange(len(rows)), -1))
         heads = np.where(births >= 0, given[births], heads)
         last = pl.Series(rows).is_last_distinct().to_numpy()
@@ -174,9 +169,7 @@ class Numbers:
         limit = int(_cut(np.array([watermark]), self._step_us)[0]) - _PARTS * self._step_us
         if min(self._buckets) >= limit:
             return
-        partitions = np.unique(partitions_of_heads(self._table.forget_before(limit)))
-        self._read_counters(partitions)
-        self._counted.update(partitions.tolist())
+        self._counters.store(partitions_of_heads(self._table.forget_before(limit)))
         for start in [start for start in self._buckets if start < limit]:
             self._buckets.pop(start).delete()
 
@@ -186,26 +179,7 @@ class Numbers:
             return MAX_TIME
         return -(-(min(self._buckets) + _PARTS * self._step_us + 1) // self._step_us) * self._step_us - 1
 
-    # --- counters, and what is stored --------------------------------------------------------------------
-
-    def _count(self, partitions: Int64s) -> Int64s:
-        """The next numbers of partitions, for new values in order."""
-        self._read_counters(partitions[~self._read[partitions]])
-        order = np.argsort(partitions, kind="stable")
-        ordered = partitions[order]
-        first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(ordered) else ordered
-        lengths = np.diff(np.append(first, len(ordered)))
-        numbers = np.empty(len(partitions), np.int64)
-        numbers[order] = self._next[ordered] + np.arange(len(ordered)) - np.repeat(first, lengths)
-        self._next[ordered[first]] += lengths
-        return numbers
-
-    def _read_counters(self, partitions: Int64s) -> None:
-        missing = np.unique(partitions[~self._read[partitions]])
-        if len(missing):
-            stored = np.array(self._singles.counted(missing.tolist()), np.int64)
-            self._next[missing] = np.maximum(self._next[missing], stored)
-            self._read[missing] = True
+    # --- what is stored ----------------------------------------------------------------------------------
 
     def write(self) -> None:
         """Write what is new since the last call."""
@@ -220,9 +194,7 @@ class Numbers:
             for start in np.unique(seen).tolist():
                 self._bucket(start).write(table.rows(rows[seen == start]).tobytes())
             self._changed.clear()
-        for partition in sorted(self._counted):
-            self._singles.put_counted(partition, int(self._next[partition]))
-        self._counted.clear()
+        self._counters.write()
 
     def _bucket(self, start: int) -> Runs:
         runs = self._buckets.get(start)

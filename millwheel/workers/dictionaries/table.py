@@ -94,7 +94,7 @@ class NumberTable:
             asked, low, high, at = asked[on], low[on], high[on], (at[on] + step) & mask
         return found
 
-    def place(self, low: Words, high: Words) -> tuple[Int64s, Int64s]:
+    def take(self, low: Words, high: Words) -> tuple[Int64s, Int64s]:
         """The row of each value, and which of them are new: the indexes of one of each in ``low``, in order. The rows
         of new ones are the last; what else is known of them is to be set."""
         count, many = self._count, len(low)

@@ -21,7 +21,7 @@ def _words(pairs: list[tuple[int, int]]) -> tuple[Words, Words]:
 def test_each_value_has_one_row_and_new_ones_are_the_last(bundles: list[list[tuple[int, int]]]) -> None:
     table, known = NumberTable(), dict[tuple[int, int], int]()
     for pairs in bundles:
-        rows, fresh = table.place(*_words(pairs))
+        rows, fresh = table.take(*_words(pairs))
         new = [pair for pair in dict.fromkeys(pairs) if pair not in known]
         assert {pairs[row] for row in fresh.tolist()} == {*new}
         assert len(fresh) == len(new)
@@ -40,7 +40,7 @@ def test_it_grows_and_what_is_loaded_is_found() -> None:
     table = NumberTable()
     for start in range(0, len(numbers), 700):
         part = slice(start, start + 700)
-        rows, fresh = table.place(numbers[part], zeros[part])
+        rows, fresh = table.take(numbers[part], zeros[part])
         assert len(fresh) == len(rows)
         table.heads[rows] = numbers[part] * np.uint64(3)
     loaded = NumberTable()
@@ -57,7 +57,7 @@ def test_it_grows_and_what_is_loaded_is_found() -> None:
 def test_what_is_forgotten_is_new_again() -> None:
     table = NumberTable(timed=True)
     numbers = np.arange(5_000).astype(np.uint64)
-    rows, _ = table.place(numbers, numbers)
+    rows, _ = table.take(numbers, numbers)
     table.heads[rows] = numbers
     table.seen[rows] = np.arange(5_000) % 10
     gone = table.forget_before(4)
