@@ -388,7 +388,7 @@ def _raced(case: Case, script: Sequence[Action]) -> list[Action | _Soon]:
 
 def run(case: Case, way: Way, spec: PipelineSpec | None = None) -> Outcome:
     """What comes of a case in one way."""
-    spec = divided(spec or case.spec(), way.scatter)
+    spec = divided(spec or case.spec(), way.scatter, case)
     crash_at = None
     if way.crash_at is not None:
         crash_at = max(1, int(_units(case, replace(way, crash_at=None), spec) * way.crash_at))

@@ -48,9 +48,10 @@ def assign_array(function: WindowFunction, timestamps: Times) -> Assigned:
     raise ValueError(f"{type(function).__name__} windows are not assigned by column")
 
 
-def sessions_of(keys: pl.Series, timestamps: Times, gap: int) -> Assigned:
+def sessions_of(keys: pl.Series, timestamps: Times, gap: int, pieces: bool = False) -> Assigned:
     """The windows that the records of each key form among themselves: each begins with a record, continues while the
-    next record follows within less than ``gap`` µs, and ends ``gap`` µs after its last record."""
+    next record follows within less than ``gap`` µs, and ends ``gap`` µs after its last record. ``pieces``: those of
+    :class:`.SessionPieces`."""
     parts = keys.struct.unnest().get_columns() if isinstance(keys.dtype, pl.Struct) else [keys]
     names = [str(index) for index in range(len(parts))]
     columns = [part.alias(name) for part, name in zip(parts, names, strict=True)]
@@ -60,7 +61,8 @@ def sessions_of(keys: pl.Series, timestamps: Times, gap: int) -> Assigned:
     begins = np.ones(len(times), np.bool_)
     if len(times) > 1:
         other = ordered.select(pl.any_horizontal(pl.col(name) != pl.col(name).shift() for name in names)).to_series()
-        begins[1:] = other.to_numpy()[1:] | (np.diff(times) >= gap)
+        apart = np.diff(times // gap) > 0 if pieces else np.diff(times) >= gap
+        begins[1:] = other.to_numpy()[1:] | apart
     firsts = np.flatnonzero(begins)
     sizes = np.diff(np.append(firsts, len(times)))
     lasts = times[firsts + sizes - 1]

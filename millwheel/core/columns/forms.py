@@ -24,7 +24,15 @@ from millwheel.core.pipeline.spec import (
 from millwheel.core.triggers.triggers import Default
 from millwheel.core.windowing.contract import LatePolicy, Windowing
 from millwheel.core.windows.panes import Accumulation, OutputTime
-from millwheel.core.windows.windows import Count, Cumulative, Sessions, Sliding, Tumbling
+from millwheel.core.windows.windows import (
+    Count,
+    Cumulative,
+    SessionPieces,
+    Sessions,
+    Sliding,
+    Tumbling,
+    WindowFunction,
+)
 
 Plan: TypeAlias = ColumnPlan | PlansByType
 _WINDOWS: Mapping[type, str] = {Sessions: "sessions", Cumulative: "cumulative windows", Count: "count windows"}
@@ -214,7 +222,7 @@ def _why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: Column
     if spec.late != "drop":
         return "late records are not dropped"
     if isinstance(plan.window, Sessions | Cumulative | Count):
-        return f"{_WINDOWS[type(plan.window)]} are merged in rows"
+        return f"{_name(plan.window)} are merged in rows"
     if spec.queryable:
         return "results are kept one by one to be asked"
     without = [name for name, each in zip(plan.names, plan.aggregates, strict=True) if not each.holds]
@@ -245,6 +253,10 @@ def _why_no_columns(spec: ComputationSpec, windowing: Windowing) -> str:
     if not spec.aggregates:
         return "its result is the records"
     return _why_no_groups(windowing)
+
+
+def _name(window: WindowFunction) -> str:
+    return next(name for kind, name in _WINDOWS.items() if isinstance(window, kind))
 
 
 def _fires_again(windowing: Windowing) -> str:
@@ -279,6 +291,7 @@ def _why_no_groups(windowing: Windowing) -> str:
         return "cumulative windows with a trigger or late: refire look at each record"
     if windowing.trigger.needs_bytes:
         return "its trigger measures each record"
-    if windowing.output_time is not OutputTime.END_OF_WINDOW:
+    begins = windowing.output_time is OutputTime.EARLIEST and isinstance(window, SessionPieces)
+    if windowing.output_time is not OutputTime.END_OF_WINDOW and not begins:
         return "output_time looks at each record"
     return ""

@@ -26,7 +26,16 @@ from millwheel.core.pipeline.spec import (
 from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import Windowing
 from millwheel.core.windows.lateness import still_open
-from millwheel.core.windows.windows import Count, Cumulative, Sessions, Sliding, Tumbling, Window, WindowFunction
+from millwheel.core.windows.windows import (
+    Count,
+    Cumulative,
+    SessionPieces,
+    Sessions,
+    Sliding,
+    Tumbling,
+    Window,
+    WindowFunction,
+)
 
 KEY, START, END, COUNT = "key", "start", "end", "count"
 _GROUP, _INT64 = "group", 2**63
@@ -121,7 +130,7 @@ class ColumnPlan:
 
     def _assign(self, keys: pl.Series, timestamps: npt.NDArray[np.int64]) -> Assigned:
         if isinstance(self.window, Sessions):
-            return sessions_of(keys, timestamps, self.window.gap)
+            return sessions_of(keys, timestamps, self.window.gap, isinstance(self.window, SessionPieces))
         if isinstance(self.window, Cumulative):  # its machine adds the steps up
             return first_steps(self.window, timestamps)
         return assign_array(self.window, timestamps)
@@ -179,9 +188,10 @@ class ColumnPlan:
 
     def row_groups(self, groups: pl.DataFrame) -> Iterator[tuple[Key, Group]]:
         """Groups with the accumulators of the row form."""
+        begins = isinstance(self.window, Sessions)  # with their first record
         for key, row in zip(key_list(groups[KEY]), groups.iter_rows(named=True), strict=True):
             acc = [aggregate.to_acc(row) for aggregate in self.aggregates]
-            yield key, Group(Window(row[START], row[END]), acc, row[COUNT], None, None)
+            yield key, Group(Window(row[START], row[END]), acc, row[COUNT], row[START] if begins else None, None)
 
     def from_row_groups(self, groups: Sequence[tuple[Key, Group]]) -> pl.DataFrame:
         """The inverse of :meth:`row_groups`. Raises Unfit."""

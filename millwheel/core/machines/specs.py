@@ -18,6 +18,7 @@ from millwheel.core.windows.windows import (
     Cumulative,
     Custom,
     Global,
+    SessionPieces,
     Sessions,
     Sliding,
     Tumbling,
@@ -83,11 +84,15 @@ def windowing_from_spec(spec: ComputationSpec, load: Load | None = None, takes_r
         output_time=_choice(OutputTime, spec.output_time, "output_time"),
         late=LatePolicy.REFIRE if spec.late == LatePolicy.REFIRE.value else LatePolicy.DROP,
         takes_retractions=takes_retractions,
+        stated=spec.stage is AggregationStage.FINAL,
     )
 
 
 def _of_stage(window: WindowFunction, stage: AggregationStage) -> WindowFunction:
-    """The windows of a stage. Whether a key was silent is known where its instances come together, not before."""
+    """The windows of a stage. Whether a key was silent, and how long a session was, is known where its instances come
+    together, not before."""
+    if stage is AggregationStage.PARTIAL and isinstance(window, Sessions):
+        return SessionPieces(window.gap)
     if stage is AggregationStage.PARTIAL and isinstance(window, Tumbling) and window.empty:
         return Tumbling(window.size, window.offset, window.time_zone)
     return window

@@ -20,7 +20,15 @@ from millwheel.core.windowing.contract import LatePolicy, LateRecord, RejectedRe
 from millwheel.core.windowing.requests import Requests
 from millwheel.core.windowing.state import CLOSED, SPOKEN, WindowState, remember_pane, retract_pane
 from millwheel.core.windows.lateness import is_behind, is_complete, is_final
-from millwheel.core.windows.panes import Accumulation, OutputTime, Pane, Retraction, Timing, as_retraction
+from millwheel.core.windows.panes import (
+    Accumulation,
+    OutputTime,
+    Pane,
+    Retraction,
+    Timing,
+    as_retraction,
+    stated_window,
+)
 from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
 
@@ -50,7 +58,11 @@ class TriggeredMachine:
         """The prepared value of a record, and its windows; None for a record that is filtered or rejected."""
         try:
             prepared = self.aggregation.prepare(value)
-            return None if prepared is FILTERED else (prepared, self.windowing.window.assign(timestamp))
+            if prepared is FILTERED:
+                return None
+            return prepared, [stated_window(value)] if self.windowing.stated else self.windowing.window.assign(
+                timestamp
+            )
         except RecordError as ex:
             call.effects.rejected.append(rejected(call.key, value, timestamp, ex))
             return None
@@ -107,8 +119,9 @@ class TriggeredMachine:
         own.fresh += group.count
         own.count += group.count
         if self.windowing.output_time is not OutputTime.END_OF_WINDOW:
-            times = [group.earliest, group.latest]
-            own.output_at_us = self._output_at(own.output_at_us, times, call.times.watermark)
+            # Which of its records are behind the watermark is not known: none that counts is earlier than that.
+            earliest = None if group.earliest is None else max(group.earliest, call.times.watermark)
+            own.output_at_us = self._output_at(own.output_at_us, [earliest, group.latest], call.times.watermark)
         if not self._plain:
             own.trigger = self._trigger.add(own.trigger, group.count, 0, call.moment(group.window))
 

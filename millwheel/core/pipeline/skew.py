@@ -13,6 +13,9 @@ made anew, and no table is needed. With ``skew: auto`` only hot keys are divided
 
 The watermark of the final computation is held by the windows and productions of the partial one, as everywhere: its
 windows close once all partial ones have.
+
+A partial computation knows only pieces of a session (see windows.SessionPieces). They are of the time of their first
+record, and the final computation makes sessions of those that overlap.
 """
 
 from __future__ import annotations
@@ -57,7 +60,11 @@ def _stages(whole: ComputationSpec) -> Iterator[ComputationSpec]:
     stream = _PREFIX + whole.name
     divided = InputSpec(given.stream, replace(given.key, instances=whole.scatter, divided=whole.divided))
     stage = AggregationStage.PARTIAL
-    yield replace(whole, name=stream, inputs=(divided,), outputs=(stream,), accumulation="discarding", stage=stage)
+    # A final session ends once no open piece can begin before its end: pieces hold the watermark at their first record.
+    # See mistake pieces_of_sessions_hold_their_ends.
+    at = "earliest" if whole.window is not None and whole.window.kind == "session" else whole.output_time
+    partial = replace(whole, name=stream, inputs=(divided,), outputs=(stream,), output_time=at, stage=stage)
+    yield replace(partial, accumulation="discarding")
     plain = given.key.fields
     key = KeySpec(KeyKind.FIELDS if len(plain) > 1 else KeyKind.FIELD, plain or (_KEY,))
     yield replace(whole, inputs=(InputSpec(stream, key),), condition="", stage=AggregationStage.FINAL)

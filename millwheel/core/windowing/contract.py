@@ -54,6 +54,7 @@ class Windowing:
     """Where, when and how: everything about windows but the aggregation.
 
     ``takes_retractions`` is set when the input may contain retractions: then the data that undoes a record is kept.
+    ``stated``: the records are the results of windows, and say themselves to which window they belong.
     """
 
     window: WindowFunction
@@ -63,6 +64,7 @@ class Windowing:
     output_time: OutputTime = OutputTime.END_OF_WINDOW
     late: LatePolicy = LatePolicy.DROP
     takes_retractions: bool = False
+    stated: bool = False
 
 
 class TimerEffect(msgspec.Struct, frozen=True):

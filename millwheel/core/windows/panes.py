@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -102,6 +102,11 @@ def as_retraction(value: Any) -> Retraction | None:
 def retracted(value: Any) -> Any:
     """The form in which a record that takes back ``value`` travels."""
     return {**value, RETRACTION_FIELD: _MARKED} if type(value) is dict else Retraction(value)
+
+
+def stated_window(row: Mapping[str, Any]) -> Window:
+    """The window of the pane that became this record."""
+    return Window(row["window_start"], row["window_end"])
 
 
 def pane_row(pane: Pane, key_names: Sequence[str]) -> dict[str, Any]:

@@ -155,6 +155,20 @@ class Sessions:
         return groups
 
 
+class SessionPieces(Sessions):
+    """What a part of a divided key knows of its sessions: one piece for each stretch between multiples of the gap. The
+    records of a piece are less than a gap apart, so the sessions of the whole key are the unions of pieces that
+    overlap. Pieces of a long session end while it lasts, so none holds the watermark for longer than two gaps."""
+
+    __slots__ = ()
+
+    def merge(self, windows: Sequence[Window]) -> Sequence[Sequence[Window]]:
+        groups: dict[int, list[Window]] = {}
+        for window in sorted(windows):
+            groups.setdefault(window.start // self.gap, []).append(window)
+        return list(groups.values())
+
+
 @dataclass(frozen=True, slots=True)
 class Global:
     """One window for all of time; useful with a trigger that fires before its end."""

@@ -12,8 +12,8 @@ import msgspec
 from millwheel.api import Computation, sets_timers, takes_batches
 from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.specs import machine_from_spec
+from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.pipeline.graph import retracting_streams, takes_retractions
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
@@ -297,7 +297,7 @@ class CodeChecks:
             )
         elif computation.divided is Divided.HOT and (reason := self._not_read(computation)):
             self._bad(f"hot keys are found in what a source reads, and {reason}; write scatter(4)", *path)
-        elif computation.scatter > 1 and isinstance(machine, AlignedMachine) and machine.aggregation.ordered:
+        elif computation.scatter > 1 and isinstance(machine, TriggeredMachine) and machine.aggregation.ordered:
             self._bad(
                 "an aggregate of your own may depend on the order of a key's records, which divided keys do not keep; "
                 "if it does not, set ordered = False in its class",

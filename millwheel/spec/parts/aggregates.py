@@ -193,14 +193,21 @@ def _why_not(fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> s
     """Why the keys of a computation cannot be divided, "" where they can."""
     if "aggregate" not in fields or "window" not in fields or "callback" in fields:
         return "only an aggregation in windows can divide its keys: everything else sees a key's records in order"
-    window = fields["window"]
-    if not (isinstance(window.value, dict) and "tumbling" in window.value):
-        return "keys are divided in tumbling windows only: in other windows a part cannot be told from its end"
+    window = fields["window"].value
+    kinds = set(window) if isinstance(window, dict) else set()
+    if not kinds & {"tumbling", "sliding", "session"} or kinds >= {"sliding", "emit"}:
+        return (
+            "keys are divided in tumbling, sliding and session windows only (sliding ones without emit): parts of "
+            "other windows cannot be put together"
+        )
     if len(inputs) != 1:
         return "keys of one input can be divided; bring the streams together in a computation before this one"
     for name in _WHOLE_KEYS:
         if name in fields:
             return f"{name} does not go with divided keys: each part would have its own; leave it out"
+    for name in ("trigger", "allowed_lateness") if "session" in kinds else ():
+        if name in fields:
+            return f"{name} does not go with divided keys in sessions, which fire once: parts know only pieces of them"
     if "trigger" in fields and not _divides(fields["trigger"].data()):
         return (
             "this trigger counts the records of a whole key, which no part knows; with divided keys write "

@@ -7,8 +7,10 @@ from itertools import count
 from typing import Any
 
 from millwheel.core.formats.store_layout import ROW
+from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.pipeline import skew
 from millwheel.core.windows.panes import as_retraction
+from millwheel.core.windows.windows import SessionPieces, Sessions
 from millwheel.workers.loop.traffic import Traffic
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.workers.sources import hot_keys
@@ -57,3 +59,21 @@ def replay_decides_instances_anew() -> Context:
     """A record of a divided key goes to the next instance, as records arrive, and not to that of its number."""
     turn = count()
     return replaced(skew, "instance_of", lambda number, instances: next(turn) % instances)
+
+
+@mistake(within=6, workload="scattered")
+def pieces_of_sessions_hold_their_ends() -> Context:
+    """A piece of a session holds the watermark at its end, and not at its first record: the session of the whole key
+    may have ended by then."""
+    right = TriggeredMachine._output_at
+
+    def wrong(self: TriggeredMachine, known: Any, timestamps: Any, watermark: int) -> Any:
+        return None if isinstance(self.windowing.window, SessionPieces) else right(self, known, timestamps, watermark)
+
+    return replaced(TriggeredMachine, "_output_at", wrong)
+
+
+@mistake(within=6, workload="scattered")
+def pieces_of_sessions_stay_apart() -> Context:
+    """A final computation takes each piece of a session for a session."""
+    return replaced(Sessions, "merge", lambda self, windows: [[window] for window in windows])

@@ -212,15 +212,13 @@ class AskedWindows(Windows):
 
 
 class Scattered(Windows):
-    """The same, with the keys of all tumbling windows divided: nothing of it shows in the results."""
+    """The same, with the keys of all windows divided: nothing of it shows in the results."""
 
     def spec(self) -> PipelineSpec:
         whole = super().spec()
         instances = Random(f"instances of {self.seed}").choice([2, 3, 7])
         divided = (
-            replace(each, scatter=instances, divided=self.divided_of(each))
-            if each.window is not None and each.window.kind == "tumbling"
-            else each
+            replace(each, scatter=instances, divided=self.divided_of(each)) if each.window is not None else each
             for each in whole.computations
         )
         return planned(replace(whole, computations=tuple(divided)))

@@ -12,6 +12,7 @@ from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.windows import (
     Cumulative,
     Global,
+    SessionPieces,
     Sessions,
     Sliding,
     Tumbling,
@@ -46,20 +47,22 @@ def test_arrays_of_timestamps_get_the_same_windows(function: WindowFunction, tim
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 2), st.sampled_from("ab"), st.integers(-20, 40)), max_size=30), st.integers(1, 9)
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from("ab"), st.integers(-20, 40)), max_size=30),
+    st.integers(1, 9),
+    st.booleans(),
 )
 def test_sessions_of_columns_are_those_that_the_windows_of_each_key_merge_to(
-    made: list[tuple[int, str, int]], gap: int
+    made: list[tuple[int, str, int]], gap: int, pieces: bool
 ) -> None:
     numbers, texts, times = ([each[part] for each in made] for part in range(3))
     frame = pl.DataFrame({"n": numbers, "t": texts}, schema={"n": pl.Int64, "t": pl.String})
-    function = Sessions(gap)
+    function = SessionPieces(gap) if pieces else Sessions(gap)
     for keys, known in ((frame["n"], numbers), (frame.to_struct("k"), list(zip(numbers, texts, strict=True)))):
-        assigned = sessions_of(keys, np.array(times, np.int64), gap)
+        assigned = sessions_of(keys, np.array(times, np.int64), gap, pieces)
         assert assigned.rows.tolist() == list(range(len(made)))
         for index, (key, at) in enumerate(zip(known, times, strict=True)):
             own = [function.assign(t)[0] for other, t in zip(known, times, strict=True) if other == key]
-            [group] = [group for group in function.merge(own) if group[0].start <= at < max(each.end for each in group)]
+            [group] = [group for group in function.merge(own) if function.assign(at)[0] in group]
             span = (group[0].start, max(each.end for each in group))
             assert (assigned.starts[index], assigned.ends[index]) == span
 

@@ -109,6 +109,36 @@ def test_late_records_change_the_result_that_stands_in_the_end_as_they_do_for_wh
     assert standing("scatter(3)") == standing("")
 
 
+@pytest.mark.parametrize("window", ["{session: 3s}", "{session: 900ms}", "{sliding: 10s, every: 3s}"])
+@pytest.mark.parametrize("skew", ["scatter(3)", "scatter(2)"])
+@pytest.mark.parametrize("fields", ["", FIELDS], ids=["rows", "columns"])
+def test_sessions_and_sliding_windows_are_those_of_whole_keys(
+    tmp_path: Path, fields: str, skew: str, window: str
+) -> None:
+    found = []
+    for way in ("", skew):
+        path = Path(pipeline(tmp_path, way, fields))
+        path.write_text(path.read_text().replace("{tumbling: 10s}", window))
+        found.append(rows(str(path), records()))
+    assert as_text(found[1][0]) == as_text(found[0][0])
+    assert found[1][1] == found[0][1]
+    assert len(found[0][0]) > 5
+
+
+@pytest.mark.parametrize("fields", ["", FIELDS], ids=["rows", "columns"])
+def test_a_divided_session_survives_crashes(tmp_path: Path, fields: str) -> None:
+    path = Path(pipeline(tmp_path, "scatter(3)", fields))
+    path.write_text(path.read_text().replace("{tumbling: 10s}", "{session: 2s}"))
+
+    def story(harness: PipelineHarness) -> None:
+        harness.push("events", records(40)[:20])
+        harness.advance_watermark(4_000_000)
+        harness.push("events", records(40)[20:])
+        harness.finish()
+
+    assert assert_survives_crashes(str(path), story, every=8) > 5
+
+
 @pytest.mark.parametrize("fields", ["", FIELDS], ids=["rows", "columns"])
 def test_a_divided_key_is_silent_where_all_of_its_instances_are(tmp_path: Path, fields: str) -> None:
     found = []

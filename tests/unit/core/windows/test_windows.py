@@ -15,6 +15,7 @@ from millwheel.core.windows.windows import (
     Cumulative,
     Custom,
     Global,
+    SessionPieces,
     Sessions,
     Sliding,
     Tumbling,
@@ -68,6 +69,19 @@ def test_durations_may_be_words_or_microseconds() -> None:
 
 def test_the_global_window_ends_with_time() -> None:
     assert Global().assign(-5) == (GLOBAL_WINDOW,)
+
+
+@given(st.lists(st.tuples(st.integers(-40, 60), st.integers(0, 2)), max_size=20), st.integers(1, 9))
+def test_sessions_are_the_unions_of_the_pieces_that_parts_know(made: list[tuple[int, int]], gap: int) -> None:
+    whole, pieces = Sessions(gap), SessionPieces(gap)
+
+    def spans(function: Sessions, windows: list[Window]) -> list[Window]:
+        return [Window(min(each)[0], max(one.end for one in each)) for each in function.merge(windows)]
+
+    parts = [[whole.assign(at)[0] for at, instance in made if instance == part] for part in range(3)]
+    known = [piece for part in parts for piece in spans(pieces, part)]
+    assert spans(whole, known) == spans(whole, [window for part in parts for window in part])
+    assert all(piece.end - piece.start < 2 * gap for piece in known)
 
 
 def test_session_windows_that_touch_do_not_merge() -> None:

@@ -38,6 +38,12 @@ def test_scatter_makes_two_computations(tmp_path: Path, skew: str, planned: list
     assert names(tmp_path, f"{PLAIN}, skew: {skew}") == planned
 
 
+@pytest.mark.parametrize("window", ["{session: 1m}", "{sliding: 2m, every: 1m}"])
+def test_sessions_and_sliding_windows_can_be_divided(tmp_path: Path, window: str) -> None:
+    computation = f"window: {window}, aggregate: {{n: count}}, output: o, skew: scatter(2)"
+    assert names(tmp_path, computation) == ["partial.c", "c"]
+
+
 @pytest.mark.parametrize("skew", ["tag", "scatter", "scatter(x)", "auto()", "automatic"])
 def test_other_words_are_refused_with_those_there_are(tmp_path: Path, skew: str) -> None:
     assert "write scatter(4) to divide each key over 4 instances, auto to divide hot keys only, or hash" in refused(
@@ -87,9 +93,18 @@ def test_auto_does_not_go_with_allowed_lateness(tmp_path: Path) -> None:
         ("filter: n > 1, output: o", "only an aggregation in windows"),
         ("window: {tumbling: 1m}, output: o", "only an aggregation in windows"),
         ("slices: {every: 5m, keep: 1h}, aggregate: {n: count}", "only an aggregation in windows"),
-        ("window: {session: 1m}, aggregate: {n: count}, output: o", "tumbling windows only"),
-        ("window: {sliding: 2m, every: 1m}, aggregate: {n: count}, output: o", "tumbling windows only"),
-        ("window: global, aggregate: {n: count}, output: o", "tumbling windows only"),
+        (
+            "window: {sliding: 2m, every: 1m, emit: changes}, aggregate: {n: count}, output: o",
+            "tumbling, sliding and session windows only",
+        ),
+        ("window: global, aggregate: {n: count}, output: o", "tumbling, sliding and session windows only"),
+        ("window: {cumulative: 1h, every: 1m}, aggregate: {n: count}, output: o", "parts of other windows cannot"),
+        ("window: {session: 1m}, aggregate: {n: count}, output: o, allowed_lateness: 1m", "sessions, which fire once"),
+        (
+            "window: {session: 1m}, aggregate: {n: count}, output: o, "
+            "trigger: {after_watermark: {early: {after_processing_time: 1s}}}",
+            "trigger does not go with divided keys in sessions",
+        ),
         (f"{PLAIN}, trigger: {{repeat: {{after_count: 2}}}}", "this trigger counts the records of a whole key"),
         (
             f"{PLAIN}, trigger: {{after_watermark: {{early: {{after_processing_time: 1s}}, late: never}}}}",
