@@ -14,8 +14,10 @@ is looked up in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import repeat
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -25,11 +27,11 @@ import xxhash
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.formats.id_runs import MARK, Marks, Words, marks_from, marks_of, run_key
 from millwheel.core.formats.store_layout import RUNS, SEEN, number8, number_from8
-from millwheel.core.model.keys import KeyHash, key_hash
+from millwheel.core.model.keys import Key, KeyHash, key_hash
 from millwheel.core.model.times import SECOND
 from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import Bundle
-from millwheel.workers.shard.bloom_filter import BucketFilter
+from millwheel.workers.shard.bloom_filter import BitsOf, BucketFilter
 from millwheel.workers.state.overlay import Overlay
 from millwheel.workers.state.runs import Runs
 
@@ -39,6 +41,7 @@ _BEHIND_ALL = b"\xff" * 25
 """Behind every mark of a bucket: they have 24 bytes."""
 _HELD = 4_000_000
 """Ids of a shard whose digests are in memory (16 bytes each); further ones are entries of their own."""
+_HEADS_KEPT = 200_000  # keys whose hashes are remembered
 _encode = msgspec.msgpack.Encoder().encode
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -84,11 +87,9 @@ class _Bucket:
         self.singles = False
         self.runs = runs
 
-    def maybe(self, low: Words, high: Words) -> Int64s:
+    def maybe(self, bits_of: BitsOf) -> Int64s:
         """The indexes of the digests that may be in it."""
-        if self.filter is None:
-            return np.arange(len(low))
-        return np.flatnonzero(self.filter.maybe(low, high))
+        return np.arange(bits_of.count) if self.filter is None else self.filter.maybe(bits_of)
 
 
 class SeenIds:
@@ -108,6 +109,7 @@ class SeenIds:
         self._horizon_us = horizon_us
         self._span_us = max(MIN_SPAN_US, horizon_us // _BUCKETS_PER_HORIZON)
         self._buckets: dict[int, _Bucket] = {}
+        self._heads: dict[Key, int] = {}
         for store_key, run in store.scan(RUNS):
             self._restore(store_key, run)
         for store_key in _first_of_buckets(store):
@@ -141,24 +143,35 @@ class SeenIds:
         ids = list(batch.ids)
         keys = key_list(batch.keys) if isinstance(batch, ColumnBatch) else batch.keys
         times = np.asarray(batch.timestamps, np.int64)
-        named = np.array([given is not None for given in ids], np.bool_)
         fresh = np.ones(len(ids), np.bool_)
-        if not named.any():
-            return fresh
-        if not named.all():
+        named: Any = slice(None)
+        if None in ids:
+            named = np.array([given is not None for given in ids], np.bool_)
+            if not named.any():
+                return fresh
             rows = np.flatnonzero(named)
             keys, ids, times = [keys[row] for row in rows], [ids[row] for row in rows], times[rows]
         # One scheme for rows and columns: copies of a record may come in either form.
         stream = batch.stream
-        digests = [xxhash.xxh3_128_digest(_encode((stream, key, given))) for key, given in zip(keys, ids, strict=True)]
-        hashes = {key: self._hashed(key) for key in set(keys)}
-        marks = marks_of([hashes[key] for key in keys], digests)
+        digests = list(map(xxhash.xxh3_128_digest, map(_encode, zip(repeat(stream), keys, ids))))
+        marks = marks_of(self._heads_of(keys), digests)
         new = ~self._seen_before(marks)
-        if len(set(digests)) < len(digests):
+        if _any_twice(marks["low"]):
             new &= _first_of_each(digests)
         self._remember(times[new], marks[new])
         fresh[named] = new
         return fresh
+
+    def _heads_of(self, keys: Sequence[Key]) -> list[int]:
+        """The hash of each key."""
+        found = list(map(self._heads.get, keys))
+        if None in found:
+            if len(self._heads) > _HEADS_KEPT:
+                self._heads.clear()
+            distinct = set(keys)
+            self._heads.update(zip(distinct, map(self._hashed, distinct), strict=True))
+            found = list(map(self._heads.get, keys))
+        return found  # type: ignore[return-value]
 
     def _seen_before(self, marks: Marks) -> Bools:
         """Which of the marks lie in any bucket: filters first, then the exact set for every "maybe"."""
@@ -166,8 +179,9 @@ class SeenIds:
         low, high = _halves(marks)
         doubted, seen = np.zeros(len(marks), np.bool_), np.zeros(len(marks), np.bool_)
         singles: list[tuple[bytes, int]] = []
+        bits_of = BitsOf(low, high)
         for start, bucket in self._buckets.items():
-            maybe = bucket.maybe(low, high)
+            maybe = bucket.maybe(bits_of)
             if not len(maybe):
                 continue
             doubted[maybe] = True
@@ -227,6 +241,12 @@ class SeenIds:
 
 def _halves(marks: Marks) -> tuple[Words, Words]:
     return np.ascontiguousarray(marks["low"]), np.ascontiguousarray(marks["high"])
+
+
+def _any_twice(words: Words) -> bool:
+    """Whether a word may be there twice."""
+    words = np.sort(words)
+    return bool((words[1:] == words[:-1]).any())
 
 
 def _first_of_each(digests: list[bytes]) -> Bools:

@@ -9,6 +9,7 @@ from millwheel.core.formats.store_layout import RUNS
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
 from millwheel.workers.shard import seen_ids
+from millwheel.workers.shard.bloom_filter import BitsOf
 from millwheel.workers.shard.commit_building import CommitBuilding
 from millwheel.workers.shard.seen_ids import SeenIds
 from millwheel.workers.state.runs import Runs
@@ -41,7 +42,7 @@ def duplicates_trusted_to_the_filter() -> Context:
         low, high = seen_ids._halves(marks)
         found = np.zeros(len(marks), np.bool_)
         for bucket in self._buckets.values():
-            found[bucket.maybe(low, high)] = True
+            found[bucket.maybe(BitsOf(low, high))] = True
             found |= low % np.uint64(16) == 0  # a filter that is crowded
         return found
 

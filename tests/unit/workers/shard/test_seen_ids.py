@@ -23,7 +23,7 @@ from millwheel.core.model.times import MAX_TIME
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.shard import seen_ids
-from millwheel.workers.shard.bloom_filter import BucketFilter
+from millwheel.workers.shard.bloom_filter import BitsOf, BucketFilter
 from millwheel.workers.shard.seen_ids import MIN_SPAN_US, SeenIds
 from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
@@ -128,8 +128,8 @@ def test_ids_are_an_exact_set_however_often_the_filter_says_maybe(steps: list[An
     rng = np.random.default_rng(seed)
     honest = BucketFilter.maybe
 
-    def maybe(self: BucketFilter, low: Any, high: Any) -> npt.NDArray[np.bool_]:
-        return honest(self, low, high) | (rng.random(len(low)) < doubtful)
+    def maybe(self: BucketFilter, bits_of: BitsOf) -> npt.NDArray[np.int64]:
+        return np.union1d(honest(self, bits_of), np.flatnonzero(rng.random(bits_of.count) < doubtful))
 
     bench, model = Bench(), set()
     with mock.patch.object(BucketFilter, "maybe", maybe):
