@@ -83,10 +83,11 @@ class TopK(Aggregator[list[Any]]):
     ordered = False
 
     def __init__(self, k: int) -> None:
-        self._k = k
+        self.k = k
 
     def check(self, value: Any, name: str) -> Any:
-        return _check_ordered("top_k", value, name)
+        checked = _check_ordered("top_k", value, name)
+        return checked + 0.0 if type(checked) is float else checked  # -0.0 and 0.0 are equal: the order would decide
 
     def create(self) -> list[Any]:
         return []
@@ -104,7 +105,7 @@ class TopK(Aggregator[list[Any]]):
         return list(acc)
 
     def _cut(self, values: list[Any]) -> list[Any]:
-        return sorted(values, key=_rank, reverse=True)[: self._k]
+        return sorted(values, key=_rank, reverse=True)[: self.k]
 
 
 class Collect(Aggregator[list[Any]]):

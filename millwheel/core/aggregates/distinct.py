@@ -183,6 +183,11 @@ class Distinct:
         index = bisect_right(self._lows, number) - 1
         return index >= 0 and number in self._parts[index].load(self._chunks)
 
+    def values(self) -> list[Any]:
+        """All values; whole numbers as ints, whatever they came as."""
+        others, numbers = self._values()
+        return [*others, *numbers]
+
     def _values(self) -> tuple[set[Any], BitMap64]:
         numbers = BitMap64()
         for part in self._parts:

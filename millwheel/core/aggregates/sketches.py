@@ -72,6 +72,15 @@ class ApproxCountDistinct(Aggregator[bytes]):
         return bytes(union.get_result().serialize_compact())
 
 
+class Bins(LogarithmicMapping):
+    """The bins of DDSketch. The key of a value is the logarithm to the base of 2 times ``ladder``, rounded up."""
+
+    @property
+    def ladder(self) -> float:
+        """How many bins there are until a value has doubled."""
+        return float(self._multiplier)
+
+
 class Quantiles(Aggregator[list[Any]]):
     """Quantiles within a relative ``accuracy``: [zeros, {bin: count of positives}, {bin: count of negatives}]."""
 
@@ -80,8 +89,9 @@ class Quantiles(Aggregator[list[Any]]):
 
     def __init__(self, function: str, shares: Sequence[float], accuracy: float) -> None:
         self._function = function
-        self._shares = tuple(shares)
-        self._mapping = LogarithmicMapping(accuracy)
+        self.single = function == "quantile"
+        self.shares = tuple(shares)
+        self.mapping = Bins(accuracy)
 
     def check(self, value: Any, name: str) -> Any:
         return check_number(self._function, value, name)
@@ -93,7 +103,7 @@ class Quantiles(Aggregator[list[Any]]):
         return self._change(acc, value, 1)
 
     def add_many(self, acc: list[Any], values: Sequence[Any], timestamps: Sequence[int]) -> list[Any]:
-        least, key, found = self._mapping.min_possible, self._mapping.key, (acc[1], acc[2])
+        least, key, found = self.mapping.min_possible, self.mapping.key, (acc[1], acc[2])
         for value, count in Counter(values).items():
             if -least <= value <= least:
                 acc[0] += count
@@ -114,16 +124,16 @@ class Quantiles(Aggregator[list[Any]]):
         return acc
 
     def result(self, acc: list[Any]) -> Any:
-        found = [self._quantile(acc, share) for share in self._shares]
-        return found if self._function == "quantiles" else found[0]
+        found = [self._quantile(acc, share) for share in self.shares]
+        return found[0] if self.single else found
 
     def _change(self, acc: list[Any], value: Any, by: int) -> list[Any]:
         size = abs(value)
-        if size <= self._mapping.min_possible:
+        if size <= self.mapping.min_possible:
             acc[0] += by
             return acc
         bins = acc[1] if value > 0 else acc[2]
-        bin_key = self._mapping.key(size)
+        bin_key = self.mapping.key(size)
         count = bins.get(bin_key, 0) + by
         if count:
             bins[bin_key] = count
@@ -137,9 +147,9 @@ class Quantiles(Aggregator[list[Any]]):
         if total < 1:
             return None
         rank = math.floor(share * (total - 1))
-        ladder = [(-self._mapping.value(bin_key), negative[bin_key]) for bin_key in sorted(negative, reverse=True)]
+        ladder = [(-self.mapping.value(bin_key), negative[bin_key]) for bin_key in sorted(negative, reverse=True)]
         ladder.append((0.0, zeros))
-        ladder += [(self._mapping.value(bin_key), positive[bin_key]) for bin_key in sorted(positive)]
+        ladder += [(self.mapping.value(bin_key), positive[bin_key]) for bin_key in sorted(positive)]
         for value, count in ladder:
             rank -= count
             if rank < 0:

@@ -6,10 +6,14 @@ convert to and from the accumulator of the row form, so that either form can con
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from millwheel.core.aggregates.choice import TopK
+from millwheel.core.aggregates.functions import make_aggregator
+from millwheel.core.aggregates.sketches import Quantiles
 from millwheel.core.columns.arguments import Argument, calculated
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns
 from millwheel.core.columns.fixed_sums import (
@@ -23,7 +27,9 @@ from millwheel.core.columns.fixed_sums import (
     to_exact,
     whole_part,
 )
-from millwheel.core.columns.functions.gathered import gathered
+from millwheel.core.columns.functions.bins import Binned
+from millwheel.core.columns.functions.gathered import Gathered
+from millwheel.core.columns.functions.lists import Distincts, Largest
 from millwheel.core.columns.functions.moments import moments
 from millwheel.core.columns.lazy_polars import dtype, pl
 from millwheel.core.pipeline.spec import AggregateSpec
@@ -37,15 +43,20 @@ class ColumnAggregate(Protocol):
     dtypes: dict[str, Any]
     holds: bool
     """Whether its columns can hold the state of a window; otherwise they bring the records of a bundle to the rows."""
+    grows: bool
+    """Whether they take more, the more records there are."""
 
     def staged(self) -> list[pl.Expr]:
         """Columns of a bundle from which several of :meth:`prepared` are made, so that they are computed once."""
 
     def prepared(self) -> list[pl.Expr]:
-        """Columns of a bundle that :meth:`merged` needs: one expression per entry of ``dtypes``, so named."""
+        """Columns of a bundle that :meth:`grouped` needs: one expression per entry of ``dtypes``, so named."""
+
+    def grouped(self) -> list[pl.Expr]:
+        """How these columns are put together over the records of a group."""
 
     def merged(self) -> list[pl.Expr]:
-        """How these columns are put together over a group: of records, or of groups."""
+        """How they are put together over groups of one key and window."""
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
         """The contents of a pane. Unfit when no column can hold them."""
@@ -60,11 +71,20 @@ class ColumnAggregate(Protocol):
         """Expressions over a bundle that are False when the columns cannot hold it."""
 
 
-class _Direct:
-    """What is made of the fields in one stage."""
+class _Direct(ABC):
+    """What is made of the fields in one stage, and takes as much for one record as for many."""
+
+    grows = False
 
     def staged(self) -> list[pl.Expr]:
         return []
+
+    def grouped(self) -> list[pl.Expr]:
+        return self.merged()
+
+    @abstractmethod
+    def merged(self) -> list[pl.Expr]:
+        """See :class:`ColumnAggregate`."""
 
 
 class Counted(_Direct):
@@ -154,8 +174,10 @@ class Averaged(_Direct):
         self._sum = Summed(column, argument)
         self.dtypes = self._sum.dtypes
         self.prepared = self._sum.prepared
-        self.merged = self._sum.merged
         self.unfit = self._sum.unfit
+
+    def merged(self) -> list[pl.Expr]:
+        return self._sum.merged()
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
         counts = groups[f"{self._column}n"]
@@ -218,6 +240,18 @@ _MAKERS: dict[str, tuple[Callable[[str, Argument], ColumnAggregate], Sequence[st
     "max": (lambda column, argument: Extremal(column, argument, True), ("int", "float", "str")),
 }
 
+_VALUES = ("int", "float", "str")
+_KINDS: Mapping[str, Sequence[str]] = {
+    "variance": _NUMBERS,
+    "stddev": _NUMBERS,
+    "quantile": _NUMBERS,
+    "quantiles": _NUMBERS,
+    "count_distinct": _VALUES,
+    "approx_count_distinct": _VALUES,
+    "top_k": _VALUES,
+}
+"""Further functions, and the kinds of fields of which they take every value that columns hold."""
+
 
 def column_aggregate(
     spec: AggregateSpec, column: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
@@ -227,16 +261,29 @@ def column_aggregate(
     argument = _argument(spec, fields, condition, compile_expression)
     if spec.function == "count":
         return Counted(column, argument)
-    if spec.function in ("variance", "stddev") and argument.kind in _NUMBERS:
-        return moments(spec.function, column, argument, spec.options)
     if spec.function not in _MAKERS:
-        return gathered(spec, column, argument)
+        return _of_function(spec, column, argument)
     if spec.options:
         raise NoColumns
     make, kinds = _MAKERS[spec.function]
     if argument.kind not in kinds:
         raise NoColumns
     return make(column, argument)
+
+
+def _of_function(spec: AggregateSpec, column: str, argument: Argument) -> ColumnAggregate:
+    if argument.kind not in _KINDS.get(spec.function, ()):
+        raise NoColumns
+    aggregator = make_aggregator(spec.function, spec.options, None).growing()
+    if spec.function in ("variance", "stddev"):
+        return moments(spec.function, column, argument, spec.options)
+    if isinstance(aggregator, Quantiles):
+        return Binned(column, argument, aggregator)
+    if isinstance(aggregator, TopK):
+        return Largest(column, argument, aggregator.k)
+    if spec.function == "count_distinct":
+        return Distincts(column, argument, aggregator)
+    return Gathered(column, argument, aggregator)
 
 
 def _argument(

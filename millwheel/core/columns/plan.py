@@ -68,9 +68,15 @@ class ColumnPlan:
         return self.key_names[-1] == INSTANCE
 
     @property
+    def grows(self) -> bool:
+        """Whether its state takes more, the more records there are."""
+        return any(aggregate.grows for aggregate in self.aggregates)
+
+    @property
     def combines(self) -> bool:
-        """Whether a source may group records before it sends them: a record has one window, and its key is in it."""
-        return self.fires_once and isinstance(self.window, Tumbling) and not self.divided
+        """Whether a source may group records before it sends them: a record has one window, its key is in it, and a
+        group takes less than its records."""
+        return self.fires_once and isinstance(self.window, Tumbling) and not self.divided and not self.grows
 
     @property
     def key_fields(self) -> tuple[str, ...]:
@@ -101,7 +107,7 @@ class ColumnPlan:
             keys, bundle = keys[assigned.rows], bundle[assigned.rows]
         columns = [keys.alias(KEY), pl.Series(START, assigned.starts), pl.Series(END, assigned.ends)]
         whole = pl.DataFrame([*columns, *bundle.get_columns()])
-        return self._together(whole, pl.len().cast(pl.Int64).alias(COUNT))
+        return self._together(whole, pl.len().cast(pl.Int64).alias(COUNT), self._grouped())
 
     def _by_count(
         self, keys: pl.Series, stamps: npt.NDArray[np.int64], bundle: pl.DataFrame, counted: CountedRows
@@ -110,8 +116,7 @@ class ColumnPlan:
         columns = [keys[counted.rows].alias(KEY), pl.Series(START, stamps), pl.Series(END, stamps + 1)]
         whole = pl.DataFrame([*columns, *bundle.get_columns(), pl.Series(_GROUP, counted.windows)])
         bounds = [pl.col(KEY).first(), pl.col(START).min(), pl.col(END).max(), pl.len().cast(pl.Int64).alias(COUNT)]
-        merged = [column for aggregate in self.aggregates for column in aggregate.merged()]
-        grouped = whole.lazy().group_by(_GROUP, maintain_order=True).agg(*bounds, *merged)
+        grouped = whole.lazy().group_by(_GROUP, maintain_order=True).agg(*bounds, *self._grouped())
         return grouped.select(list(self.schema)).collect(engine="in-memory")
 
     def _prepared(self, batch: ColumnBatch) -> tuple[pl.Series, npt.NDArray[np.int64], pl.DataFrame]:
@@ -154,12 +159,15 @@ class ColumnPlan:
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Several groups frames as one, with one row per (key, window)."""
-        return self._together(pl.concat(groups), pl.col(COUNT).sum())
+        merged = [column for aggregate in self.aggregates for column in aggregate.merged()]
+        return self._together(pl.concat(groups), pl.col(COUNT).sum(), merged)
 
-    def _together(self, frame: pl.DataFrame, count: pl.Expr) -> pl.DataFrame:
+    def _grouped(self) -> list[pl.Expr]:
+        return [column for aggregate in self.aggregates for column in aggregate.grouped()]
+
+    def _together(self, frame: pl.DataFrame, count: pl.Expr, merged: Sequence[pl.Expr]) -> pl.DataFrame:
         """One row per (key, window), in the order in which they come. Any other order is a new one each time, and packs
         into another number of bytes."""
-        merged = [column for aggregate in self.aggregates for column in aggregate.merged()]
         group = _group(frame)
         if group is None:
             grouped = frame.lazy().group_by(KEY, START, END, maintain_order=True).agg(count, *merged)

@@ -257,7 +257,7 @@ class Assembly:
             instance = self._instance(spec) if spec.callback else self._built_in(spec)
             kind = BatchOperator if takes_batches(type(instance)) else CallbackOperator
             return kind(spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, self.spec.limits)
-        groups = self._undeclared.get(spec.name) if plan is None or plan.fires_once else plan
+        groups = self._undeclared.get(spec.name) if plan is None else plan
         if groups is not None:
             rows: WindowedOperator = GroupedOperator(spec, self.spec, groups, overlay, self._decode, _CACHE_ENTRIES)
         else:

@@ -52,6 +52,9 @@ from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.state.overlay import Overlay
 
+MOST_BYTES = 32 << 20
+"""State that grows with the records goes on in rows beyond this: columns keep all of it in memory."""
+
 
 class _Stored(msgspec.Struct, array_like=True):
     level: int
@@ -143,6 +146,7 @@ class ColumnOperator(Operator):
         return frames
 
     def _run_columns(self, bundle: Bundle, combined: list[pl.DataFrame]) -> None:
+        """Take all of a bundle, or, where columns cannot hold it, nothing."""
         told: list[Callable[[], None]] = []
         try:
             bundles = [self._groups(batch, bundle, told) for batch in _bundled(bundle)]
@@ -153,12 +157,15 @@ class ColumnOperator(Operator):
         # when the bundle goes by rows. See test_a_bundle_that_no_column_can_hold_has_its_dead_letters_once.
         for groups in [*combined, *bundles]:
             self._windows.add(groups)
+        combined.clear()
         for tell in told:
             tell()
         bundle.arrivals = []
         closed = self._windows.close(bundle.watermark)
         if closed is not None:
             self._emit(closed, bundle)
+        if self._plan.grows and self._windows.size() > MOST_BYTES:
+            self._go_on_in_rows(bundle)
 
     def _groups(self, batch: AnyBatch, bundle: Bundle, told: list[Callable[[], None]]) -> pl.DataFrame:
         """The groups of a batch, without those of windows that have closed. ``told`` gets what is to be said of the

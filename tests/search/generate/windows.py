@@ -52,7 +52,8 @@ _FUNCTIONS = frozenset(
 )
 
 
-_CALCULATED = frozenset({"sum", "min", "max", "mean", "stddev"})
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {"top_k": {"k": 2}, "quantile": {"q": 0.6, "accuracy": 0.25}}
+_CALCULATED = frozenset({"sum", "min", "max", "mean", "stddev", "quantile"})
 _CALCULATIONS = ("n * 2 - 3", "-n", "n / 4", "(n + 1) * 0.5", "12 / (n - 2)")
 
 
@@ -74,7 +75,10 @@ def _aggregate(draft: Draft, pushed: bool) -> dict[str, Any]:
         function = draft.pick(sorted(wanted) if index == 0 and wanted else sorted(_FUNCTIONS))
         draft.features.add(function)
         function = function.removesuffix("_of_field")
-        made[f"a{index}"] = {function: _argument(draft, function), **({"k": 2} if function == "top_k" else {})}
+        if function == "stddev" and _coin(draft):
+            draft.features.add("quantile")
+            function = "quantile"
+        made[f"a{index}"] = {function: _argument(draft, function), **_OPTIONS.get(function, {})}
         if draft.chance(0.2):
             made[f"a{index}"]["where"] = "n > 1"
     return made

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ddsketch.mapping import LogarithmicMapping
+
 from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import encode_value
@@ -160,10 +162,22 @@ def _last(pairs: Pairs, options: Any) -> Any:
     return max(reversed(pairs), key=lambda pair: pair[1])[0] if pairs else None
 
 
+def _quantile(pairs: Pairs, options: Any) -> Any:
+    """The middle of the bin of the value with this rank."""
+    values = sorted(value for value, _ in pairs)
+    if not values:
+        return None
+    value = values[math.floor(options["q"] * (len(values) - 1))]
+    bins = LogarithmicMapping(options["accuracy"])
+    size = bins.value(bins.key(abs(value))) if value else 0.0
+    return -size if value < 0 else size
+
+
 _PLAIN: dict[str, Callable[[Pairs, Any], Any]] = {
     "count": lambda pairs, options: sum(value is not None for value, _ in pairs),
     "sum": lambda pairs, options: _sum([value for value, _ in pairs]),
     "mean": _mean,
+    "quantile": _quantile,
     "variance": _variance,
     "stddev": _stddev,
     "min": lambda pairs, options: min((value for value, _ in pairs), key=_rank, default=None),

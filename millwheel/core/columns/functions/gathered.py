@@ -7,33 +7,21 @@ rows. Only functions whose results do not depend on the order of the records are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from millwheel.core.aggregates.base import Aggregator
-from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.columns.arguments import Argument
-from millwheel.core.columns.expressions import NoColumns
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import dtype, pl
-from millwheel.core.pipeline.spec import AggregateSpec
 from millwheel.errors import RecordError
-
-_NUMBERS = ("int", "float")
-_KINDS: dict[str, Sequence[str]] = {
-    "quantile": _NUMBERS,
-    "quantiles": _NUMBERS,
-    "count_distinct": ("int", "float", "str"),
-    "approx_count_distinct": ("int", "float", "str"),
-    "top_k": ("int", "float", "str"),
-}
-"""The functions, and the kinds of fields of which they take every value that columns hold."""
 
 
 class Gathered:
     """The values of a group as a list, in the order in which they came."""
 
     holds = False
+    grows = True
 
     def __init__(self, column: str, argument: Argument, aggregator: Aggregator[Any]) -> None:
         self._column = column
@@ -47,8 +35,11 @@ class Gathered:
     def prepared(self) -> list[pl.Expr]:
         return [self._argument.or_null().alias(self._column)]
 
-    def merged(self) -> list[pl.Expr]:
+    def grouped(self) -> list[pl.Expr]:
         return [pl.col(self._column).drop_nulls()]
+
+    def merged(self) -> list[pl.Expr]:
+        return [pl.col(self._column).explode().drop_nulls()]
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
         raise Unfit
@@ -66,11 +57,3 @@ class Gathered:
 
     def unfit(self) -> list[pl.Expr]:
         return self._argument.unfit()
-
-
-def gathered(spec: AggregateSpec, column: str, argument: Argument) -> Gathered:
-    """The gathered form of an aggregate over declared fields. Raises NoColumns where there is none."""
-    if argument.kind not in _KINDS.get(spec.function, ()):
-        raise NoColumns
-    aggregator = make_aggregator(spec.function, spec.options, None).growing()
-    return Gathered(column, argument, aggregator)

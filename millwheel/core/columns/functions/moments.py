@@ -39,6 +39,7 @@ class Moments:
     ``<column>s``, ``<column>t`` and ``<column>u`` are the sum of the squares."""
 
     holds = True
+    grows = False
 
     def __init__(self, column: str, argument: Argument, root: bool, sample: bool) -> None:
         self._column = column
@@ -81,6 +82,9 @@ class Moments:
             count,
             *(limb.alias(f"{column}{part}") for limb, part in zip(squares, "stu", strict=True)),
         ]
+
+    def grouped(self) -> list[pl.Expr]:
+        return self.merged()
 
     def merged(self) -> list[pl.Expr]:
         return [pl.col(name).sum() for name in self.dtypes]

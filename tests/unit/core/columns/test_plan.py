@@ -60,7 +60,7 @@ def test_what_has_no_column_form_stays_in_rows(changes: dict[str, Any]) -> None:
         {"allowed_lateness_us": 5},
         {"late": "side:too_late"},
         {"late": "refire"},
-        {"aggregates": (AggregateSpec("k", "top_k", "cost", options={"k": 2}),)},
+        {"aggregates": (AggregateSpec("k", "approx_count_distinct", "cost"),)},
         {"window": WindowSpec("session", {"gap_us": 5})},
     ],
     ids=lambda changes: next(iter(changes)),

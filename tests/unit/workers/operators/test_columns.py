@@ -15,6 +15,7 @@ import pytest
 from millwheel.sources.files.lines import LineReader
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from millwheel.workers.host.assembly import Assembly
+from millwheel.workers.operators import columns
 from millwheel.workers.operators.columns import ColumnOperator
 from millwheel.workers.operators.grouped import GroupedOperator
 from millwheel.workers.operators.windowed import WindowedOperator
@@ -174,6 +175,46 @@ def test_calculations_give_what_rows_give_and_the_same_dead_letters(
     several = text.replace("stddev", "approx_count_distinct")
     assert found(several, GroupedOperator, rows=False) == found(several, WindowedOperator, rows=True)
     assert len(expected["minutes"]) > 10
+
+
+LISTS = """
+      kinds: {count_distinct: type}
+      costs: {count_distinct: {of: cost, where: "type == 'view'"}}
+      half: {quantile: {of: "cost - 1", where: "type == 'view'"}, q: 0.5}
+"""
+LONG_LISTS = """
+      shares: {quantiles: cost, q: [0.1, 0.9]}
+      best: {top_k: cost, k: 2}
+"""
+
+
+@pytest.mark.parametrize("most", [columns.MOST_BYTES, 3000], ids=["in columns", "too much for columns"])
+@pytest.mark.parametrize("window", ["tumbling: 10s", "sliding: 20s, every: 10s", "session: 2s"])
+@pytest.mark.parametrize("more", [LISTS, LISTS + LONG_LISTS], ids=["numbers", "lists"])
+def test_values_and_bins_in_columns_are_those_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, window: str, more: str
+) -> None:
+    monkeypatch.setattr(columns, "MOST_BYTES", most)
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=20))
+    by_bytes = LineReader.read_frame
+    monkeypatch.setattr(LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 4096))
+    went: list[bool] = []
+    go_on = ColumnOperator._go_on_in_rows
+    monkeypatch.setattr(ColumnOperator, "_go_on_in_rows", lambda *args: went.append(True) or go_on(*args))
+    folder = written(tmp_path, {"a": events(300, 1), "b": events(250, 2)})
+    path = folder / "lists.yaml"
+    text = PIPELINE.format(folder=folder, fields=FIELDS, windowing="", key="ad")
+    path.write_text(text.replace("      most: {max: cost}\n", more, 1).replace("tumbling: 10s", window, 1))
+    found = []
+    for rows in (False, True):
+        with in_rows(rows), PipelineHarness(str(path), run_sources=True) as harness:
+            harness.advance_processing_time(10**9)
+            [form] = {type(shard.operator) for shard in harness._cluster.shards_of("minutes")}
+            assert (form is ColumnOperator) == (not rows and "session" not in window)
+            found.append({"minutes": sorted(map(json.dumps, harness.read("minutes"))), "counters": harness.counters})
+    assert found[0] == found[1]
+    assert len(found[0]["minutes"]) > 10
+    assert bool(went) == (most == 3000 and "session" not in window)
 
 
 UNDECLARED: dict[str, list[Any]] = {

@@ -1,0 +1,74 @@
+"""Quantiles in columns have the bins of the row form, to the last value."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millwheel.core.aggregates.functions import make_aggregator
+from millwheel.core.columns.fixed_sums import Unfit
+from millwheel.core.pipeline.spec import AggregateSpec
+from tests.unit.core.columns.functions.test_lists import VALUES, bundle_of, made_of, same_in_both_forms
+
+OPTIONS: list[tuple[str, dict[str, Any]]] = [
+    ("quantile", {"q": 0.5}),
+    ("quantile", {"q": 0.99, "accuracy": 0.0001}),
+    ("quantile", {"q": 0}),
+    ("quantile", {"q": 1, "accuracy": 0.5}),
+    ("quantiles", {"q": [0.1, 0.9]}),
+]
+
+
+@pytest.mark.parametrize("kind", ["int", "float"])
+@pytest.mark.parametrize(("function", "options"), OPTIONS)
+@given(data=st.data())
+def test_the_accumulator_and_the_result_are_those_of_rows(
+    kind: str, function: str, options: dict[str, Any], data: st.DataObject
+) -> None:
+    values = data.draw(st.lists(VALUES[kind], min_size=1, max_size=20))
+    spec = AggregateSpec("x", function, "f", options=options)
+    same_in_both_forms(spec, kind, values, data.draw(st.integers(0, 20)))
+
+
+@pytest.mark.parametrize("accuracy", [0.0001, 0.01, 0.5])
+def test_values_at_the_edges_of_bins_are_in_the_bins_of_rows(accuracy: float) -> None:
+    options = {"q": 0.5, "accuracy": accuracy}
+    mapping = make_aggregator("quantile", options, None).mapping  # type: ignore[attr-defined]
+    keys = range(-int(900 * mapping.ladder), int(900 * mapping.ladder), int(3 * mapping.ladder) or 1)
+    edges = [math.pow(2.0, key / mapping.ladder) for key in keys]
+    near = [around for edge in edges for around in (math.nextafter(edge, 0.0), edge, math.nextafter(edge, math.inf))]
+    limits = [mapping.min_possible, math.nextafter(mapping.min_possible, 1.0), 2.0**-1022, 1e300]
+    same_in_both_forms(AggregateSpec("x", "quantile", "f", options=options), "float", [*near, *limits], 1000)
+
+
+def test_records_that_the_condition_leaves_out_are_in_no_bin() -> None:
+    made = made_of(AggregateSpec("x", "quantile", "f", "f < 3", {"q": 0.5}), "int")
+    frame = bundle_of(made, "int", [5, 6])
+    assert made.result(frame).to_list() == [None]
+    assert made.to_acc(frame.to_dicts()[0]) == [0, {}, {}]
+
+
+def test_groups_side_by_side_have_each_their_quantile() -> None:
+    spec = AggregateSpec("x", "quantile", "f", "f < 3", {"q": 0.5})
+    made, rows = made_of(spec, "int"), make_aggregator("quantile", {"q": 0.5}, None)
+    groups = [[1, 2, 2], [7], [-1, 0, 0], [0], [-2, -1, -1]]
+    found = made.result(pl.concat([bundle_of(made, "int", group) for group in groups])).to_list()
+    expected = []
+    for group in groups:
+        acc = rows.create()
+        for value in group:
+            acc = rows.add(acc, value, 0) if value < 3 else acc
+        expected.append(rows.result(acc))
+    assert found == expected
+
+
+def test_a_count_that_no_column_holds_says_so() -> None:
+    made = made_of(AggregateSpec("x", "quantile", "f", options={"q": 0.5}), "int")
+    for acc in ([0, {1: 2**38}, {}], [0, {1: -1}, {}]):
+        with pytest.raises(Unfit):
+            made.from_acc(acc)
