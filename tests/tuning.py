@@ -28,7 +28,7 @@ SENTINELS = frozenset(
     core.windowing.state.CLOSED core.windowing.state.SPOKEN core.aggregates.arrival_order.OLD
     core.columns.fixed_sums._LEAST injector.range_index.NOWHERE master.tables.succession.SEALED
     sources.files.followed.GENERATION sources.files.followed._LEAP workers.delivery.outbox._COUNT_BITS
-    workers.delivery.routing._KEY_HEAD workers.state.overlay._HEAD workers.sinks.upsert._AT_ONCE
+    workers.delivery.consumer_keys._KEY_HEAD workers.state.overlay._HEAD workers.sinks.upsert._AT_ONCE
     """.split()  # noqa: SIM905
 )
 _NAME = re.compile(r"_?[A-Z][A-Z0-9_]*")

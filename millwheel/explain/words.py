@@ -37,7 +37,8 @@ def code_text(name: str) -> str:
 def key_text(key: KeySpec) -> str:
     """``by path``, ``by path, over 4 instances``; "" for the key of the producer."""
     hot = "hot keys " if key.divided is Divided.HOT else ""
-    over = f"{hot}over {key.instances} instances" if key.instances > 1 else ""
+    rule = f", {key.divided.value}" if key.divided.by_slots else ""
+    over = f"{hot}over {key.instances} instances{rule}" if key.instances > 1 else ""
     over = f"in {key.partitions} partitions" if key.partitions else over
     names = "" if key.kind is KeyKind.RECORD else f"by {', '.join(code_text(name) for name in key.names)}"
     return ", ".join(filter(None, (names, over)))

@@ -143,6 +143,7 @@ def _columns(given: InputSpec, pipeline: PipelineSpec) -> dict[str, Any]:
 def key_words(key: KeySpec) -> str:
     """A key extractor in words."""
     over = f", over {key.instances} instances" if key.instances > 1 else ""
+    over += f", {key.divided.value}" if key.divided.by_slots else ""
     over += f", in {key.partitions} partitions" if key.partitions else ""
     if key.kind is KeyKind.RECORD:
         return f"the record's own key{over}"

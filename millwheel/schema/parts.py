@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from millwheel.core.aggregates.functions import FUNCTIONS
 from millwheel.core.pipeline.dictionaries import MOST_PARTITIONS
-from millwheel.core.pipeline.spec import Delivery, JoinKind, Missing, Productions
+from millwheel.core.pipeline.spec import Delivery, Divided, JoinKind, Missing, Productions
 from millwheel.core.triggers.trees import BUILDERS
 from millwheel.core.windows.panes import Accumulation, OutputTime
 from millwheel.errors import invariant
@@ -80,6 +80,7 @@ def _stream(found: dict[str, Schema], more: Installed) -> Schema:
 def _computation(found: dict[str, Schema], more: Installed) -> Schema:
     key = w.fields({"key": w.one_or_more(w.TEXT)})
     inputs = w.entries(w.either(key, {"type": "null"}), w.NAME)
+    by_tables = [each.value for each in Divided if each.by_tables]
     dials = {
         "delivery": w.choice(kind.value for kind in Delivery),
         "productions": w.choice(kind.value for kind in Productions),
@@ -89,8 +90,8 @@ def _computation(found: dict[str, Schema], more: Installed) -> Schema:
         "standby": w.number(0, 1),
         "skew": {
             "type": "string",
-            "pattern": r"^(hash|auto|(auto|scatter)\([0-9]+\))$",
-            "description": "hash, auto, or scatter(4)",
+            "pattern": rf"^(hash|scatter\([0-9]+\)|({'|'.join(by_tables)})(\([0-9]+\))?)$",
+            "description": f"hash, scatter(4), or one of {', '.join(by_tables)}, with or without a number of instances",
         },
     }
     known = {

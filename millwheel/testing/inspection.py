@@ -8,7 +8,7 @@ from typing import Any
 from millwheel.core.columns.batch import key_list
 from millwheel.core.columns.plan import END, KEY, START
 from millwheel.core.formats.store_layout import STATE, TIMER, WINDOW, WINDOW_SET, key_prefix, unpack
-from millwheel.core.model.keys import Key, key_hash
+from millwheel.core.model.keys import Key, KeyHash, key_hash
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.ports import StateStore
@@ -19,9 +19,9 @@ from millwheel.workers.state.handles import TTL_TAG
 from millwheel.workers.state.window_sets import read_window
 
 
-def window_state(store: StateStore, key: Key) -> dict[Any, Any]:
+def window_state(store: StateStore, key: Key, hashed: KeyHash = key_hash) -> dict[Any, Any]:
     """The state of an aggregation for a key, by slot; empty once all windows of the key are collected."""
-    prefix = key_prefix(WINDOW, key, key_hash(key))
+    prefix = key_prefix(WINDOW, key, hashed(key))
     slots = {_slot(store_key[len(prefix) :]): read_window(store.get, store_key) for store_key, _ in store.scan(prefix)}
     for groups in segments_of(store):
         for owner, row in zip(key_list(groups[KEY]), groups.rows(named=True), strict=True):

@@ -215,7 +215,7 @@ class PipelineHarness:
         if spec.callback:
             kind, now = load_object(spec.callback, self.spec.folder), self.watermark(computation)
             return callback_state(kind, store, check_key(key), now)
-        return window_state(store, check_key(key))
+        return window_state(store, check_key(key), self._cluster.graph.hash_of(computation))
 
     def ask(
         self,

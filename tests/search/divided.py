@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.skew import planned
-from millwheel.core.pipeline.spec import ComputationSpec, Delivery, PipelineSpec
+from millwheel.core.pipeline.spec import ComputationSpec, Delivery, Divided, PipelineSpec
 from tests.search.script import Case, Clock, Finish, Letter, Outcome, Push, Watermark
 
 _ARRIVAL = frozenset({"collect", "first", "last"})
 _PREFIX = "partial."
 
 
-def divided(spec: PipelineSpec, instances: int, case: Case) -> PipelineSpec:
+def divided(spec: PipelineSpec, instances: int, case: Case, grouped: bool = False) -> PipelineSpec:
     """The pipeline with all keys divided that can be, without a promise less: late panes are as many as instances have
-    them, and an at-least-once computation may count an accumulator twice."""
+    them, and an at-least-once computation may count an accumulator twice. ``grouped``: by a grouping, where a source
+    reads the input; the name of the computation draws it."""
     if instances == 1:
         return spec
     timely = _timely(case, spec)
-    computations = (replace(c, scatter=instances) if _fits(c, spec, timely) else c for c in spec.computations)
+    computations = (
+        replace(c, scatter=instances, divided=_rule(c, spec) if grouped else Divided.ALL)
+        if _fits(c, spec, timely)
+        else c
+        for c in spec.computations
+    )
     return planned(replace(spec, computations=tuple(computations)))
+
+
+def _rule(c: ComputationSpec, spec: PipelineSpec) -> Divided:
+    stream = next((each for each in spec.streams if each.name == c.inputs[0].stream), None)
+    if stream is None or stream.source is None or stream.id:
+        return Divided.ALL
+    drawn = Random(f"{spec.name} {c.name} {c.aggregates}")
+    return drawn.choice([each for each in Divided if each.by_tables])
 
 
 def _timely(case: Case, spec: PipelineSpec) -> frozenset[str]:

@@ -14,7 +14,7 @@ import polars as pl
 
 from millwheel.core.model.keys import check_key
 from millwheel.core.pipeline.graph import NodeKind
-from millwheel.core.pipeline.spec import DEAD_LETTERS, KeyKind, PipelineSpec, SinkSpec
+from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, KeyKind, PipelineSpec, SinkSpec
 from millwheel.queries.model import QueryError
 from millwheel.sinks.base import SinkBatch
 from millwheel.sources.base import FrameChunk
@@ -69,6 +69,8 @@ class Way:
     service_lives: bool = False
     scatter: int = 1
     """Keys that can be divided are, over so many instances."""
+    grouped: bool = False
+    """By groupings, where they can be."""
 
     @property
     def crashes(self) -> bool:
@@ -295,6 +297,8 @@ class Bench(PipelineHarness):
                 state[name] = {key: self.state(name, key) for key in keys}
             if computation.slices is not None:
                 state[name] = (self._answers or self._asked())[name]  # as of the end of input, of keys known by then
+            if computation.stage is AggregationStage.PARTIAL:
+                continue  # its keys have instances
             timers[name] = {key: found for key in keys if (found := tuple(self.timers(name, key)))}
         return state, timers
 
@@ -388,7 +392,7 @@ def _raced(case: Case, script: Sequence[Action]) -> list[Action | _Soon]:
 
 def run(case: Case, way: Way, spec: PipelineSpec | None = None) -> Outcome:
     """What comes of a case in one way."""
-    spec = divided(spec or case.spec(), way.scatter, case)
+    spec = divided(spec or case.spec(), way.scatter, case, way.grouped)
     crash_at = None
     if way.crash_at is not None:
         crash_at = max(1, int(_units(case, replace(way, crash_at=None), spec) * way.crash_at))

@@ -40,6 +40,10 @@ VARIANTS: dict[str, Way] = {
     "divided-crashes": Way(
         "divided-crashes", together=3, shards=2, workers=2, scatter=3, crash_every=25, service_lives=True
     ),
+    "grouped": Way("grouped", together=7, bundle=3, shards=3, workers=2, scatter=3, grouped=True),
+    "grouped-crashes": Way(
+        "grouped-crashes", together=3, shards=2, workers=2, scatter=4, grouped=True, crash_every=25, service_lives=True
+    ),
     "uncached-bundles": Way("uncached-bundles", cached=False, together=4),
 }
 """By name. Places of crashes and numbers of records are drawn anew for each seed."""

@@ -12,7 +12,7 @@ split is a range of every family.
     o <partition>                       source: committed position of a partition
     e                                   source: it was told to read nothing more, and has ended
     g <partition> <position>            source: what was decided about the input that follows a position
-    j <partition> <position>            source: which keys are hot among what follows a position, and up to where
+    j <partition> <position>            source: how keys are divided among what follows a position, and up to where
     f <partition> <position>            source: input that was judged by the clock and dead-lettered
     n                                   sink: number of the next batch
     u <hash> <key> [<window>]           sink: the current rows, by identity
@@ -46,7 +46,7 @@ ENDED = b"e"
 WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER, RESULT = b"w", b"h", b"x", b"u", b"q", b"y"
 WINDOW_SET = b"b"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, COMMITTABLE = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
-DECIDED, HOT_KEYS = b"g", b"j"
+DECIDED, KEY_EPOCHS = b"g", b"j"
 RUNS = b"v"
 NUMBERS = b"z"
 SLICE, EXPIRED, CLEARED, SLICE_KEY, SLICE_IDLE = b"a", b"k", b"ki", b"l", b"i"
@@ -76,13 +76,15 @@ class Meta(msgspec.Struct, array_like=True):
 class Position(msgspec.Struct, array_like=True):
     """How far a partition has been read and delivered. ``max_timestamp`` decides which later records are late.
     ``note``: any other state that a reader needs to continue. ``combined``: what was read was sent as groups, which
-    were committed with this position."""
+    were committed with this position. ``counts``: of each node that divides its keys by how many records its instances
+    have got, those counts (core/grouping/epochs.py)."""
 
     position: int = 0
     max_timestamp: int = -(2**63)
     finished: bool = False
     note: bytes = b""
     combined: bool = False
+    counts: dict[str, list[int]] = {}
 
 
 encode_meta = msgspec.msgpack.Encoder().encode

@@ -17,6 +17,8 @@ from millwheel.core.grouping.tables import EpochTable, Measured, Network, hashed
 from millwheel.core.model.keys import Key
 from millwheel.errors import InvariantError
 
+_KNOWN = 200_000
+"""So many keys have their candidates remembered."""
 _PAIRS_PER_INSTANCE = 50
 """Ten times as many as the hot threshold of 1/(5n) needs, so that counts of hot keys are nearly exact."""
 
@@ -39,40 +41,87 @@ class Grouping(ABC):
     """It needs to know the frequent keys."""
 
     def __init__(self, table: EpochTable, counts: Sequence[int] = (), network: Sequence[Network] = ()) -> None:
-        self.table = table
-        self.counts = list(counts) or [0] * table.instances
         self.network = tuple(network) or (Network.HOST,) * table.instances
-        self._position = table.first + sum(self.counts)
         self._all = tuple(range(table.instances))
-        self._new_window()
+        self._known: dict[Key, tuple[int, ...]] = {}
+        self.table = table
+        self.resume(table, counts)
+        self.begin_window()
+
+    def resume(self, table: EpochTable, counts: Sequence[int] = ()) -> None:
+        """Go on in an epoch of which the instances got so many records; without ``counts``, from its beginning."""
+        if table is not self.table:
+            self.table = table
+            self._known = {}
+        self.counts = list(counts) or [0] * table.instances
+        self._loads = [price * (count + 1) for price, count in zip(table.prices, self.counts, strict=True)]
+        self._last = table.first + sum(self.counts) - 1
 
     def choose(self, position: int, key: Key) -> int:
-        """The instance of the next record. Raises InvariantError for any position but the next one: a caller that
-        chooses again for a record must begin from the counts of an earlier commit."""
-        if position != self._position:
-            raise InvariantError(f"position {position} after {self._position - 1}: a grouping chooses once, in order")
-        self._position += 1
+        """The instance of the next record. Raises InvariantError for a position that is not above the last one: a
+        caller that chooses again for a record must begin from the counts of an earlier commit."""
+        if position <= self._last:
+            raise InvariantError(f"position {position} after {self._last}: a grouping chooses once, in order")
+        self.count((key,))
+        return self.choose_all((key,), position)[0]
+
+    def choose_all(self, keys: Sequence[Key], last: int) -> list[int]:
+        """The instances of the next records, the last of which has position ``last``; the keys are not counted."""
+        self._last = last
+        counts, loads, prices, known = self.counts, self._loads, self.table.prices, self._known
+        found: list[int] = []
+        for key in keys:
+            among = known.get(key)
+            if among is None:
+                among = self._remembered(key)
+            best = among[0]
+            if len(among) == 2:  # most keys of most groupings
+                if loads[among[1]] < loads[best]:
+                    best = among[1]
+            elif len(among) > 2:
+                best = min(among, key=loads.__getitem__)
+            counts[best] += 1
+            # From the count and not by addition: a replay that begins in between must find the same loads, to the bit.
+            loads[best] = prices[best] * (counts[best] + 1)
+            found.append(best)
+        return found
+
+    def count(self, keys: Sequence[Key]) -> None:
+        """Count keys, for the next table: all of them, or a sample."""
         if self.counts_keys:
-            self._frequent.offer(key)
-        chosen = self._instance(position, key)
-        self.counts[chosen] += 1
-        return chosen
+            for key in keys:
+                self._frequent.offer(key)
 
     def next_table(self, measured: Measured) -> EpochTable:
         """The table of the epoch that begins behind the last record chosen for. Commit it before :meth:`begin`."""
-        return EpochTable(self.table.epoch + 1, self._position, self.table.prices)
+        return EpochTable(self.table.epoch + 1, self._last + 1, self.table.prices)
 
     def begin(self, table: EpochTable) -> None:
         """Choose by a committed table from its first position on."""
-        if table.first != self._position:
-            raise InvariantError(f"epoch {table.epoch} begins at {table.first}, the next record is {self._position}")
-        self.table = table
-        self.counts = [0] * table.instances
-        self._new_window()
+        if table.first <= self._last:
+            raise InvariantError(f"epoch {table.epoch} begins at {table.first}, the next record is {self._last + 1}")
+        self.resume(table)
+        self.begin_window()
+
+    def begin_window(self) -> None:
+        """Forget the keys that were counted."""
+        self._frequent = sketch_for(self.table.instances)
+
+    @property
+    def counted(self) -> int:
+        """How many keys of the window were counted."""
+        return self._frequent.offered
 
     @abstractmethod
-    def _instance(self, position: int, key: Key) -> int:
-        """The instance of a record, by the table and the counts alone."""
+    def _candidates(self, key: Key) -> tuple[int, ...]:
+        """The instances that may get records of a key in this epoch, by the table alone. The one with the least load
+        gets the next record, the first of equals."""
+
+    def _remembered(self, key: Key) -> tuple[int, ...]:
+        if len(self._known) >= _KNOWN:
+            self._known.clear()
+        found = self._known[key] = self._candidates(key)
+        return found
 
     def _hot(self) -> list[Frequent]:
         """The hot keys of the window so far, the most frequent first."""
@@ -81,6 +130,3 @@ class Grouping(ABC):
     def _two(self, key: Key) -> tuple[int, int]:
         instances = self.table.instances
         return hashed(key, 0, instances), hashed(key, 1, instances)
-
-    def _new_window(self) -> None:
-        self._frequent = sketch_for(self.table.instances)

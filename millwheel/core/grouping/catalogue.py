@@ -5,6 +5,7 @@ from __future__ import annotations
 from millwheel.core.grouping.base import Grouping
 from millwheel.core.grouping.choices import DistributionChoices, WorkerChoices
 from millwheel.core.grouping.distribution import DistributionAware, DistributionKey
+from millwheel.core.grouping.hot_keys import HotKeys
 from millwheel.core.grouping.network import NetworkAware
 from millwheel.core.grouping.plain import Hash, PartialKey, Shuffle
 from millwheel.core.grouping.time_aware import TimeAware
@@ -24,3 +25,9 @@ GROUPINGS: dict[str, type[Grouping]] = {
     )
 }
 """Each grouping by its name."""
+
+RULES: dict[str, type[Grouping]] = {**GROUPINGS, HotKeys.name: HotKeys}
+"""The same, and the one that divides hot keys by the numbers of records."""
+
+BY_NUMBER = frozenset({HotKeys.name})
+"""The rules by which the number of a record decides, and no counts."""

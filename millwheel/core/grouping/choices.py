@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from millwheel.core.grouping.base import Grouping
-from millwheel.core.grouping.tables import EpochTable, Measured, hashed, least
+from millwheel.core.grouping.tables import EpochTable, Measured, hashed
 from millwheel.core.model.keys import Key
 
 
@@ -16,14 +16,14 @@ class WorkerChoices(Grouping):
     counts_keys = True
 
     def next_table(self, measured: Measured) -> EpochTable:
-        routes = {hot.key: self._candidates(hot.key, hot.count / self._frequent.offered) for hot in self._hot()}
-        return EpochTable(self.table.epoch + 1, self._position, self.table.prices, routes)
+        routes = {hot.key: self._route(hot.key, hot.count / self._frequent.offered) for hot in self._hot()}
+        return EpochTable(self.table.epoch + 1, self._last + 1, self.table.prices, routes)
 
-    def _candidates(self, key: Key, share: float) -> tuple[int, ...]:
+    def _route(self, key: Key, share: float) -> tuple[int, ...]:
         return self._all
 
-    def _instance(self, position: int, key: Key) -> int:
-        return least(self.table.routes.get(key) or self._two(key), self.table.prices, self.counts)
+    def _candidates(self, key: Key) -> tuple[int, ...]:
+        return self.table.routes.get(key) or self._two(key)
 
 
 class DistributionChoices(WorkerChoices):
@@ -31,7 +31,7 @@ class DistributionChoices(WorkerChoices):
 
     name = "d-choices"
 
-    def _candidates(self, key: Key, share: float) -> tuple[int, ...]:
+    def _route(self, key: Key, share: float) -> tuple[int, ...]:
         wanted = min(self.table.instances, max(2, ceil(share * self.table.instances) + 1))
         found: dict[int, None] = {}
         seed = 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from millwheel.core.grouping.base import Grouping
-from millwheel.core.grouping.tables import EpochTable, Measured, hashed, least
+from millwheel.core.grouping.tables import EpochTable, Measured, hashed
 from millwheel.core.model.keys import Key
 
 _BUCKETS_PER_INSTANCE = 8
@@ -38,21 +40,25 @@ class DistributionKey(Grouping):
                 routes[key] = (chosen,)
             else:
                 buckets[bucket] = chosen
-        return EpochTable(self.table.epoch + 1, self._position, self.table.prices, routes, tuple(buckets))
+        return EpochTable(self.table.epoch + 1, self._last + 1, self.table.prices, routes, tuple(buckets))
 
-    def _instance(self, position: int, key: Key) -> int:
-        bucket = self._bucket(key)
-        self._bucket_counts[bucket] += 1
+    def count(self, keys: Sequence[Key]) -> None:
+        super().count(keys)
+        for key in keys:
+            self._bucket_counts[self._bucket(key)] += 1
+
+    def _candidates(self, key: Key) -> tuple[int, ...]:
         route = self.table.routes.get(key)
         if route is not None:
-            return route[0]
-        return self.table.buckets[bucket] if self.table.buckets else bucket % self.table.instances
+            return route
+        bucket = self._bucket(key)
+        return (self.table.buckets[bucket] if self.table.buckets else bucket % self.table.instances,)
 
     def _bucket(self, key: Key) -> int:
         return hashed(key, 0, _BUCKETS_PER_INSTANCE * self.table.instances)
 
-    def _new_window(self) -> None:
-        super()._new_window()
+    def begin_window(self) -> None:
+        super().begin_window()
         self._bucket_counts = [0] * (_BUCKETS_PER_INSTANCE * self.table.instances)
 
 
@@ -70,7 +76,7 @@ class DistributionAware(Grouping):
         cold = 1 - min(1.0, sum(each.count for each in hot) / offered)
         loads = [cold * mean] * self.table.instances
         routes = {each.key: self._spread(each.count, loads, mean) for each in hot}
-        return EpochTable(self.table.epoch + 1, self._position, self.table.prices, routes)
+        return EpochTable(self.table.epoch + 1, self._last + 1, self.table.prices, routes)
 
     def _spread(self, count: int, loads: list[float], mean: float) -> tuple[int, ...]:
         """The instances of one hot key; ``loads`` gains its records, each part where it costs least."""
@@ -85,8 +91,5 @@ class DistributionAware(Grouping):
             left -= amount
         return tuple(chosen)
 
-    def _instance(self, position: int, key: Key) -> int:
-        route = self.table.routes.get(key)
-        if route is None:
-            return hashed(key, 0, self.table.instances)
-        return least(route, self.table.prices, self.counts)
+    def _candidates(self, key: Key) -> tuple[int, ...]:
+        return self.table.routes.get(key) or (hashed(key, 0, self.table.instances),)

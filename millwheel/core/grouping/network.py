@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millwheel.core.grouping.base import Grouping
-from millwheel.core.grouping.tables import EpochTable, Measured, Network, least
+from millwheel.core.grouping.tables import EpochTable, Measured, Network
 from millwheel.core.model.keys import Key
 
 _SLOW, _FAST = 1.25, 1.0
@@ -20,6 +20,7 @@ class NetworkAware(Grouping):
     name = "nag"
 
     def next_table(self, measured: Measured) -> EpochTable:
+        self.network = measured.network or self.network
         known = [each for each in measured.completion_us if each is not None]
         if not known:
             return super().next_table(measured)
@@ -29,7 +30,7 @@ class NetworkAware(Grouping):
         scaled = [price * factors[distance] for price, distance in pairs]
         cheapest = min(scaled)
         prices = tuple(min(price / cheapest, _MOST) for price in scaled)
-        return EpochTable(self.table.epoch + 1, self._position, prices)
+        return EpochTable(self.table.epoch + 1, self._last + 1, prices)
 
     def _factor(self, distance: Network, measured: Measured, mean: float) -> float:
         """The factor by which the price of a class changes. Between slow and fast it is 1, so that the price
@@ -39,5 +40,5 @@ class NetworkAware(Grouping):
         ratio = sum(times_us) / len(times_us) / mean if times_us else 1.0
         return _STEP if ratio > _SLOW else 1 / _STEP if ratio < _FAST else 1.0
 
-    def _instance(self, position: int, key: Key) -> int:
-        return least(self._all, self.table.prices, self.counts)
+    def _candidates(self, key: Key) -> tuple[int, ...]:
+        return self._all

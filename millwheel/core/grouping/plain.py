@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millwheel.core.grouping.base import Grouping
-from millwheel.core.grouping.tables import hashed, least
+from millwheel.core.grouping.tables import hashed
 from millwheel.core.model.keys import Key
 
 
@@ -12,17 +12,17 @@ class Hash(Grouping):
 
     name = "hash"
 
-    def _instance(self, position: int, key: Key) -> int:
-        return hashed(key, 0, self.table.instances)
+    def _candidates(self, key: Key) -> tuple[int, ...]:
+        return (hashed(key, 0, self.table.instances),)
 
 
 class Shuffle(Grouping):
-    """Each record goes to the next instance, whatever its key."""
+    """Each record goes to the next instance, whatever its key: the one that got the fewest."""
 
     name = "shuffle"
 
-    def _instance(self, position: int, key: Key) -> int:
-        return position % self.table.instances
+    def _candidates(self, key: Key) -> tuple[int, ...]:
+        return self._all
 
 
 class PartialKey(Grouping):
@@ -30,5 +30,5 @@ class PartialKey(Grouping):
 
     name = "pkg"
 
-    def _instance(self, position: int, key: Key) -> int:
-        return least(self._two(key), self.table.prices, self.counts)
+    def _candidates(self, key: Key) -> tuple[int, ...]:
+        return self._two(key)

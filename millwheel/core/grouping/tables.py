@@ -59,6 +59,8 @@ class Measured:
 
     completion_us: tuple[float | None, ...]
     alone_us: tuple[float | None, ...] = ()
+    network: tuple[Network, ...] = ()
+    """Where the instances run now; empty where that is as before."""
 
 
 def first_table(instances: int) -> EpochTable:
@@ -66,6 +68,11 @@ def first_table(instances: int) -> EpochTable:
     if instances < 1:
         raise ValueError(f"{instances} instances: at least one is needed")
     return EpochTable(0, 0, (1.0,) * instances)
+
+
+def fitting(table: EpochTable | None, instances: int) -> EpochTable:
+    """The table, or the first one where there is none for so many instances."""
+    return table if table is not None and table.instances == instances else first_table(instances)
 
 
 def hashed(key: Key, seed: int, instances: int) -> int:
@@ -82,14 +89,3 @@ def imbalance(loads: Sequence[float]) -> float:
     """Formula 2: how far the greatest load is above the mean, as a share of the mean."""
     mean = sum(loads) / len(loads)
     return (max(loads) - mean) / mean if mean else 0.0
-
-
-def least(candidates: Sequence[int], prices: Sequence[float], counts: Sequence[int]) -> int:
-    """The candidate whose load would be least with one more record; the first of equals."""
-    best = candidates[0]
-    lowest = prices[best] * (counts[best] + 1)
-    for each in candidates[1:]:
-        load = prices[each] * (counts[each] + 1)
-        if load < lowest:
-            best, lowest = each, load
-    return best

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from millwheel.core.grouping.base import Grouping
-from millwheel.core.grouping.tables import EpochTable, Measured, draw, least
+from millwheel.core.grouping.tables import EpochTable, Measured, draw, first_table
 from millwheel.core.model.keys import Key
 
 _NEWEST = 0.5
@@ -69,12 +69,11 @@ class TimeAware(Grouping):
 
     def next_table(self, measured: Measured) -> EpochTable:
         epoch = self.table.epoch + 1
-        times_us = smoothed(
-            self.table.prices if self.table.epoch else None, measured.alone_us or measured.completion_us
-        )
+        nothing_known = self.table.prices == first_table(self.table.instances).prices
+        times_us = smoothed(None if nothing_known else self.table.prices, measured.alone_us or measured.completion_us)
         ends = list(accumulate(probabilities(times_us)))
         routes = {hot.key: self._drawn(epoch, hot.key, hot.count, ends) for hot in self._hot()}
-        return EpochTable(epoch, self._position, times_us, routes)
+        return EpochTable(epoch, self._last + 1, times_us, routes)
 
     def _drawn(self, epoch: int, key: Key, count: int, ends: Sequence[float]) -> tuple[int, ...]:
         """The instances that a hot key's segments drew, each with the probabilities. One draw shifts all of them evenly
@@ -86,5 +85,5 @@ class TimeAware(Grouping):
         found = {min(bisect_right(ends, (each + shift) / number), last) for each in range(number)}
         return tuple(sorted(found))
 
-    def _instance(self, position: int, key: Key) -> int:
-        return least(self.table.routes.get(key) or self._two(key), self.table.prices, self.counts)
+    def _candidates(self, key: Key) -> tuple[int, ...]:
+        return self.table.routes.get(key) or self._two(key)

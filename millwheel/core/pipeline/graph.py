@@ -8,6 +8,7 @@ from enum import Enum
 from millwheel.core.model.failures import SHARE, OnError
 from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.percentiles import Shares
+from millwheel.core.pipeline.skew import hash_of_keys
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
@@ -16,7 +17,7 @@ from millwheel.core.pipeline.spec import (
     SinkSpec,
     StreamSpec,
 )
-from millwheel.core.slices.slots import WIDTH, slot_hash
+from millwheel.core.slices.slots import WIDTH
 from millwheel.core.windows.panes import Accumulation
 
 
@@ -52,13 +53,12 @@ class Graph:
     shares: dict[str, Shares] = field(default_factory=dict)
 
     def hash_of(self, node: str) -> KeyHash:
-        """How the keys of a node are hashed: those of slices in order of their slots."""
-        computation = self.nodes[node].computation if node in self.nodes else None
-        return slot_hash if computation is not None and computation.slices is not None else key_hash
+        """How the keys of a node are hashed: those of slices and of groupings in order of slots."""
+        return hash_of_keys(self.nodes[node].computation if node in self.nodes else None)
 
     def grain(self, node: str) -> int:
         """Of what the edges of a node's key ranges are multiples: slots are never cut."""
-        return WIDTH if self.hash_of(node) is slot_hash else 1
+        return 1 if self.hash_of(node) is key_hash else WIDTH
 
     def circle(self, node: str) -> frozenset[str]:
         """The nodes that lie on a way from ``node`` back to itself; with ``node`` when it consumes its own output."""

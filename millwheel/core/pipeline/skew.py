@@ -9,7 +9,8 @@ becomes
 
 The instance of a record is a function of its number or of its id, and a replay finds both again. So no choice is ever
 made anew, and no table is needed. With ``skew: auto`` only hot keys are divided; which those are is a committed table
-(core/grouping/hot_keys.py), and the records of all others go to instance 0.
+(core/grouping/hot_keys.py), and the records of all others go to instance 0. With the name of a grouping, the grouping
+chooses, and an instance is a fixed place in the space of hashes: a slot.
 
 The watermark of the final computation is held by the windows and productions of the partial one, as everywhere: its
 windows close once all partial ones have.
@@ -22,12 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from millwheel.core.model.keys import Key, KeyHash, key_hash
 from millwheel.core.pipeline.spec import (
     AggregationStage,
     ComputationSpec,
@@ -37,10 +40,13 @@ from millwheel.core.pipeline.spec import (
     PipelineSpec,
     StreamSpec,
 )
+from millwheel.core.slices.slots import SLOTS, WIDTH, slot_hash
+from millwheel.errors import RecordError
 
 _SPREAD = 0x9E37_79B9_7F4A_7C15  # Fixed: 2**64 divided by the golden ratio, as in Fibonacci hashing
 _WORD = 2**64 - 1  # Fixed: 64 bits
 _UPPER_BITS = 32  # Fixed: the half of a product that depends on all bits of the number
+_HASH_BITS = 64  # Fixed: of a hash
 _PREFIX = "partial."
 _KEY = "key"
 
@@ -95,9 +101,48 @@ def divided_keys(
         found = [instance_of(number if id is None else _number(id), key.instances) for id, number in pairs]
     if hot is not None:
         found = [instance if divided else 0 for instance, divided in zip(found, hot, strict=True)]
+    return with_instances(key, keys, found)
+
+
+def with_instances(key: KeySpec, keys: Sequence[Any], instances: Sequence[int]) -> list[Any]:
+    """Keys with the instance of each record as their last part."""
     if len(key.names) > 1 and key.kind is KeyKind.FIELDS:
-        return [(*whole, instance) for whole, instance in zip(keys, found, strict=True)]
-    return list(zip(keys, found, strict=True))
+        return [(*whole, instance) for whole, instance in zip(keys, instances, strict=True)]
+    return list(zip(keys, instances, strict=True))
+
+
+@cache
+def hash_by_slot(instances: int) -> KeyHash:
+    """How divided keys are hashed whose instances are fixed places: in order of instances, so that all keys of an
+    instance are in one shard. They begin at slots (core/slices/slots.py), and key ranges are never cut within one."""
+    firsts = [instance * SLOTS // instances * WIDTH for instance in range(instances)]
+    below = WIDTH.bit_length() - 1
+
+    def hashed(key: Key) -> int:
+        try:
+            first: int = firsts[key[-1]]
+        except (TypeError, IndexError):
+            reason = f"{key!r} is no divided key: its last part is its instance, 0 to {instances - 1}"
+            raise RecordError(reason) from None
+        return first + (key_hash(key) >> (_HASH_BITS - below))
+
+    return hashed
+
+
+def hash_of_keys(computation: ComputationSpec | None) -> KeyHash:
+    """Where the keys of a node lie in the 64-bit space; None for a node that is no computation."""
+    if computation is None:
+        return key_hash
+    if computation.slices is not None:
+        return slot_hash
+    slots = slots_of_keys(computation)
+    return hash_by_slot(slots) if slots else key_hash
+
+
+def slots_of_keys(computation: ComputationSpec) -> int:
+    """How many instances with fixed places the keys of a computation have; 0: none."""
+    key = computation.inputs[0].key if len(computation.inputs) == 1 else None
+    return key.instances if key is not None and key.instances > 1 and key.divided.by_slots else 0
 
 
 def instance_of(number: int, instances: int) -> int:

@@ -47,11 +47,31 @@ class KeyKind(Enum):
 
 
 class Divided(Enum):
-    """Which keys of a computation are divided over instances, where any are."""
+    """How the keys of a computation are divided over instances, where any are: ``scatter``, ``auto``, or the name of a
+    grouping (core/grouping/catalogue.py)."""
 
-    ALL = "all"
-    HOT = "hot"
+    ALL = "scatter"
+    """All of them, by the numbers of records."""
+    HOT = "auto"
     """Those with many of the records; the others go to instance 0."""
+    PKG = "pkg"
+    DKG = "dkg"
+    NAG = "nag"
+    DAG = "dag"
+    TAG = "tag"
+    D_CHOICES = "d-choices"
+    W_CHOICES = "w-choices"
+    SHUFFLE = "shuffle"
+
+    @property
+    def by_tables(self) -> bool:
+        """Whether sources decide it, by tables of epochs."""
+        return self is not Divided.ALL
+
+    @property
+    def by_slots(self) -> bool:
+        """Whether an instance is a fixed place: the records of all keys that it gets are in one shard."""
+        return self.by_tables and self is not Divided.HOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +302,8 @@ class ComputationSpec:
     ``ordered``: the records of each key come in the order of their timestamps. ``match_all``: a record takes every
     branch whose condition holds, not only the first.
 
-    ``scatter``: the number of instances over which each key is divided, or each hot one (``divided``); the planner
-    makes a partial and a final ``stage`` of such a computation (see skew.py).
+    ``scatter``: the number of instances over which keys are divided (``divided`` says how); the planner makes a partial
+    and a final ``stage`` of such a computation (see skew.py).
 
     ``numbered``: the values that it counts get numbers of a dictionary with so many partitions first (see visitors.py).
 

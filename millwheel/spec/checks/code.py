@@ -295,8 +295,10 @@ class CodeChecks:
                 "back; leave skew out",
                 *path,
             )
-        elif computation.divided is Divided.HOT and (reason := self._not_read(computation)):
-            self._bad(f"hot keys are found in what a source reads, and {reason}; write scatter(4)", *path)
+        elif computation.divided.by_tables and (reason := self._not_read(computation)):
+            hot = computation.divided is Divided.HOT
+            what = "hot keys are found in what a source reads" if hot else "a source gives its records to instances"
+            self._bad(f"{what}, and {reason}; write scatter(4)", *path)
         elif computation.scatter > 1 and isinstance(machine, TriggeredMachine) and machine.aggregation.ordered:
             self._bad(
                 "an aggregate of your own may depend on the order of a key's records, which divided keys do not keep; "
@@ -305,7 +307,7 @@ class CodeChecks:
             )
 
     def _not_read(self, computation: ComputationSpec) -> str:
-        """Why the input of a computation is not read in a way that hot keys can be found in it; "" if it is."""
+        """Why the input of a computation is not read in a way that its keys can be divided there; "" if it is."""
         name = computation.inputs[0].stream
         stream = next((each for each in self._spec.streams if each.name == name), None)
         if stream is None or stream.source is None:

@@ -28,9 +28,9 @@ WINDOW_FIELDS = ("window_start", "window_end")
 """The fields of every result of a window."""
 MOST_INSTANCES = 64
 """Each instance of a key is a key with state of its own; two per core of a large machine."""
-_DIVIDED = re.compile(r"(?:scatter|auto)\((\d+)\)")
-_AUTO = "auto"
-_AUTO_INSTANCES = 16
+_DIVIDED = re.compile(r"([a-z-]+)(?:\((\d+)\))?")
+_INSTANCES = 16
+"""So many where none are written."""
 """Of a hot key where no number is given: four times as many as four shards, so that they lie evenly."""
 _NEEDS_ORDER = ("collect", "first", "last")
 _WHOLE_KEYS = ("output_time", "late")
@@ -145,39 +145,32 @@ def _checked(reader: NodeReader, node: YamlNode, spec: AggregateSpec) -> Aggrega
 # --- divided keys ----------------------------------------------------------------------------------------------
 
 
-def read_skew(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> int:
-    """Over how many instances each key, or each hot one, is divided: 1 for keys that are not."""
+def read_skew(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> tuple[int, Divided]:
+    """Over how many instances keys are divided, 1 for keys that are not; and how."""
+    whole = 1, Divided.ALL
     node = fields.get("skew")
     text = reader.text(node, "scatter(4)")
     if node is None or text == "hash":
-        return 1
-    if text == _AUTO:
-        text = f"{_AUTO}({_AUTO_INSTANCES})"
+        return whole
     found = _DIVIDED.fullmatch(text)
-    if found is None:
+    ways = {each.value: each for each in Divided}
+    if found is None or found[1] not in ways or (found[1] == Divided.ALL.value and found[2] is None):
+        others = ", ".join(each.value for each in Divided if each.by_slots)
         fix = "write scatter(4) to divide each key over 4 instances, auto to divide hot keys only, or hash"
-        reader.bad(node, f"{text[:40]!r} is no way to group; {fix}")
-        return 1
-    instances = int(found[1])
+        reader.bad(node, f"{text[:40]!r} is no way to group; {fix}; or one of the groupings {others}")
+        return whole
+    way, instances = ways[found[1]], int(found[2] or _INSTANCES)
     if not 2 <= instances <= MOST_INSTANCES:
         reader.bad(node, f"keys can be divided over 2 to {MOST_INSTANCES} instances, not {instances}")
-        return 1
-    return instances if _can_be_divided(reader, node, fields, inputs) else 1
-
-
-def read_divided(reader: NodeReader, fields: Mapping[str, YamlNode]) -> Divided:
-    """Which keys are divided, where any are."""
-    node = fields.get("skew")
-    if node is None or not reader.text(node, "auto").startswith(_AUTO):
-        return Divided.ALL
-    if "allowed_lateness" in fields:
+        return whole
+    if way.by_tables and "allowed_lateness" in fields:
         reader.bad(
             node,
             "with allowed_lateness a window fires once for each instance of its key that a late record comes to, and "
-            "how many a hot key has then depends on when it was found hot; write scatter(4), or leave allowed_lateness "
+            "how many a key has then depends on when it was found hot; write scatter(4), or leave allowed_lateness "
             "out",
         )
-    return Divided.HOT
+    return (instances, way) if _can_be_divided(reader, node, fields, inputs) else whole
 
 
 def _can_be_divided(

@@ -22,7 +22,6 @@ from millwheel.spec.parts.aggregates import (
     check_keys,
     key_names,
     read_aggregates,
-    read_divided,
     read_skew,
 )
 from millwheel.spec.parts.branches import FIELDS as SORT_FIELDS
@@ -73,6 +72,7 @@ def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callab
     check_keys(reader, fields, inputs)
     dictionary = read_dictionary(reader, fields.get("dictionary"))
     counted = read_visitors(reader, fields.get("uv"), inputs)
+    scatter, divided = read_skew(reader, fields, inputs)
     return ComputationSpec(
         name=name,
         inputs=partitioned_inputs(inputs, dictionary),
@@ -110,8 +110,8 @@ def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callab
         shards=reader.number(fields.get("shards"), None, 1, 4_096),
         standby=reader.number(fields.get("standby"), 0, 0, 1) or 0,
         where=reader.where(node),
-        scatter=read_skew(reader, fields, inputs),
-        divided=read_divided(reader, fields),
+        scatter=scatter,
+        divided=divided,
     )
 
 

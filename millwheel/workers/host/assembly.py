@@ -348,7 +348,7 @@ class Assembly:
             first_owner=shard_parts.entry.lease.is_first,
             settle_us=self._limits.settle_us,
             to_the_ends=bool(self._ends),
-            hot=self._fanout.hot(stream.name),
+            rules=self._fanout.rules(stream.name),
             combining=combining_of(stream, self.spec, self.graph, self._plans, self._limits.combine),
         )
         return SourceOperator(parts, shard_parts.store, now_us)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import groupby
 
+from millwheel.core.columns.batch import key_list
 from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.names import ChannelName, NodeName, ShardName
@@ -66,11 +67,13 @@ class WorkMeter:
         if index >= records:
             return
         for arrival in arrivals:
-            keys = arrival.batch.keys
-            while index < len(keys):
-                self.sample.append(hashed(keys[index]))
-                index += every
-            index -= len(keys)
+            keys, count = arrival.batch.keys, len(arrival.batch)
+            if index < count:
+                # Of a column only these become keys: an entry of it may be encoded, or have parts under names.
+                some = keys[index::every] if isinstance(keys, list) else key_list(keys.gather_every(every, index))
+                self.sample += map(hashed, some)
+                index += len(some) * every
+            index -= count
 
 
 class Life(Enum):

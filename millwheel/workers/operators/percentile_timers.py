@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from millwheel.core.formats.store_layout import SHARE_TIMER, key_prefix, number8, number_from8, parse_timer
-from millwheel.core.model.keys import key_from_bytes, key_hash
+from millwheel.core.model.keys import KeyHash, key_from_bytes, key_hash
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import Due, TimerQueue
 from millwheel.core.model.times import MIN_TIME
@@ -18,7 +18,8 @@ class ShareTimers:
     """One queue per share. ``passed`` maps each share to its percentile watermark of the input (µs), and is kept up to
     date by the runtime."""
 
-    def __init__(self, overlay: Overlay, passed: Mapping[float, int]) -> None:
+    def __init__(self, overlay: Overlay, passed: Mapping[float, int], hashed: KeyHash = key_hash) -> None:
+        self._hashed = hashed
         self._overlay = overlay
         self._queues: dict[float, TimerQueue] = {}
         self.passed = passed
@@ -52,7 +53,7 @@ class ShareTimers:
             # In the store, because the window's own timer comes only with the low watermark: without this entry a
             # new owner emits no early pane. See test_a_crash_loses_no_timer_and_doubles_no_pane.
             for (key, tag), at in queue.take_changes().items():
-                store_key = key_prefix(SHARE_TIMER, key, key_hash(key)) + b"e" + tag.encode()
+                store_key = key_prefix(SHARE_TIMER, key, self._hashed(key)) + b"e" + tag.encode()
                 if at is None:
                     self._overlay.delete(store_key)
                 else:

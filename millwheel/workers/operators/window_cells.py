@@ -6,7 +6,7 @@ from typing import Any
 
 from millwheel.core.aggregates.stored_form import StoredForm
 from millwheel.core.formats.store_layout import WINDOW, key_prefix, pack
-from millwheel.core.model.keys import Key, key_hash
+from millwheel.core.model.keys import Key, KeyHash, key_hash
 from millwheel.core.model.limits import over
 from millwheel.workers.state.overlay import Overlay
 from millwheel.workers.state.window_sets import WindowSets
@@ -18,7 +18,8 @@ class WindowCells:
     """The cache over the window state of all keys: (key, slot) to plain data, written through at the end of a
     bundle."""
 
-    def __init__(self, overlay: Overlay, limit: int, most: int) -> None:
+    def __init__(self, overlay: Overlay, limit: int, most: int, hashed: KeyHash = key_hash) -> None:
+        self._hashed = hashed
         self._overlay = overlay
         self._most = most
         self._limit = limit
@@ -113,7 +114,7 @@ class WindowCells:
     def _store_key(self, key: Key, slot: Any) -> bytes:
         prefix = self._prefixes.get(key)
         if prefix is None:
-            prefix = self._prefixes[key] = key_prefix(WINDOW, key, key_hash(key))
+            prefix = self._prefixes[key] = key_prefix(WINDOW, key, self._hashed(key))
         return prefix + pack(slot)
 
 

@@ -18,7 +18,7 @@ from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import HOLD, WINDOW, key_prefix, number8, number_from8, parse_timer, unpack
 from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.specs import machine_from_spec
-from millwheel.core.model.keys import Key, key_from_bytes, key_hash
+from millwheel.core.model.keys import Key, key_from_bytes
 from millwheel.core.model.records import DeadLetter, Domain
 from millwheel.core.model.timers import Due, TimerQueue
 from millwheel.core.model.times import MAX_TIME, held_at
@@ -31,7 +31,7 @@ from millwheel.core.pipeline.production_ids import (
     record_causes,
     window_timer_cause,
 )
-from millwheel.core.pipeline.skew import given_of
+from millwheel.core.pipeline.skew import given_of, hash_of_keys
 from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, ComputationSpec, PipelineSpec
 from millwheel.core.windowing.calls import Group, TakesGroups
 from millwheel.core.windowing.contract import Effects, LateRecord, RejectedRecord, Times
@@ -59,19 +59,20 @@ class WindowedOperator(Operator):
     def __init__(
         self, spec: ComputationSpec, pipeline: PipelineSpec, overlay: Overlay, decode: Decode, cache_entries: int
     ) -> None:
-        self.share_timers = ShareTimers(overlay, {})
+        hashed = hash_of_keys(spec)
+        self.share_timers = ShareTimers(overlay, {}, hashed)
         self._identified = spec.identified
         self._spec = spec
         self._pipeline = pipeline.name
         self._decode = decode
         self._overlay = overlay
-        self._cells = WindowCells(overlay, cache_entries, pipeline.limits.state)
+        self._cells = WindowCells(overlay, cache_entries, pipeline.limits.state, hashed)
         self._key_names = _key_names(spec)
         self.finish_row: Callable[[dict[str, Any]], dict[str, Any]] = finisher(spec, pipeline)
         self._machine = machine_from_spec(
             spec, compile_expression, lambda name: load_object(name, pipeline.folder), takes_retractions(spec, pipeline)
         )
-        self._results = WindowResults(overlay, pipeline.limits.state) if spec.queryable else None
+        self._results = WindowResults(overlay, pipeline.limits.state, hashed) if spec.queryable else None
         self._holds = TimerQueue(Domain.EVENT)
         for store_key, data in overlay.scan(HOLD):
             key, _, tag = parse_timer(store_key)
@@ -112,7 +113,7 @@ class WindowedOperator(Operator):
 
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state and still take records, ordered by end."""
-        prefix = key_prefix(WINDOW, key, key_hash(key))
+        prefix = key_prefix(WINDOW, key, hash_of_keys(self._spec)(key))
         stored = [unpack(store_key[len(prefix) :]) for store_key, _ in self._overlay.scan(prefix)]
         slots: list[Any] = [tuple(slot) if isinstance(slot, list) else slot for slot in stored]
         return self._machine.open_windows(self._cells.of(key), slots)
@@ -310,8 +311,9 @@ class WindowedOperator(Operator):
 
     def _write_holds(self) -> None:
         self.share_timers.write()
+        hashed = hash_of_keys(self._spec)
         for (key, tag), at in self._holds.take_changes().items():
-            store_key = key_prefix(HOLD, key, key_hash(key)) + b"e" + tag.encode()
+            store_key = key_prefix(HOLD, key, hashed(key)) + b"e" + tag.encode()
             if at is None:
                 self._overlay.delete(store_key)
             else:

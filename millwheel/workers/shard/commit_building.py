@@ -17,7 +17,6 @@ from millwheel.core.formats.store_layout import (
     timer_value,
 )
 from millwheel.core.model.failures import counted
-from millwheel.core.model.keys import key_hash
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.ports import StateStore
@@ -130,7 +129,7 @@ class CommitBuilding:
     def _write_timers(self) -> None:
         for domain, queue in self.timers.items():
             for (key, tag), at in queue.take_changes().items():
-                store_key = timer_key(key, key_hash(key), domain, tag)
+                store_key = timer_key(key, self.identity.hashed(key), domain, tag)
                 if at is None:
                     self.overlay.delete(store_key)
                 else:

@@ -19,8 +19,9 @@ from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.workers.bundle.bundle import Bundle, Produced, beginning, keys_of
+from millwheel.workers.delivery.consumer_keys import Keyless
 from millwheel.workers.delivery.outbox import OutputChunk
-from millwheel.workers.delivery.routing import Fanout, Keyless
+from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.state.overlay import Overlay
 
 

@@ -19,7 +19,7 @@ from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.core.windows.lateness import late_mask
 from millwheel.sources.base import FrameChunk
-from millwheel.workers.delivery.routing import Keyless
+from millwheel.workers.delivery.consumer_keys import Keyless
 from millwheel.workers.delivery.timestamps import LIMIT_US
 
 _FIRST_BYTES = 1 << 20  # of a read while little comes

@@ -19,7 +19,7 @@ from millwheel.core.formats.store_layout import (
     number_from8,
     pack,
 )
-from millwheel.core.grouping.hot_keys import MOST_COUNTED, HotKeys
+from millwheel.core.grouping.epochs import MOST_COUNTED, KeyEpochs, Rule
 from millwheel.core.model.names import ChannelName, NodeName
 from millwheel.core.windows.lateness import watermark_after
 from millwheel.ports import StateStore
@@ -29,7 +29,7 @@ from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.shard.productions import earliest_of
 from millwheel.workers.sources.combining import Combine
 from millwheel.workers.sources.frames import ReadSize
-from millwheel.workers.sources.hot_keys import delete_epochs, open_hot_keys, write_epoch
+from millwheel.workers.sources.key_epochs import delete_epochs, open_key_epochs, write_epoch
 from millwheel.workers.sources.silence import Silence
 from millwheel.workers.state.overlay import Overlay
 
@@ -58,8 +58,8 @@ class Part:
     Nothing more is read before commit number ``awaits`` of the shard is durable. ``judged``: positions of records that
     lay too far in the future; ``decided``: notes by position, see :class:`millwheel.sources.base.Chunk`.
     ``gone_at``: since when no listing has it. It is ``behind`` before a look has found nothing. In a run that ends once
-    it has caught up it is ``certain`` once it has, and then idle if ``idles``. ``hot``: which keys are divided, where a
-    consumer divides only hot ones. ``combine``: whether groups are sent in place of records."""
+    it has caught up it is ``certain`` once it has, and then idle if ``idles``. ``epochs``: how keys are divided, where
+    a consumer divides them by tables. ``combine``: whether groups are sent in place of records."""
 
     partition: Partition
     channel: ChannelName
@@ -84,7 +84,7 @@ class Part:
     gone_at_us: int | None = None
     behind: bool = True
     idles: bool = False
-    hot: HotKeys | None = None
+    epochs: KeyEpochs | None = None
     combine: Combine = field(default_factory=lambda: Combine(False))
 
     @property
@@ -120,12 +120,12 @@ class Part:
 
     def most_records(self, limit: int) -> int:
         """How many records the next read may have: no more than are counted, while no key can be hot."""
-        return min(limit, MOST_COUNTED) if self.hot is not None and self.hot.unknown else limit
+        return min(limit, MOST_COUNTED) if self.epochs is not None and self.epochs.unknown else limit
 
     @property
     def most_bytes(self) -> int:
         """The same for a read in columns."""
-        return _BYTES_COUNTED if self.hot is not None and self.hot.unknown else self.size.bytes
+        return _BYTES_COUNTED if self.epochs is not None and self.epochs.unknown else self.size.bytes
 
     def leave_groups(self, bundle: Bundle) -> None:
         """Send records from here on, once that is committed."""
@@ -144,6 +144,14 @@ class Part:
         """A read is to be sent: the next one begins behind it."""
         self.position, self.max_timestamp, self.read_all = read.next_position, max_timestamp, read.finished
         self.note = read.note
+        if self.epochs is not None:
+            self.epochs.moved(read.next_position)
+
+    def after(self) -> Position:
+        """What is to be committed once all that was read so far is applied."""
+        # With the counts of that position and not those of the last read: see mistake counts_of_a_later_position.
+        counts = {} if self.epochs is None else self.epochs.counts()
+        return Position(self.position, self.max_timestamp, self.read_all, self.note, counts=counts)
 
     def chunk(self, channel: ChannelName, batches: list[tuple[NodeName, AnyBatch]]) -> OutputChunk:
         """Records of a read, numbered by their positions, for the outbox."""
@@ -164,13 +172,13 @@ class Part:
         overlay.put(_store_key(DECIDED, self.partition, position), note)
         self.decided[position] = note
 
-    def extend_hot_keys(self, position: int, overlay: Overlay) -> bool:
+    def extend_epochs(self, position: int, overlay: Overlay) -> bool:
         """Before a read up to ``position`` is routed: True when it must not be sent before the bundle's commit, which
-        then has the hot keys that it is routed by."""
-        epoch = None if self.hot is None else self.hot.extended(position)
-        if epoch is not None:
-            write_epoch(epoch, self.partition.name, overlay)
-        return epoch is not None
+        then has the tables that it is routed by."""
+        if self.epochs is None or (epoch := self.epochs.extended(position)) is None:
+            return False
+        write_epoch(epoch, self.epochs.rules, self.partition.name, overlay)
+        return True
 
     def write(self, overlay: Overlay) -> None:
         """Store the committed position, and drop notes about earlier ones. A decision about input exactly at the
@@ -184,8 +192,8 @@ class Part:
         for position in [position for position in self.decided if position < self.committed.position]:
             overlay.delete(_store_key(DECIDED, self.partition, position))
             del self.decided[position]
-        if self.hot is not None:
-            delete_epochs(self.hot.forget(self.committed.position), self.partition.name, overlay)
+        if self.epochs is not None:
+            delete_epochs(self.epochs.forget(self.committed.position), self.partition.name, overlay)
 
 
 def open_part(
@@ -194,10 +202,10 @@ def open_part(
     store: StateStore,
     silence: Silence,
     certain: bool,
-    hot: Mapping[str, int] | None = None,
+    rules: Mapping[str, Rule] | None = None,
 ) -> Part:
-    """A partition as the store knows it. ``certain``: no owner can have read further than that. ``hot``: the consumers
-    that divide only hot keys, and over how many instances."""
+    """A partition as the store knows it. ``certain``: no owner can have read further than that. ``rules``: those of the
+    consumers that divide keys by tables."""
     data = store.get(POSITION + partition.name.encode())
     at = Position() if data is None else decode_position(data)
     judged = _prefix(JUDGED, partition)
@@ -214,7 +222,7 @@ def open_part(
         {number_from8(store_key[len(decided) :]): bytes(note) for store_key, note in store.scan(decided)},
         silence,
         certain or at.finished,
-        hot=open_hot_keys(hot or {}, partition.name, store, at.position),
+        epochs=open_key_epochs(rules or {}, partition.name, store, at.position, at.counts),
         combine=Combine(at.combined),
     )
 

@@ -101,8 +101,8 @@ class Partitions:
             silence = Silence(None if to_the_ends else idle_after_us, now_us)
             certain = (self._parts.first_owner and not to_the_ends) or self._ended()
             channel = partition_channel(self._parts.node, name)
-            hot = self._parts.hot
-            part = self.awake[name] = open_part(self._unopened.pop(name), channel, self._store, silence, certain, hot)
+            rules = self._parts.rules
+            part = self.awake[name] = open_part(self._unopened.pop(name), channel, self._store, silence, certain, rules)
             part.idles = to_the_ends and idle_after_us is not None
             if part.position:  # the former owner may have died before it reported the position to the source
                 self._parts.source.committed(part.partition, part.position)

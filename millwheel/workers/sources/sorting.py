@@ -10,7 +10,7 @@ import numpy as np
 
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.codec import encode_value
-from millwheel.core.grouping.hot_keys import HotKeys
+from millwheel.core.grouping.epochs import KeyEpochs
 from millwheel.core.model.failures import KINDS
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch, DeadLetter
@@ -40,13 +40,13 @@ class Sorting:
     """Sorts one read into records for the consumers, late ones, and dead letters."""
 
     def __init__(
-        self, parts: SourceParts, max_timestamp: int, judged: set[int], now_us: int, hot: HotKeys | None = None
+        self, parts: SourceParts, max_timestamp: int, judged: set[int], now_us: int, epochs: KeyEpochs | None = None
     ) -> None:
         self._parts = parts
         self._spec = parts.stream
         self._judged = judged
         self._now = now_us
-        self._hot = hot
+        self._epochs = epochs
         self._letters: list[tuple[int, DeadLetter]] = []
         self._stated = False
         self._size = 0
@@ -71,7 +71,7 @@ class Sorting:
         if late and self._parts.fanout.drops_late(self._spec.name):
             counters["late"] = len(late)
         batch = self._batch(partition, read, stamps, bad)
-        out, keyless = self._parts.fanout.split(batch, batch.values, _moved(late, bad), self._hot)
+        out, keyless = self._parts.fanout.split(batch, batch.values, _moved(late, bad), self._epochs)
         for missing in keyless:
             index = missing.index
             about = batch.values[index], batch.timestamps[index]

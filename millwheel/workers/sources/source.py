@@ -180,8 +180,8 @@ class SourceOperator(Operator):
         part.is_full = len(read) >= self._parts.max_records
         if self._parts.guessed is not None and part.is_full:
             self._parts.guessed.look(read.values)
-        self._extend_hot_keys(part, read, bundle)
-        sorting = Sorting(self._parts, part.max_timestamp, part.judged, bundle.now_us, part.hot)
+        self._extend_epochs(part, read, bundle)
+        sorting = Sorting(self._parts, part.max_timestamp, part.judged, bundle.now_us, part.epochs)
         found = sorting.sort(part.partition.name, read)
         sorting.judge(bundle, len(read) + len(read.rejects))
         part.judge(sorting.newly_judged, bundle.overlay)
@@ -213,11 +213,11 @@ class SourceOperator(Operator):
         self._partitions.fall_asleep(part, bundle.now_us)
         return True
 
-    def _extend_hot_keys(self, part: Part, read: Read | FrameChunk, bundle: Bundle) -> None:
-        """Decide which keys are divided among what has never been read, if this read goes so far."""
+    def _extend_epochs(self, part: Part, read: Read | FrameChunk, bundle: Bundle) -> None:
+        """Decide how keys are divided among what has never been read, if this read goes so far."""
         # A table in memory only, or one for records that an earlier owner may have sent: those come to another instance
         # than the one that has them. See mistake hot_keys_are_found_anew.
-        if part.extend_hot_keys(read.next_position, bundle.overlay):
+        if part.extend_epochs(read.next_position, bundle.overlay):
             part.await_commit(bundle)
 
     def _read_frame(self, part: Part, reader: Reader, bundle: Bundle) -> bool:
@@ -232,8 +232,8 @@ class SourceOperator(Operator):
         if self._heard_nothing(part, reader, read, bundle):
             part.size.told(False)
             return True
-        self._extend_hot_keys(part, read, bundle)
-        split = partial(self._parts.fanout.split_columns, hot=part.hot)
+        self._extend_epochs(part, read, bundle)
+        split = partial(self._parts.fanout.split_columns, epochs=part.epochs)
         found = sort_frame(read, replace(self._spec, fields=fields), needs, part.max_timestamp, bundle.now_us, split)
         if found is None:
             part.rows_until = read.next_position
@@ -290,11 +290,10 @@ class SourceOperator(Operator):
         # On the channel of the records, their high-water mark would cut letters off. On one channel for all nodes, the
         # letter of the second node would pass for a copy: see mistake letters_numbered_with_the_records and mistake
         # one_channel_for_the_letters_of_all.
-        after = Position(part.position, part.max_timestamp, part.read_all, part.note)
         chunks = [part.chunk(part.channel, found.batches)]
         for name, letters in found.letters.items():
             chunks.append(part.chunk(letters_channel(self._parts.node, name, part.partition.name), letters))
-        part.outstanding.append(Outstanding(chunks, after, found.counters))
+        part.outstanding.append(Outstanding(chunks, part.after(), found.counters))
         bundle.chunks += chunks
 
     def _settles_at(self, now_us: int) -> int:

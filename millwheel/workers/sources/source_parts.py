@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from millwheel.core.grouping.epochs import Rule
 from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import StreamSpec
@@ -24,8 +25,8 @@ class SourceParts:
     ``needs`` are the fields that the consumers read, if all of them take columns; ``guessed`` are their types where the
     stream declares none. ``first_owner`` is True when no owner has read for this shard before. Positions are committed
     every ``settle_us``. ``to_the_ends``: the run ends once all is read that there was when it began, which the versions
-    of the partitions tell; silence does not count then. ``hot``: the
-    consumers that divide only hot keys, and over how many instances. ``combining``: how groups are made of records, if
+    of the partitions tell; silence does not count then. ``rules``: how
+    consumers divide keys by tables, where any do. ``combining``: how groups are made of records, if
     all consumers take groups."""
 
     pipeline: str
@@ -43,7 +44,7 @@ class SourceParts:
     first_owner: bool = True
     settle_us: int = 0
     to_the_ends: bool = False
-    hot: Mapping[str, int] = field(default_factory=dict)
+    rules: Mapping[str, Rule] = field(default_factory=dict)
     combining: Combining | None = None
 
     def has_columns(self, part: Part, reader: Reader) -> bool:

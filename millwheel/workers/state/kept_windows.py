@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millwheel.core.formats.store_layout import WINDOW, key_prefix, pack, unpack
-from millwheel.core.model.keys import Key, key_hash
+from millwheel.core.model.keys import Key, KeyHash, key_hash
 from millwheel.errors import InvariantError
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Mode, Query, QueryError
@@ -33,9 +33,9 @@ class KeptWindow:
 class StoredWindows:
     """The state of a key's windows by slot, as window machines read it, from a view of a store."""
 
-    def __init__(self, state: StoreView, key: Key) -> None:
+    def __init__(self, state: StoreView, key: Key, hashed: KeyHash = key_hash) -> None:
         self._state = state
-        self._prefix = key_prefix(WINDOW, key, key_hash(key))
+        self._prefix = key_prefix(WINDOW, key, hashed(key))
 
     def get(self, slot: Any, default: Any = None) -> Any:
         """The state of one slot."""

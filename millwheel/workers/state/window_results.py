@@ -12,8 +12,9 @@ from millwheel.core.formats.store_layout import RESULT, key_prefix
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.model.damage import checked
-from millwheel.core.model.keys import Key, key_hash
+from millwheel.core.model.keys import Key, KeyHash, key_hash
 from millwheel.core.model.times import LAST_TIME, MIN_TIME
+from millwheel.core.pipeline.skew import hash_of_keys
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.windowing.contract import Machine, Slot
 from millwheel.core.windows.panes import Pane
@@ -40,13 +41,14 @@ _decode = checked(msgspec.msgpack.Decoder(_Stored).decode, "the newest result of
 class WindowResults:
     """The newest results of the keys of one shard."""
 
-    def __init__(self, overlay: Overlay, most: int) -> None:
+    def __init__(self, overlay: Overlay, most: int, hashed: KeyHash = key_hash) -> None:
+        self._hashed = hashed
         self._overlay = overlay
         self._most = most
 
     def fired(self, pane: Pane, values: Mapping[str, Any]) -> None:
         """Keep a result, unless that of a later window is known. A result that was taken back is forgotten."""
-        store_key = _store_key(pane.key)
+        store_key = _store_key(pane.key, self._hashed)
         stored = self._overlay.get(store_key)
         start_us, end_us = pane.window
         if stored is not None:
@@ -66,17 +68,17 @@ class WindowResults:
             self._overlay.delete(store_key)
 
 
-def newest_result(state: StoreView, key: Key) -> KeptWindow | None:
+def newest_result(state: StoreView, key: Key, hashed: KeyHash = key_hash) -> KeptWindow | None:
     """The newest result of a key; None when no window has fired."""
-    stored = state.get(_store_key(key))
+    stored = state.get(_store_key(key, hashed))
     if stored is None:
         return None
     found = _decode(stored)
     return KeptWindow(found.start_us, found.end_us, found.values)
 
 
-def _store_key(key: Key) -> bytes:
-    return key_prefix(RESULT, key, key_hash(key))
+def _store_key(key: Key, hashed: KeyHash) -> bytes:
+    return key_prefix(RESULT, key, hashed(key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +94,12 @@ class WindowAnswers:
         machine = self.machine
         if not self.spec.aggregates or not isinstance(machine, AlignedMachine | MergingMachine):
             raise QueryError("not_asked", f"windows of {query.computation} cannot be asked: {_why(self.spec)}")
-        stored = StoredWindows(state, query.key)
+        hashed = hash_of_keys(self.spec)
+        stored = StoredWindows(state, query.key, hashed)
         found = [*more, *machine.open_results(stored, _slots(query, stored, machine))]
         windows = [KeptWindow(*window, self.finish(dict(result))) for window, result in found]
         windows.sort(key=lambda window: (window.end_us, window.start_us))
-        latest = newest_result(state, query.key) if self.spec.queryable else None
+        latest = newest_result(state, query.key, hashed) if self.spec.queryable else None
         return of_windows(query, windows, latest, bool(self.spec.queryable), watermark_us)
 
 

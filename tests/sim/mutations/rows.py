@@ -6,14 +6,18 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+import msgspec
+
 from millwheel.core.formats.store_layout import ROW
+from millwheel.core.grouping.epochs import KeyEpochs
 from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.pipeline import skew
 from millwheel.core.windows.panes import as_retraction
 from millwheel.core.windows.windows import SessionPieces, Sessions
 from millwheel.workers.loop.traffic import Traffic
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
-from millwheel.workers.sources import hot_keys
+from millwheel.workers.sources import key_epochs
+from millwheel.workers.sources.partition import Part
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -51,7 +55,37 @@ def uncommitted_rows_shown() -> Context:
 @mistake(within=3, workload="hot", faults="kill")
 def hot_keys_are_found_anew() -> Context:
     """A new owner of a source decides again which keys are hot, also among records that have been sent."""
-    return replaced(hot_keys, "stored_epochs", lambda partition, store: [])
+    return replaced(key_epochs, "stored_epochs", lambda partition, store, rules: [])
+
+
+@mistake(within=5, workload="grouped", faults="kill")
+def tables_are_made_anew() -> Context:
+    """A new owner of a source makes new tables, also for records that have been sent."""
+    return replaced(key_epochs, "stored_epochs", lambda partition, store, rules: [])
+
+
+@mistake(within=5, workload="grouped", faults="kill")
+def counts_are_lost() -> Context:
+    """A new owner of a source counts from nothing: it chooses again for records that have been sent."""
+    right = KeyEpochs.__init__
+
+    def wrong(self: KeyEpochs, rules: Any, epochs: Any = (), position: int = 0, counts: Any = None) -> None:
+        right(self, rules, epochs, position)
+
+    return replaced(KeyEpochs, "__init__", wrong)
+
+
+@mistake(within=5, workload="grouped", faults="kill")
+def counts_of_a_later_position() -> Context:
+    """The counts of the last read are committed with the position of an earlier one."""
+    right = Part.write
+
+    def wrong(self: Part, overlay: Any) -> None:
+        assert self.epochs is not None
+        self.committed = msgspec.structs.replace(self.committed, counts=self.epochs.counts())
+        right(self, overlay)
+
+    return replaced(Part, "write", wrong)
 
 
 @mistake(within=3, workload="scattered")

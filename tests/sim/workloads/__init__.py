@@ -16,7 +16,7 @@ from tests.sim.workloads.shown import Shown
 from tests.sim.workloads.sliced import Sliced
 from tests.sim.workloads.tables import Tables
 from tests.sim.workloads.transactional import Transactional
-from tests.sim.workloads.windows import AskedWindows, Combined, HotOnly, Scattered, Windows
+from tests.sim.workloads.windows import AskedWindows, Combined, Grouped, HotOnly, Scattered, Windows
 
 WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "numbers": Numbers,
@@ -33,6 +33,7 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "scattered": Scattered,
     "ids": Ids,
     "hot": HotOnly,
+    "grouped": Grouped,
     "combined": Combined,
     "asked": AskedWindows,
 }

@@ -274,3 +274,12 @@ class HotOnly(Scattered):
 
     def divided_of(self, computation: ComputationSpec) -> Divided:
         return Divided.HOT if computation.inputs[0].stream == "clicks" else Divided.ALL
+
+
+class Grouped(HotOnly):
+    """The same, with a grouping that chooses the instance of each record by tables and counts."""
+
+    def divided_of(self, computation: ComputationSpec) -> Divided:
+        if computation.inputs[0].stream != "clicks":
+            return Divided.ALL
+        return Random(f"grouping of {self.seed}").choice([each for each in Divided if each.by_slots])

@@ -75,6 +75,13 @@ def test_the_next_table_begins_behind_the_last_record_and_is_the_same_when_made_
     assert table == learned(name, MEASURED)
 
 
+@pytest.mark.parametrize(("counts", "chosen"), [((3, 0), 0), ((4, 0), 1)])
+def test_the_least_loaded_candidate_counts_the_record_it_would_get(counts: tuple[int, int], chosen: int) -> None:
+    """4 records of price 1 are as much as 1 of price 4: the first of equals."""
+    table = EpochTable(1, 0, (1.0, 4.0), {"a": (0, 1)})
+    assert GROUPINGS["tag"](table, counts).choose_all(["a"], 9) == [chosen]
+
+
 @ALL
 def test_with_one_instance_everything_goes_there(name: str) -> None:
     table = learned(name, Measured((100.0,)), instances=1)

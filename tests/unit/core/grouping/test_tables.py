@@ -1,4 +1,4 @@
-"""Imbalance, the least loaded candidate, and draws that can be repeated."""
+"""Imbalance, and draws that can be repeated."""
 
 from __future__ import annotations
 
@@ -6,19 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.grouping.tables import LATENCY_US, Network, draw, first_table, hashed, imbalance, least
+from millwheel.core.grouping.tables import LATENCY_US, Network, draw, first_table, hashed, imbalance
 
 
 def test_imbalance_is_how_far_the_greatest_load_is_above_the_mean() -> None:
     assert imbalance([2.0, 2.0, 2.0]) == 0
     assert imbalance([4.0, 1.0, 1.0]) == 1.0
     assert imbalance([0.0, 0.0]) == 0
-
-
-def test_the_least_loaded_candidate_counts_the_record_it_would_get() -> None:
-    assert least((0, 1), (1.0, 4.0), (3, 0)) == 0  # 4 records of 1 are as much as 1 of 4: the first of equals
-    assert least((0, 1), (1.0, 4.0), (4, 0)) == 1
-    assert least((1,), (1.0, 4.0), (0, 99)) == 1
 
 
 @given(st.integers(), st.text(), st.integers(0, 99))

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.grouping.base import hot_share
-from millwheel.core.grouping.tables import EpochTable, Measured, first_table, hashed, imbalance, least
+from millwheel.core.grouping.plain import Hash, PartialKey
+from millwheel.core.grouping.tables import EpochTable, Measured, first_table, imbalance
 from millwheel.core.grouping.time_aware import TimeAware, probabilities, segments, shares, smoothed
 from tests.unit.core.grouping.test_base import run, zipf
 
@@ -44,11 +45,10 @@ def test_formula_6_two_candidates_balance_what_one_does_not() -> None:
     random = Random(3)
     n, records = 10, 20_000
     keys = [random.randrange(5 * n) for _ in range(records)]
-    one, two = [0] * n, [0] * n
-    for key in keys:
-        one[hashed(key, 0, n)] += 1
-        two[least((hashed(key, 0, n), hashed(key, 1, n)), (1.0,) * n, two)] += 1
-    assert imbalance(two) < 0.25 < imbalance(one)
+    one, two = Hash(first_table(n)), PartialKey(first_table(n))
+    run(one, keys)
+    run(two, keys)
+    assert imbalance(two.counts) < 0.25 < imbalance(one.counts)
 
 
 def test_at_most_5n_keys_are_hot() -> None:

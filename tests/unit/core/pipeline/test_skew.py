@@ -12,8 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.pipeline.skew import divided_keys, instance_of, instances_of, planned
-from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, KeyKind, KeySpec
+from millwheel.core.model.ranges import tile
+from millwheel.core.pipeline.skew import divided_keys, hash_by_slot, instance_of, instances_of, planned
+from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, Divided, KeyKind, KeySpec
+from millwheel.core.slices.slots import WIDTH
+from millwheel.errors import RecordError
 from millwheel.sinks import build_sink
 from millwheel.sources import build_source
 from millwheel.spec.pipelines import load_pipeline
@@ -273,7 +276,7 @@ def test_files_are_read_into_columns_and_shards_are_warmed_up_with_divided_keys(
     lines = [json.dumps(each) + "\n" for each in records()]
     (tmp_path / "a.jsonl").write_text("".join(lines))
     found = []
-    for skew in ("", "scatter(3)", "auto(3)"):
+    for skew in ("", "scatter(3)", *(f"{each.value}(3)" for each in Divided if each.by_tables)):
         path = Path(pipeline(tmp_path, skew, FIELDS))
         source = f"{{files: {{path: '{tmp_path}/*.jsonl', format: jsonl}}}}"
         path.write_text(path.read_text().replace("source: injection", f"source: {source}"))
@@ -281,5 +284,21 @@ def test_files_are_read_into_columns_and_shards_are_warmed_up_with_divided_keys(
         with PipelineHarness(path, run_sources=True) as harness:
             harness.advance_processing_time(10**9)
             found.append(as_text(harness.read("minutes")))
-    assert found[0] == found[1] == found[2]
+    assert all(each == found[0] for each in found)
     assert found[0]
+
+
+@given(st.integers(2, 64), st.integers(1, 64), st.lists(st.text(max_size=3), min_size=1, max_size=20))
+def test_all_keys_of_an_instance_that_is_a_place_are_in_one_range(instances: int, shards: int, keys: list[str]) -> None:
+    hashed = hash_by_slot(instances)
+    ranges = tile(shards, WIDTH)
+    where = [{next(r for r in ranges if hashed((key, i)) in r) for key in keys} for i in range(instances)]
+    assert all(len(each) == 1 for each in where)
+    if instances % shards == 0:  # then each shard has as many of them
+        assert Counter(one for (one,) in where) == dict.fromkeys(ranges, instances // shards)
+    assert sorted(hashed((keys[0], i)) for i in range(instances)) == [hashed((keys[0], i)) for i in range(instances)]
+
+
+def test_a_key_without_an_instance_is_told_apart() -> None:
+    with pytest.raises(RecordError, match="'path' is no divided key: its last part is its instance, 0 to 3"):
+        hash_by_slot(4)("path")

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import Divided, KeyKind, KeySpec, PipelineSpec
+from millwheel.core.slices.slots import WIDTH
 from millwheel.errors import PipelineError
 from millwheel.spec.pipelines import load_pipeline
 
@@ -44,14 +46,14 @@ def test_sessions_and_sliding_windows_can_be_divided(tmp_path: Path, window: str
     assert names(tmp_path, computation) == ["partial.c", "c"]
 
 
-@pytest.mark.parametrize("skew", ["tag", "scatter", "scatter(x)", "auto()", "automatic"])
+@pytest.mark.parametrize("skew", ["lag", "hash(3)", "scatter", "scatter(x)", "tag()", "auto()", "automatic"])
 def test_other_words_are_refused_with_those_there_are(tmp_path: Path, skew: str) -> None:
     assert "write scatter(4) to divide each key over 4 instances, auto to divide hot keys only, or hash" in refused(
         tmp_path, f"{PLAIN}, skew: {skew}"
     )
 
 
-@pytest.mark.parametrize("word", ["scatter", "auto"])
+@pytest.mark.parametrize("word", ["scatter", "auto", "w-choices"])
 @pytest.mark.parametrize("count", [0, 1, 65])
 def test_there_are_at_least_two_instances_and_not_too_many(tmp_path: Path, count: int, word: str) -> None:
     assert f"2 to 64 instances, not {count}" in refused(tmp_path, f"{PLAIN}, skew: {word}({count})")
@@ -72,6 +74,27 @@ def test_auto_divides_hot_keys_only(tmp_path: Path, skew: str, instances: int) -
     partial, final = of_a_file(tmp_path, f"{PLAIN}, skew: {skew}").computations
     assert partial.inputs[0].key == KeySpec(KeyKind.FIELD, ("k",), instances, divided=Divided.HOT)
     assert final.inputs[0].key == KeySpec(KeyKind.FIELD, ("k",))
+
+
+@pytest.mark.parametrize(
+    ("skew", "instances", "divided"), [("tag(12)", 12, Divided.TAG), ("d-choices", 16, Divided.D_CHOICES)]
+)
+def test_a_grouping_by_name_divides_keys_over_fixed_places(
+    tmp_path: Path, skew: str, instances: int, divided: Divided
+) -> None:
+    spec = of_a_file(tmp_path, f"{PLAIN}, skew: {skew}")
+    partial, final = spec.computations
+    assert partial.inputs[0].key == KeySpec(KeyKind.FIELD, ("k",), instances, divided=divided)
+    assert final.inputs[0].key == KeySpec(KeyKind.FIELD, ("k",))
+    graph = build_graph(spec)
+    assert (graph.grain(partial.name), graph.grain(final.name)) == (WIDTH, 1)
+
+
+def test_a_grouping_needs_records_that_a_source_reads_and_says_so(tmp_path: Path) -> None:
+    reason = "a source gives its records to instances, and events is injected; write scatter(4)"
+    assert reason in refused(tmp_path, f"{PLAIN}, skew: tag(12)")
+    with pytest.raises(PipelineError, match="depends on when it was found hot"):
+        of_a_file(tmp_path, f"{PLAIN}, allowed_lateness: 1m, skew: pkg")
 
 
 def test_auto_needs_records_that_a_source_reads_and_says_so(tmp_path: Path) -> None:

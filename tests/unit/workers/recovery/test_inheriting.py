@@ -141,7 +141,7 @@ def test_columnar_segments_are_cut_down_to_the_range_and_to_what_their_own_shard
         (UPPER, content("n-1", [], Meta(number=8, counters={}, watermark=40), 1, two)),
     )
     child = parents.child(KeyRange(0, SPACE))
-    found = pl.concat([segment for _, segment in segments_within(child, KeyRange(0, SPACE), -1)])
+    found = pl.concat([segment for _, segment, _ in segments_within(child, KeyRange(0, SPACE), -1)])
     wanted = [*((key, 70) for key in IN_LOWER), *((key, end) for key in IN_UPPER for end in (50, 70))]
     assert sorted(found.iter_rows()) == sorted(wanted)
 
@@ -152,7 +152,7 @@ def test_columnar_segments_of_keys_of_two_fields_are_cut_down_as_others_are() ->
     segment = pl.DataFrame([groups.to_struct(KEY), pl.Series(END, [50] * len(keys))])
     parents = Parents((KeyRange(0, SPACE), content("n-0", [], Meta(number=5, counters={}, watermark=40), 1, segment)))
     for half in (LOWER, UPPER):
-        [(_, found)] = segments_within(parents.child(half), half, -1)
+        [(_, found, _)] = segments_within(parents.child(half), half, -1)
         assert key_list(found[KEY]) == [key for key in keys if key_hash(key) in half]
 
 

@@ -1,0 +1,227 @@
+"""How the keys of one partition are divided, by position: epochs, each with tables that are committed before their use.
+
+A new owner reads again from a committed position, and consumers recognise what they have by its position. So a record
+must reach the instance that it reached before. An epoch has the tables for the records between two positions. Nothing
+beyond the last epoch has ever been sent, so the next one may be decided by whatever has been counted and measured by
+then, also by an owner that knows nothing; and what an epoch holds is never decided again.
+
+Within an epoch a grouping also goes by how many records each instance has got so far. These counts belong to a
+position, and are committed with it. Every record with a usable key is counted, late or not, so that reads may be cut
+anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.core.grouping.base import Grouping, hot_share
+from millwheel.core.grouping.catalogue import BY_NUMBER, RULES
+from millwheel.core.grouping.tables import EpochTable, Measured, first_table, fitting
+from millwheel.core.model.keys import Key
+from millwheel.errors import InvariantError
+
+_READS = 8
+"""An epoch is as long as so many reads, so that most reads wait for no commit. The first one of an owner is one read
+long, since nothing has been counted before it, and each one after it twice as long as the one before."""
+MOST_COUNTED = 2_000
+"""So many records of a read are counted, evenly spread: enough to find a key that has 1/(5n) of them."""
+
+
+class Rule(NamedTuple):
+    """How a node divides its keys: the name of a grouping, and over how many instances."""
+
+    grouping: str
+    instances: int
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """The tables of each node for the records with positions above ``first`` and up to ``last``."""
+
+    first: int
+    last: int
+    tables: Mapping[str, EpochTable]
+
+
+def counted_of(records: int) -> slice:
+    """Which of so many records are counted."""
+    return slice(0, None, 1 + records // MOST_COUNTED)
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node's machine. ``epoch``: the first position of the one that it is in, None before any. ``settled``: the same,
+    and its counts, at the end of the last read that was kept."""
+
+    machine: Grouping
+    instances: int
+    epoch: int | None = None
+    settled: tuple[int | None, tuple[int, ...]] = (None, ())
+
+
+class KeyEpochs:
+    """The epochs of one partition, for each node of ``rules``.
+
+    >>> found = KeyEpochs({"minutes": Rule("auto", 2)})
+    >>> found.extended(10)
+    Epoch(first=0, last=10, tables={'minutes': EpochTable(epoch=0, first=1, prices=(1.0, 1.0), routes={}, buckets=())})
+    >>> found.count("minutes", ["a"] * 12)
+    >>> found.moved(10)
+    >>> epoch = found.extended(20)
+    >>> epoch.last, epoch.tables["minutes"].routes
+    (30, {'a': (0, 1)})
+    >>> found.moved(20)
+    >>> found.extended(30), found.are_hot("minutes", ["a", "a", "b"], [10, 11, 11])
+    (None, [False, True, False])
+    """
+
+    def __init__(
+        self,
+        rules: Mapping[str, Rule],
+        epochs: Sequence[Epoch] = (),
+        position: int = 0,
+        counts: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        """``epochs`` are the committed ones, by position; reading goes on at ``position``, with its ``counts``."""
+        self._rules = dict(rules)
+        self._epochs = list(epochs)
+        self._position = position
+        self._longest = 1
+        self._reads = 1
+        self._nodes = {
+            node: _Node(RULES[rule.grouping](first_table(rule.instances)), rule.instances)
+            for node, rule in self._rules.items()
+        }
+        for name, node in self._nodes.items():
+            epoch = self._at(position)
+            if epoch is not None:
+                mine = tuple((counts or {}).get(name, ()))
+                node.settled = epoch.first, mine if len(mine) == node.instances else ()
+            self._return_to(name, node)
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """The nodes, and how each divides its keys."""
+        return self._rules
+
+    @property
+    def unknown(self) -> bool:
+        """Whether nothing has been counted yet, so that no table says anything."""
+        return not self._epochs
+
+    def extended(self, position: int, measured: Mapping[str, Measured] | None = None) -> Epoch | None:
+        """Call with the end of each read before its records are routed; what was routed since :meth:`moved` is
+        forgotten. The epoch to commit before they are sent; None while the last one reaches that far."""
+        self._longest = max(self._longest, position - self._position)
+        first = self._epochs[-1].last if self._epochs else 0
+        epoch = None
+        if position > first:
+            tables = {name: self._next_table(name, first, (measured or {}).get(name)) for name in self._nodes}
+            epoch = Epoch(first, position + (self._reads - 1) * self._longest, tables)
+            self._reads = min(2 * self._reads, _READS)
+            self._epochs.append(epoch)
+        for name, node in self._nodes.items():
+            self._return_to(name, node)
+        return epoch
+
+    def moved(self, position: int) -> None:
+        """The read is kept: the next one begins behind it."""
+        self._position = position
+        epoch = self._at(position)
+        for name, node in self._nodes.items():
+            if epoch is not None and node.epoch != epoch.first:
+                self._enter(name, node, epoch)
+            node.settled = node.epoch, tuple(node.machine.counts)
+
+    def counts(self) -> dict[str, list[int]]:
+        """The counts at the end of the last read that was kept: commit them with its position."""
+        return {name: list(node.settled[1]) for name, node in self._nodes.items() if node.machine.name not in BY_NUMBER}
+
+    # --- routing -----------------------------------------------------------------------------------------
+
+    def count(self, node: str, keys: Sequence[Key]) -> None:
+        """Count keys of a read, for the next table."""
+        self._nodes[node].machine.count(keys)
+
+    def choose(self, node: str, keys: Sequence[Key], positions: Sequence[int] | npt.NDArray[np.int64]) -> list[int]:
+        """The instances of the records of a read, in order, once; and count their keys. Raises InvariantError for a
+        position that no epoch has."""
+        state, found = self._nodes[node], list[int]()
+        self.count(node, keys[counted_of(len(keys))])
+        for epoch, rows in self._stretches(node, np.asarray(positions, np.int64)):
+            if state.epoch != epoch.first:
+                self._enter(node, state, epoch)
+            found += state.machine.choose_all(keys[rows], int(positions[rows.stop - 1]))
+        return found
+
+    def are_hot(self, node: str, keys: Sequence[Key], positions: Sequence[int]) -> list[bool]:
+        """Whether the key of each record has a route at its position. Positions rise. Raises InvariantError for one
+        that no epoch has."""
+        found: list[bool] = []
+        for hot, rows in self.stretches(node, np.asarray(positions, np.int64)):
+            found += [key in hot for key in keys[rows]] if hot else [False] * (rows.stop - rows.start)
+        return found
+
+    def stretches(self, node: str, positions: npt.NDArray[np.int64]) -> Iterator[tuple[frozenset[Key], slice]]:
+        """(keys with routes, the rows of one epoch) of records whose positions rise, for all of them in order."""
+        for epoch, rows in self._stretches(node, positions):
+            yield frozenset(self._table(node, epoch).routes), rows
+
+    def forget(self, position: int) -> list[Epoch]:
+        """The epochs that nobody can ask for once all up to ``position`` has been applied. The last one stays: it says
+        how far anything can have been sent."""
+        gone = [epoch for epoch in self._epochs[:-1] if epoch.last <= position]
+        self._epochs = self._epochs[len(gone) :]
+        return gone
+
+    def _stretches(self, node: str, positions: npt.NDArray[np.int64]) -> Iterator[tuple[Epoch, slice]]:
+        row = 0
+        for epoch in self._epochs:
+            end = int(np.searchsorted(positions, epoch.last, side="right"))
+            if end > row:
+                if positions[row] <= epoch.first:
+                    break
+                yield epoch, slice(row, end)
+                row = end
+        if row < len(positions):
+            raise InvariantError(f"position {positions[row]} lies in no epoch of the divided keys of {node}")
+
+    # --- tables ------------------------------------------------------------------------------------------
+
+    def _at(self, position: int) -> Epoch | None:
+        """The epoch that the record before a position is in."""
+        return next((each for each in self._epochs if each.first < position <= each.last), None)
+
+    def _table(self, name: str, epoch: Epoch) -> EpochTable:
+        """A node that another pipeline of the same root had not, or with other instances, begins anew."""
+        return fitting(epoch.tables.get(name), self._rules[name].instances)
+
+    def _enter(self, name: str, node: _Node, epoch: Epoch) -> None:
+        node.machine.resume(self._table(name, epoch))
+        node.epoch = epoch.first
+
+    def _return_to(self, name: str, node: _Node) -> None:
+        """To the end of the last read that was kept."""
+        first, counts = node.settled
+        epoch = next((each for each in self._epochs if each.first == first), None)
+        node.machine.resume(
+            first_table(node.instances) if epoch is None else self._table(name, epoch), () if epoch is None else counts
+        )
+        node.epoch = None if epoch is None else first
+
+    def _next_table(self, name: str, first: int, measured: Measured | None) -> EpochTable:
+        """The next table: the one before as long as too little is counted, since then any key looks hot."""
+        node = self._nodes[name]
+        machine = node.machine
+        before = self._table(name, self._epochs[-1]) if self._epochs else first_table(node.instances)
+        if machine.counts_keys and machine.counted * hot_share(node.instances) <= 1:
+            return replace(before, first=first + 1)
+        machine.resume(before)
+        found = machine.next_table(measured or Measured((None,) * node.instances))
+        machine.begin_window()
+        return replace(found, first=first + 1)
