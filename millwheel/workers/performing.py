@@ -19,9 +19,11 @@ class Performing:
         self._ports = ports
         self._submitted: deque[ef.CommitGroup] = deque()
         self._durable: dict[ShardName, int] = {}
+        self._holds = False
 
-    def perform(self, ready: ef.Ready) -> int | None:
-        """All of it, in order. The segment of the journal that holds the group, if it is durable already."""
+    def perform(self, ready: ef.Ready, holds: bool = False) -> int | None:
+        """All of it, in order. The segment of the journal that holds the group, if it is durable already: then
+        messages wait for :meth:`flush` if it ``holds`` them, and share a frame with what the group lets go."""
         transport = self._ports.transport
         for refusal in ready.refusals:
             transport.refuse(refusal.reply_to, refusal.channel, refusal.target, refusal.epoch, refusal.moved)
@@ -37,8 +39,16 @@ class Performing:
             transport.send(out.address, out.token, out.send)
         for effect in ready.others:
             self._do(effect)
-        transport.flush()
+        self._holds = holds and ready.group is not None and ready.group.inline
+        if not self._holds:
+            transport.flush()
         return None if ready.group is None else self._write(ready.group)
+
+    def flush(self) -> None:
+        """Hand over what was held."""
+        if self._holds:
+            self._holds = False
+            self._ports.transport.flush()
 
     def opened(self, shard: ShardName, number: int) -> None:
         """The commits that a recovery found are durable."""

@@ -48,7 +48,6 @@ from millwheel.workers.host.queried import Queried
 from millwheel.workers.host.transport import ExchangeTransport
 from millwheel.workers.host.watchdog import Watchdog
 from millwheel.workers.loop.pace import RuntimeLimits, StepPace
-from millwheel.workers.loop.reporting import ReportPace
 from millwheel.workers.loop.runtime import WorkerRuntime
 from millwheel.workers.machine import MachineFacts
 from millwheel.workers.ports import WorkerPorts
@@ -168,8 +167,8 @@ class WorkerProcess:
         self._queried = (
             Queried(where, self.incarnation, assembly.spec, settings.security, storage.queries) if where else None
         )
-        limits = RuntimeLimits(reports=ReportPace.for_pipeline(assembly.waits_for_time()))
         self._pace = StepPace(assembly.spec.latency_us)
+        limits = RuntimeLimits.for_pipeline(assembly.spec.latency_us, assembly.waits_for_time())
         self._runtime = WorkerRuntime(self.incarnation, assembly.graph, assembly.make_shard, ports, limits)
 
     def stop(self) -> None:
@@ -223,10 +222,9 @@ class WorkerProcess:
             self._observed.ended()
             if self._runtime.finished():  # asked before we sleep: nothing wakes a worker that is done
                 return
+            if wake_at > self._runtime.stepped_at_us:  # it has left no work: what comes now shares the next step
+                sleep(self._pace.rest_us(self._clock.monotonic_us() - began_us) / 1e6)
             wait_us = wake_at - self._clock.now_us()
-            if wait_us > 0 and (rest_us := self._pace.rest_us(self._clock.monotonic_us() - began_us)):
-                sleep(min(rest_us, wait_us) / 1e6)  # what comes now shares the next step
-                wait_us = wake_at - self._clock.now_us()
             events = self._transport.take(wait_us, _MAX_EVENTS)
 
     def _facts(self, address: str) -> dict[str, object]:

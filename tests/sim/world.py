@@ -49,6 +49,7 @@ class Shape:
     spares: int = 0
     standby: bool = False
     divided: bool = False
+    greedy: bool = False
     embedded: bool = False
     machines: Machines = EQUAL
 
@@ -68,6 +69,7 @@ class Shape:
             spares=random.Random(f"spares of {seed}").choice([0, 0, 1, 2]),
             standby=random.Random(f"standbys of {seed}").choice([False, True]),
             divided=random.Random(f"long steps of {seed}").choice([False, False, True]),
+            greedy=random.Random(f"early sends of {seed}").choice([False, True]),
             machines=machines,
         )
 
@@ -83,6 +85,7 @@ class World:
         self.sim, self.workload, self.shape = sim, workload, shape
         workload.now = lambda: sim.now
         self.limits = RuntimeLimits(
+            few=0 if shape.greedy else 2,
             longest_work_us=0 if shape.divided else LONGEST_US,
             reports=ReportPace(load_us=shape.machines.load_us),
             snapshots=SnapshotPace(20_000, shape.snapshot_us, replayed_bytes=5_000, retry_us=SECOND // 2),

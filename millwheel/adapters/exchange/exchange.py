@@ -126,7 +126,9 @@ class Exchange:
 
     def wait(self, timeout_s: float) -> None:
         """Read arrived data and write queued data. Sleeps until a socket or the mailbox's bell is ready."""
-        for key, ready in self._ready(0 if self._opened else timeout_s):
+        found = self._ready(0 if self._opened else timeout_s)
+        self._mailbox.wake()  # what we put there ourselves rings no bell, which would wake us once more, for nothing
+        for key, ready in found:
             end: End | None = key.data
             if end is None:
                 self._mailbox.hush()

@@ -28,7 +28,7 @@ from millwheel.workers.delivery.routing import TableRouter
 from millwheel.workers.effects import CommitGroup, GatheredCopies, GatheredDeletions, GatheredSnapshots, Gathering
 from millwheel.workers.loop.commits import CommitGroups
 from millwheel.workers.loop.known import KnownEntries
-from millwheel.workers.loop.pace import RuntimeLimits
+from millwheel.workers.loop.pace import MUCH_US, RuntimeLimits
 from millwheel.workers.loop.ranges import Ranges
 from millwheel.workers.loop.replaying import Replaying
 from millwheel.workers.loop.reporting import Reporting
@@ -63,6 +63,8 @@ class WorkerRuntime:
         self._make_shard = make_shard
         self._clock = ports.clock
         self._stopping = False
+        self.stepped_at_us = self._busy_us = 0
+        self._few, self._long = limits.few, False
         self._out = out = Gathering()
         self._performing = Performing(ports)
         self._served: dict[ShardName, Served] = {}
@@ -85,12 +87,13 @@ class WorkerRuntime:
     # --- the step ----------------------------------------------------------------------------------------
 
     def step(self, events: Sequence[ev.Event]) -> int:
-        """Handle ``events``, let every shard run a bundle; the wall clock (µs) of the next step without events.
+        """Handle ``events``, let every shard run a bundle; the wall clock (µs) of the next step without events: not
+        later than ``stepped_at_us``, that of this step, when it has left work.
 
         Raises FencedError when this incarnation has been replaced, CorruptionError or SetupError when it
         cannot go on; the process then exits and nothing unacked is lost.
         """
-        now_us = self._clock.now_us()
+        self.stepped_at_us = now_us = self._clock.now_us()
         for event in events:
             self._apply(event, now_us)
         left = self._answering.step()
@@ -101,7 +104,7 @@ class WorkerRuntime:
             if not self._savepoints.holding:
                 self._work(now_us)
         if (group := self._commits.submit(self._unsubmitted(), now_us, self._stopping)) is not None:
-            self._write(group, now_us)
+            self._write(group, now_us, holds=bool(self._few) and not self._long)
         self._traffic.send_all(self._served, now_us)
         self._reporting.step(self._served.values(), now_us)
         self._snapshots.step(now_us, [(s.shard, s.life in LEAVING) for s in self._served.values()])
@@ -109,6 +112,7 @@ class WorkerRuntime:
         self._savepoints.step(self._served, now_us)
         self._answering.release()
         self._perform()
+        self._performing.flush()
         return now_us if left else self._next_wake(now_us)
 
     def finished(self) -> bool:
@@ -120,22 +124,21 @@ class WorkerRuntime:
         shares a bundle and a commit. Those that get something after their bundle, in circles, run another one."""
         every, send_all = self._served, self._traffic.send_all
         sources, levels = self._ranges.order
+        self._long, self._busy_us = self._busy_us >= MUCH_US, 0
         self._run_shards([every[name] for name in sources], now_us)
         send_all(every, now_us)
-        self._perform()  # reads wait for no commit: others may begin on them while we work
+        self._perform_much()  # reads wait for no commit, and weak productions not for the disk, or for later shards
         again: dict[ShardName, None] = {}
         for depth, names in levels:
             self._run_shards([every[name] for name in names], now_us)
             again |= {target: None for target in send_all(names, now_us) if every[target].depth <= depth}
-            if self._out.sends:  # nor do weak productions wait for the disk, or for later shards
-                self._perform()
+            self._perform_much()
         for _ in range(_HOPS_IN_CIRCLES):
             if not again:
                 break
             self._run_shards([every[name] for name in again], now_us)
             again = send_all(again, now_us)
-            if self._out.sends:
-                self._perform()
+            self._perform_much()
 
     def _run_shards(self, shards: Iterable[Served], now_us: int) -> None:
         clock, patient = self._clock, bool(self._commits)
@@ -147,6 +150,7 @@ class WorkerRuntime:
             started = clock.monotonic_us()
             pending = served.shard.run(now_us)
             served.done.busy_us += (took := clock.monotonic_us() - started)
+            self._busy_us += took
             if (group := self._commits.submit_after(took, self._unsubmitted, now_us)) is not None:
                 self._write(group, now_us)
             served.stirred = True
@@ -170,12 +174,18 @@ class WorkerRuntime:
     def _unsubmitted(self) -> list[Shard]:
         return [served.shard for served in self._served.values() if served.shard.commits.unsubmitted]
 
-    def _perform(self, group: CommitGroup | None = None) -> int | None:
+    def _perform(self, group: CommitGroup | None = None, holds: bool = False) -> int | None:
         ready = self._out.take(group)
-        return None if ready is None else self._performing.perform(ready)
+        return None if ready is None else self._performing.perform(ready, holds)
 
-    def _write(self, group: CommitGroup, now_us: int) -> None:
-        if (segment := self._perform(group)) is not None:
+    def _perform_much(self) -> None:
+        """Let others begin on what may leave, while we work, unless it is little (see RuntimeLimits)."""
+        sends = self._out.sends
+        if sends and (self._long or sum(len(out.send.batch) for out in sends) > self._few):
+            self._perform()
+
+    def _write(self, group: CommitGroup, now_us: int, holds: bool = False) -> None:
+        if (segment := self._perform(group, holds)) is not None:
             self._commits.durable(segment, now_us)
 
     def _complete(self, group: list[PendingCommit], now_us: int) -> None:

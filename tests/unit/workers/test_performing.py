@@ -97,6 +97,24 @@ def test_messages_leave_before_the_loop_waits_for_the_disk(performing: Performin
     assert outside.calls == ["send", "flush", "write_now", "submit"]
 
 
+def test_messages_that_are_held_leave_once_with_what_the_group_lets_go(
+    performing: Performing, outside: Recorder
+) -> None:
+    outside.inline = True
+    performing.perform(ef.Ready(send(0).sends, group=group(1, inline=True)), holds=True)
+    assert outside.calls == ["send", "write_now"]
+    performing.flush()
+    performing.flush()
+    assert outside.calls == ["send", "write_now", "flush"]
+
+
+def test_messages_are_not_held_for_a_group_that_another_thread_writes(
+    performing: Performing, outside: Recorder
+) -> None:
+    performing.perform(ef.Ready(send(0).sends, group=group(1)), holds=True)
+    assert outside.calls == ["send", "flush", "submit"]
+
+
 ENTRY, ORDER, HERE = ShardEntry("n-0", tile(1)[0], "w0", 1), SavepointOrder("s", 1, Phase.SAVE), Standing(1, 4)
 REPLIES: list[Any] = []
 EFFECTS: list[tuple[ef.Effect, str]] = [

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -97,6 +98,22 @@ def test_more_than_the_sockets_hold_waits_and_arrives_whole(pair: tuple[Peer, Pe
     left.send(right.exchange.address, *sent)
     pump(*pair, until=lambda: len(right.batches()) == len(sent))
     assert right.batches() == sent
+
+
+def test_an_event_that_the_loop_makes_of_what_came_does_not_ring_for_the_loop() -> None:
+    left, right = Peer(), Peer()
+    came, right.exchange._on_frame = right._came, lambda frame, end: (came(frame, end), right.mailbox.put("it"))[0]
+    left.send(right.exchange.address, b"x")
+    deadline = time.monotonic() + WAIT_S
+    while not right.frames:
+        assert time.monotonic() < deadline
+        left.exchange.wait(0)
+        assert right.mailbox.sleep()
+        right.exchange.wait(0.005)
+        right.mailbox.wake()
+    assert not select.select([right.mailbox], [], [], 0)[0], "the next sleep would end at once, for nothing"
+    for peer in (left, right):
+        peer.close()
 
 
 def test_both_sides_may_call(pair: tuple[Peer, Peer]) -> None:

@@ -16,18 +16,20 @@ from millwheel.workers import events as ev
 from millwheel.workers.loop.pace import RuntimeLimits
 from millwheel.workers.loop.runtime import WorkerRuntime
 from tests.fakes.plain_storage import SimStore
-from tests.unit.workers.bench import ShardBench, Silent
+from tests.unit.workers.bench import Counting, Dial, ShardBench, Silent
 from tests.unit.workers.loop.stand import ME, table
 
 
 class Worker:
     """A runtime that serves ``work-0`` under a token; everything outside of it is a note in ``done``."""
 
-    def __init__(self, token: int = 1, inline: bool = False) -> None:
+    def __init__(
+        self, token: int = 1, inline: bool = False, dial: Dial | None = None, few: int = RuntimeLimits().few
+    ) -> None:
         self.done: list[Any] = []
         self.journal: list[Sequence[bytes]] = []
         self.inline = inline
-        bench = ShardBench(Silent)
+        bench = ShardBench(Counting, dial) if dial else ShardBench(Silent)
         ports: Any = SimpleNamespace(
             clock=bench.clock,
             tracing=None,
@@ -47,7 +49,7 @@ class Worker:
             ),
         )
         self.runtime = WorkerRuntime(
-            WorkerName(ME), bench.assembly.graph, bench.assembly.make_shard, ports, RuntimeLimits()
+            WorkerName(ME), bench.assembly.graph, bench.assembly.make_shard, ports, RuntimeLimits(few)
         )
         tables = [table(node, (ME if node == "work" else "w9", token)) for node in bench.assembly.graph.nodes]
         self.runtime.step([ev.WorkersChanged({ME: "here", "w9": "there"}), *map(ev.TableChanged, tables)])
@@ -96,6 +98,14 @@ def test_a_journal_that_answers_at_once_saves_a_step() -> None:
     worker.runtime.step([delivery()])
     calls = worker.calls()
     assert calls.index("write_now") < calls.index("ack")
+
+
+def test_what_a_group_lets_go_shares_a_frame_with_what_else_leaves_unless_nothing_may_wait() -> None:
+    for few, before in ((0, ["flush"]), (1, [])):
+        worker = Worker(inline=True, dial=Dial(), few=few)
+        worker.done.clear()
+        worker.runtime.step([delivery()])
+        assert worker.calls() == [*before, "write_now", "ack", "send", "flush"]
 
 
 @pytest.mark.parametrize(("token", "heard"), [(1, False), (2, True), (3, False)])
