@@ -10,6 +10,7 @@ from typing import Any
 
 from millwheel.core.model.range_table import RangeTable
 from millwheel.master.tables.resharding import Merge, Split
+from tests.sim.hosts import HOST, hosts_of
 from tests.sim.kernel import SECOND
 from tests.sim.process import Process
 from tests.sim.world import World
@@ -33,12 +34,21 @@ class Fault:
 def plan(seed: int, kinds: frozenset[str], over_us: int) -> list[Fault]:
     """The faults of one run: a few kinds of those that are allowed, and how often."""
     rng = Rng(f"faults {seed}")
-    allowed = sorted(kinds)
-    if not allowed:
+    allowed, planned = sorted(kinds - {HOST}), list[Fault]()
+    if allowed:
+        chosen = rng.sample(allowed, min(len(allowed), rng.randint(1, 6)))
+        times = sorted(rng.randint(50_000, over_us) for _ in range(rng.randint(1, 14)))
+        planned = [Fault(number, at, rng.choice(chosen), rng.randrange(1 << 30)) for number, at in enumerate(times)]
+    return planned + _losses(seed, kinds, over_us, len(planned))
+
+
+def _losses(seed: int, kinds: frozenset[str], over_us: int, first: int) -> list[Fault]:
+    """Losses of hosts, drawn apart from other faults: seeds whose workers share no hosts keep their stories."""
+    if not hosts_of(seed, kinds):
         return []
-    chosen = rng.sample(allowed, min(len(allowed), rng.randint(1, 6)))
-    times = sorted(rng.randint(50_000, over_us) for _ in range(rng.randint(1, 14)))
-    return [Fault(number, at, rng.choice(chosen), rng.randrange(1 << 30)) for number, at in enumerate(times)]
+    rng = Rng(f"losses of hosts {seed}")
+    times = sorted(rng.randint(50_000, over_us) for _ in range(rng.randint(1, 3)))
+    return [Fault(number, at, HOST, rng.randrange(1 << 30)) for number, at in enumerate(times, first)]
 
 
 def schedule(world: World, faults: list[Fault]) -> None:
@@ -122,6 +132,26 @@ def loss(world: World, rng: Rng) -> None:
     """The machine of a worker is gone for ever."""
     if worker := _any(world, rng):
         world.retire(worker)  # type: ignore[arg-type]
+
+
+def host(world: World, rng: Rng) -> None:
+    """A machine with several workers dies: they hear and say nothing more, and come back some time after the others
+    have noticed; or they are all killed, which their connections tell at once; or they are gone for ever."""
+    if not world.alive("w"):
+        return
+    name = world.host(rng.choice(world.alive("w")).slot)
+    victims = [worker for worker in world.alive("w") if world.host(worker.slot) == name]
+    world.sim.trace(f"the host {name} dies", *(worker.name for worker in victims))
+    how = rng.choice(["silent", "silent", "killed", "gone"])
+    if how == "silent":
+        mine = {f"w{worker.slot}" for worker in victims}
+        others = set(_places(world)) - mine
+        pairs = {(a, b) for a in mine for b in others} | {(b, a) for a in mine for b in others}
+        world.network.block(pairs)
+        world.sim.later(rng.choice([900_000, 2_500_000, 6_000_000]), lambda: world.network.heal(pairs))
+    for worker in victims:
+        if how != "gone" or not world.retire(worker):
+            world.kill(worker, "dies with its host")
 
 
 def power(world: World, rng: Rng) -> None:
@@ -365,7 +395,7 @@ def _leave(world: World, worker: Process, session: object) -> None:
 FAULTS: dict[str, Callable[[World, Rng], None]] = {
     act.__name__.replace("_", "-"): act
     for act in (
-        *(kill, kill_in_a_call, kill_again, pause, slow, clock, injector, master, loss, power),
+        *(kill, kill_in_a_call, kill_again, pause, slow, clock, injector, master, loss, host, power),
         *(cut, late, network, partition, one_way),
         *(session, zookeeper, answers, false_alarm, zombie),
         *(full, failing, sync, short, ambiguous, slow_disk, flip),

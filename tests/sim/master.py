@@ -10,9 +10,9 @@ import msgspec
 from millwheel.errors import MillwheelError
 from millwheel.master import events as mev
 from millwheel.master.runtime import MasterPace, MasterPorts, MasterRuntime
-from millwheel.master.state import MasterState
 from millwheel.master.tables.resharding import Resharding
 from millwheel.workers import events as ev
+from tests.sim.hosts import WatchedMaster
 from tests.sim.process import Mailbox, Process
 from tests.sim.worker import SimWorker
 
@@ -59,7 +59,7 @@ class SimMaster(Process):
         )
         session.elect("masters", self.name, msgspec.json.encode({"address": self.name}), lambda: won.put(1))
         won.get()
-        self.runtime = MasterRuntime(MasterState(world.master_config()), ports, PACE)
+        self.runtime = MasterRuntime(WatchedMaster(world.master_config()), ports, PACE)
         self.runtime.begin()
         self.leading = True
         self.spawn(self._work)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from tests.sim.days import Days
 from tests.sim.faults import ALL_FAULTS, Fault, plan, schedule
+from tests.sim.hosts import hosts_of
 from tests.sim.kernel import SECOND, START_US, Event, Failure, Simulation
 from tests.sim.savepoints import Savepoints, cut_to_the_end
 from tests.sim.workloads import BY_NAME, WORKLOADS
@@ -85,6 +86,8 @@ def simulate(case: Case) -> Result:
     shape = Shape.drawn(sim, case.seed)
     if case.embedded or (case.seed >= _SEARCHED_FROM and _is_embedded(case.seed)):
         shape = replace(shape, embedded=True)
+    if hosts := hosts_of(case.seed, case.faults):
+        shape = replace(shape, hosts=hosts, workers=max(shape.workers, 2))
     refused = ""
     workload = WORKLOADS[name](case.seed, case.size)
     workload.days = Days(case.seed) if case.days else None

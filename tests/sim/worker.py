@@ -115,7 +115,7 @@ class SimWorker(Process):
         self.session.watch_tables(lambda table: self.post(ev.TableChanged(table)))
         if world.savepoints.wanted:
             self.session.watch_members(ORDERS, lambda members: self.post(ev.OrdersChanged(members)))
-        facts: dict[str, object] = {"address": self.name, "host": f"h{self.slot}"}
+        facts: dict[str, object] = {"address": self.name, "host": self.world.host(self.slot)}
         if world.shape.machines.seed:
             facts["weight"] = world.shape.machines.weight(self.slot)
         self.session.join("workers", self.name, _encode(facts))

@@ -52,6 +52,8 @@ class Shape:
     greedy: bool = False
     embedded: bool = False
     machines: Machines = EQUAL
+    hosts: int = 0
+    """How many hosts the workers share; 0: each has one of its own."""
 
     @staticmethod
     def drawn(sim: Simulation, seed: int) -> Shape:
@@ -162,6 +164,10 @@ class World:
     def alive(self, kind: str = "") -> list[Any]:
         """The processes that live, by the first letter of their name."""
         return [process for place, process in sorted(self._slots.items()) if place.startswith(kind) and process.alive]
+
+    def host(self, slot: int) -> str:
+        """The host of the worker of a slot."""
+        return f"h{slot % self.shape.hosts if self.shape.hosts else slot}"
 
     def places(self) -> list[str]:
         """Where processes live, whether they do at the moment or not."""

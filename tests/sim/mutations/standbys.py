@@ -10,6 +10,8 @@ from millwheel.adapters.journal import append as journal_append
 from millwheel.adapters.journal import following as journal_following
 from millwheel.core.formats.journal_segment import JournalPosition, decode_entries
 from millwheel.errors import CorruptionError, FencedError
+from millwheel.master import state
+from millwheel.master.tables import standbys
 from millwheel.ports import Followed
 from millwheel.workers.recovery import following
 from millwheel.workers.recovery.following import Standbys
@@ -104,3 +106,20 @@ def follower_skips_a_gap() -> Context:
 def rest_of_the_journal_not_read() -> Context:
     """A takeover ends with what was followed."""
     return replaced(Standbys, "_rest", lambda self, follower, ancestor: follower.have)
+
+
+@mistake(within=20, faults="host")
+def standby_beside_its_owner() -> Context:
+    """A spare is preferred to a worker on another host, and the host of the owner to all others."""
+    right = standbys.chosen
+
+    def wrong(tables: Any, hosts: Any, serving: Any) -> Any:
+        found = right(tables, hosts, serving)
+        owners = {(table.computation, entry.shard): entry.owner for table in tables for entry in table.shards}
+        for shard in found:
+            owner = owners[shard]
+            beside = [name for name in sorted(hosts) if name != owner and hosts[name] == hosts.get(owner)]
+            found[shard] = beside[0] if beside else found[shard]
+        return found
+
+    return replaced(state, "chosen", wrong)
