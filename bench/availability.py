@@ -1,11 +1,13 @@
 """How available results are while processes are killed, one after the other, for as long as one likes.
 
     python -m bench availability [--minutes 60] [--rate 5000] [--every 60] [--kill workers,master,injector]
-                                 [--spares 0] [--standby] [--seed 1] [--folder DIR]
+                                 [--workers 2] [--spares 0] [--standby] [--seed 1] [--folder DIR]
+    python -m bench availability --kill hosts --hosts 2 [--away 10] --workers 2 --spares auto --every 300
 
-Four followed files get ``--rate`` records a second; every ``--every`` seconds a process, drawn at random, is killed. A
-second is available when every record made in it was visible within one second. At the end the rows of all windows are
-compared with those that the writer has counted itself. Ends with a line of JSON; 1 if a row differs.
+Four followed files get ``--rate`` records a second; every ``--every`` seconds a process, drawn at random, is killed, or
+a host with all its workers is lost: workers run in network namespaces then, which needs root. A second is available
+when every record made in it was visible within one second. At the end the rows of all windows are compared with those
+that the writer has counted itself. Ends with a line of JSON; 1 if a row differs.
 """
 
 from __future__ import annotations
@@ -21,10 +23,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.availability_seen import availability, gap, lines, look
+from bench.hosts import Hosts, environment
 from bench.paths import HOUSE, PIPELINES, PLUGINS
 from bench.stats import quantile
 from millwheel.chaos.plan import Target
@@ -72,15 +77,20 @@ class Writer:
         row[1] = self.counts[key]
 
 
-def start(given: argparse.Namespace, folder: Path) -> subprocess.Popen[bytes]:
+def start(
+    given: argparse.Namespace, folder: Path, hosts: Hosts | None, variables: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     """The run, in the background."""
-    command = [sys.executable, "-m", "millwheel", "run", str(PIPELINES / "availability.yaml")]
-    command += ["--launcher", "processes", "--workers", "2", "--root", str(folder / "root")]
-    command += ["--spares", str(given.spares)] if given.spares else []
-    command += ["--set", f"input={folder}/in/*.jsonl", "--set", f"output={folder / 'out'}"]
-    command += ["--set", f"standby={int(given.standby)}"]
+    pipeline = PIPELINES / "availability.yaml"
+    sets = ["--set", f"input={folder}/in/*.jsonl", "--set", f"output={folder / 'out'}"]
+    sets += ["--set", f"standby={int(given.standby)}"]
+    if hosts is None:
+        command = [sys.executable, "-m", "millwheel", "run", str(pipeline), "--launcher", "processes", *sets]
+        command += ["--workers", str(given.workers), "--spares", given.spares, "--root", str(folder / "root")]
+    else:
+        command = hosts.command(pipeline, given.workers, given.spares, sets)
     with (folder / "said.txt").open("wb") as said:
-        return subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, env=_environment())
+        return subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, env=_environment(variables))
 
 
 def end(folder: Path, driver: subprocess.Popen[bytes]) -> None:
@@ -90,12 +100,15 @@ def end(folder: Path, driver: subprocess.Popen[bytes]) -> None:
     driver.wait(_PATIENCE_S)
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(HOUSE), str(PLUGINS)])}
+def _environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    return environment(more or {}, [HOUSE, PLUGINS])
 
 
-def strike(driver: int, targets: list[Target], rng: random.Random) -> tuple[str, float] | None:
-    """Kill one process of all that live; what it was, and when (s since 1970)."""
+def strike(driver: int, targets: list[Target], rng: random.Random, hosts: Hosts | None) -> tuple[str, float] | None:
+    """Kill one process of all that live, or lose one of the hosts; what it was, and when (s since 1970)."""
+    if hosts is not None and Target.HOSTS in targets:
+        lost = hosts.lose(driver, rng)
+        return None if lost is None else (Target.HOSTS.value, lost.at)
     living = [(target, process) for target in targets for process in processes_of(driver, target)]
     if not living:
         return None
@@ -105,7 +118,7 @@ def strike(driver: int, targets: list[Target], rng: random.Random) -> tuple[str,
     return target.value, at
 
 
-def measure(given: argparse.Namespace, folder: Path, driver: subprocess.Popen[bytes]) -> list[tuple[str, float]]:
+def measure(given: argparse.Namespace, driver: subprocess.Popen[bytes], hosts: Hosts | None) -> list[tuple[str, float]]:
     """All kills."""
     targets = [Target(name) for name in given.kill.split(",") if name]
     rng, kills = random.Random(given.seed), []
@@ -113,11 +126,15 @@ def measure(given: argparse.Namespace, folder: Path, driver: subprocess.Popen[by
     next_kill = time.monotonic() + given.every
     while time.monotonic() < ends and driver.poll() is None:
         time.sleep(0.2)
+        if hosts is not None:
+            hosts.step()
         if time.monotonic() >= next_kill:
             next_kill += given.every
-            struck = strike(driver.pid, targets, rng) if targets else None
+            struck = strike(driver.pid, targets, rng, hosts) if targets else None
             kills += [struck] if struck else []
             print(json.dumps({"killed": struck, "number": len(kills)}), flush=True)
+    while hosts is not None and not hosts.step():
+        time.sleep(0.2)
     return kills
 
 
@@ -147,7 +164,10 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=5_000)
     parser.add_argument("--every", type=float, default=60, help="seconds between two kills")
     parser.add_argument("--kill", default="workers,master,injector")
-    parser.add_argument("--spares", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--spares", default="0", help="a number, or auto")
+    parser.add_argument("--hosts", type=int, default=0, help="hosts that the workers share; for --kill hosts")
+    parser.add_argument("--away", type=float, default=10.0, help="seconds until a lost host is back")
     parser.add_argument("--standby", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", default="")
@@ -157,14 +177,24 @@ def main() -> int:
     writer = Writer(folder / "in", given.rate)
     for number in range(FILES):
         (folder / "in" / f"{number}.jsonl").touch()
-    driver, thread = start(given, folder), threading.Thread(target=writer.run)
+    with ExitStack() as stack:
+        hosts = Hosts(given.hosts, given.away, folder) if given.hosts else None
+        variables = {} if hosts is None else hosts.enter(stack)
+        return run(given, folder, writer, hosts, start(given, folder, hosts, variables))
+
+
+def run(
+    given: argparse.Namespace, folder: Path, writer: Writer, hosts: Hosts | None, driver: subprocess.Popen[bytes]
+) -> int:
+    """Write, kill, end the run and report."""
+    thread = threading.Thread(target=writer.run)
     try:
         while not (folder / "out" / "seen").exists() and driver.poll() is None:
             time.sleep(0.1)
         thread.start()
         time.sleep(_WARM_S)
         began = time.time()
-        kills = measure(given, folder, driver)
+        kills = measure(given, driver, hosts)
         ended = time.time()
     finally:
         writer.stop.set()

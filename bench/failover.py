@@ -2,10 +2,12 @@
 
     python -m bench failover [--kills 20] [--stops 3] [--services 5] [--workers 2] [--spares 0]
                              [--standby] [--keys 100000] [--rate 3000] [--folder DIR]
+    python -m bench failover --kills 0 --stops 0 --services 0 --losses 10 --hosts 2 [--away 8] --workers 2 --spares auto
 
 A callback has about 1 kB of state for each of ``--keys`` keys. For a worker: the seconds from the signal until its
 ranges of that computation have visible output from another process, the first of them and the last. For master and
-injector: until one leads again, and the longest time in which the sink showed nothing at all. Ends with a table.
+injector: until one leads again, and the longest time in which the sink showed nothing at all. A lost host takes all
+its workers, silently; workers run in network namespaces then, which needs root. Ends with a table.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from bench.failover_seen import Silence, Struck, lines, longest_gap, silence, spread
+from bench.hosts import Hosts, environment
 from bench.paths import HOUSE, PIPELINES, PLUGINS
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.grpc.watermark_client import fetch_status
@@ -51,6 +55,15 @@ class Led:
     took: float
 
 
+@dataclass(slots=True)
+class Noticed:
+    """When the loss of a host was noticed: all its workers are no members, and all their ranges have other owners;
+    seconds after it."""
+
+    detected: float
+    reassigned: float
+
+
 class View:
     """The cluster as ZooKeeper tells it."""
 
@@ -58,7 +71,7 @@ class View:
         run = read_run(root)
         if run is None:
             raise SystemExit(f"{root} is no root of a run")
-        self.session = open_coordination(run.zookeeper, "failover")
+        self.session = open_coordination(run.zookeeper, "failover", security=run.security)
         self.standby = standby
         self.members: dict[str, JoinedWorker] = {}
         self.leaders: dict[str, Mapping[str, bytes]] = {}
@@ -118,7 +131,24 @@ def strike_worker(view: View, how: signal.Signals, rng: random.Random) -> Struck
     ranges = tuple(entry.range for entry in table.shards if entry.owner == name)
     at = time.time()
     os.kill(pid, how)
-    return Struck(at, pid, ranges)
+    return Struck(at, frozenset({pid}), ranges)
+
+
+def lose_host(view: View, driver: int, hosts: Hosts, rng: random.Random) -> tuple[Struck, Noticed]:
+    """Lose a host that serves a part of the computation, and wait until others have its ranges and it is back."""
+    table = view.tables[NODE]
+    serving = {view.members[entry.owner].pid for entry in table.shards}
+    lost = hosts.lose(driver, rng, serving)
+    if lost is None:
+        raise SystemExit("there is no host to lose")
+    dead = {name for name, member in view.members.items() if member.pid in lost.pids}
+    ranges = tuple(entry.range for entry in table.shards if entry.owner in dead)
+    until(lambda: not dead & view.members.keys(), "the lost workers stay members")
+    detected = time.time() - lost.at
+    until(lambda: all(owner and owner not in dead for _, owner, _ in view.owners()), "nobody gets the ranges")
+    noticed = Noticed(detected, time.time() - lost.at)
+    until(hosts.step, "the host does not come back")
+    return Struck(lost.at, lost.pids, ranges), noticed
 
 
 def strike_service(view: View, driver: int, target: Target, role: str) -> Led:
@@ -141,21 +171,29 @@ def complete(leaders: Mapping[str, bytes]) -> bool:
     return bool(nodes) and all(node.complete for node in nodes)
 
 
-def start(given: argparse.Namespace, folder: Path) -> subprocess.Popen[bytes]:
+def start(
+    given: argparse.Namespace, folder: Path, hosts: Hosts | None, variables: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     """The run, in the background."""
-    command = [sys.executable, "-m", "millwheel", "run", str(PIPELINES / "failover.yaml"), "--launcher", "processes"]
-    command += ["--workers", str(given.workers), "--root", str(folder / "root")]
-    command += ["--spares", str(given.spares)] if given.spares else []
-    command += ["--set", f"output={folder / 'out'}", "--set", f"rate={given.rate}"]
-    command += ["--set", f"standby={int(given.standby)}"]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HOUSE), str(PLUGINS)]), "BENCH_KEYS": str(given.keys)}
+    pipeline = PIPELINES / "failover.yaml"
+    sets = ["--set", f"output={folder / 'out'}", "--set", f"rate={given.rate}"]
+    sets += ["--set", f"standby={int(given.standby)}"]
+    if hosts is None:
+        command = [sys.executable, "-m", "millwheel", "run", str(pipeline), "--launcher", "processes", *sets]
+        command += ["--workers", str(given.workers), "--spares", given.spares, "--root", str(folder / "root")]
+    else:
+        command = hosts.command(pipeline, given.workers, given.spares, sets)
+    env = environment({**variables, "BENCH_KEYS": str(given.keys)}, [HOUSE, PLUGINS])
     with (folder / "said.txt").open("wb") as said:
         return subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, env=env)
 
 
-def measure(given: argparse.Namespace, folder: Path, driver: int) -> list[Struck | Led]:
+def measure(
+    given: argparse.Namespace, folder: Path, driver: int, hosts: Hosts | None
+) -> tuple[list[Struck | Led], list[Noticed]]:
     """All blows, one after the other, each when the cluster has come to rest."""
-    root, workers, rng = folder / "root", given.workers + given.spares, random.Random(1)
+    root, rng, noticed = folder / "root", random.Random(1), list[Noticed]()
+    workers = given.workers + (int(given.spares) if hosts is None else hosts.spares(given.workers, given.spares))
     until(lambda: any((folder / "out").glob("*.jsonl")), "no output")
     view = View(root, given.standby)
     time.sleep(given.keys / given.rate + 2)
@@ -164,19 +202,24 @@ def measure(given: argparse.Namespace, folder: Path, driver: int) -> list[Struck
     for how in signals:
         settled(view, workers)
         blow = strike_worker(view, how, rng)
-        until(partial(view.lost, blow.pid), "it stays a member")
+        until(partial(view.lost, next(iter(blow.pids))), "it stays a member")
         blows.append(blow)
     for number in range(2 * given.services):
         settled(view, workers)
         target = (Target.MASTER, Target.INJECTOR)[number % 2]
         role = ("masters-leader", "injector-leader")[number % 2]
         blows.append(strike_service(view, driver, target, role))
+    for _ in range(given.losses if hosts is not None else 0):
+        settled(view, workers)
+        blow, seen = lose_host(view, driver, hosts, rng)  # type: ignore[arg-type]
+        blows.append(blow)
+        noticed.append(seen)
     settled(view, workers)
     view.session.close()
-    return blows
+    return blows, noticed
 
 
-def table(given: argparse.Namespace, blows: list[Struck | Led], folder: Path) -> str:
+def table(given: argparse.Namespace, blows: list[Struck | Led], noticed: list[Noticed], folder: Path) -> str:
     """The figures."""
     seen, ends = lines(folder / "out"), [*(blow.at for blow in blows[1:]), time.time()]
     quiet = [
@@ -186,10 +229,15 @@ def table(given: argparse.Namespace, blows: list[Struck | Led], folder: Path) ->
         print(json.dumps({"at": blow.at, "figures": str(came)}), flush=True)
     told = ["| what | times | median s | p99 s | longest s |", "|---|---|---|---|---|"]
     workers = [each for each in quiet if isinstance(each, Silence)]
-    for name, some in (("killed", workers[: given.kills]), ("stopped", workers[given.kills :])):
+    alone = given.kills + given.stops
+    groups = {"worker killed": workers[: given.kills], "worker stopped": workers[given.kills : alone]}
+    for name, some in {**groups, "host lost": workers[alone:]}.items():
         if some:
-            told.append(f"| worker {name}: first of its ranges | {len(some)} | {spread(s.first for s in some)} |")
-            told.append(f"| worker {name}: last of its ranges | {len(some)} | {spread(s.last for s in some)} |")
+            told.append(f"| {name}: first of its ranges | {len(some)} | {spread(s.first for s in some)} |")
+            told.append(f"| {name}: last of its ranges | {len(some)} | {spread(s.last for s in some)} |")
+    if noticed:
+        told.append(f"| host lost: detected | {len(noticed)} | {spread(n.detected for n in noticed)} |")
+        told.append(f"| host lost: reassigned | {len(noticed)} | {spread(n.reassigned for n in noticed)} |")
     for target in (Target.MASTER, Target.INJECTOR):
         led = [each for each in blows if isinstance(each, Led) and each.what == target.value]
         if led:
@@ -203,8 +251,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench failover", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for name, number in (("kills", 20), ("stops", 3), ("services", 5), ("workers", 2), ("spares", 0)):
+    for name, number in (("kills", 20), ("stops", 3), ("services", 5), ("workers", 2), ("losses", 0)):
         parser.add_argument(f"--{name}", type=int, default=number)
+    parser.add_argument("--spares", default="0", help="a number, or, with --hosts, auto")
+    parser.add_argument("--hosts", type=int, default=0, help="hosts that the workers share; for --losses")
+    parser.add_argument("--away", type=float, default=8.0, help="seconds until a lost host is back")
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--rate", type=int, default=3_000)
     parser.add_argument("--standby", action="store_true", help="each shard of the computation is followed")
@@ -212,13 +263,15 @@ def main() -> int:
     given = parser.parse_args()
     folder = Path(given.folder or tempfile.mkdtemp(prefix="failover-"))
     folder.mkdir(parents=True, exist_ok=True)
-    run = start(given, folder)
-    try:
-        blows = measure(given, folder, run.pid)
-        print(table(given, blows, folder))
-    finally:
-        run.send_signal(signal.SIGINT)
-        run.wait(60)
+    with ExitStack() as stack:
+        hosts = Hosts(given.hosts, given.away, folder) if given.hosts else None
+        run = start(given, folder, hosts, {} if hosts is None else hosts.enter(stack))
+        try:
+            blows, noticed = measure(given, folder, run.pid, hosts)
+            print(table(given, blows, noticed, folder))
+        finally:
+            run.send_signal(signal.SIGINT)
+            run.wait(60)
     return 0
 
 

@@ -19,10 +19,11 @@ Line = tuple[float, list[tuple[int, int, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """A worker that was killed or stopped ``at`` (s since 1970), and the ranges of keys that it served."""
+    """Workers that were killed or stopped ``at`` (s since 1970), one or all of a host, and the ranges of keys that they
+    served."""
 
     at: float
-    pid: int
+    pids: frozenset[int]
     ranges: tuple[KeyRange, ...]
 
 
@@ -48,13 +49,13 @@ def lines(folder: Path) -> list[Line]:
 
 
 def silence(seen: Sequence[Line], blow: Struck, until: float) -> Silence:
-    """What the ranges of a struck worker showed between the blow and ``until``."""
+    """What the ranges of struck workers showed between the blow and ``until``."""
     came: dict[KeyRange, float] = {}
     for at, rows in seen:
         if not blow.at < at < until or len(came) == len(blow.ranges):
             continue
         for key, pid, _ in rows:
-            if pid != blow.pid:
+            if pid not in blow.pids:
                 position = key_hash(key)
                 for piece in blow.ranges:
                     if piece.lo <= position < piece.hi:

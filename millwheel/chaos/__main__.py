@@ -15,7 +15,7 @@ from millwheel.errors import PipelineError, SetupError
 from millwheel.launch.coordinator import ZooKeeperKeeper
 from millwheel.launch.driver import Driver
 from millwheel.launch.early import children_for
-from millwheel.launch.settings import LauncherKind, RunSettings, parse_sets
+from millwheel.launch.settings import LauncherKind, RunSettings, SparesNumber, parse_sets, parse_spares
 
 
 def main(
@@ -23,13 +23,14 @@ def main(
     root: Annotated[str, typer.Option()],
     workers: Annotated[int, typer.Option()],
     security: Annotated[str, typer.Option()],
+    spares: Annotated[str, typer.Option()] = "0",
     sets: Annotated[list[str] | None, typer.Option("--set")] = None,
 ) -> None:
     """One run, whose ZooKeeper, master and injector serve all workers over the bridge, with certificates."""
-    sys.exit(_run(pipeline, root, workers, security, sets or []))
+    sys.exit(_run(pipeline, root, workers, parse_spares(spares), security, sets or []))
 
 
-def _run(pipeline: str, root: str, workers: int, security: str, sets: list[str]) -> int:
+def _run(pipeline: str, root: str, workers: int, spares: SparesNumber, security: str, sets: list[str]) -> int:
     console = Console(stderr=True)
     zookeeper = ZooKeeperKeeper(Path(f"{root}-zookeeper"), console.print, HUB_ADDRESS)
     try:
@@ -37,6 +38,7 @@ def _run(pipeline: str, root: str, workers: int, security: str, sets: list[str])
             pipeline=pipeline,
             params=parse_sets(sets),
             workers=workers,
+            spares=spares,
             launcher=LauncherKind.PROCESSES,
             root=root,
             zookeeper=zookeeper.start(),

@@ -23,6 +23,7 @@ _POLL_S = 0.05  # between looks at the run
 _LAST_WORDS = 2_000  # characters of a log that are shown when a process has failed
 _PATIENCE_S = 30.0  # for the pipeline to recover from a fault
 _SIGNALS = {Fault.KILL: signal.SIGKILL, Fault.PAUSE: signal.SIGSTOP}
+_DONE = {Fault.KILL: "killed", Fault.PAUSE: "paused", Fault.PARTITION: "cut off"}
 Say = Callable[[str], None]
 
 
@@ -61,8 +62,8 @@ class Command:
 
 
 class FaultInjector:
-    """One run. ``observer`` records faults and recoveries; network partitions need ``namespaces``, in which the run
-    must be."""
+    """One run. ``observer`` records faults and recoveries; network partitions and losses of hosts need ``namespaces``,
+    in which the run must be."""
 
     def __init__(
         self,
@@ -138,45 +139,62 @@ class FaultInjector:
         there = processes_of(driver, blow.target)
         if serving and self._observer is not None:
             there = [process for process in there if self._observer.serves(blow.target, family(process))]
-        if blow.fault is Fault.PARTITION:  # one that is cut off already would reconnect after the shorter of both times
-            there = [process for process in there if slot_of(process) not in self._cut]
+        # One that is cut off already would reconnect after the shorter of both times.
+        if blow.fault is Fault.PARTITION or blow.target is Target.HOSTS:
+            there = [process for process in there if self._host_of(process) not in self._cut]
         if not there:
             return False
-        victim = there[int(blow.pick * len(there))]
-        pids = family(victim)
+        victims = self._together(there[int(blow.pick * len(there))], driver, blow.target)
+        pids = frozenset().union(*map(family, victims))
         if self._observer is not None:
             self._observer.look(time.monotonic())
         now_s = time.monotonic()
-        undo = self._hit(victim, blow.fault)
+        undo = self._hit(victims, blow)
         if undo is None:
             return False
         self._struck.setdefault((blow.target, blow.fault), Struck()).blows += 1
         seen = self._observer.struck(blow.target, blow.fault, pids, now_s) if self._observer is not None else None
         if blow.fault is Fault.KILL:
             self._waiting.append((blow.target, max(process.pid for process in there), now_s))
-            self._say(f"killed one of the {blow.target.value} (process {victim.pid})")
-        else:
-            victims = seen.victims if seen is not None else frozenset()
-            self._passing.append(_Passing(now_s + blow.lasts_s, undo, victims))
-            done = "paused" if blow.fault is Fault.PAUSE else "cut off"
-            self._say(f"{done} one of the {blow.target.value} (process {victim.pid}) for {blow.lasts_s:.1f} s")
+        if passes := blow.fault is not Fault.KILL or blow.target is Target.HOSTS:
+            names = seen.victims if seen is not None else frozenset()
+            self._passing.append(_Passing(now_s + blow.lasts_s, undo, names))
+        which = "process " + ", ".join(str(victim.pid) for victim in victims)
+        lasting = f" for {blow.lasts_s:.1f} s" if passes else ""
+        self._say(f"{_DONE[blow.fault]} one of the {blow.target.value} ({which}){lasting}")
         return True
 
-    def _hit(self, victim: psutil.Process, fault: Fault) -> Callable[[], object] | None:
-        """Inject the fault. Returns the function that undoes it, None when the process was already gone."""
-        if fault is not Fault.PARTITION:
-            return (lambda: strike(victim, signal.SIGCONT)) if strike(victim, _SIGNALS[fault]) else None
-        slot = slot_of(victim)
-        if self._namespaces is None or slot is None:
-            return None
-        self._namespaces.cut(slot)
-        self._cut.add(slot)
-        return lambda: self._mend(slot)
+    def _together(self, victim: psutil.Process, driver: int, target: Target) -> list[psutil.Process]:
+        """The processes that a fault of this process hits: of a host all that it has."""
+        if target is not Target.HOSTS:
+            return [victim]
+        host = self._host_of(victim)
+        return [each for each in processes_of(driver, target) if self._host_of(each) == host]
 
-    def _mend(self, slot: int) -> None:
+    def _host_of(self, worker: psutil.Process) -> int | None:
+        """The host of a worker; None when it is gone, or nobody knows."""
+        slot = slot_of(worker)
+        return None if slot is None or self._namespaces is None else self._namespaces.host_of(slot)
+
+    def _hit(self, victims: Sequence[psutil.Process], blow: Blow) -> Callable[[], object] | None:
+        """Inject the fault. Returns the function that undoes it, None when the processes were already gone."""
+        host = self._host_of(victims[0]) if victims else None
+        if blow.target is Target.HOSTS or blow.fault is Fault.PARTITION:
+            if self._namespaces is None or host is None:
+                return None
+            self._namespaces.cut(host)  # first: a machine without power says no farewell
+            self._cut.add(host)
+            if blow.fault is Fault.KILL:
+                for victim in victims:
+                    strike(victim, signal.SIGKILL)
+            return lambda: self._mend(host)
+        [victim] = victims
+        return (lambda: strike(victim, signal.SIGCONT)) if strike(victim, _SIGNALS[blow.fault]) else None
+
+    def _mend(self, host: int) -> None:
         if self._namespaces is not None:
-            self._namespaces.mend(slot)
-        self._cut.discard(slot)
+            self._namespaces.mend(host)
+        self._cut.discard(host)
 
     def _look_for_new(self, driver: int, now_s: float) -> None:
         newest_now = {

@@ -1,7 +1,9 @@
-"""Workers in network namespaces of their own, so that each can be cut off from all others and reconnected.
+"""Hosts for workers: network namespaces, so that each host can be cut off from all others and reconnected.
 
-    hub       the driver, ZooKeeper, master and injector, and the bridge that all workers are on
-    w0, w1 …  one for each slot, with one end of a veth pair; the other end is on the bridge
+    hub       the driver, ZooKeeper, master and injector, and the bridge that all hosts are on
+    h0, h1 …  one for each host, with one end of a veth pair; the other end is on the bridge
+
+The slots of workers are dealt to the hosts in turn. As many hosts as workers give each worker one of its own.
 
 None of them can reach the networks of the machine. Linux, root, and the command ``ip`` are needed.
 """
@@ -22,7 +24,9 @@ from millwheel.errors import SetupError
 HUB_ADDRESS = "10.213.0.1"
 PREFIX = "MILLWHEEL_NAMESPACES"
 """The variable that tells a worker how its namespaces are called."""
-MAX_WORKERS = 200  # addresses that there are in the network of the hub
+HOSTS = "MILLWHEEL_NAMESPACES_COUNT"
+"""The variable that tells a worker how many hosts there are."""
+MAX_HOSTS = 200  # addresses that there are in the network of the hub
 _NAME = "mwchaos"
 _BRIDGE = "millwheel"
 _FOLDER = Path("/run/netns")
@@ -30,9 +34,14 @@ _NEWNET = 0x40000000  # Fixed: CLONE_NEWNET of Linux
 _PATIENCE_S = 20.0  # for one command of ip(8)
 
 
-def address_of(slot: int) -> str:
-    """The address on which the worker of a slot serves."""
-    return f"10.213.0.{10 + slot}"
+def host_of(slot: int, hosts: int) -> int:
+    """The number of the host on which the worker of a slot runs."""
+    return slot % hosts
+
+
+def address_of(host: int) -> str:
+    """The address on which the workers of a host serve."""
+    return f"10.213.0.{10 + host}"
 
 
 def hub_of(prefix: str) -> str:
@@ -40,9 +49,9 @@ def hub_of(prefix: str) -> str:
     return f"{prefix}-hub"
 
 
-def namespace_of(prefix: str, slot: int) -> str:
-    """The namespace of a worker."""
-    return f"{prefix}-w{slot}"
+def namespace_of(prefix: str, host: int) -> str:
+    """The namespace of a host."""
+    return f"{prefix}-h{host}"
 
 
 class Namespaces:
@@ -51,8 +60,8 @@ class Namespaces:
     Raises SetupError, with the reason, when this machine has no such thing; then nothing of it is left.
     """
 
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
+    def __init__(self, hosts: int) -> None:
+        self.hosts = hosts
         self.prefix = f"{_NAME}-{os.getpid()}"
         self._home = -1
 
@@ -76,21 +85,30 @@ class Namespaces:
         for name in _existing(self.prefix):
             _run("ip", "netns", "del", name)
 
-    def cut(self, slot: int) -> None:
-        """Drop everything to and from the worker of a slot from now on."""
-        _run(*self._hub("link", "set", f"w{slot}", "nomaster"))
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a run in these namespaces, and each of its workers, must know."""
+        return {PREFIX: self.prefix, HOSTS: str(self.hosts)}
 
-    def mend(self, slot: int) -> None:
+    def host_of(self, slot: int) -> int:
+        """The number of the host on which the worker of a slot runs."""
+        return host_of(slot, self.hosts)
+
+    def cut(self, host: int) -> None:
+        """Drop everything to and from a host from now on."""
+        _run(*self._hub("link", "set", f"h{host}", "nomaster"))
+
+    def mend(self, host: int) -> None:
         """Undo :meth:`cut`."""
-        _run(*self._hub("link", "set", f"w{slot}", "master", _BRIDGE))
+        _run(*self._hub("link", "set", f"h{host}", "master", _BRIDGE))
 
     def _check(self) -> None:
         if os.geteuid() != 0:
             raise SetupError("network namespaces need root")
         if shutil.which("ip") is None:
             raise SetupError("network namespaces need the command `ip` (package iproute2)")
-        if self._workers > MAX_WORKERS:
-            raise SetupError(f"there is room for {MAX_WORKERS} workers in namespaces")
+        if self.hosts > MAX_HOSTS:
+            raise SetupError(f"there is room for {MAX_HOSTS} hosts in namespaces")
 
     def _hub(self, *words: str) -> Sequence[str]:
         return "ip", "-n", hub_of(self.prefix), *words
@@ -101,13 +119,13 @@ class Namespaces:
         _run(*self._hub("link", "add", _BRIDGE, "type", "bridge"))
         _run(*self._hub("addr", "add", f"{HUB_ADDRESS}/24", "dev", _BRIDGE))
         _run(*self._hub("link", "set", _BRIDGE, "up"))
-        for slot in range(self._workers):
-            namespace, port = namespace_of(self.prefix, slot), f"w{slot}"
+        for host in range(self.hosts):
+            namespace, port = namespace_of(self.prefix, host), f"h{host}"
             _run("ip", "netns", "add", namespace)
             _run("ip", "-n", namespace, "link", "set", "lo", "up")
             _run(*self._hub("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", namespace))
             _run(*self._hub("link", "set", port, "master", _BRIDGE, "up"))
-            _run("ip", "-n", namespace, "addr", "add", f"{address_of(slot)}/24", "dev", "eth0")
+            _run("ip", "-n", namespace, "addr", "add", f"{address_of(host)}/24", "dev", "eth0")
             _run("ip", "-n", namespace, "link", "set", "eth0", "up")
 
 

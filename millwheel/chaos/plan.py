@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+_HOST_AWAY_S = 5.0  # at least, so that the others notice
+
 
 class Target(str, Enum):
     """The kinds of processes that a fault may hit."""
 
     WORKERS = "workers"
+    HOSTS = "hosts"
     EXECUTORS = "executors"
     MASTER = "master"
     INJECTOR = "injector"
@@ -19,7 +22,8 @@ class Target(str, Enum):
 
 
 class Fault(Enum):
-    """What is done to a process. PARTITION cuts a worker off: it runs, but nothing it sends or is sent arrives."""
+    """What is done to a process, or to all workers of a host. PARTITION cuts a worker off: it runs, but nothing it
+    sends or is sent arrives."""
 
     KILL = "kill"
     PAUSE = "pause"
@@ -29,7 +33,7 @@ class Fault(Enum):
 @dataclass(frozen=True, slots=True)
 class Blow:
     """One fault: ``after_s`` seconds after the one before; ``pick`` in [0, 1) chooses among the processes there are;
-    a pause or a partition lasts ``lasts_s``."""
+    a pause or a partition lasts ``lasts_s``, and so long a killed host is away."""
 
     after_s: float
     target: Target
@@ -60,6 +64,8 @@ class Plan:
                 after = rng.uniform(0.5, 1.5) * self.every_s
                 fault = self._fault(target, rng)
                 lasts = 0.0 if fault is Fault.KILL else rng.uniform(0.1, self.longest_pause_s)
+                if target is Target.HOSTS:
+                    lasts = rng.uniform(_HOST_AWAY_S, 2 * _HOST_AWAY_S)
                 yield Blow(after, target, fault, rng.random(), lasts)
 
     def _fault(self, target: Target, rng: random.Random) -> Fault:

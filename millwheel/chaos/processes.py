@@ -11,12 +11,13 @@ from millwheel.chaos.plan import Target
 
 _MARKS = {
     Target.WORKERS: ("-m millwheel.workers",),
+    Target.HOSTS: ("-m millwheel.workers",),
     Target.EXECUTORS: ("CoarseGrainedExecutorBackend",),
     Target.MASTER: ("-m millwheel.master",),
     Target.INJECTOR: ("-m millwheel.injector",),
     Target.ZOOKEEPER: ("QuorumPeerMain", "ZooKeeperServerMain"),
 }
-"""What the command line of a process of each kind holds."""
+"""What the command line of a process of each kind holds; a host is its workers."""
 _NOT_THESE = "lifeline"
 
 

@@ -37,7 +37,7 @@ class Recovery:
     @property
     def of_ranges(self) -> bool:
         """Whether shards must find another owner."""
-        return self.target in (Target.WORKERS, Target.EXECUTORS)
+        return self.target in (Target.WORKERS, Target.HOSTS, Target.EXECUTORS)
 
     @property
     def followed(self) -> bool:
@@ -57,6 +57,8 @@ class Recoveries:
     tables: dict[str, RangeTable] = field(default_factory=dict)
     leaders: dict[Target, frozenset[str]] = field(default_factory=dict)
     faults: list[Recovery] = field(default_factory=list)
+    dead: set[str] = field(default_factory=set)
+    """All workers that have been declared dead so far: those of a host are one by one."""
 
     def struck(self, target: Target, fault: Fault, workers: Collection[str], now_s: float) -> Recovery:
         """A fault has hit these workers, or, if it is a service, whoever leads."""
@@ -94,8 +96,9 @@ class Recoveries:
 
     def gone(self, workers: Collection[str], now_s: float) -> None:
         """These have been declared dead."""
+        self.dead |= set(workers)
         for fault in self.faults:
-            if fault.of_ranges and fault.victims and fault.victims <= frozenset(workers):
+            if fault.of_ranges and fault.victims and fault.victims <= self.dead:
                 _detected(fault, now_s)
 
     def led(self, target: Target, names: Collection[str], now_s: float) -> None:

@@ -364,7 +364,7 @@ def chaos(
     pipeline: Pipeline,
     sets: Sets = None,
     kill: Annotated[
-        str, typer.Option(help="what to kill: workers, executors, master, injector, zookeeper")
+        str, typer.Option(help="what to kill: workers, hosts, executors, master, injector, zookeeper")
     ] = "workers,master,injector",
     every: Annotated[str, typer.Option(metavar="DURATION", help="mean time between two faults")] = "2s",
     pause: Annotated[bool, typer.Option("--pause", help="also pause processes, for up to 20 s")] = False,
@@ -379,6 +379,13 @@ def chaos(
     most: Annotated[int, typer.Option("--faults", min=1, help="at most this many faults; then the run may end")] = 20,
     launcher: Annotated[LauncherKind, typer.Option(help="as in run")] = LauncherKind.PROCESSES,
     workers: Workers = 2,
+    spares: Spares = "0",
+    hosts: Annotated[
+        int,
+        typer.Option(
+            min=0, help="spread the workers over so many hosts, in network namespaces (needs root); --kill hosts"
+        ),
+    ] = 0,
     folder: Annotated[
         str, typer.Option(metavar="FOLDER", help="roots and logs of the two runs; must be empty")
     ] = ".millwheel/chaos",
@@ -395,9 +402,10 @@ def chaos(
     from millwheel.cli.chaos import ChaosSettings, parse_seconds, parse_targets
     from millwheel.cli.chaos import chaos as run_chaos
 
-    targets = parse_targets(kill, launcher, partition)
+    targets = parse_targets(kill, launcher, partition, hosts)
     plan = Plan(targets, parse_seconds(every, "--every"), pause, seed, partitions=partition, one_by_one=one_by_one)
     limit_s = parse_seconds(limit, "--limit")
     params = parse_sets(sets or [])
-    settings = ChaosSettings(pipeline, params, plan, launcher, workers, folder, most, limit_s, summary, as_json)
+    run = pipeline, params, plan, launcher, workers, folder, most, limit_s, summary, as_json
+    settings = ChaosSettings(*run, parse_spares(spares), hosts)
     raise typer.Exit(run_chaos(settings, Console(stderr=True)))

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from millwheel.adapters.coordination import open_coordination
 from millwheel.chaos.fault_injector import Command, FaultInjector, Outcome
-from millwheel.chaos.namespaces import PREFIX, Namespaces
+from millwheel.chaos.namespaces import Namespaces
 from millwheel.chaos.observer import Observer
 from millwheel.chaos.plan import Plan, Target
 from millwheel.chaos.report import recovery_table, summary
@@ -27,7 +27,7 @@ from millwheel.core.model.times import duration_us
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import SetupError
 from millwheel.launch.certificates import make_set
-from millwheel.launch.settings import LauncherKind
+from millwheel.launch.settings import LauncherKind, SparesNumber
 from millwheel.ports import Coordination
 from millwheel.processes.address import EMBEDDED
 from millwheel.roots.attaching import attach
@@ -51,9 +51,17 @@ class ChaosSettings:
     limit_s: float
     summary: str = ""
     as_json: bool = False
+    spares: SparesNumber = 0
+    hosts: int = 0
+    """How many hosts the workers share, in namespaces; 0: each worker has one of its own."""
+
+    @property
+    def namespaces(self) -> int:
+        """How many hosts there must be."""
+        return self.hosts or self.workers + (1 if self.spares == "auto" else self.spares)
 
 
-def parse_targets(text: str, launcher: LauncherKind, partition: bool = False) -> tuple[Target, ...]:
+def parse_targets(text: str, launcher: LauncherKind, partition: bool = False, hosts: int = 0) -> tuple[Target, ...]:
     """``workers,master`` as targets. Raises SetupError that names an unknown target."""
     known = {target.value: target for target in Target}
     found = []
@@ -65,6 +73,10 @@ def parse_targets(text: str, launcher: LauncherKind, partition: bool = False) ->
         raise SetupError("--kill executors: only --launcher spark has executors")
     if not found:
         raise SetupError(f"--kill names nothing; write for example --kill workers,injector (of {', '.join(known)})")
+    if Target.HOSTS in found and (launcher is LauncherKind.SPARK or not hosts):
+        raise SetupError(
+            "--kill hosts: give --hosts N too; executors of Spark here share one host, so use --launcher processes"
+        )
     if partition and Target.WORKERS not in found:
         raise SetupError("--partition cuts workers off: name them in --kill, too")
     return tuple(dict.fromkeys(found))
@@ -126,10 +138,13 @@ def _params(settings: ChaosSettings, run: str) -> dict[str, str]:
 def _disturbed_run(settings: ChaosSettings, results: Sequence[Path], console: Console) -> Outcome:
     plan = settings.plan
     with ExitStack() as stack:
-        namespaces = _namespaces(settings, stack, console) if plan.partitions else None
+        needed = plan.partitions or settings.hosts
+        namespaces = _namespaces(settings, stack, console) if needed else None
         injector = _fault_injector(settings, CHAOS, console, namespaces)
         begun = lambda: any(any(folder.glob("part-*")) for folder in results)  # noqa: E731
-        return injector.run(replace(plan, partitions=namespaces is not None), begun, settings.most, settings.limit_s)
+        return injector.run(
+            replace(plan, partitions=plan.partitions and namespaces is not None), begun, settings.most, settings.limit_s
+        )
 
 
 def _namespaces(settings: ChaosSettings, stack: ExitStack, console: Console) -> Namespaces | None:
@@ -138,8 +153,10 @@ def _namespaces(settings: ChaosSettings, stack: ExitStack, console: Console) -> 
         why = "the executors of one Spark share a network; use --launcher processes"
     else:
         try:
-            return stack.enter_context(Namespaces(settings.workers))
+            return stack.enter_context(Namespaces(settings.namespaces))
         except SetupError as error:
+            if settings.hosts:
+                raise SetupError(f"--hosts {settings.hosts}: {error}") from error
             why = str(error)
     console.print(f"--partition is skipped, because {why}.", markup=False, highlight=False)
     return None
@@ -158,6 +175,7 @@ def _fault_injector(
 def _command(settings: ChaosSettings, run: str, root: Path, namespaces: Namespaces | None) -> Command:
     sets = [part for name, value in _params(settings, run).items() for part in ("--set", f"{name}={value}")]
     common = [settings.pipeline, *sets, "--root", str(root), "--workers", str(settings.workers)]
+    common += ["--spares", str(settings.spares)]
     if namespaces is None:
         # A run on processes has no ZooKeeper to kill, unless it is given one.
         zookeeper = ["--zookeeper", EMBEDDED] if Target.ZOOKEEPER in settings.plan.targets else []
@@ -165,7 +183,7 @@ def _command(settings: ChaosSettings, run: str, root: Path, namespaces: Namespac
         return Command([sys.executable, "-m", "millwheel", "run", *common, *launcher])
     security = make_set(str(Path(settings.folder) / "security")).absolute()
     argv = [sys.executable, "-m", "millwheel.chaos", *common, "--security", str(security)]
-    return Command(argv, {PREFIX: namespaces.prefix})
+    return Command(argv, namespaces.environment)
 
 
 def _session(root: Path) -> Coordination:

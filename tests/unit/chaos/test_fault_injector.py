@@ -47,8 +47,11 @@ class Run:
         self.cuts: list[str] = []
         self._faults = faults
         self._idle_looks = 0
+        self.target = Target.WORKERS
         namespaces: Any = SimpleNamespace(
-            cut=lambda slot: self.cuts.append(f"cut {slot}"), mend=lambda slot: self.cuts.append(f"mend {slot}")
+            cut=lambda host: self.cuts.append(f"cut {host}"),
+            mend=lambda host: self.cuts.append(f"mend {host}"),
+            host_of=lambda slot: slot // 2,
         )
         command = Command(["sh", "-c", RUN], {"MODULE": "millwheel.workers"})
         self._injector = FaultInjector(command, Path("logs/run.log"), self.say, namespaces=namespaces)
@@ -62,7 +65,7 @@ class Run:
         return self.run(lambda: self._begin(lives), most)
 
     def run(self, begin: Callable[[], bool], most: int = 9, limit_s: float = 600.0) -> Outcome:
-        blows = [Blow(0.0, Target.WORKERS, fault, 0.0, lasts_s) for fault, lasts_s in self._faults]
+        blows = [Blow(0.0, self.target, fault, 0.0, lasts_s) for fault, lasts_s in self._faults]
         plan: Any = SimpleNamespace(blows=lambda: iter(blows), one_by_one=False)
         try:
             return self._injector.run(plan, begin, most, limit_s)
@@ -103,7 +106,18 @@ def test_a_pause_and_a_partition_are_undone_when_their_time_is_over() -> None:
     run = Run((Fault.PAUSE, 0.0), (Fault.PARTITION, 0.0))
     struck = run.until(lives=1).struck
     assert {fault: found.blows for (_, fault), found in struck.items()} == {Fault.PAUSE: 1, Fault.PARTITION: 1}
-    assert run.cuts == ["cut 4", "mend 4"]
+    assert run.cuts == ["cut 2", "mend 2"]
+
+
+def test_a_host_is_cut_off_before_all_its_workers_are_killed_and_comes_back() -> None:
+    run = Run((Fault.KILL, 0.0))
+    run.target = Target.HOSTS
+    struck = run.until(lives=2).struck
+    [lost] = struck.values()
+    assert list(struck) == [(Target.HOSTS, Fault.KILL)]
+    assert (lost.blows, len(lost.replaced_s)) == (1, 1)
+    assert run.cuts == ["cut 2", "mend 2"]
+    assert run.said == [f"killed one of the hosts (process {run.lives()[0]}) for 0.0 s"]
 
 
 def test_no_more_faults_come_than_are_asked_for() -> None:
@@ -123,7 +137,7 @@ def test_a_run_that_is_broken_off_leaves_nobody_stopped_or_cut_off() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run.run(begin)
-    assert run.cuts == ["cut 4", "mend 4"]
+    assert run.cuts == ["cut 2", "mend 2"]
     [worker] = run.lives()
     assert not psutil.pid_exists(worker) or psutil.Process(worker).status() != psutil.STATUS_STOPPED
 

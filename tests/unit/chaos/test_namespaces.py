@@ -1,4 +1,4 @@
-"""Network namespaces of this machine: workers there hear each other, unless one is cut off, and nothing stays."""
+"""Network namespaces of this machine: hosts hear each other, unless one is cut off, and nothing stays."""
 
 from __future__ import annotations
 
@@ -75,6 +75,6 @@ def test_without_root_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_worker_serves_where_its_slot_is() -> None:
     given = ["--root", "r", "--slot", "1", "--listen", "10.213.0.1:0"]
-    made = command(given, "mwchaos-7")
-    assert made[:4] == ["ip", "netns", "exec", "mwchaos-7-w1"]
+    made = command(given, "mwchaos-7", 1)
+    assert made[:4] == ["ip", "netns", "exec", "mwchaos-7-h1"]
     assert made[-6:] == ["--root", "r", "--slot", "1", "--listen", f"{address_of(1)}:0"]

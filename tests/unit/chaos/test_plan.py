@@ -37,3 +37,10 @@ def test_workers_alone_are_cut_off_and_joined_again() -> None:
     assert all(0 < blow.lasts_s <= 20 and blow.target is Target.WORKERS for blow in cut)
     of_workers = {blow.fault for blow in blows if blow.target is Target.WORKERS}
     assert of_workers == {Fault.KILL, Fault.PAUSE, Fault.PARTITION}
+
+
+def test_a_host_that_is_lost_is_away_for_longer_than_it_takes_to_notice() -> None:
+    blows = list(islice(Plan((Target.HOSTS, Target.MASTER), 1.0, True, 1, partitions=True).blows(), 100))
+    lost = [blow for blow in blows if blow.target is Target.HOSTS]
+    assert {blow.fault for blow in lost} == {Fault.KILL}
+    assert all(5 <= blow.lasts_s <= 10 for blow in lost)

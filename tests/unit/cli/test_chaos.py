@@ -13,7 +13,7 @@ from millwheel.launch.settings import LauncherKind
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("workers,masters", "--kill masters: there is no such target; there are workers, executors"),
+        ("workers,masters", "--kill masters: there is no such target; there are workers, hosts, executors"),
         ("", "--kill names nothing"),
         ("executors", "only --launcher spark has executors"),
     ],
@@ -27,6 +27,14 @@ def test_a_partition_is_a_fault_of_workers() -> None:
     with pytest.raises(SetupError, match="--partition cuts workers off"):
         parse_targets("master", LauncherKind.PROCESSES, partition=True)
     assert parse_targets("workers", LauncherKind.PROCESSES, partition=True) == (Target.WORKERS,)
+
+
+def test_hosts_can_be_killed_where_there_are_some() -> None:
+    with pytest.raises(SetupError, match="--kill hosts: give --hosts N"):
+        parse_targets("hosts", LauncherKind.PROCESSES)
+    with pytest.raises(SetupError, match="use --launcher processes"):
+        parse_targets("hosts", LauncherKind.SPARK, hosts=2)
+    assert parse_targets("hosts", LauncherKind.PROCESSES, hosts=2) == (Target.HOSTS,)
 
 
 def test_targets_and_durations_are_read() -> None:

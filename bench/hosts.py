@@ -1,0 +1,91 @@
+"""Hosts for a run of the benchmark: network namespaces, which are lost with all the workers in them."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from millwheel.chaos.namespaces import Namespaces
+from millwheel.chaos.plan import Target
+from millwheel.chaos.processes import processes_of, slot_of, strike
+from millwheel.launch.auto_spares import FIRST, needed
+from millwheel.launch.certificates import make_set
+
+
+@dataclass(frozen=True, slots=True)
+class LostHost:
+    """A host that was lost ``at`` (s since 1970), with these processes."""
+
+    at: float
+    host: int
+    pids: frozenset[int]
+
+
+class Hosts:
+    """The hosts of one run. Enter it before the run starts: this thread and all that it starts are in the hub then. A
+    lost host is back, and its workers are started again, ``away_s`` later, once :meth:`step` is called."""
+
+    def __init__(self, count: int, away_s: float, folder: Path) -> None:
+        self._namespaces = Namespaces(count)
+        self._away_s = away_s
+        self._folder = folder
+        self._back: tuple[float, int] | None = None
+
+    def enter(self, stack: ExitStack) -> Mapping[str, str]:
+        """Make the hosts, until the stack is unwound. Returns the variables that the run needs. Raises SetupError."""
+        stack.enter_context(self._namespaces)
+        return self._namespaces.environment
+
+    def command(self, pipeline: Path, workers: int, spares: str, sets: Sequence[str]) -> list[str]:
+        """The argv of the run; its root is ``root`` in the folder."""
+        security = make_set(str(self._folder / "security")).absolute()
+        given = ["--root", str(self._folder / "root"), "--workers", str(workers), "--spares", spares]
+        return [sys.executable, "-m", "millwheel.chaos", str(pipeline), *given, "--security", str(security), *sets]
+
+    def lose(self, driver: int, rng: random.Random, among: Collection[int] | None = None) -> LostHost | None:
+        """Lose a host that has workers, or one of these processes: silently, as when its power fails. None: there is no
+        such host now, or one is away."""
+        there: dict[int, list[int]] = {}
+        for worker in processes_of(driver, Target.WORKERS):
+            slot = slot_of(worker)
+            if slot is not None:
+                there.setdefault(self._namespaces.host_of(slot), []).append(worker.pid)
+        hosts = sorted(host for host, pids in there.items() if among is None or set(among) & set(pids))
+        if not hosts or self._back is not None:
+            return None
+        host, at = rng.choice(hosts), time.time()
+        self._namespaces.cut(host)
+        self._back = (time.monotonic() + self._away_s, host)
+        for worker in processes_of(driver, Target.WORKERS):
+            if slot_of(worker) is not None and worker.pid in there[host]:
+                strike(worker, signal.SIGKILL)
+        return LostHost(at, host, frozenset(there[host]))
+
+    def step(self) -> bool:
+        """Bring the lost host back when it is time. True while none is away."""
+        if self._back is not None and time.monotonic() >= self._back[0]:
+            self._namespaces.mend(self._back[1])
+            self._back = None
+        return self._back is None
+
+    def spares(self, workers: int, given: str) -> int:
+        """How many spares there come to be."""
+        if given != "auto":
+            return int(given)
+        count = FIRST
+        while count < needed(Counter(str(self._namespaces.host_of(slot)) for slot in range(workers + count))):
+            count += 1
+        return count
+
+
+def environment(more: Mapping[str, str], paths: Sequence[Path]) -> dict[str, str]:
+    """Ours, these variables, and a search path of these folders."""
+    return {**os.environ, **more, "PYTHONPATH": os.pathsep.join(map(str, paths))}
