@@ -188,6 +188,8 @@ def sort_texts(computation: ComputationSpec) -> Iterator[str]:
     if computation.lookup is not None:
         yield lookup_text(computation.lookup)
     if computation.dictionary is not None:
-        yield f"{computation.dictionary.name}: a number for each {computation.dictionary.of}"
+        given = computation.dictionary
+        forgets = f", forgotten after {duration_text(given.ttl_us)}" if given.ttl_us is not None else ""
+        yield f"{given.name}: a number for each {given.of}{forgets}"
     if computation.match_all:
         yield "to every branch that fits"

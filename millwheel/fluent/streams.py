@@ -341,15 +341,17 @@ class Flow(Generic[T]):
         changes: bool = False,
         approximate: bool = False,
         partitions: int | None = None,
+        ttl: Duration = "",
         where: str = "",
         name: str = "",
         output: str = "",
         **dials: Unpack[DialOptions],
     ) -> Stream:
         """Count the different values of a field so far in the day, for each key, ``every`` so often: see
-        docs/unique-visitors.md. The count is ``field`` (default: visitors)."""
+        docs/unique-visitors.md. The count is ``field`` (default: visitors). With a ``ttl`` of at least ``per`` the
+        dictionary forgets values that no record has."""
         found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_visitors")
-        given = {"time_zone": time_zone, "as": field, "partitions": partitions, "approximate": approximate}
+        given = {"time_zone": time_zone, "as": field, "partitions": partitions, "approximate": approximate, "ttl": ttl}
         uv = {"of": of, "every": every, "per": per, **{option: value for option, value in given.items() if value}}
         uv.update({"emit": "changes"} if changes else {})
         fields = {"uv": uv, **({"where": where} if where else {}), "output": output or found, **given_dials(dials)}
@@ -390,13 +392,16 @@ class Unkeyed(Flow[T]):
         field: str,
         *,
         partitions: int | None = None,
+        ttl: Duration = "",
         name: str = "",
         output: str = "",
         **dials: Unpack[DialOptions],
     ) -> Stream:
         """Add a whole number as ``field``, the same for equal values of the field ``of``, once and for ever: see
-        docs/pipeline.md. The number of ``partitions`` can never be changed."""
-        given = {"of": of, "as": field, **({} if partitions is None else {"partitions": partitions})}
+        docs/pipeline.md. The number of ``partitions`` can never be changed. A value that no record has for ``ttl`` is
+        forgotten; its number is not given again."""
+        options = {"partitions": partitions, "ttl": ttl}
+        given = {"of": of, "as": field, **{option: value for option, value in options.items() if value}}
         return self._step("dictionary", given, name, output, dials)
 
     def flatten(self, *others: Unkeyed[U]) -> Unkeyed[T | U]:

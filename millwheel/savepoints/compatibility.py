@@ -242,6 +242,20 @@ def _slices(before: list[Any], after: list[Any], node: NodeBlueprint) -> Found:
         yield Compatibility.FREE, "records of expired slices go another way, from the next record on"
 
 
+def _dictionary(before: Mapping[str, Any], after: Mapping[str, Any], node: NodeBlueprint) -> Found:
+    old_ttl, new_ttl = before.get("ttl_us"), after.get("ttl_us")
+    if (old_ttl is None) != (new_ttl is None):
+        found = "got" if old_ttl is None else "lost"
+        yield (
+            Compatibility.REFUSED,
+            f"its dictionary {found} a time to live, and keeps its values otherwise; {_NEW_NAME}",
+        )
+    elif old_ttl != new_ttl:
+        yield Compatibility.FREE, "its dictionary has another time to live, from the next record on"
+    if _changed({**before, "ttl_us": None}, {**after, "ttl_us": None}):
+        yield Compatibility.FREE, "the fields of its output have changed, from the next record on"
+
+
 def _productions(before: str, after: str, node: NodeBlueprint) -> Found:
     told = f"its productions were {before} and are {after}"
     if "window" in node.facets:
@@ -282,7 +296,7 @@ _RULES: dict[str, Callable[[Any, Any, NodeBlueprint], Found]] = {
     "aggregates": _windows("its aggregates"),
     "speaking": _windows("when it fires, or on which records,"),
     "slices": _slices,
-    "dictionary": _free("the fields of its output have changed, from the next record on"),
+    "dictionary": _dictionary,
     "columns": _windows("the declared fields of its input"),
     "pairing": lambda before, after, node: iter(
         [

@@ -18,7 +18,7 @@ from millwheel.spec import latency
 from millwheel.spec.parts import computations, limits, lookups, queries, slices, steps, streams, windows
 from millwheel.spec.pipelines import FIELDS
 from millwheel.spec.tracing import FIELDS as TRACING_FIELDS
-from millwheel.spec.visitors import counts
+from millwheel.spec.visitors import counts, dictionaries
 
 _OBJECT = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
 _SIZE: Schema = {"type": "string", "description": "a number and a unit, such as 64kB or 16MiB"}
@@ -165,7 +165,8 @@ def _slices() -> Schema:
 
 
 def _dictionary() -> Schema:
-    known = {"of": w.TEXT, "as": w.TEXT, "partitions": w.number(1, MOST_PARTITIONS)}
+    known = {"of": w.TEXT, "as": w.TEXT, "partitions": w.number(1, MOST_PARTITIONS), "ttl": w.DURATION}
+    same(known, dictionaries.OPTIONS)
     return w.fields(known, ["of", "as"])
 
 
@@ -178,6 +179,7 @@ def _visitors() -> Schema:
         "as": w.TEXT,
         "emit": w.choice(["all", "changes"]),
         "partitions": w.number(1, MOST_PARTITIONS),
+        "ttl": w.DURATION,
         "approximate": w.FLAG,
     }
     same(known, counts.OPTIONS)

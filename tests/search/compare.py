@@ -30,12 +30,44 @@ def differences(
 ) -> list[str]:
     """A sentence for each part that differs. Without ``counted`` state and counters are not known, without ``ordered``
     the order of rows is not."""
+    want, got = (with_names(spec, each) for each in (want, got))
     return [
         *_streams(promised, want, got, ordered),
         *_tables(promised, want, got),
         *_dead(spec, promised, want, got),
         *(_computations(spec, promised, want, got) if counted else ()),
     ]
+
+
+def with_names(spec: PipelineSpec, outcome: Outcome) -> Outcome:
+    """The outcome with names for the numbers of dictionaries, which differ from run to run: the value, and the
+    how-manieth of its numbers it is, in order of time. A number that two values have is left as it is."""
+    streams = dict(outcome.streams)
+    for each in spec.computations:
+        given = each.dictionary
+        for stream in each.outputs if given is not None else ():
+            if given is not None and given.keep:  # inside of uv: the value is not there any more
+                streams.pop(stream, None)
+            elif given is not None and stream in streams:
+                streams[stream] = _named(streams[stream], given.of, given.name)
+    return replace(outcome, streams=streams)
+
+
+def _named(rows: tuple[Row, ...], of: str, name: str) -> tuple[Row, ...]:
+    values: dict[int, set[str]] = defaultdict(set)
+    firsts: dict[str, dict[int, int]] = defaultdict(dict)
+    for row in rows:
+        value, number = text(row.value[of]), row.value[name]
+        values[number].add(value)
+        firsts[value][number] = min(row.timestamp, firsts[value].get(number, row.timestamp))
+    ranks = {value: sorted(numbers, key=lambda number: numbers[number]) for value, numbers in firsts.items()}
+
+    def named(row: Row) -> Row:
+        value, number = text(row.value[of]), row.value[name]
+        shown = ranks[value].index(number) if len(values[number]) == 1 else f"of {len(values[number])} values"
+        return replace(row, value={**row.value, name: shown})
+
+    return tuple(named(row) for row in rows)
 
 
 def _streams(promised: Promised, want: Outcome, got: Outcome, ordered: bool) -> Iterator[str]:

@@ -202,6 +202,10 @@ def _of(c: ComputationSpec, found: Mapping[str, Facts], spec: PipelineSpec, stat
         return _Made(_NOTHING if _races_its_version(c, spec, stated) else _enriched(base, c, each))
     if c.deduplicate is not None:
         return _Made(_deduplicated(base, c))
+    if c.dictionary is not None:
+        # pipeline.md, dictionary: with a ttl "a matter of the times of its records and of their order"; a record behind
+        # the watermark counts as of the watermark. That is as with copies.
+        return _Made(_stepped(base, c) if c.dictionary.ttl_us is None else _deduplicated(base, c))
     if c.lookup is not None:
         # lookups.md: "Order, delivery and watermarks are those of any computation", and these answers never change.
         return _Made(replace(_stepped(base, c), single=False))

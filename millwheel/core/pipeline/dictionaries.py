@@ -19,6 +19,7 @@ from millwheel.errors import RecordError
 
 MOST_PARTITIONS = 1 << 16
 """A partition is a key with a counter of its own; more of them spread nothing better."""
+TTL_PARTS = 8  # of a time to live: a value is written so often while it is seen all the time
 
 
 def partition_of(value: Any, partitions: int) -> int:

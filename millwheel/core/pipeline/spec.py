@@ -305,7 +305,8 @@ class ComputationSpec:
     ``scatter``: the number of instances over which keys are divided (``divided`` says how); the planner makes a partial
     and a final ``stage`` of such a computation (see skew.py).
 
-    ``numbered``: the values that it counts get numbers of a dictionary with so many partitions first (see visitors.py).
+    ``numbered``: the values that it counts get numbers of a dictionary with so many partitions first (see visitors.py),
+    which forgets them after ``numbered_ttl_us``.
 
     ``trigger`` is the trigger as a plain tree (see core/triggers/triggers.py), None for the default.
     ``queryable``: "latest" where the newest result of each key is kept to be asked.
@@ -346,6 +347,7 @@ class ComputationSpec:
     scatter: int = 1
     divided: Divided = Divided.ALL
     numbered: int = 0
+    numbered_ttl_us: int | None = None
     stage: AggregationStage = AggregationStage.WHOLE
 
     @property

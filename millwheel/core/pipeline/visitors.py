@@ -42,7 +42,9 @@ def _stages(whole: ComputationSpec, fields_of: FieldsOf) -> Iterator[Computation
         name=stream,
         inputs=(InputSpec(given.stream, KeySpec(KeyKind.FIELD, (counted.argument,), partitions=whole.numbered)),),
         outputs=(stream,),
-        dictionary=DictionarySpec(counted.argument, NUMBER, whole.numbered, _kept(whole, fields_of)),
+        dictionary=DictionarySpec(
+            counted.argument, NUMBER, whole.numbered, _kept(whole, fields_of), whole.numbered_ttl_us
+        ),
         max_attempts=whole.max_attempts,
         on_error=whole.on_error,
         shards=whole.shards,
@@ -50,7 +52,9 @@ def _stages(whole: ComputationSpec, fields_of: FieldsOf) -> Iterator[Computation
         where=whole.where,
     )
     aggregates = (replace(counted, argument=NUMBER),)
-    yield replace(whole, inputs=(InputSpec(stream, given.key),), aggregates=aggregates, numbered=0)
+    yield replace(
+        whole, inputs=(InputSpec(stream, given.key),), aggregates=aggregates, numbered=0, numbered_ttl_us=None
+    )
 
 
 def _kept(whole: ComputationSpec, fields_of: FieldsOf) -> tuple[str, ...]:

@@ -94,6 +94,7 @@ def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callab
         if counted is None
         else (counted.aggregate,),
         numbered=counted.partitions if counted is not None else 0,
+        numbered_ttl_us=counted.ttl_us if counted is not None else None,
         condition=reader.expression(fields.get("where"), "type == 'click'"),
         trigger=read_trigger(reader, fields.get("trigger"), load),
         accumulation=reader.choice(fields.get("accumulation"), [kind.value for kind in Accumulation], "discarding"),

@@ -1,6 +1,6 @@
 """``uv:``, the exact number of unique visitors of the day so far, every minute.
 
-uv: {of: device_id, every: 1m, per: 1d, time_zone: Asia/Shanghai, as: visitors}
+uv: {of: device_id, every: 1m, per: 1d, time_zone: Asia/Shanghai, as: visitors, ttl: 2d}
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from millwheel.core.pipeline.dictionaries import MOST_PARTITIONS
 from millwheel.core.pipeline.spec import AggregateSpec, InputSpec, KeyKind, WindowSpec
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
-from millwheel.spec.visitors.dictionaries import PARTITIONS
+from millwheel.spec.visitors.dictionaries import PARTITIONS, read_ttl
 
 FIELDS = ("uv",)
-OPTIONS = ("of", "every", "per", "time_zone", "as", "emit", "partitions", "approximate")
+OPTIONS = ("of", "every", "per", "time_zone", "as", "emit", "partitions", "ttl", "approximate")
 DEFAULT_NAME = "visitors"
 _EXAMPLE = "{of: device_id, every: 1m}"
 _DAY_US = 86_400_000_000  # Fixed: µs
@@ -31,11 +31,13 @@ _TAKEN = ("window_start", "window_end")
 
 @dataclass(frozen=True, slots=True)
 class UniqueVisitors:
-    """What is counted: a window and an aggregate. ``partitions``: of the dictionary; 0 for approximate counts."""
+    """What is counted: a window and an aggregate. ``partitions`` and ``ttl_us``: of the dictionary; 0 partitions for
+    approximate counts."""
 
     window: WindowSpec
     aggregate: AggregateSpec
     partitions: int
+    ttl_us: int | None
 
 
 def read_visitors(reader: NodeReader, node: YamlNode | None, inputs: tuple[InputSpec, ...]) -> UniqueVisitors | None:
@@ -62,8 +64,31 @@ def read_visitors(reader: NodeReader, node: YamlNode | None, inputs: tuple[Input
     reader.attempt(node, lambda: window_from_spec(window))
     partitions = reader.number(fields.get("partitions"), PARTITIONS, 1, MOST_PARTITIONS) or PARTITIONS
     near = "approximate" in fields and reader.flag(fields["approximate"], False)
+    ttl_us = read_ttl(reader, fields.get("ttl"))
+    if ttl_us is not None:
+        _check_ttl(reader, fields, ttl_us, options["size_us"], zone, near)
     aggregate = AggregateSpec(name, "approx_count_distinct" if near else "count_distinct", of)
-    return UniqueVisitors(window, aggregate, 0 if near else partitions) if of else None
+    return UniqueVisitors(window, aggregate, 0 if near else partitions, ttl_us) if of else None
+
+
+def _check_ttl(
+    reader: NodeReader, fields: Mapping[str, YamlNode], ttl_us: int, per_us: int, zone: str, near: bool
+) -> None:
+    """Note a time to live in which a visitor could be forgotten and counted again within one scope."""
+    if near:
+        reader.bad(fields["ttl"], "an approximate count has no dictionary that could forget; leave ttl out")
+    elif ttl_us < per_us:
+        reader.bad(
+            fields["ttl"],
+            "is shorter than `per`: a visitor would be forgotten, get another number and be counted twice; write at "
+            "least `per`",
+        )
+    elif zone and ttl_us < per_us + _DAY_US:
+        reader.bad(
+            fields["ttl"],
+            "must be a day longer than `per` where there is a time_zone: a day in which clocks are set back has more "
+            "than 24 hours, and a visitor could be counted twice in it",
+        )
 
 
 def check_visitors(

@@ -1,6 +1,6 @@
 """``dictionary:``, a whole number for each different value of a field.
 
-dictionary: {of: device_id, as: id, partitions: 4096}
+dictionary: {of: device_id, as: id, partitions: 4096, ttl: 30d}
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from millwheel.core.pipeline.dictionaries import MOST_PARTITIONS
+from millwheel.core.pipeline.dictionaries import MOST_PARTITIONS, TTL_PARTS
 from millwheel.core.pipeline.spec import DictionarySpec, InputSpec, KeyKind, KeySpec
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
 
 FIELDS = ("dictionary",)
+OPTIONS = ("of", "as", "partitions", "ttl")
 PARTITIONS = 4_096
 """The default: enough to spread over hundreds of cores, and a counter for each is still little."""
 _EXAMPLE = "{of: device_id, as: id}"
@@ -23,7 +24,7 @@ def read_dictionary(reader: NodeReader, node: YamlNode | None) -> DictionarySpec
     """None if there is none, or it cannot be read."""
     if node is None:
         return None
-    fields = reader.fields(node, ("of", "as", "partitions"), _EXAMPLE)
+    fields = reader.fields(node, OPTIONS, _EXAMPLE)
     for name in ("of", "as"):
         if name not in fields and node.is_map:
             reader.missing(node, name, f"write for example dictionary: {_EXAMPLE}")
@@ -31,7 +32,13 @@ def read_dictionary(reader: NodeReader, node: YamlNode | None) -> DictionarySpec
     if name and not name.isidentifier():
         reader.bad(fields["as"], f"{name[:80]!r} cannot be the name of a field: write letters, digits and _")
     partitions = reader.number(fields.get("partitions"), PARTITIONS, 1, MOST_PARTITIONS) or PARTITIONS
-    return DictionarySpec(of, name, partitions) if of and name else None
+    ttl_us = read_ttl(reader, fields.get("ttl"))
+    return DictionarySpec(of, name, partitions, ttl_us=ttl_us) if of and name else None
+
+
+def read_ttl(reader: NodeReader, node: YamlNode | None) -> int | None:
+    """How long a value is known that no record has, in µs; None for ever."""
+    return None if node is None else reader.duration(node, 0, TTL_PARTS)
 
 
 def partitioned_inputs(inputs: tuple[InputSpec, ...], dictionary: DictionarySpec | None) -> tuple[InputSpec, ...]:

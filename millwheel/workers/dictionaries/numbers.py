@@ -26,7 +26,7 @@ from millwheel.core.formats.number_runs import (
 )
 from millwheel.core.formats.store_layout import NUMBERS
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.core.pipeline.dictionaries import ids_of
+from millwheel.core.pipeline.dictionaries import TTL_PARTS, ids_of
 from millwheel.ports import StateStore
 from millwheel.workers.dictionaries.counters import Counters
 from millwheel.workers.dictionaries.singles import Singles
@@ -37,7 +37,6 @@ from millwheel.workers.state.runs import Runs
 _HELD = 4_000_000
 """Values of a shard that are in memory, some 40 bytes each; further ones are entries of their own. With a time to live
 all are in memory."""
-_PARTS = 8  # of the time to live: a value is written so often while it is seen all the time
 _FAR = 2**61  # Fixed: µs; times are cut there, so that differences of two are numbers of 64 bits
 _EVER = MIN_TIME
 """The bucket of values without a time to live, and when new values were seen last."""
@@ -58,7 +57,7 @@ class Numbers:
         self._overlay = overlay
         self._shard = shard
         self._held = held
-        self._step_us = None if ttl_us is None else max(ttl_us // _PARTS, 1)
+        self._step_us = None if ttl_us is None else max(ttl_us // TTL_PARTS, 1)
         self._table = NumberTable(timed=ttl_us is not None)
         self._singles = Singles(store, overlay)
         self._counters = Counters(partitions, self._singles)
@@ -142,7 +141,7 @@ class Numbers:
         rows, fresh = table.take(low, high)
         table.seen[rows[fresh]] = _EVER
         seen, heads = table.seen[rows], table.heads[rows]
-        if len(fresh) or bool((at - seen > _PARTS * step_us).any()):
+        if len(fresh) or bool((at - seen > TTL_PARTS * step_us).any()):
             heads = self._born_again(rows, heads, partitions, np.maximum(seen, _earlier(rows, at)), at, step_us)
         np.maximum.at(table.seen, rows, at)
         changed = table.seen[rows] != seen
@@ -153,7 +152,7 @@ class Numbers:
         self, rows: Int64s, heads: Words, partitions: Int64s, seen: Int64s, at: Int64s, step_us: int
     ) -> Words:
         """The heads where some values are new or were forgotten; ``seen``: when each had been seen last."""
-        born = (seen == _EVER) | (at - np.maximum(seen, -_FAR) > _PARTS * step_us)
+        born = (seen == _EVER) | (at - np.maximum(seen, -_FAR) > TTL_PARTS * step_us)
         given = np.empty(len(rows), np.uint64)
         given[born] = heads_of(partitions[born], self._counters.next(partitions[born]))
         births = _highest_so_far(rows, np.where(born, np.arange(len(rows)), -1))
@@ -166,7 +165,7 @@ class Numbers:
         """Forget what no record from the watermark on can find. The changes go into the commit of this bundle."""
         if self._step_us is None or not self._buckets:
             return
-        limit = int(_cut(np.array([watermark]), self._step_us)[0]) - _PARTS * self._step_us
+        limit = int(_cut(np.array([watermark]), self._step_us)[0]) - TTL_PARTS * self._step_us
         if min(self._buckets) >= limit:
             return
         self._counters.store(partitions_of_heads(self._table.forget_before(limit)))
@@ -177,7 +176,7 @@ class Numbers:
         """Something is forgotten once the watermark has passed this (µs)."""
         if self._step_us is None or not self._buckets:
             return MAX_TIME
-        return -(-(min(self._buckets) + _PARTS * self._step_us + 1) // self._step_us) * self._step_us - 1
+        return -(-(min(self._buckets) + TTL_PARTS * self._step_us + 1) // self._step_us) * self._step_us - 1
 
     # --- what is stored ----------------------------------------------------------------------------------
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from millwheel.errors import PipelineError
 from tests.search.document import emit
-from tests.search.freedoms import Facts, Level, promised
+from tests.search.freedoms import Facts, Level, Order, promised
 from tests.search.generate.draft import Draft, Flow
 from tests.search.generate.kinds import branched, deduplicated, enriched, free, joined, looked_up, orders, steps
+from tests.search.generate.visitors import numbered, visitors
 from tests.search.generate.windows import spans, windowed
 from tests.search.script import load_tree
 
@@ -51,7 +53,7 @@ _KINDS: tuple[tuple[Any, int], ...] = (
     (joined, 3),
     (enriched, 3),
 )
-_LOOKUPS = 0.04
+_APART = ((looked_up, 0.04), (numbered, 0.04), (visitors, 0.04))
 
 
 _OF_WINDOWS = """windowed two_stages aggregate side refire lateness trigger retracting accumulating discarding
@@ -65,6 +67,8 @@ _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"past_timers", "weak_past", "timers", "order_by", "ttl", "callback"}), orders),
     (frozenset({"enrich", "as_of_arrival"}), enriched),
     (frozenset({"lookup"}), looked_up),
+    (frozenset({"dictionary", "dictionary_ttl"}), numbered),
+    (frozenset({"uv", "uv_ttl"}), visitors),
     (frozenset({"join"}), joined),
     (frozenset({"deduplicate"}), deduplicated),
     (frozenset({"branch"}), branched),
@@ -81,8 +85,12 @@ def _maker(draft: Draft) -> Any:
         for words, kind in _MAKERS:
             if draft.wanted & words and not draft.wanted & words <= draft.features:
                 return kind
-    if not draft.wanted and Random(repr(draft.tree)).random() < _LOOKUPS:
-        return looked_up  # drawn apart, so that nearly all seeds give the pipelines that they gave before
+    if not draft.wanted:  # drawn apart, so that nearly all seeds give the pipelines that they gave before
+        drawn = Random(repr(draft.tree)).random()
+        for kind, share in _APART:
+            if 0 <= drawn < share:
+                return kind
+            drawn -= share
     return draft.rng.choices([kind for kind, _ in _KINDS], [weight for _, weight in _KINDS])[0]
 
 
@@ -90,6 +98,8 @@ def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
     """Whether a computation leaves the sources in columns. Aggregates become such as columns know."""
     if not draft.columnar or not tree["input"].keys() & draft.tree["streams"].keys():
         return True
+    if "dictionary" in tree or "uv" in tree:
+        return len(tree["input"]) == 1
     if "aggregate" not in tree or len(tree["input"]) > 1 or draft.rng.random() < 0.05:
         return False
     names = [name for name in tree["aggregate"] if name != "n"]
@@ -126,6 +136,9 @@ def _enlist(
         draft.flows[stream] = Flow(
             stream, fields, streams[stream], key, weak="productions" in tree, last=_ends_with_time(draft, tree)
         )
+    if "dictionary" in tree:  # numbers may differ from run to run, so nobody takes them on
+        made = draft.flows[tree["output"]]
+        draft.flows[tree["output"]] = replace(made, final=True, facts=replace(made.facts, order=Order.NONE))
     late = tree.get("late")
     if isinstance(late, dict):
         (source,) = list(tree["input"])[:1]
@@ -156,7 +169,8 @@ def _weak_words(tree: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _dials(draft: Draft, tree: dict[str, Any]) -> None:
-    if draft.chance(0.3, *_weak_words(tree)):
+    strong = "dictionary" in tree or "uv" in tree
+    if not strong and draft.chance(0.3, *_weak_words(tree)):
         tree["productions"] = "weak"
     # Of weak productions an at-least-once consumer knows neither number nor id.
     loose = "order_by" in tree and any(draft.flows[name].weak for name in tree["input"])

@@ -24,6 +24,8 @@ class Flow:
     """Its producer sends first and commits then."""
     last: bool = False
     """Its rows lie at the end of time: they come of a global window, or of counts."""
+    final: bool = False
+    """No computation takes it."""
 
     @property
     def retracts(self) -> bool:

@@ -28,7 +28,7 @@ def _is_likely(draft: Draft, flow: Flow) -> bool:
 
 def take_input(draft: Draft, fits: Any = None, most: int = 1) -> tuple[dict[str, Any], list[Flow], Any] | None:
     """(input, its streams, its key). The last streams are taken more often than the first."""
-    flows = [flow for flow in draft.flows.values() if fits is None or fits(flow)]
+    flows = [flow for flow in draft.flows.values() if not flow.final and (fits is None or fits(flow))]
     if len(flows) < 1:
         return None
     count = 1 if most == 1 or len(flows) == 1 or draft.rng.random() < 0.75 else 2
@@ -54,7 +54,7 @@ def take_input(draft: Draft, fits: Any = None, most: int = 1) -> tuple[dict[str,
 
 def take_pair(draft: Draft) -> Any:
     def fits(flow: Flow) -> bool:
-        return not flow.retracts and not flow.typed
+        return not flow.retracts and not flow.typed and not flow.final
 
     flows = [flow for flow in draft.flows.values() if fits(flow)]
     if len(flows) < 2:

@@ -17,6 +17,7 @@ from millwheel.core.model.records import Record
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
     DeduplicateSpec,
+    DictionarySpec,
     EnrichSpec,
     LookupSpec,
     Missing,
@@ -175,12 +176,37 @@ class LookingUp(Computation):
             ctx.produce(stream, {**fields, **added})
 
 
+class Numbering(Computation):
+    """A number for each life of a value. A life ends behind the eight eighths of the time to live that follow the one
+    in which the value was seen last."""
+
+    def __init__(self, spec: DictionarySpec, outputs: tuple[str, ...]) -> None:
+        self._spec = spec
+        self._outputs = outputs
+        self._seen: dict[Any, list[int]] = {}
+        self._given = 0
+
+    def process_record(self, ctx: Any, record: Record) -> None:
+        spec, value = self._spec, record.value[self._spec.of]
+        eighth = 0 if spec.ttl_us is None else max(record.timestamp, ctx._node.watermark) // (spec.ttl_us // 8)
+        known = self._seen.get((type(value), value))
+        if known is None or eighth > known[1] + 8:
+            known = self._seen[type(value), value] = [self._given, eighth]
+            self._given += 1
+        known[1] = max(known[1], eighth)
+        kept = {name: record.value[name] for name in spec.keep if name in record.value} if spec.keep else record.value
+        for stream in self._outputs:
+            ctx.produce(stream, {**kept, spec.name: known[0]})
+
+
 def built(world: World, spec: ComputationSpec) -> CallNode:
     """The node of a computation without a window."""
     if spec.enrich is not None:
         return CallNode(world, spec, Enriching(spec.enrich, spec.outputs), f"enrich with {spec.enrich.stream}")
     if spec.lookup is not None:
         return CallNode(world, spec, LookingUp(spec.lookup, spec.outputs), f"lookup in {spec.lookup.kind}")
+    if spec.dictionary is not None:
+        return CallNode(world, spec, Numbering(spec.dictionary, spec.outputs), "dictionary")
     if spec.deduplicate is not None:
         return CallNode(world, spec, copies_of(spec.deduplicate, spec.outputs), "deduplicate")
     if spec.branches:

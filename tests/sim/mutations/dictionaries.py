@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from millwheel.core.formats.store_layout import NUMBERS
+from millwheel.core.model.times import MIN_TIME
 from millwheel.workers.dictionaries.counters import Counters
 from millwheel.workers.dictionaries.dictionary import DictionaryOperator
 from millwheel.workers.dictionaries.numbers import Numbers
@@ -48,3 +51,37 @@ def numbers_leave_before_their_commit_has_them() -> Context:
 def heirs_get_no_numbers() -> Context:
     """A shard that comes of a split or merge does not know the values of its parents."""
     return replaced(inheriting, "numbers_within", lambda entries, share: iter(()))
+
+
+@mistake(within=10, workload="forgotten")
+def a_forgotten_number_is_given_again() -> Context:
+    """A partition of which a value was forgotten counts from the beginning."""
+
+    def wrong(self: Counters, partitions: Any) -> None:
+        self._next[partitions] = 0
+
+    return replaced(Counters, "store", wrong)
+
+
+@mistake(within=5, workload="forgotten")
+def values_live_until_their_bucket_is_removed() -> Context:
+    """A value is found as long as it is in the table: it depends on bundles when it is removed."""
+    right = Numbers._born_again
+
+    def wrong(self: Numbers, rows: Any, heads: Any, partitions: Any, seen: Any, at: Any, step_us: int) -> Any:
+        return right(self, rows, heads, partitions, seen, np.where(seen == MIN_TIME, at, np.minimum(at, seen)), step_us)
+
+    return replaced(Numbers, "_born_again", wrong)
+
+
+@mistake(within=10, workload="forgotten")
+def only_new_values_are_written() -> Context:
+    """That a value was seen again is known in memory only: the next owner forgets it too early."""
+    right = Numbers.write
+
+    def wrong(self: Numbers) -> None:
+        self._changed = [rows[rows >= self._written] for rows in self._changed]
+        right(self)
+        self._written = len(self._table)
+
+    return replaced(Numbers, "write", wrong)

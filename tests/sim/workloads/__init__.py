@@ -8,7 +8,7 @@ from tests.sim.workloads.accounts import Accounts
 from tests.sim.workloads.base import Workload
 from tests.sim.workloads.graphs import Graphs
 from tests.sim.workloads.hanging import Hanging
-from tests.sim.workloads.ids import Ids
+from tests.sim.workloads.ids import ForgottenIds, Ids
 from tests.sim.workloads.letters import Letters
 from tests.sim.workloads.numbers import Numbers
 from tests.sim.workloads.searched import Searched
@@ -32,6 +32,7 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "sliced": Sliced,
     "scattered": Scattered,
     "ids": Ids,
+    "forgotten": ForgottenIds,
     "hot": HotOnly,
     "grouped": Grouped,
     "combined": Combined,

@@ -99,12 +99,12 @@ computations:
     output: silences
   numbers:
     input: {slim: {}}
-    dictionary: {of: path, as: number, partitions: 64}
+    dictionary: {of: path, as: number, partitions: 64, ttl: 30d}
     output: numbers
     shards: 2
   visitors:
     input: {numbers: {key: [kb]}}
-    uv: {of: path, every: 1m, per: 1d, time_zone: Europe/Paris, as: paths, emit: changes, partitions: 32}
+    uv: {of: path, every: 1m, per: 1d, time_zone: Europe/Paris, as: paths, emit: changes, partitions: 32, ttl: 2d}
     where: kb > 1
     output: visitors
   about:
@@ -179,10 +179,10 @@ bursts = (
 )
 sent.window(Count(10)).aggregate({"n": agg.count()}, output="runs")
 sent.window(Tumbling("1h", empty=True)).aggregate({"n": agg.count()}, output="silences")
-numbers = slim.dictionary("path", "number", partitions=64, output="numbers", shards=2)
+numbers = slim.dictionary("path", "number", partitions=64, ttl="30d", output="numbers", shards=2)
 numbers.key_by("kb").unique_visitors(
-    "path", every="1m", time_zone="Europe/Paris", field="paths", changes=True, partitions=32, where="kb > 1",
-    output="visitors")
+    "path", every="1m", time_zone="Europe/Paris", field="paths", changes=True, partitions=32, ttl="2d",
+    where="kb > 1", output="visitors")
 numbers.key_by("kb").unique_visitors("path", every="1h", approximate=True, output="about")
 (sent.window(Tumbling("1h"))
     .trigger(OrFinally(AfterEach(AfterBytes(10), Never()), Once(AfterWatermark())))

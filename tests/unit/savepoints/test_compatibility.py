@@ -284,6 +284,28 @@ def test_changed_slices_are_refused_and_another_keep_is_not() -> None:
         assert worst_of(**refused) is REFUSED
 
 
+def test_a_dictionary_cannot_get_or_lose_its_time_to_live() -> None:
+    def made(**changes: Any) -> Any:
+        spec = ComputationSpec(
+            "ids", (InputSpec("s", KeySpec(KeyKind.FIELD, ("n",), partitions=8)),), ("o",),
+            dictionary=DictionarySpec("n", "id", 8, **changes),
+        )  # fmt: skip
+        return blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (spec,), (), "/"))
+
+    before = made()
+    del before.nodes["ids"].facets["dictionary"]["ttl_us"]  # as earlier versions wrote it
+    assert compare(before, made()) == []
+    assert worst(compare(before, made(ttl_us=60))) is REFUSED
+    assert worst(compare(made(ttl_us=60), made())) is REFUSED
+    [longer] = compare(made(ttl_us=60), made(ttl_us=90))
+    assert (longer.verdict, longer.sentence) == (
+        FREE,
+        "its dictionary has another time to live, from the next record on",
+    )
+    [kept] = compare(made(), made(keep=("a",)))
+    assert (kept.verdict, "the fields of its output" in kept.sentence) == (FREE, True)
+
+
 def test_results_that_are_kept_from_now_on_change_the_form_of_open_windows() -> None:
     def made(queryable: str) -> Any:
         inputs = (InputSpec("s", KeySpec(KeyKind.FIELD, ("k",))),)

@@ -26,6 +26,13 @@ def test_visitors_become_a_dictionary_and_a_count_of_numbers(tmp_path: Path) -> 
     assert people.window.options == {"size_us": 100, "every_us": 10, "changes": False}
 
 
+def test_the_dictionary_forgets_after_the_time_to_live(tmp_path: Path) -> None:
+    text = "input: {hits: {key: page}}, uv: {of: user, every: 10us, per: 100us, ttl: 200us}"
+    ids, people = _load(tmp_path, text).computations
+    assert ids.dictionary is not None
+    assert (ids.dictionary.ttl_us, people.numbered_ttl_us) == (200, None)
+
+
 def test_a_key_function_gets_all_fields(tmp_path: Path) -> None:
     text = "input: {hits: {key: 'follow:Follow'}}, uv: {of: user, every: 10us, per: 100us}"
     ids, _ = _load(tmp_path, text).computations

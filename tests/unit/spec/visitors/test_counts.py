@@ -82,6 +82,19 @@ def test_every_step_has_the_exact_count_of_the_day_so_far(
         assert any(getattr(each, "bundles_grouped", 0) for each in grouped) == declared
 
 
+def test_a_time_to_live_of_the_whole_scope_changes_no_count(tmp_path: Path) -> None:
+    rows = sorted(_hits(900, 7), key=lambda row: row["at"])
+    forgetful = PEOPLE.replace("partitions: 8", "partitions: 8, ttl: 50us")
+    with PipelineHarness(written(tmp_path, forgetful)) as harness:
+        for start in range(0, len(rows), 20):
+            harness.advance_watermark(rows[start]["at"], "hits")
+            harness.push("hits", rows[start : start + 20])
+        harness.finish()
+        assert _counts(harness.read("counts")) == _expected(rows)
+        known = [len(shard.operator._numbers._table) for shard in harness._cluster.shards_of("ids.people")]
+    assert known == [0] * len(known)
+
+
 def test_counts_are_the_same_after_a_crash_at_any_moment(tmp_path: Path) -> None:
     assert assert_survives_crashes(written(tmp_path, PEOPLE), {"hits": _hits(12, 5)}, every=2) > 5
 
@@ -106,6 +119,12 @@ def test_the_approximate_form_is_near(tmp_path: Path) -> None:
         ("input: {hits: {key: page}}, uv: {of: user, every: 1m, as: page}, output: counts", "name of the count"),
         ("input: {hits: {key: page}}, uv: {of: user, every: 7m}, output: counts", "multiple of"),
         ("input: {hits: {key: page}}, uv: {of: user, every: 1m, time_zone: Mars/Base}, output: counts", "Mars"),
+        ("input: {hits: {key: page}}, uv: {of: user, every: 1m, ttl: 23h}, output: counts", "counted twice; write at"),
+        (
+            "input: {hits: {key: page}}, uv: {of: user, every: 1m, ttl: 25h, time_zone: Europe/Paris}, output: counts",
+            "a day longer than `per`",
+        ),
+        ("input: {hits: {key: page}}, uv: {of: user, every: 1m, ttl: 2d, approximate: true}, output: c", "leave ttl"),
         ("input: hits, uv: {of: user, every: 1m}, output: counts", "by the fields of one input"),
         ("input: {hits: {key: page}}, uv: {of: user, every: 1m}", "nobody could see the counts"),
         ("input: {hits: {key: page}}, uv: {of: user, every: 1m}, output: c, trigger: never", "not before; leave"),

@@ -23,12 +23,22 @@ def test_a_dictionary_has_its_partitions_as_its_key(tmp_path: Path) -> None:
     assert found.inputs[0].key == KeySpec(KeyKind.FIELD, ("page",), partitions=4096)
 
 
+def test_a_time_to_live_is_read(tmp_path: Path) -> None:
+    found = load_pipeline(
+        written(
+            tmp_path, "\ncomputations:\n  ids: {input: hits, dictionary: {of: page, as: id, ttl: 1h}, output: out}\n"
+        )
+    ).computations[0]
+    assert found.dictionary == DictionarySpec("page", "id", 4096, ttl_us=3_600_000_000)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("input: hits, dictionary: {of: page}, output: out", "as"),
         ("input: hits, dictionary: {of: page, as: 'a b'}, output: out", "cannot be the name of a field"),
         ("input: hits, dictionary: {of: page, as: id, partitions: 0}, output: out", "partitions"),
+        ("input: hits, dictionary: {of: page, as: id, ttl: 1us}, output: out", "must lie between 8us"),
         ("input: {hits: {key: page}}, dictionary: {of: page, as: id}, output: out", "leave key out"),
         ("input: hits, dictionary: {of: page, as: id}", "nobody could see the numbers"),
         ("input: hits, dictionary: {of: page, as: id}, output: out, productions: weak", "another number"),
