@@ -17,8 +17,8 @@ from millwheel.sinks.base import Sink, SinkBatch, Writer
 
 
 def build(options: Mapping[str, Any], folder: str) -> LatencySink:
-    """``path`` is a folder; ``at_once``: results are visible before they are committed."""
-    return LatencySink(Path(folder) / str(options["path"]), options["at_once"] is True)
+    """``path`` is a folder; ``at_once``: results are visible before they are committed (default: not)."""
+    return LatencySink(Path(folder) / str(options["path"]), options.get("at_once") is True)
 
 
 class LatencySink(Sink):

@@ -16,7 +16,7 @@ from millwheel.errors import PipelineError, SetupError
 from millwheel.handles.handle import RunHandle
 from millwheel.handles.packing import pack
 from millwheel.handles.tables import RunResult, StreamFiles, files_of
-from millwheel.launch.settings import LauncherKind, RunSettings
+from millwheel.launch.settings import LauncherKind, RunSettings, parse_spares
 from millwheel.roots.root import root_path
 from millwheel.sources import build_source
 from millwheel.spec.loading import importing
@@ -81,6 +81,7 @@ def _settings(params: Mapping[str, str], workers: int, more: Mapping[str, Any]) 
             raise SetupError(unknown("setting of a run", name, known))
     given = {"launcher": LauncherKind.PROCESSES, **more}
     given["launcher"] = LauncherKind(given["launcher"])
+    given["spares"] = parse_spares(str(given.get("spares", 0)))
     return RunSettings("", params, workers, **given)
 
 

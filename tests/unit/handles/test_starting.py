@@ -68,6 +68,8 @@ def test_what_cannot_be_started_is_said_before_anything_is(begun: list[Any]) -> 
         pages().start({"least": 1}, keep=["by_pag"])
     with pytest.raises(SetupError, match="unknown setting of a run 'worker_count'"):
         pages().start({"least": 1}, worker_count=3)
+    with pytest.raises(SetupError, match="--spares many: it is a number, or `auto`"):
+        pages().start({"least": 1}, spares="many")
     assert begun == []
 
 
