@@ -208,7 +208,7 @@ class Extremal(_Direct):
         self._column = column
         # As in the row form -0.0 becomes 0.0: they are equal, and the order of the records would decide.
         self._argument = replace(argument, field=argument.field + 0.0) if argument.kind == "float" else argument
-        self._largest = largest
+        self.largest = largest
         self.dtypes: dict[str, Any] = {column: dtype(argument.kind)}
 
     def prepared(self) -> list[pl.Expr]:
@@ -216,7 +216,7 @@ class Extremal(_Direct):
 
     def merged(self) -> list[pl.Expr]:
         column = pl.col(self._column)
-        return [column.max() if self._largest else column.min()]
+        return [column.max() if self.largest else column.min()]
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
         return groups[self._column]

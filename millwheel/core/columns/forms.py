@@ -11,6 +11,7 @@ from millwheel.core.columns.arrays import can_assign
 from millwheel.core.columns.batch import ID_TYPES
 from millwheel.core.columns.plan import ColumnPlan, PlansByType, typed_plan
 from millwheel.core.columns.slices import slice_plan_or_why
+from millwheel.core.columns.state.steps import holds_step
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.pipeline.graph import Graph, takes_retractions
 from millwheel.core.pipeline.spec import (
@@ -24,18 +25,10 @@ from millwheel.core.pipeline.spec import (
 from millwheel.core.triggers.triggers import Default
 from millwheel.core.windowing.contract import LatePolicy, Windowing
 from millwheel.core.windows.panes import Accumulation, OutputTime
-from millwheel.core.windows.windows import (
-    Count,
-    Cumulative,
-    SessionPieces,
-    Sessions,
-    Sliding,
-    Tumbling,
-    WindowFunction,
-)
+from millwheel.core.windows.windows import Count, Cumulative, SessionPieces, Sessions, Tumbling
 
 Plan: TypeAlias = ColumnPlan | PlansByType
-_WINDOWS: Mapping[type, str] = {Sessions: "sessions", Cumulative: "cumulative windows", Count: "count windows"}
+_WINDOWS: Mapping[type, str] = {Cumulative: "cumulative windows", Count: "count windows"}
 _WEAK = "weak productions have ids, which columns of results do not carry"
 
 
@@ -221,11 +214,14 @@ def _why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: Column
         return why
     if spec.late != "drop":
         return "late records are not dropped"
-    if isinstance(plan.window, Sessions | Cumulative | Count):
-        return f"{_name(plan.window)} are merged in rows"
+    if isinstance(plan.window, Cumulative | Count):
+        return f"{_WINDOWS[type(plan.window)]} are merged in rows"
     if spec.queryable:
         return "results are kept one by one to be asked"
-    without = [name for name, each in zip(plan.names, plan.aggregates, strict=True) if not each.holds]
+    if spec.stage is not AggregationStage.WHOLE and (plan.steps is not None or isinstance(plan.window, Sessions)):
+        return "its key is divided"
+    parts = zip(plan.names, plan.aggregates, strict=True)
+    without = [name for name, each in parts if not (each.holds if plan.steps is None else holds_step(each))]
     return f"no column holds the aggregate {without[0]}" if without else ""
 
 
@@ -255,10 +251,6 @@ def _why_no_columns(spec: ComputationSpec, windowing: Windowing) -> str:
     return _why_no_groups(windowing)
 
 
-def _name(window: WindowFunction) -> str:
-    return next(name for kind, name in _WINDOWS.items() if isinstance(window, kind))
-
-
 def _fires_again(windowing: Windowing) -> str:
     """Why a window may fire other than once, as the watermark passes its end; "" when it may not."""
     window = windowing.window
@@ -268,9 +260,7 @@ def _fires_again(windowing: Windowing) -> str:
         return "results are taken back"
     if windowing.allowed_lateness:
         return "late records are allowed"
-    if isinstance(window, Tumbling) and window.empty:
-        return "windows of silent keys fire empty"
-    return "key windows output changes" if isinstance(window, Sliding) and window.changes else ""
+    return "windows of silent keys fire empty" if isinstance(window, Tumbling) and window.empty else ""
 
 
 def _adds_steps(windowing: Windowing) -> bool:

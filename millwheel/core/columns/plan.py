@@ -48,8 +48,9 @@ class ColumnPlan:
 
     A *groups* frame has one row per (key, window): ``key``, ``start``, ``end``, ``count`` (records), and the columns of
     the ``aggregates``, named after their index: ``a0``, ``a0f``, ``a1``, … ``needs`` are the fields that must hold
-    neither nulls nor NaN nor infinities. ``fires_once``: a window fires once, as the watermark passes its end, and
-    columns hold its state. Otherwise the state is in rows, and the columns only group the records.
+    neither nulls nor NaN nor infinities. ``fires_once``: a window fires once, as the watermark passes its end (a key
+    window: once at each of its steps), and columns hold its state. Otherwise the state is in rows, and the columns only
+    group the records. ``steps`` are key windows; their records are grouped by ``window``, the steps of the slide.
     """
 
     window: WindowFunction
@@ -61,6 +62,7 @@ class ColumnPlan:
     key_dtype: Any
     floats: tuple[str, ...]
     fires_once: bool = True
+    steps: Sliding | None = None
 
     @property
     def divided(self) -> bool:
@@ -76,7 +78,8 @@ class ColumnPlan:
     def combines(self) -> bool:
         """Whether a source may group records before it sends them: a record has one window, its key is in it, and a
         group takes less than its records."""
-        return self.fires_once and isinstance(self.window, Tumbling) and not self.divided and not self.grows
+        plain = isinstance(self.window, Tumbling) and self.steps is None
+        return self.fires_once and plain and not self.divided and not self.grows
 
     @property
     def key_fields(self) -> tuple[str, ...]:
@@ -114,10 +117,8 @@ class ColumnPlan:
     ) -> pl.DataFrame:
         stamps, bundle = stamps[counted.rows], bundle[counted.rows]
         columns = [keys[counted.rows].alias(KEY), pl.Series(START, stamps), pl.Series(END, stamps + 1)]
-        whole = pl.DataFrame([*columns, *bundle.get_columns(), pl.Series(_GROUP, counted.windows)])
-        bounds = [pl.col(KEY).first(), pl.col(START).min(), pl.col(END).max(), pl.len().cast(pl.Int64).alias(COUNT)]
-        grouped = whole.lazy().group_by(_GROUP, maintain_order=True).agg(*bounds, *self._grouped())
-        return grouped.select(list(self.schema)).collect(engine="in-memory")
+        whole = pl.DataFrame([*columns, *bundle.get_columns()])
+        return self._numbered(whole, counted.windows, pl.len().cast(pl.Int64).alias(COUNT), self._grouped())
 
     def _prepared(self, batch: ColumnBatch) -> tuple[pl.Series, npt.NDArray[np.int64], pl.DataFrame]:
         """The keys, the timestamps and the columns of the aggregates, of the records that count. Raises Unfit."""
@@ -159,11 +160,24 @@ class ColumnPlan:
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Several groups frames as one, with one row per (key, window)."""
-        merged = [column for aggregate in self.aggregates for column in aggregate.merged()]
-        return self._together(pl.concat(groups), pl.col(COUNT).sum(), merged)
+        return self._together(pl.concat(groups), pl.col(COUNT).sum(), self._merged())
+
+    def merge_numbered(self, groups: pl.DataFrame, numbers: npt.NDArray[np.int64]) -> pl.DataFrame:
+        """One row for each of the ``numbers``: groups of one key, whose windows become the one that spans them."""
+        return self._numbered(groups, numbers, pl.col(COUNT).sum(), self._merged())
 
     def _grouped(self) -> list[pl.Expr]:
         return [column for aggregate in self.aggregates for column in aggregate.grouped()]
+
+    def _merged(self) -> list[pl.Expr]:
+        return [column for aggregate in self.aggregates for column in aggregate.merged()]
+
+    def _numbered(
+        self, frame: pl.DataFrame, numbers: npt.NDArray[np.int64], count: pl.Expr, merged: Sequence[pl.Expr]
+    ) -> pl.DataFrame:
+        bounds = [pl.col(KEY).first(), pl.col(START).min(), pl.col(END).max(), count]
+        grouped = frame.lazy().group_by(pl.Series(_GROUP, numbers), maintain_order=True).agg(*bounds, *merged)
+        return grouped.select(list(self.schema)).collect(engine="in-memory")
 
     def _together(self, frame: pl.DataFrame, count: pl.Expr, merged: Sequence[pl.Expr]) -> pl.DataFrame:
         """One row per (key, window), in the order in which they come. Any other order is a new one each time, and packs
@@ -329,6 +343,7 @@ def _plan(
         key,
         _key_dtype(key, fields),
         floats,
+        steps=window if isinstance(window, Sliding) and window.changes else None,
     )
 
 

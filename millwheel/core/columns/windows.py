@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Protocol
 
 from millwheel.core.columns.lazy_polars import pl
-from millwheel.core.columns.plan import END, ColumnPlan
+from millwheel.core.columns.plan import END, START, ColumnPlan
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.lateness import is_complete, still_open
@@ -21,15 +22,27 @@ from millwheel.core.windows.windows import Window
 _FAN = 8  # segments of one size that become one: each group is rewritten log8 times
 
 
+class GroupsKind(IntEnum):
+    """What the groups of columnar segments are, as stored."""
+
+    WINDOWS = 0
+    """Those of one key and window in several segments are parts of it."""
+    SESSIONS = 1
+    """A session replaces those in older segments that it overlaps."""
+    STEPS = 2
+    """What enters key windows at its start and leaves them at its end."""
+
+
 @dataclass(slots=True, eq=False)
 class ColumnarSegment:
-    """Groups of bundles. ``number`` is its name; ``level`` how often its parts were put together."""
+    """Groups of bundles. ``number`` is its name; ``level`` how often its parts were put together. ``first`` is the
+    earliest time at which the watermark makes something of it, ``last`` the time at which all of it is gone."""
 
     number: int
     level: int
     groups: pl.DataFrame
-    first_end: int
-    last_end: int
+    first: int
+    last: int
 
 
 @dataclass(slots=True)
@@ -49,6 +62,8 @@ class MergesGroups(Protocol):
 class ColumnWindows:
     """Open windows. ``watermark`` is the highest that windows were closed for."""
 
+    kind = GroupsKind.WINDOWS
+
     def __init__(self, plan: MergesGroups) -> None:
         self._plan = plan
         self._segments: list[ColumnarSegment] = []
@@ -60,12 +75,20 @@ class ColumnWindows:
         self._next_number = max(self._next_number, number + 1)
         kept = groups.filter(still_open(pl.col(END), watermark))
         if kept.height:
-            self._segments.append(_segment(number, level, kept))
+            self._segments.append(ColumnarSegment(number, level, kept, *self._bounds(kept)))
         else:
             self._changes.gone.append(number)
 
+    def late_until(self, watermark: int) -> int:
+        """Records are late whose group ends at this time or before."""
+        return watermark
+
+    def entering(self, groups: pl.DataFrame, watermark: int) -> pl.DataFrame:
+        """The groups of a bundle in time, as they are held. Raises Unfit."""
+        return groups
+
     def add(self, groups: pl.DataFrame) -> None:
-        """The groups of a bundle, none of them of a window that has closed."""
+        """What :meth:`entering` has made of a bundle."""
         if not groups.height:
             return
         self._append(groups, 0)
@@ -76,20 +99,42 @@ class ColumnWindows:
 
     def due_at(self) -> int:
         """The first window closes once the watermark has passed this (MAX_TIME: there is none)."""
-        return min((segment.first_end - 1 for segment in self._segments), default=MAX_TIME)
+        return min((segment.first - 1 for segment in self._segments), default=MAX_TIME)
 
     def close(self, watermark: int) -> pl.DataFrame | None:
         """The windows that end at or before ``watermark``, which are open no longer, in the order of their ends; None
-        when there is none."""
-        closed = []
-        for segment in [segment for segment in self._segments if is_complete(segment.first_end, watermark)]:
-            closed.append(segment.groups.filter(~still_open(pl.col(END), watermark)))
-            if is_complete(segment.last_end, watermark):
-                self._remove(segment)
-                continue
-            segment.groups = segment.groups.filter(still_open(pl.col(END), watermark))
-            segment.first_end = segment.groups[END].min()  # type: ignore[assignment]
-        return in_order_of_time(self._plan.merge(closed)) if closed else None
+        when there is none. Raises Unfit, and then nothing has changed."""
+        due = [segment for segment in self._segments if is_complete(segment.first, watermark)]
+        if not due:
+            return None
+        closed = [segment.groups.filter(~still_open(pl.col(END), watermark)) for segment in due]
+        self._forget(due, watermark)
+        return in_order_of_time(self._plan.merge(closed))
+
+    def _forget(self, segments: Sequence[ColumnarSegment], watermark: int) -> None:
+        """Windows that end up to ``watermark`` are open no longer."""
+        for segment in segments:
+            left = pl.lit(False) if is_complete(segment.last, watermark) else still_open(pl.col(END), watermark)
+            self._keep(segment, segment.groups.filter(left))
+
+    def _keep(self, segment: ColumnarSegment, groups: pl.DataFrame) -> None:
+        """What is left of a segment."""
+        if not groups.height:
+            self._remove(segment)
+            return
+        segment.groups = groups
+        segment.first, segment.last = self._bounds(groups)
+
+    def _bounds(self, groups: pl.DataFrame) -> tuple[int, int]:
+        """``first`` and ``last`` of a segment."""
+        ends = groups[END]
+        return ends.min(), ends.max()  # type: ignore[return-value]
+
+    def open_windows(self, mine: pl.Expr) -> list[Window]:
+        """The windows of a key, which ``mine`` is true for."""
+        if not self:
+            return []
+        return [Window(*bounds) for bounds in self.all_groups().filter(mine).select(START, END).unique().iter_rows()]
 
     def all_groups(self) -> pl.DataFrame:
         """Every open window."""
@@ -117,7 +162,7 @@ class ColumnWindows:
         return bool(self._segments)
 
     def _append(self, groups: pl.DataFrame, level: int) -> None:
-        segment = _segment(self._next_number, level, groups)
+        segment = ColumnarSegment(self._next_number, level, groups, *self._bounds(groups))
         self._next_number += 1
         self._segments.append(segment)
         self._changes.new.append(segment)
@@ -147,8 +192,3 @@ def in_order_of_time(groups: pl.DataFrame) -> pl.DataFrame:
     Mostly there is one end, and nothing to sort."""
     ends = groups[END]
     return groups if ends.min() == ends.max() else groups.sort(END, maintain_order=True)
-
-
-def _segment(number: int, level: int, groups: pl.DataFrame) -> ColumnarSegment:
-    ends = groups[END]
-    return ColumnarSegment(number, level, groups, ends.min() if len(ends) else MAX_TIME, ends.max() if len(ends) else 0)  # type: ignore[arg-type]

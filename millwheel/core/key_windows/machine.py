@@ -80,7 +80,7 @@ class KeyWindowMachine:
             if prepared is FILTERED:
                 continue
             point = self._enters(timestamp)
-            if self._final(point + self._size - self._every, times.watermark):
+            if is_final(point + self._size - self._every, times.watermark, self._lateness_us):
                 effects.late.append(LateRecord(key, value, timestamp, too_late("last window")))
             else:
                 groups.setdefault(point, []).append((prepared, timestamp))
@@ -99,6 +99,31 @@ class KeyWindowMachine:
         self._advance(own, call)
         entering = {min(group.window.end, MAX_TIME): group.acc for group in groups}
         self._take(own, entering, self._add_group, call)
+        self._store(own, call)
+
+    def take_over(
+        self, state: KeyState, key: Key, groups: Sequence[Group], closed: int, times: Times, effects: Effects
+    ) -> None:
+        """All that columns hold of a key, which has no state here: each group with the points at which it enters and
+        leaves as its window. The steps up to ``closed`` were emitted."""
+        call = Call(state, key, Times(closed, times.now_us), effects)
+        own = self._steps(None)
+        entering: dict[int, Any] = {}
+        for group in groups:
+            point = group.window.end - self._size
+            if group.window.start > closed:
+                entering[point] = self._add_group(entering.get(point), group.acc)
+            else:
+                bucket = state.get(point) or [None, None, None]
+                if bucket[0] is None:
+                    self._queue.link(own, point, bucket, state)
+                bucket[0] = self._add_group(bucket[0], group.acc)
+                state[point] = bucket
+        self._queue.rebuild(own, closed, state)
+        own.last = self._queue.result(own, state)
+        self._take(own, entering, self._add_group, call)
+        call = Call(state, key, times, effects)
+        self._advance(own, call)
         self._store(own, call)
 
     def _enters(self, timestamp: int) -> int:
@@ -194,7 +219,7 @@ class KeyWindowMachine:
     # --- emitting -----------------------------------------------------------------------------------------
 
     def _emit(self, own: Steps, point: int, result: Any, timing: Timing, call: Call, index: int = 0) -> None:
-        last = self._final(point, call.times.watermark)
+        last = is_final(point, call.times.watermark, self._lateness_us)
         call.effects.panes.append(self._pane(point, result, timing, index, call.key, last=last))
         if self._lateness_us:
             own.emitted.append([point, result, index + 1, timing is Timing.ON_TIME])
@@ -268,20 +293,18 @@ class KeyWindowMachine:
             return Steps(nothing, nothing, self._aggregation.create())
         return stored if type(stored) is Steps else Steps(*stored)
 
-    def _final(self, point: int, watermark: int) -> bool:
-        """True when the window that ends there can change no more."""
-        return is_final(point, watermark, self._lateness_us)
-
     def _trim(self, own: Steps, call: Call) -> None:
         """Forget what late records cannot change any more."""
         watermark = call.times.watermark
         final = 0
-        while final < len(own.emitted) and self._final(own.emitted[final][0], watermark):
+        while final < len(own.emitted) and is_final(own.emitted[final][0], watermark, self._lateness_us):
             final += 1
         if final:
             own.base = own.emitted[final - 1][1]
             del own.emitted[:final]
-        while own.kept is not None and own.kept != own.first and self._final(own.kept + self._size, watermark):
+        while own.kept is not None and own.kept != own.first:
+            if not is_final(own.kept + self._size, watermark, self._lateness_us):
+                return
             self._queue.drop(own, call.state)
 
     def _store(self, own: Steps, call: Call) -> None:

@@ -7,8 +7,8 @@ the shard takes columns again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -29,8 +29,10 @@ from millwheel.core.columns.batch import (
 )
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
-from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
-from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.columns.plan import COUNT, END, KEY, ColumnPlan
+from millwheel.core.columns.state.sessions import SessionColumns, without_replaced
+from millwheel.core.columns.state.steps import StepColumns, entered
+from millwheel.core.columns.windows import ColumnWindows, GroupsKind
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import COLUMNS, WINDOW, number8, number_from8, pack
 from millwheel.core.model.keys import Key, key_hash
@@ -43,7 +45,7 @@ from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec
 from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import rejected
 from millwheel.core.windows.lateness import is_complete, open_windows, still_open
-from millwheel.core.windows.windows import Window
+from millwheel.core.windows.windows import Sessions, Window
 from millwheel.errors import RecordError
 from millwheel.ports import StateStore, StoreView
 from millwheel.queries.model import Finding, Query
@@ -61,6 +63,7 @@ class _Stored(msgspec.Struct, array_like=True):
     level: int
     frame: bytes
     slots: int = 0
+    kind: int = 0
 
 
 _decode = msgspec.msgpack.Decoder(_Stored).decode
@@ -88,7 +91,7 @@ class ColumnOperator(Operator):
         self._decode = decode
         self._aggregation = compile_aggregation(spec.aggregates, compile_expression, None, spec.condition, spec.stage)
         rows.finish_row = plan.typed
-        self._windows = ColumnWindows(plan)
+        self._windows = windows_of(plan, shard.closed)
         self._combined = groups_of(spec.name)
         self._slots = slots_of_keys(spec)
         self._in_rows = self._has_rows()
@@ -112,6 +115,7 @@ class ColumnOperator(Operator):
             for groups in combined:
                 self._rows.take_groups(self._plan.row_groups(groups), bundle)
             self._rows.run(bundle)
+            self._windows.close(bundle.watermark)
         write_segments(self._windows, self._shard.name, bundle.overlay, self._slots)
 
     def hold(self, now_us: int) -> Hold:
@@ -120,8 +124,7 @@ class ColumnOperator(Operator):
 
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state, ordered by end."""
-        mine = self._windows.all_groups().filter(self._plan.of_key(key)) if self._windows else None
-        found = [] if mine is None else [Window(*bounds) for bounds in mine.select(START, END).iter_rows()]
+        found = self._windows.open_windows(self._plan.of_key(key))
         return sorted([*found, *self._rows.open_windows(key)], key=lambda window: (window.end, window.start))
 
     def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
@@ -153,18 +156,19 @@ class ColumnOperator(Operator):
         told: list[Callable[[], None]] = []
         try:
             bundles = [self._groups(batch, bundle, told) for batch in _bundled(bundle)]
+            closed = self._windows.close(bundle.watermark)
         except Unfit:
             self._go_on_in_rows(bundle)
             return
         # Only once all of them fit: what is in the columns, counted as late or a dead letter already would be so again
         # when the bundle goes by rows. See test_a_bundle_that_no_column_can_hold_has_its_dead_letters_once.
+        # And only once windows have closed: a record that comes behind the end of a session is of another one.
         for groups in [*combined, *bundles]:
             self._windows.add(groups)
         combined.clear()
         for tell in told:
             tell()
         bundle.arrivals = []
-        closed = self._windows.close(bundle.watermark)
         if closed is not None:
             self._emit(closed, bundle)
         if self._plan.grows and self._windows.size() > MOST_BYTES:
@@ -173,20 +177,28 @@ class ColumnOperator(Operator):
     def _groups(self, batch: AnyBatch, bundle: Bundle, told: list[Callable[[], None]]) -> pl.DataFrame:
         """The groups of a batch, without those of windows that have closed. ``told`` gets what is to be said of the
         records that are in none. Raises Unfit."""
+        late_until = self._windows.late_until(bundle.watermark)
         if not isinstance(batch, ColumnBatch):
-            return self._plan.from_row_groups(self._row_groups(batch, bundle, told))
-        groups = self._plan.group(batch)
-        if groups.height and is_complete(groups[END].min(), bundle.watermark):  # type: ignore[arg-type]
-            told.append(partial(bundle.count, "late", self._plan.count_late(batch, bundle.watermark)))
-            # These windows have fired and are forgotten. Added again they would fire a second time, with the late
-            # records alone.
-            groups = groups.filter(still_open(pl.col(END), bundle.watermark))
-        return groups
+            groups = self._plan.from_row_groups(self._row_groups(batch, bundle, told))
+        else:
+            if isinstance(self._plan.window, Sessions) and (late := self._plan.late(batch, late_until)) is not None:
+                # First, since they would join sessions of the bundle.
+                told.append(partial(bundle.count, "late", self._plan.count_late(batch, late_until)))
+                batch = batch.where(~late)
+            groups = self._plan.group(batch)
+            if groups.height and is_complete(groups[END].min(), late_until):  # type: ignore[arg-type]
+                told.append(partial(bundle.count, "late", self._plan.count_late(batch, late_until)))
+                # These windows have fired and are forgotten. Added again they would fire a second time, with the late
+                # records alone.
+                groups = groups.filter(still_open(pl.col(END), late_until))
+        return self._windows.entering(groups, bundle.watermark)
 
     def _go_on_in_rows(self, bundle: Bundle) -> None:
         self._in_rows = True
         if self._windows:
-            self._rows.take_groups(self._plan.row_groups(self._windows.all_groups()), bundle)
+            groups = self._plan.row_groups(self._windows.all_groups())
+            closed = self._windows.closed if isinstance(self._windows, StepColumns) else None
+            self._rows.take_groups(groups, bundle, closed)
             self._windows.clear()
 
     def _emit(self, closed: pl.DataFrame, bundle: Bundle) -> None:
@@ -216,6 +228,7 @@ class ColumnOperator(Operator):
     def _row_groups(self, batch: Batch, bundle: Bundle, told: list[Callable[[], None]]) -> list[tuple[Key, Group]]:
         """The groups of records that come as rows: their input had something in it that columns cannot say."""
         prepared: dict[tuple[Key, Window], tuple[list[Any], list[int]]] = {}
+        late_until = self._windows.late_until(bundle.watermark)
         values = self._decode(batch.stream, batch.values)
         for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
             try:
@@ -225,7 +238,7 @@ class ColumnOperator(Operator):
                 continue
             if ready is FILTERED:
                 continue
-            windows = open_windows(self._plan.window.assign(timestamp), bundle.watermark)
+            windows = open_windows(self._plan.window.assign(timestamp), late_until)
             for window in windows:
                 taken = prepared.setdefault((key, window), ([], []))
                 taken[0].append(ready)
@@ -252,6 +265,13 @@ def _bundled(bundle: Bundle) -> list[AnyBatch]:
     return [*rows, joined(columns)] if columns else rows
 
 
+def windows_of(plan: ColumnPlan, closed: int) -> ColumnWindows:
+    """The windows of a shard of which those up to ``closed`` have fired."""
+    if plan.steps is not None:
+        return StepColumns(plan, plan.steps, closed)
+    return SessionColumns(plan) if isinstance(plan.window, Sessions) else ColumnWindows(plan)
+
+
 def restore_segments(windows: ColumnWindows, shard: ColumnShard) -> None:
     """The open windows as the store of a shard has them."""
     prefix = COLUMNS + pack(shard.name)
@@ -261,12 +281,13 @@ def restore_segments(windows: ColumnWindows, shard: ColumnShard) -> None:
 
 
 def write_segments(windows: ColumnWindows, shard: str, overlay: Overlay, slots: int = 0) -> None:
-    """The changes of a bundle go into the store. ``slots``: as in :func:`segment_entry`."""
+    """The changes of a bundle go into the store. ``slots``: as in :class:`Segment`."""
     changes = windows.take_changes()
     for number in changes.gone:
         overlay.delete(COLUMNS + pack(shard) + number8(number))
     for segment in changes.new:
-        overlay.put(*segment_entry(shard, segment.number, segment.level, segment.groups, slots))
+        kept = Segment(segment.level, segment.groups, windows.kind, slots)
+        overlay.put(*segment_entry(shard, segment.number, kept))
 
 
 def warm_up(plan: ColumnPlan, stream: str, frame: pl.DataFrame) -> None:
@@ -279,26 +300,55 @@ def warm_up(plan: ColumnPlan, stream: str, frame: pl.DataFrame) -> None:
         frame_from(frame_bytes(plan.merge(groups), "lz4"))
 
 
-def segments_within(store: StateStore, within: KeyRange, closed: int) -> Iterator[tuple[int, pl.DataFrame, int]]:
-    """(level, groups, slots) of each segment in a store, without keys of other ranges and closed windows."""
-    for _, data in store.scan(COLUMNS):
-        stored = _decode(data)
-        frame = frame_from(stored.frame)
-        hashed = hash_by_slot(stored.slots) if stored.slots else key_hash
-        mine = [hashed(key) in within for key in key_list(frame[KEY])]
-        frame = frame.filter(pl.Series(mine, dtype=pl.Boolean), pl.col(END) > closed)
-        if frame.height:
-            yield stored.level, frame, stored.slots
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A columnar segment as it is stored. ``slots``: above 0 its keys are those of so many instances with fixed places,
+    and hashed by them."""
+
+    level: int
+    groups: pl.DataFrame
+    kind: GroupsKind = GroupsKind.WINDOWS
+    slots: int = 0
 
 
-def segment_entry(shard: str, number: int, level: int, frame: pl.DataFrame, slots: int = 0) -> tuple[bytes, bytes]:
-    """A columnar segment as an entry of the store of ``shard``. ``slots``: above 0 its keys are those of so many
-    instances with fixed places, and hashed by them. Packed it takes a quarter of the disk's time, which is
+def segments_within(store: StateStore, within: KeyRange, closed: int) -> list[Segment]:
+    """The segments of a store, without keys of other ranges and without windows that have closed. They mean the same
+    for a shard in which others have closed fewer windows."""
+    found = []
+    for segment in _segments(store):
+        hashed = hash_by_slot(segment.slots) if segment.slots else key_hash
+        mine = [hashed(key) in within for key in key_list(segment.groups[KEY])]
+        found.append(replace(segment, groups=segment.groups.filter(pl.Series(mine, dtype=pl.Boolean))))
+    kept = [
+        replace(segment, groups=entered(groups, closed) if segment.kind is GroupsKind.STEPS else groups)
+        for segment, groups in zip(found, _open_groups(found, closed), strict=True)
+    ]
+    return [segment for segment in kept if segment.groups.height]
+
+
+def _open_groups(segments: Sequence[Segment], closed: int) -> list[pl.DataFrame]:
+    frames = [segment.groups.filter(still_open(pl.col(END), closed)) for segment in segments]
+    return without_replaced(frames) if any(segment.kind is GroupsKind.SESSIONS for segment in segments) else frames
+
+
+def segment_entry(shard: str, number: int, segment: Segment) -> tuple[bytes, bytes]:
+    """A columnar segment as an entry of the store of ``shard``. Packed it takes a quarter of the disk's time, which is
     worth more than the millisecond per megabyte that packing takes."""
-    return COLUMNS + pack(shard) + number8(number), pack(_Stored(level, frame_bytes(frame, "lz4"), slots))
+    stored = _Stored(segment.level, frame_bytes(segment.groups, "lz4"), segment.slots, segment.kind)
+    return COLUMNS + pack(shard) + number8(number), pack(stored)
+
+
+def open_groups(store: StateStore | StoreView, closed: int) -> list[pl.DataFrame]:
+    """The groups in a store of which windows up to ``closed`` have fired."""
+    return _open_groups(list(_segments(store)), closed)
 
 
 def segments_of(store: StateStore | StoreView) -> Iterator[pl.DataFrame]:
     """The groups of each segment in a store."""
+    return (segment.groups for segment in _segments(store))
+
+
+def _segments(store: StateStore | StoreView) -> Iterator[Segment]:
     for _, data in store.scan(COLUMNS):
-        yield frame_from(_decode(data).frame)
+        stored = _decode(data)
+        yield Segment(stored.level, frame_from(stored.frame), GroupsKind(stored.kind), stored.slots)

@@ -6,7 +6,7 @@ retractions are the window machine's. A bundle with anything that needs a look a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from millwheel.core.columns.batch import ColumnBatch, joined
@@ -58,7 +58,7 @@ class GroupedOperator(WindowedOperator):
             super()._take(bundle, times)
             return
         self.bundles_grouped += 1
-        self.take_groups(_by_key(groups), bundle)
+        self.take_groups(groups, bundle)
         if late is not None:
             # Late records are judged one by one, by the machine. As a group they would get into a window that is over.
             # All records of one window take the same path, so that its trigger is evaluated once per bundle.
@@ -98,14 +98,6 @@ class GroupedOperator(WindowedOperator):
     def _closed(self, key: Key, group: Group) -> bool:
         own = as_state(self._cells.load(key, group.window))
         return own is not None and bool(own.flags & CLOSED)
-
-
-def _by_key(groups: Sequence[tuple[Key, Group]]) -> Iterator[tuple[Key, Group]]:
-    """Those of a key together, so that its state is touched once."""
-    several: dict[Key, list[Group]] = {}
-    for key, group in groups:
-        several.setdefault(key, []).append(group)
-    return ((key, group) for key, mine in several.items() for group in mine)
 
 
 def _types(batch: ColumnBatch) -> tuple[object, object]:

@@ -7,8 +7,7 @@ record on every output of the computation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby, repeat
-from operator import itemgetter
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ import msgspec
 from millwheel.core.columns.plan import float_sums
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import HOLD, WINDOW, key_prefix, number8, number_from8, parse_timer, unpack
+from millwheel.core.key_windows.machine import KeyWindowMachine
 from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.model.keys import Key, key_from_bytes
@@ -94,13 +94,20 @@ class WindowedOperator(Operator):
         self._fire(bundle.fires(Domain.PROCESSING), times, bundle)
         self._write_holds()
 
-    def take_groups(self, groups: Iterable[tuple[Key, Group]], bundle: Bundle) -> None:
-        """Take records that were aggregated elsewhere, of windows that are open."""
+    def take_groups(self, groups: Iterable[tuple[Key, Group]], bundle: Bundle, closed: int | None = None) -> None:
+        """Take records that were aggregated elsewhere, of windows that are open; of key windows also all that columns
+        hold, if they say up to which time (µs) they have emitted steps."""
         machine, times, effects = self._machine, Times(bundle.watermark, bundle.now_us), Effects()
         invariant(isinstance(machine, TakesGroups), f"{self._spec.name}: its windows take no groups")
         assert isinstance(machine, TakesGroups)
-        for key, several in groupby(groups, itemgetter(0)):
-            machine.on_groups(self._cells.of(key), key, [group for _, group in several], times, effects)
+        of_keys: dict[Key, list[Group]] = {}
+        for key, group in groups:
+            of_keys.setdefault(key, []).append(group)
+        for key, mine in of_keys.items():
+            if closed is not None and isinstance(machine, KeyWindowMachine):
+                machine.take_over(self._cells.of(key), key, mine, closed, times, effects)
+            else:
+                machine.on_groups(self._cells.of(key), key, mine, times, effects)
         self._perform(effects, None, bundle)
         self._flush(None, bundle)
         self._write_holds()

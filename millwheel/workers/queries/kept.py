@@ -6,19 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from millwheel.core.columns.forms import column_plan
-from millwheel.core.columns.lazy_polars import pl
-from millwheel.core.columns.plan import END
 from millwheel.core.columns.windows import windows_of_key
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import machine_from_spec, windowing_from_spec
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
-from millwheel.core.windows.lateness import still_open
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query, QueryError
 from millwheel.queries.slices import SliceAnswers
 from millwheel.spec.loading import load_object
-from millwheel.workers.operators.columns import segments_of
+from millwheel.workers.operators.columns import open_groups
 from millwheel.workers.operators.windowed import finisher
 from millwheel.workers.slices.sliced import aggregation_of
 from millwheel.workers.state.asked import callback_state
@@ -73,8 +70,7 @@ class StoreAnswers:
         columns, aggregation = WindowAnswers(spec, machine, plan.typed), aggregation_of(spec, self._spec)
 
         def answer(query: Query, store: StoreView, watermark_us: int) -> Finding:
-            groups = [frame.filter(still_open(pl.col(END), watermark_us)) for frame in segments_of(store)]
-            found = windows_of_key(plan, groups, query.key)
+            found = windows_of_key(plan, open_groups(store, watermark_us), query.key)
             more = [(window, aggregation.result(acc)) for window, acc in found]
             return columns.answer(query, more, store, watermark_us)
 

@@ -151,8 +151,8 @@ def _segments(shard: ShardName, estates: Sequence[Estate]) -> Iterator[Entry]:
         if next(iter(estate.store.scan(COLUMNS)), None) is None:
             continue
         closed = estate.meta.watermark if estate.meta.closed is None else estate.meta.closed
-        for level, frame, slots in segments_within(estate.store, estate.share, closed):
-            yield segment_entry(shard, number, level, frame, slots)
+        for segment in segments_within(estate.store, estate.share, closed):
+            yield segment_entry(shard, number, segment)
             number += 1
 
 

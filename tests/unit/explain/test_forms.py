@@ -48,8 +48,6 @@ SAID = {
     STATE + "its trigger decides when windows fire": (BARE, "output", "trigger: {after_count: 3}, output"),
     STATE + "results are taken back": (BARE, "output", "accumulation: retracting, output"),
     STATE + "windows of silent keys fire empty": (BARE, "tumbling: 10s", "tumbling: 10s, emit: empty"),
-    STATE + "key windows output changes": (BARE, "tumbling: 10s", "sliding: 10s, every: 1s, emit: changes"),
-    STATE + "sessions are merged in rows": (BARE, "tumbling: 10s", "session: 10s"),
     STATE + "count windows are merged in rows": (BARE, "tumbling: 10s", "count: 10"),
     STATE + "cumulative windows are merged in rows": (BARE, "tumbling: 10s", "cumulative: 10s, every: 1s"),
     STATE + "no column holds the aggregate spend": (BARE, "sum: cost", "approx_count_distinct: cost"),

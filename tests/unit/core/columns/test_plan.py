@@ -61,7 +61,7 @@ def test_what_has_no_column_form_stays_in_rows(changes: dict[str, Any]) -> None:
         {"late": "side:too_late"},
         {"late": "refire"},
         {"aggregates": (AggregateSpec("k", "approx_count_distinct", "cost"),)},
-        {"window": WindowSpec("session", {"gap_us": 5})},
+        {"window": WindowSpec("count", {"count": 3})},
     ],
     ids=lambda changes: next(iter(changes)),
 )
@@ -80,13 +80,24 @@ def test_other_windows_stay_in_rows() -> None:
 
 @pytest.mark.parametrize(
     "window",
-    [WindowSpec("count", {"count": 3}), WindowSpec("sliding", {"size_us": 9, "every_us": 3, "changes": True})],
-    ids=["count", "key windows"],
+    [
+        WindowSpec("session", {"gap_us": 5}),
+        WindowSpec("sliding", {"size_us": 9, "every_us": 3, "changes": True}),
+    ],
+    ids=["sessions", "key windows"],
 )
-def test_windows_of_a_kind_of_their_own_take_groups(window: WindowSpec) -> None:
-    plan = plan_of(window)
-    assert plan is not None
-    assert not plan.fires_once
+def test_columns_hold_sessions_and_key_windows_of_plain_aggregates(window: WindowSpec) -> None:
+    ways: list[tuple[dict[str, Any], bool]] = [
+        ({}, True),
+        ({"late": "side:too_late"}, False),
+        ({"queryable": "latest"}, False),
+        ({"aggregates": (AggregateSpec("k", "approx_count_distinct", "cost"),)}, False),
+    ]
+    for changes, held in ways:
+        plan = plan_of(window, **changes)
+        assert plan is not None
+        assert plan.fires_once == held
+        assert not plan.combines
 
 
 def test_a_frame_with_a_hole_or_no_number_is_not_clean() -> None:

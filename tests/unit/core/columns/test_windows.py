@@ -33,6 +33,7 @@ from millwheel.core.pipeline.spec import (
 from millwheel.core.windowing.contract import Effects, Times
 from millwheel.core.windows.lateness import late_mask
 from millwheel.core.windows.panes import pane_row
+from millwheel.workers.operators.columns import windows_of
 
 FIELDS = {"ad": "int", "kind": "str", "cost": "float", "size": "int"}
 EVERYTHING = (
@@ -54,8 +55,11 @@ CALCULATED = (
     AggregateSpec("share", "min", "cost / size", condition="size > 0"),
     AggregateSpec("known", "count", "ad * size"),
 )
+SPREAD = AggregateSpec("spread", "stddev", "size + 0.5")
 TUMBLING = WindowSpec("tumbling", {"size_us": 10})
 SLIDING = WindowSpec("sliding", {"size_us": 9, "every_us": 3})
+SESSION = WindowSpec("session", {"gap_us": 5})
+CHANGES = WindowSpec("sliding", {"size_us": 9, "every_us": 3, "changes": True})
 
 
 def spec_of(window: WindowSpec = TUMBLING, **changes: Any) -> tuple[ComputationSpec, PipelineSpec]:
@@ -139,45 +143,81 @@ def by_rows(window: WindowSpec, script: Sequence[tuple[Sequence[Row], int]], **c
 
 
 def by_columns(
-    window: WindowSpec, script: Sequence[tuple[Sequence[Row], int]], through_rows: bool = False, **changes: Any
+    window: WindowSpec,
+    script: Sequence[tuple[Sequence[Row], int]],
+    through_rows: bool = False,
+    crashes: bool = False,
+    **changes: Any,
 ) -> tuple[list[Any], int]:
     plan = plan_of(window, **changes)
     assert plan is not None
-    windows = ColumnWindows(plan)
+    stored = Stored(plan)
     emitted: list[Any] = []
     late = 0
     watermark = MIN_TIME
     for bundle, step in [*script, ([], None)]:
         if bundle:
             batch = batch_of(bundle)
-            late += plan.count_late(batch, watermark)
-            groups = plan.group(batch).filter(pl.col("end") > watermark)
+            windows = stored.windows
+            late_until = windows.late_until(watermark)
+            late += plan.count_late(batch, late_until)
+            if window is SESSION and (behind := plan.late(batch, late_until)) is not None:
+                batch = batch.where(~behind)
+            groups = plan.group(batch).filter(pl.col("end") > late_until)
             if through_rows:
                 groups = plan.from_row_groups(list(plan.row_groups(groups)))
-            windows.add(groups)
+            windows.add(windows.entering(groups, watermark))
+            stored.keep(watermark, crashes)
         watermark = MAX_TIME if step is None else max(watermark, -30) + step
-        closed = windows.close(watermark)
+        closed = stored.windows.close(watermark)
+        stored.keep(watermark, crashes)
         if closed is not None:
             stamps = (closed["end"] - 1).to_list()
             emitted += zip(stamps, plan.results(closed).to_dicts(), strict=True)
-    assert not windows
+    assert not stored.windows
+    assert not stored.segments
     return emitted, late
+
+
+class Stored:
+    """The windows of a shard, and its entries of them."""
+
+    def __init__(self, plan: ColumnPlan) -> None:
+        self._plan = plan
+        self.windows = windows_of(plan, MIN_TIME)
+        self.segments: dict[int, tuple[int, pl.DataFrame]] = {}
+
+    def keep(self, closed: int, crash: bool) -> None:
+        """Write the changes; with ``crash`` the windows are then opened anew."""
+        changes = self.windows.take_changes()
+        for number in changes.gone:
+            del self.segments[number]
+        for segment in changes.new:
+            self.segments[segment.number] = (segment.level, segment.groups)
+        if crash:
+            self.windows = windows_of(self._plan, closed)
+            for number, (level, groups) in sorted(self.segments.items()):
+                self.windows.restore(number, level, groups, closed)
 
 
 def in_order(emitted: list[Any]) -> list[Any]:
     return sorted(emitted, key=lambda pair: (pair[0], pair[1]["ad"], pair[1]["window_start"]))
 
 
-@pytest.mark.parametrize("window", [TUMBLING, SLIDING], ids=["tumbling", "sliding"])
+@pytest.mark.parametrize(
+    "window", [TUMBLING, SLIDING, SESSION, CHANGES], ids=["tumbling", "sliding", "session", "key windows"]
+)
 @pytest.mark.parametrize("through_rows", [False, True], ids=["columns", "there and back"])
-@given(script=bundles, condition=st.sampled_from(["", "size > 0", "kind != 'view'"]))
+@given(script=bundles, condition=st.sampled_from(["", "size > 0", "kind != 'view'"]), crashes=st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_columns_say_what_rows_say(
-    window: WindowSpec, through_rows: bool, script: list[tuple[list[Row], int]], condition: str
+    window: WindowSpec, through_rows: bool, script: list[tuple[list[Row], int]], condition: str, crashes: bool
 ) -> None:
-    changes: dict[str, Any] = {"condition": condition, "aggregates": (*EVERYTHING, *CALCULATED)}
+    changes: dict[str, Any] = {"condition": condition, "aggregates": (*EVERYTHING, *CALCULATED, SPREAD)}
+    if window is SESSION:
+        changes["aggregates"] += (AggregateSpec("kinds", "count_distinct", "kind"),)
     rows, late_rows = by_rows(window, script, **changes)
-    columns, late_columns = by_columns(window, script, through_rows, **changes)
+    columns, late_columns = by_columns(window, script, through_rows, crashes, **changes)
     assert in_order(columns) == in_order(rows)
     assert late_columns == late_rows
 

@@ -170,7 +170,7 @@ def test_calculations_give_what_rows_give_and_the_same_dead_letters(
             return {**read, "counters": harness.counters}
 
     expected = found(text, WindowedOperator, rows=True)
-    form = GroupedOperator if window.startswith(("session", "cumulative")) else ColumnOperator
+    form = GroupedOperator if window.startswith("cumulative") else ColumnOperator
     assert found(text, form, rows=False) == expected
     several = text.replace("stddev", "approx_count_distinct")
     assert found(several, GroupedOperator, rows=False) == found(several, WindowedOperator, rows=True)

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_column
 from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import TimerQueue
-from millwheel.core.model.times import MAX_TIME
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, KeySpec, PipelineSpec, WindowSpec
 from millwheel.sources.base import FrameChunk
 from millwheel.sources.files.lines import LineReader
@@ -27,12 +28,13 @@ from millwheel.sources.frames import frame_of
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.inbox import Arrival
+from millwheel.workers.operators.columns import ColumnOperator, ColumnShard
 from millwheel.workers.operators.grouped import GroupedOperator
 from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
-from tests.unit.core.columns.test_windows import SLIDING, TUMBLING, Row, batch_of, bundles, plan_of, spec_of
+from tests.unit.core.columns.test_windows import SLIDING, TUMBLING, Row, batch_of, bundles, plan_of, rows, spec_of
 from tests.unit.workers.operators.test_columns import events, pipeline, written
 from tests.unit.workers.operators.test_columns import in_rows as everything_in_rows
 
@@ -182,7 +184,7 @@ def same_in_every_form(
     spec, pipeline = spec_of(window, **changes)
     plan = plan_of(window, **changes)
     assert plan is not None
-    assert not plan.fires_once
+    plan = replace(plan, fires_once=False)
     columns = grouped(spec, pipeline, plan)
     forms = [(columns, lambda batch: batch), (grouped(spec, pipeline, plan), by_rows)]
     made = [
@@ -193,13 +195,24 @@ def same_in_every_form(
     assert made[0] == made[1] == made[2]
 
 
-@pytest.mark.parametrize("window", ["{count: 7}", "{sliding: 20s, every: 5s, emit: changes}"])
-def test_a_crash_at_any_place_changes_no_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: str) -> None:
+@pytest.mark.parametrize(
+    ("window", "held"),
+    [
+        ("{count: 7}", False),
+        ("{sliding: 20s, every: 5s, emit: changes}", False),
+        ("{sliding: 20s, every: 5s, emit: changes}", True),
+        ("{session: 2s}", True),
+    ],
+)
+def test_a_crash_at_any_place_changes_no_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: str, held: bool
+) -> None:
     by_bytes = LineReader.read_frame
     monkeypatch.setattr(LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 4096))
     monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=20))
     path = Path(pipeline(written(tmp_path, {"a": [*events(120, 3), "{no json", *events(60, 5)]}), True))
-    path.write_text(path.read_text().replace("{tumbling: 10s}", window, 1))
+    text = path.read_text().replace("{tumbling: 10s}", window, 1)
+    path.write_text(text if held else text.replace("      most: {max: cost}", "      most: {top_k: cost, k: 1}"))
     grouped_so_far: list[int] = []
     take = GroupedOperator.take_groups
     monkeypatch.setattr(
@@ -207,6 +220,8 @@ def test_a_crash_at_any_place_changes_no_window(tmp_path: Path, monkeypatch: pyt
         "take_groups",
         lambda self, groups, bundle: (grouped_so_far.append(1), take(self, groups, bundle))[1],
     )
+    add = ColumnWindows.add
+    monkeypatch.setattr(ColumnWindows, "add", lambda self, groups: (grouped_so_far.append(1), add(self, groups))[1])
 
     def story(harness: PipelineHarness) -> None:
         harness.advance_processing_time(10**9)
@@ -256,18 +271,67 @@ def by_rows(batch: ColumnBatch) -> Batch:
     return batch.rows()
 
 
+def columnar(spec: ComputationSpec, pipeline: PipelineSpec, plan: ColumnPlan) -> ColumnOperator:
+    rows = in_rows(spec, pipeline, plan)
+    store: Any = rows._overlay
+    return ColumnOperator(spec, plan, ColumnShard("s", store, MIN_TIME), rows, lambda stream, values: values)
+
+
+HELD: dict[str, WindowSpec] = {
+    "tumbling": TUMBLING,
+    "sliding": SLIDING,
+    "sessions": WindowSpec("session", {"gap_us": 5}),
+    "key windows": WindowSpec("sliding", {"size_us": 9, "every_us": 3, "offset_us": 1, "changes": True}),
+}
+TINY = st.builds(Row, st.integers(0, 3), st.just("click"), st.just(1e-14), st.just(1), st.integers(-30, 60))
+mixed = st.lists(
+    st.tuples(st.lists(st.one_of(rows, rows, rows, TINY), max_size=8), st.integers(0, 12), st.booleans()), max_size=8
+)
+
+
+@pytest.mark.parametrize("key", [("ad",), ("kind", "ad")], ids=["one field", "two fields"])
+@pytest.mark.parametrize("window", HELD.values(), ids=HELD)
+@given(script=mixed, condition=st.sampled_from(["", "size > 0"]))
+@settings(max_examples=60, deadline=None)
+def test_state_in_columns_gives_what_rows_give_also_where_it_goes_on_in_rows(
+    window: WindowSpec, key: tuple[str, ...], script: list[tuple[list[Row], int, bool]], condition: str
+) -> None:
+    """Bundles come in either form, and a tiny number hands all open windows to the row form."""
+    kind = KeyKind.FIELD if len(key) == 1 else KeyKind.FIELDS
+    changes: dict[str, Any] = {"condition": condition, "inputs": (InputSpec("events", KeySpec(kind, key)),)}
+    spec, pipeline = spec_of(window, **changes)
+    plan = plan_of(window, **changes)
+    assert plan is not None
+    assert plan.fires_once
+    bundles = [(made, rise) for made, rise, _ in script]
+    ways = iter([whole for made, _, whole in script if made])
+
+    def either(batch: ColumnBatch) -> AnyBatch:
+        return keyed(batch, key) if next(ways) else by_rows(keyed(batch, key))
+
+    in_columns = produced(columnar(spec, pipeline, plan), bundles, either)
+    assert in_columns == produced(in_rows(spec, pipeline, plan), bundles, lambda batch: by_rows(keyed(batch, key)))
+
+
 def produced(
-    operator: WindowedOperator, bundles: list[tuple[list[Row], int]], form: Callable[[ColumnBatch], AnyBatch]
+    operator: WindowedOperator | ColumnOperator,
+    bundles: list[tuple[list[Row], int]],
+    form: Callable[[ColumnBatch], AnyBatch],
 ) -> list[dict[str, Any]]:
     """What each bundle makes; each comes before the watermark rises by so much."""
     timers = {domain: TimerQueue(domain) for domain in Domain}
-    found, watermark = [], 0
-    for number, (rows, rise) in enumerate([*bundles, ([], MAX_TIME)], 1):
+    found: list[dict[str, Any]] = []
+    watermark = 0
+    overlay = operator._rows._overlay if isinstance(operator, ColumnOperator) else operator._overlay
+    for number, (records, rise) in enumerate([*bundles, ([], MAX_TIME)], 1):
         watermark = min(watermark + rise, MAX_TIME)
-        arrivals = [Arrival(ChannelName("c"), 1, 0, form(batch_of(rows)), None, 0)] if rows else []
-        bundle = Bundle(number, 0, watermark, arrivals, operator._overlay, timers)
+        arrivals = [Arrival(ChannelName("c"), 1, 0, form(batch_of(records)), None, 0)] if records else []
+        bundle = Bundle(number, 0, watermark, arrivals, overlay, timers)
         operator.run(bundle)
-        streams = {name: sorted(outputs.decoded, key=repr) for name, outputs in bundle.outputs.streams.items()}
+        made = {name: list(outputs.decoded) for name, outputs in bundle.outputs.streams.items()}
+        for batch in bundle.outputs.columns:
+            made.setdefault(batch.stream, []).extend(batch.frame.to_dicts())
+        streams = {name: sorted(records, key=repr) for name, records in made.items()}
         found.append({**streams, "late": bundle.counters.get("late", 0)})
     return found
 

@@ -27,7 +27,7 @@ from millwheel.core.model.range_table import Parent, ShardEntry
 from millwheel.core.model.ranges import SPACE, KeyRange, tile
 from millwheel.errors import CorruptionError
 from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_high_water_marks
-from millwheel.workers.operators.columns import segment_entry, segments_within
+from millwheel.workers.operators.columns import Segment, segment_entry, segments_within
 from millwheel.workers.recovery.inheriting import Estate, inherit
 from millwheel.workers.recovery.recovery import recover
 from tests.fakes.plain_storage import CHECKPOINTS, SimJournals, SimSnapshots, SimStore, SimStores
@@ -46,7 +46,7 @@ def content(shard: str, keys: list[str], meta: Meta, mark: int, *segments: pl.Da
     data = {key_prefix(STATE, key, key_hash(key)) + b"state": key.encode() for key in keys}
     data |= {SEEN + number8(0) + key_hash(key).to_bytes(8, "big") + b"id": b"" for key in keys}
     data |= {CHANNEL + b"up-0": pack(mark), PENDING + number8(3): b"third", PENDING + number8(9): b"ninth"}
-    data |= dict(segment_entry(shard, number, number, segment) for number, segment in enumerate(segments))
+    data |= dict(segment_entry(shard, number, Segment(number, segment)) for number, segment in enumerate(segments))
     return data | {META: encode_meta(meta)}
 
 
@@ -141,7 +141,7 @@ def test_columnar_segments_are_cut_down_to_the_range_and_to_what_their_own_shard
         (UPPER, content("n-1", [], Meta(number=8, counters={}, watermark=40), 1, two)),
     )
     child = parents.child(KeyRange(0, SPACE))
-    found = pl.concat([segment for _, segment, _ in segments_within(child, KeyRange(0, SPACE), -1)])
+    found = pl.concat([segment.groups for segment in segments_within(child, KeyRange(0, SPACE), -1)])
     wanted = [*((key, 70) for key in IN_LOWER), *((key, end) for key in IN_UPPER for end in (50, 70))]
     assert sorted(found.iter_rows()) == sorted(wanted)
 
@@ -152,7 +152,8 @@ def test_columnar_segments_of_keys_of_two_fields_are_cut_down_as_others_are() ->
     segment = pl.DataFrame([groups.to_struct(KEY), pl.Series(END, [50] * len(keys))])
     parents = Parents((KeyRange(0, SPACE), content("n-0", [], Meta(number=5, counters={}, watermark=40), 1, segment)))
     for half in (LOWER, UPPER):
-        [(_, found, _)] = segments_within(parents.child(half), half, -1)
+        [segment] = segments_within(parents.child(half), half, -1)
+        found = segment.groups
         assert key_list(found[KEY]) == [key for key in keys if key_hash(key) in half]
 
 

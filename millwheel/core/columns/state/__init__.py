@@ -1,0 +1,1 @@
+"""The state of windows of a kind of their own, in columns."""

@@ -1,0 +1,219 @@
+"""The key windows of all keys of a shard, in columns.
+
+The records of one step of the slide are a group, which *enters* the window of its key where the step ends, and *leaves*
+it a window's size later. The result of a key at a point is that of the groups that have entered and not left, and can
+change only where one enters or leaves. So when the watermark has passed some points, these are the ranges to look at:
+for each key the points at which a group enters or leaves, and the time that the watermark had before, since the result
+there is the one before them. Those that differ from the one before are the steps that are emitted.
+
+Sums over ranges of points are differences of running totals, which are exact. Extremes are spread over the points by
+halves: each group covers its points with two blocks of a power of two, and each block hands on to the two smaller
+ones in it. Neither takes longer where a window has many steps. Nothing else is kept between two looks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.core.columns.aggregates import Averaged, ColumnAggregate, Counted, Extremal, Summed
+from millwheel.core.columns.fixed_sums import Unfit
+from millwheel.core.columns.functions.moments import Moments
+from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
+from millwheel.core.columns.windows import ColumnWindows, GroupsKind, in_order_of_time
+from millwheel.core.model.times import MIN_TIME
+from millwheel.core.windows.lateness import is_complete, still_open
+from millwheel.core.windows.windows import Sliding, Window
+
+_Int64s = npt.NDArray[np.int64]
+_FAR = 2**62  # Fixed: beyond, points may not fit into 64 bits
+_NUMBER = "number"
+
+
+def holds_step(aggregate: ColumnAggregate) -> bool:
+    """Whether the state of key windows with this aggregate may be in columns."""
+    return isinstance(aggregate, Counted | Summed | Averaged | Extremal | Moments)
+
+
+class StepColumns(ColumnWindows):
+    """See the head of this file. The start of a group is where it enters, its end where it leaves."""
+
+    kind = GroupsKind.STEPS
+
+    def __init__(self, plan: ColumnPlan, window: Sliding, closed: int) -> None:
+        super().__init__(plan)
+        self._aggregation = plan
+        self._window = window
+        self.closed = closed
+        """The steps up to this time were emitted."""
+
+    def late_until(self, watermark: int) -> int:
+        """A group is late when the last window that it is in has closed."""
+        return max(watermark - self._window.size + self._window.every, MIN_TIME)
+
+    def entering(self, groups: pl.DataFrame, watermark: int) -> pl.DataFrame:
+        """Records behind the watermark enter at the first point that is ahead of it."""
+        ends = groups[END]
+        if groups.height and not -_FAR < ends.min() <= ends.max() < _FAR:  # type: ignore[operator]
+            raise Unfit
+        every = self._window.every
+        ahead = min(max(watermark, -_FAR), _FAR)
+        ahead += every - (ahead - self._window.offset) % every
+        enters = pl.max_horizontal(pl.col(END), pl.lit(ahead)).alias(START)
+        return groups.with_columns(enters, pl.col(END) + self._window.size)
+
+    def close(self, watermark: int) -> pl.DataFrame | None:
+        """The steps up to ``watermark``, each at the end of its window, in order of time."""
+        steps = None
+        if any(is_complete(segment.first, watermark) for segment in self._segments):
+            groups = pl.concat([segment.groups for segment in self._segments])
+            steps = steps_between(self._aggregation, self._window, groups, self.closed, watermark)
+        self.closed = max(self.closed, watermark)
+        if steps is not None:
+            self._forget(list(self._segments), watermark)
+        return steps
+
+    def open_windows(self, mine: pl.Expr) -> list[Window]:
+        """One for each point at which the result of the key may change."""
+        if not self:
+            return []
+        bounds = self.all_groups().filter(mine)
+        points = {*bounds.filter(still_open(pl.col(START), self.closed))[START], *bounds[END]}
+        return [Window(point - self._window.size, point) for point in sorted(points)]
+
+    def _bounds(self, groups: pl.DataFrame) -> tuple[int, int]:
+        starts = groups[START].to_numpy()
+        ahead = starts[still_open(starts, self.closed)]
+        ends: Any = groups[END]
+        return int(min(ends.min(), ahead.min() if len(ahead) else ends.min())), int(ends.max())
+
+
+def entered(groups: pl.DataFrame, closed: int) -> pl.DataFrame:
+    """Groups of a shard whose steps up to ``closed`` were emitted: the same for an owner that has emitted less."""
+    inside = ~still_open(pl.col(START), closed)
+    return groups.with_columns(pl.when(inside).then(pl.lit(MIN_TIME, pl.Int64)).otherwise(pl.col(START)).alias(START))
+
+
+# --- steps -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranges:
+    """Where groups lie among the points that are looked at, which are ordered by key and time: each is inside at those
+    from ``first`` on, before ``after``."""
+
+    count: int
+    first: _Int64s
+    after: _Int64s
+
+
+def steps_between(
+    plan: ColumnPlan, window: Sliding, groups: pl.DataFrame, closed: int, watermark: int
+) -> pl.DataFrame | None:
+    """The results after ``closed``, up to ``watermark``, that differ from those before them; None for no point at which
+    one could. Raises Unfit."""
+    points = _points(groups, closed, watermark)
+    if not points.height:
+        return None
+    keys = points.select(KEY).unique(maintain_order=True).with_row_index(_NUMBER)
+    points = _numbered(points, keys)
+    groups = _numbered(groups, keys)
+    times = np.unique(np.append(points[END].to_numpy(), closed))
+    # One number for each key and time: the first of a key is that of ``closed``, the time before all of its points.
+    before = np.arange(keys.height, dtype=np.int64) * len(times)
+    at = _codes(points, END, times)
+    codes = np.sort(np.concatenate([before, at]))
+    ranges = _Ranges(
+        len(codes),
+        np.searchsorted(codes, _codes(groups, START, times)),
+        np.searchsorted(codes, _codes(groups, END, times)),
+    )
+    ends = times[codes % len(times)]
+    columns = [keys[KEY].gather(codes // len(times)), pl.Series(START, ends - window.size), pl.Series(END, ends)]
+    columns += [_sums(groups[COUNT], ranges)]
+    for aggregate in plan.aggregates:
+        columns += [_over(groups[name], aggregate, ranges).alias(name) for name in aggregate.dtypes]
+    found = pl.DataFrame(columns).select(list(plan.schema))
+    results = plan.results(found)
+    differs = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in plan.names)
+    steps = found.filter(results.select(differs).to_series() & pl.Series(codes % len(times) > 0))
+    return in_order_of_time(steps)
+
+
+def _points(groups: pl.DataFrame, closed: int, watermark: int) -> pl.DataFrame:
+    """(key, time) of all points to look at."""
+    passed = [
+        groups.select(KEY, pl.col(name).alias(END)).filter(
+            still_open(pl.col(END), closed), ~still_open(pl.col(END), watermark)
+        )
+        for name in (START, END)
+    ]
+    return pl.concat(passed).unique(maintain_order=True)
+
+
+def _numbered(frame: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
+    """The rows of these keys, with the numbers of their keys."""
+    return frame.join(keys, on=KEY, how="inner", maintain_order="left")
+
+
+def _codes(frame: pl.DataFrame, column: str, times: _Int64s) -> _Int64s:
+    """One number for each row, ordered as (key, time) is."""
+    return frame[_NUMBER].to_numpy().astype(np.int64) * len(times) + np.searchsorted(times, frame[column].to_numpy())
+
+
+def _over(column: pl.Series, aggregate: ColumnAggregate, ranges: _Ranges) -> pl.Series:
+    """At each point a column of an aggregate over the groups that are inside."""
+    if isinstance(aggregate, Extremal):
+        return _extremes(column, ranges, aggregate.largest)
+    return _sums(column, ranges)
+
+
+def _sums(column: pl.Series, ranges: _Ranges) -> pl.Series:
+    """The groups that have entered less those that have left."""
+    inside = [_running(column, ranges.first, ranges.count), _running(column, ranges.after, ranges.count)]
+    total: pl.Series = inside[0] - inside[1]
+    return total
+
+
+def _running(column: pl.Series, at: _Int64s, count: int) -> pl.Series:
+    """At each point the sum of what is at or before it."""
+    order = np.argsort(at, kind="stable")
+    totals = pl.concat([pl.Series([0], dtype=column.dtype).alias(column.name), column[order].cum_sum()])
+    running: pl.Series = totals.gather(np.searchsorted(at[order], np.arange(count), side="right"))
+    return running
+
+
+def _extremes(column: pl.Series, ranges: _Ranges, largest: bool) -> pl.Series:
+    """The extremes of the groups inside; null where there is none."""
+    values = column.drop_nulls().unique().sort(descending=largest)
+    used = column.is_not_null().to_numpy() & (ranges.first < ranges.after)
+    order = (
+        column.filter(pl.Series(used))
+        .to_frame()
+        .join(values.to_frame().with_row_index(_NUMBER), on=column.name, how="left", maintain_order="left")
+    )
+    lowest = _lowest(order[_NUMBER].to_numpy().astype(np.int64), ranges.first[used], ranges.after[used], ranges.count)
+    found = pl.Series(np.where(lowest < len(values), lowest, -1))
+    inside: pl.Series = values.gather(found.replace(-1, None)).alias(column.name)
+    return inside
+
+
+def _lowest(numbers: _Int64s, first: _Int64s, after: _Int64s, count: int) -> _Int64s:
+    """For each of ``count`` points the lowest number of a range ``[first, after)`` around it."""
+    none = np.iinfo(np.int64).max
+    levels = np.frexp((after - first).astype(np.float64))[1] - 1  # the whole logarithm of a length
+    found = np.full(count, none, np.int64)
+    for level in range(int(levels.max(initial=0)), -1, -1):
+        half = 1 << level
+        handed = found.copy()
+        if level < levels.max(initial=0):
+            np.minimum(handed[half:], found[: count - half], out=handed[half:])
+        found = handed
+        mine = levels == level
+        np.minimum.at(found, first[mine], numbers[mine])
+        np.minimum.at(found, after[mine] - half, numbers[mine])
+    return found
