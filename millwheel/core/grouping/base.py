@@ -39,6 +39,8 @@ class Grouping(ABC):
     name: ClassVar[str]
     counts_keys: ClassVar[bool] = False
     """It needs to know the frequent keys."""
+    goes_by_times: ClassVar[bool] = False
+    """Its tables depend on completion times."""
 
     def __init__(self, table: EpochTable, counts: Sequence[int] = (), network: Sequence[Network] = ()) -> None:
         self.network = tuple(network) or (Network.HOST,) * table.instances

@@ -12,7 +12,7 @@ anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -114,14 +114,16 @@ class KeyEpochs:
         """Whether nothing has been counted yet, so that no table says anything."""
         return not self._epochs
 
-    def extended(self, position: int, measured: Mapping[str, Measured] | None = None) -> Epoch | None:
+    def extended(self, position: int, measured: Callable[[], Mapping[str, Measured]] = dict) -> Epoch | None:
         """Call with the end of each read before its records are routed; what was routed since :meth:`moved` is
-        forgotten. The epoch to commit before they are sent; None while the last one reaches that far."""
+        forgotten. The epoch to commit before they are sent; None while the last one reaches that far.
+        ``measured``: what has been since the last one, by node."""
         self._longest = max(self._longest, position - self._position)
         first = self._epochs[-1].last if self._epochs else 0
         epoch = None
         if position > first:
-            tables = {name: self._next_table(name, first, (measured or {}).get(name)) for name in self._nodes}
+            means = measured()
+            tables = {name: self._next_table(name, first, means.get(name)) for name in self._nodes}
             epoch = Epoch(first, position + (self._reads - 1) * self._longest, tables)
             self._reads = min(2 * self._reads, _READS)
             self._epochs.append(epoch)

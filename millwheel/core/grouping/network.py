@@ -18,6 +18,7 @@ class NetworkAware(Grouping):
     """NAG: any instance may get any record; a near one is preferred while it is not slower than the others."""
 
     name = "nag"
+    goes_by_times = True
 
     def next_table(self, measured: Measured) -> EpochTable:
         self.network = measured.network or self.network

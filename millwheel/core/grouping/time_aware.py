@@ -65,6 +65,7 @@ class TimeAware(Grouping):
     """
 
     name = "tag"
+    goes_by_times = True
     counts_keys = True
 
     def next_table(self, measured: Measured) -> EpochTable:

@@ -18,6 +18,7 @@ from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.codec import deliveries
 from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.core.model.times import MAX_TIME
+from millwheel.workers.delivery.lane_times import LaneTimes
 
 _COUNT_BITS = 64
 """An epoch is a pair as one number: the owner's token, and below it how many epochs this owner began before. At a
@@ -113,6 +114,8 @@ class Outbox:
         self.ready: dict[tuple[ChannelName, ShardName], None] = {}
         """The lanes that :meth:`sends` has to look at."""
         self.pending_weight = 0
+        self.times: LaneTimes | None = None
+        """Where completion times are measured, if anybody goes by them."""
 
     def add(self, chunk: OutputChunk) -> None:
         """Hold a chunk (and the watermark) until :meth:`release` routes it and the consumers ack it."""
@@ -134,7 +137,7 @@ class Outbox:
         if not parts:
             self._finish(chunk)
 
-    def sends(self, early: Callable[[ShardName], bool] = lambda target: False) -> Iterator[Send]:
+    def sends(self, early: Callable[[ShardName], bool] = lambda target: False, now_us: int = 0) -> Iterator[Send]:
         """Deliveries that the credit of their lanes allows now. Held chunks go only to targets that may have them
         ``early``: shards whose commits come after ours in the same journal, and that send nothing on before these are
         durable."""
@@ -148,16 +151,20 @@ class Outbox:
                 part = lane.waiting.popleft()
                 lane.unacked.append((lane.next_index, part))
                 lane.unacked_weight += part.batch.weight
+                if self.times is not None:
+                    self.times.sent(lane.channel, lane.target, lane.epoch, lane.next_index, len(part.batch), now_us)
                 yield Send(
                     lane.channel, lane.node, lane.target, lane.epoch, lane.next_index, part.batch, part.chunk.commit
                 )
                 lane.next_index += 1
 
-    def ack(self, channel: ChannelName, target: ShardName, epoch: int, index: int) -> None:
+    def ack(self, channel: ChannelName, target: ShardName, epoch: int, index: int, now_us: int = 0) -> None:
         """Everything of this epoch up to ``index`` is applied and durable at the consumer."""
         lane = self._lanes.get((channel, target))
         if lane is None or lane.epoch != epoch:
             return
+        if self.times is not None:
+            self.times.acked(channel, target, epoch, index, now_us)
         while lane.unacked and lane.unacked[0][0] <= index:
             _, part = lane.unacked.popleft()
             lane.unacked_weight -= part.batch.weight

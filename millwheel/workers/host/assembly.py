@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from millwheel.core.columns.forms import Plan, computation_form, source_form, wi
 from millwheel.core.columns.plan import ColumnPlan, PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import stream_decoder
+from millwheel.core.grouping.catalogue import RULES
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName
@@ -48,6 +50,7 @@ from millwheel.spec.loading import load_extractor, load_object
 from millwheel.workers.batches.batched import BatchOperator
 from millwheel.workers.bundle.hangs import Hangs
 from millwheel.workers.bundle.operator import Operator
+from millwheel.workers.delivery.lane_times import LaneTimes
 from millwheel.workers.delivery.routing import Fanout, TableRouter
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.dictionaries.dictionary import DictionaryOperator
@@ -73,6 +76,7 @@ from millwheel.workers.sinks.sink import SinkOperator, SinkShard
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.workers.slices.sliced import SlicesOperator
 from millwheel.workers.sources.combining import combining_of
+from millwheel.workers.sources.completion import CompletionTimes, ShardOf
 from millwheel.workers.sources.guessed import GuessedTypes
 from millwheel.workers.sources.injection import InjectionOperator
 from millwheel.workers.sources.source import SourceOperator
@@ -89,6 +93,7 @@ class _ShardParts:
     entry: ShardEntry
     store: StateStore
     shard: Shard
+    shard_of: ShardOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +208,7 @@ class Assembly:
         identity = ShardIdentity(node_name, entry.shard, entry.token, self.spec.name, weak, exact, circle, hashed)
 
         def make_operator(shard: Shard) -> Operator:
-            return self._operator(node, _ShardParts(entry, store, shard))
+            return self._operator(node, _ShardParts(entry, store, shard, router.shard_of))
 
         horizon = self._id_horizon_us(node) if exact else None
         given = self._limits_of(node)
@@ -332,6 +337,11 @@ class Assembly:
         form = source_form(stream, self.graph, {**self._plans, **self._undeclared})
         by_name = not source.bounded or stream.name in self._outside.by_name
         spread = {} if by_name else spread_of(partitions())
+        rules = self._fanout.rules(stream.name)
+        completion = None
+        if any(RULES[rule.grouping].goes_by_times for rule in rules.values()):
+            times = shard_parts.shard.outbox.times = LaneTimes()
+            completion = partial(CompletionTimes, times, shard_parts.shard_of)
         parts = SourceParts(
             pipeline=self.spec.name,
             node=NodeName(node.name),
@@ -348,7 +358,8 @@ class Assembly:
             first_owner=shard_parts.entry.lease.is_first,
             settle_us=self._limits.settle_us,
             to_the_ends=bool(self._ends),
-            rules=self._fanout.rules(stream.name),
+            rules=rules,
+            completion=completion,
             combining=combining_of(stream, self.spec, self.graph, self._plans, self._limits.combine),
         )
         return SourceOperator(parts, shard_parts.store, now_us)

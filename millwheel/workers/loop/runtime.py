@@ -192,7 +192,8 @@ class WorkerRuntime:
         """These commits are durable: send, ack and publish everything that waited for them."""
         self._reporting.changed = True
         self._traffic.answer(
-            [(p.shard.identity.shard, p.number, arrival) for p in group for arrival in p.shard.durable(p, now_us)]
+            [(p.shard.identity.shard, p.number, arrival) for p in group for arrival in p.shard.durable(p, now_us)],
+            now_us,
         )
         for name in {pending.shard.identity.shard: None for pending in group}:
             served = self._served.get(name)
@@ -221,7 +222,7 @@ class WorkerRuntime:
             case ev.DeliveryCame():
                 self._traffic.delivery(event)
             case ev.AckCame():
-                self._traffic.acked(event)
+                self._traffic.acked(event, now_us)
                 self._reporting.changed = True
             case ev.GroupDurable():
                 self._performing.written()

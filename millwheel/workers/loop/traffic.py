@@ -65,11 +65,11 @@ class Traffic:
         served.stir()
         served.shard.inject(batch, InjectionReply(event.answer))
 
-    def acked(self, event: ev.AckCame) -> None:
+    def acked(self, event: ev.AckCame, now_us: int) -> None:
         """A consumer has applied our records."""
         for served in self._senders(event.channel):
             served.stir()
-            served.shard.outbox.ack(event.channel, event.target, event.epoch, event.index)
+            served.shard.outbox.ack(event.channel, event.target, event.epoch, event.index, now_us)
 
     def refused(self, event: ev.RefusalCame, now_us: int) -> None:
         """A consumer could not take it: begin the lane anew, at once or when the table may be known."""
@@ -102,7 +102,7 @@ class Traffic:
             outbox = served.shard.outbox
             if not outbox.ready or served.life is not LIVE:
                 continue
-            for send in outbox.sends(self._may_have_early):
+            for send in outbox.sends(self._may_have_early, now_us):
                 lane = (send.channel, send.target)
                 if lane in served.stalled:
                     continue
@@ -140,7 +140,7 @@ class Traffic:
             if served.stalled:
                 served.retry(now_us)
 
-    def answer(self, applied: Iterable[tuple[ShardName, int, Arrival]]) -> None:
+    def answer(self, applied: Iterable[tuple[ShardName, int, Arrival]], now_us: int) -> None:
         """Answer what these shards have applied, by commits of these numbers, in order: for each lane it is enough to
         name the last."""
         last: dict[tuple[Any, ChannelName, ShardName, int], tuple[int, int]] = {}
@@ -154,4 +154,4 @@ class Traffic:
                 self._out.acks.append(Ack(reply_to, channel, target, epoch, index, number))
             elif (sender := self._served.get(reply_to.sender)) is not None:
                 sender.stir()
-                sender.shard.outbox.ack(channel, target, epoch, index)
+                sender.shard.outbox.ack(channel, target, epoch, index, now_us)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -28,6 +29,7 @@ from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.shard.productions import earliest_of
 from millwheel.workers.sources.combining import Combine
+from millwheel.workers.sources.completion import CompletionTimes
 from millwheel.workers.sources.frames import ReadSize
 from millwheel.workers.sources.key_epochs import delete_epochs, open_key_epochs, write_epoch
 from millwheel.workers.sources.silence import Silence
@@ -59,7 +61,8 @@ class Part:
     lay too far in the future; ``decided``: notes by position, see :class:`millwheel.sources.base.Chunk`.
     ``gone_at``: since when no listing has it. It is ``behind`` before a look has found nothing. In a run that ends once
     it has caught up it is ``certain`` once it has, and then idle if ``idles``. ``epochs``: how keys are divided, where
-    a consumer divides them by tables. ``combine``: whether groups are sent in place of records."""
+    a consumer divides them by tables, with measurements of ``completion``. ``combine``: whether groups are sent in
+    place of records."""
 
     partition: Partition
     channel: ChannelName
@@ -85,6 +88,7 @@ class Part:
     behind: bool = True
     idles: bool = False
     epochs: KeyEpochs | None = None
+    completion: CompletionTimes | None = None
     combine: Combine = field(default_factory=lambda: Combine(False))
 
     @property
@@ -175,7 +179,10 @@ class Part:
     def extend_epochs(self, position: int, overlay: Overlay) -> bool:
         """Before a read up to ``position`` is routed: True when it must not be sent before the bundle's commit, which
         then has the tables that it is routed by."""
-        if self.epochs is None or (epoch := self.epochs.extended(position)) is None:
+        if self.epochs is None:
+            return False
+        measured = dict if self.completion is None else partial(self.completion.take, self.epochs.rules)
+        if (epoch := self.epochs.extended(position, measured)) is None:
             return False
         write_epoch(epoch, self.epochs.rules, self.partition.name, overlay)
         return True

@@ -103,6 +103,7 @@ class Partitions:
             channel = partition_channel(self._parts.node, name)
             rules = self._parts.rules
             part = self.awake[name] = open_part(self._unopened.pop(name), channel, self._store, silence, certain, rules)
+            part.completion = None if self._parts.completion is None else self._parts.completion()
             part.idles = to_the_ends and idle_after_us is not None
             if part.position:  # the former owner may have died before it reported the position to the source
                 self._parts.source.committed(part.partition, part.position)

@@ -13,6 +13,7 @@ from millwheel.sources.base import Partition, Reader, Source
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.sources.combining import Combining
+from millwheel.workers.sources.completion import CompletionTimes
 from millwheel.workers.sources.guessed import GuessedTypes
 from millwheel.workers.sources.partition import Part
 
@@ -25,9 +26,9 @@ class SourceParts:
     ``needs`` are the fields that the consumers read, if all of them take columns; ``guessed`` are their types where the
     stream declares none. ``first_owner`` is True when no owner has read for this shard before. Positions are committed
     every ``settle_us``. ``to_the_ends``: the run ends once all is read that there was when it began, which the versions
-    of the partitions tell; silence does not count then. ``rules``: how
-    consumers divide keys by tables, where any do. ``combining``: how groups are made of records, if
-    all consumers take groups."""
+    of the partitions tell; silence does not count then. ``rules``: how consumers divide keys by tables, where any do;
+    ``completion`` makes the measurements of a partition that they go by, if they go by any. ``combining``: how groups
+    are made of records, if all consumers take groups."""
 
     pipeline: str
     node: NodeName
@@ -45,6 +46,7 @@ class SourceParts:
     settle_us: int = 0
     to_the_ends: bool = False
     rules: Mapping[str, Rule] = field(default_factory=dict)
+    completion: Callable[[], CompletionTimes] | None = None
     combining: Combining | None = None
 
     def has_columns(self, part: Part, reader: Reader) -> bool:

@@ -143,7 +143,7 @@ def read(owner: KeyEpochs, kept: list[Epoch], begin: int, ends: list[int], keys:
     found: list[int] = []
     for end in ends:
         measured = {NODE: Measured(tuple(float(100 + end * (at + 1) % 700) for at in range(3)))}
-        decided = owner.extended(end, measured)
+        decided = owner.extended(end, measured.copy)
         kept += [] if decided is None else [decided]
         found += owner.choose(NODE, keys[begin:end], range(begin + 1, end + 1))
         owner.moved(end)
@@ -219,10 +219,10 @@ def test_tables_of_another_number_of_instances_are_not_used() -> None:
 def test_what_was_measured_is_in_the_next_table_only() -> None:
     owner, kept = KeyEpochs({NODE: Rule("tag", 2)}), list[Epoch]()
     keys = ["a", "b", "c", "d"] * 10
-    owner.extended(40, {NODE: Measured((100.0, 900.0))})
+    owner.extended(40, {NODE: Measured((100.0, 900.0))}.copy)
     owner.choose(NODE, keys, range(1, 41))
     owner.moved(40)
-    found = owner.extended(41, {NODE: Measured((None, None), (100.0, 400.0))})
+    found = owner.extended(41, {NODE: Measured((None, None), (100.0, 400.0))}.copy)
     assert found is not None
     assert found.tables[NODE].prices == (100.0, 400.0)
     assert kept == []

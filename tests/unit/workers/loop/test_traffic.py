@@ -146,7 +146,7 @@ def test_an_ack_of_the_consumer_ends_what_was_on_its_way() -> None:
     traffic.send_all(["work-0"], NOW)
     send = out.sends[-1].send
     served.stirred = False
-    traffic.acked(ev.AckCame("work-0", "sink.out-0", send.epoch, send.index))
+    traffic.acked(ev.AckCame("work-0", "sink.out-0", send.epoch, send.index), 9)
     assert served.stirred
     assert not bench.shard.outbox.busy()
 
@@ -156,7 +156,9 @@ def test_for_each_lane_one_ack_names_the_last_delivery_and_the_commit_it_rests_o
     traffic, out = stand({"work-0": served})
     batch = Batch("events", [1], [5], ["a"], [1])
     came = [Arrival("up", 1, 0, batch, "peer", 5), Arrival("up", 1, 1, batch, "peer", 5)]
-    traffic.answer([("work-0", 3, came[0]), ("work-0", 4, came[1]), ("work-0", 4, Arrival("b", 2, 0, batch, "x", 5))])
+    traffic.answer(
+        [("work-0", 3, came[0]), ("work-0", 4, came[1]), ("work-0", 4, Arrival("b", 2, 0, batch, "x", 5))], 9
+    )
     assert [(ack.channel, ack.epoch, ack.up_to, ack.rests_on) for ack in out.acks] == [("up", 1, 1, 4), ("b", 2, 0, 4)]
 
 
@@ -168,6 +170,6 @@ def test_a_shard_of_our_own_is_answered_without_a_wire() -> None:
     [send] = bench.sends()
     batch = Batch("out", [1], [5], ["a"], [1])
     reply = Arrival("work-0", send.epoch, send.index, batch, LocalReply("work-0"), 5)
-    traffic.answer([("sink.out-0", 1, reply)])
+    traffic.answer([("sink.out-0", 1, reply)], 9)
     assert out.acks == []
     assert not bench.shard.outbox.busy()

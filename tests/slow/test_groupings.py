@@ -1,0 +1,76 @@
+"""Each grouping in a real run, with one key that has most of the records, while workers die: the rows of DuckDB."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from millwheel.core.pipeline.spec import Divided
+from tests.slow.runs import REPO, Run
+
+pytestmark = pytest.mark.slow
+
+FILES, KEYS, SPAN_MS = 4, 200, 600_000
+COSTLY = ", more: {'costly:Costly': cost}"
+"""About 100 µs a record, in rows: so there is something to kill."""
+PIPELINE = """
+pipeline: grouped
+streams:
+  events:
+    source: {files: {path: "${input}/*.jsonl", format: jsonl}}
+    timestamp: {field: ts, unit: ms}
+    watermark: {max_delay: 10s, max_future: null}
+    fields: {k: str, cost: int, ts: int}
+computations:
+  minutes:
+    input: {events: {key: k}}
+    window: {tumbling: 1m}
+    aggregate: {n: count, spend: {sum: cost}MORE}
+    skew: SKEW
+    shards: 6
+    output: minutes
+sinks:
+  minutes: {files: {path: "${out}", format: jsonl}}
+"""
+
+
+def written(folder: Path, records: int) -> Path:
+    """Files of records, 60 % of which have one key."""
+    folder.mkdir()
+    rng = random.Random(5)
+    for number in range(FILES):
+        with (folder / f"{number}.jsonl").open("w") as file:
+            for index in range(records // FILES):
+                key = "hot" if rng.random() < 0.6 else f"k{int(KEYS * rng.random() ** 3)}"
+                at = SPAN_MS * index * FILES // records
+                file.write(f'{{"k":"{key}","cost":{rng.randrange(1000)},"ts":{at}}}\n')
+    return folder
+
+
+def rows(source: str) -> list[tuple[object, ...]]:
+    return duckdb.execute(f"SELECT * FROM ({source}) ORDER BY ALL").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("skew", "records", "more"),
+    [
+        *(pytest.param(each.value, 30_000, COSTLY, id=f"{each.value}-rows") for each in Divided if each.by_tables),
+        pytest.param("tag", 1_200_000, "", id="tag-columns"),
+        pytest.param("w-choices", 1_200_000, "", id="w-choices-columns"),
+    ],
+)
+def test_all_rows_are_those_of_duckdb_though_workers_die(tmp_path: Path, skew: str, records: int, more: str) -> None:
+    events = written(tmp_path / "in", records)
+    pipeline = tmp_path / "grouped.yaml"
+    pipeline.write_text(PIPELINE.replace("SKEW", f"{skew}(6)").replace("MORE", more))
+    params = {"input": str(events), "out": str(tmp_path / "out")}
+    run = Run(pipeline, tmp_path, params, path=(str(REPO / "bench" / "plugins"),)).start().until_committed()
+    killed = run.kill_at_random(("millwheel.workers",), seed=records, times=3, pause_s=(0.2, 0.6))
+    run.wait()
+    assert run.code == 0, run.said
+    assert killed["millwheel.workers"] >= 1, run.said
+    want = f"SELECT k, ts // 60000 * 60000000 AS at, count(*), sum(cost)::BIGINT FROM '{events}/*.jsonl' GROUP BY ALL"
+    assert rows(f"SELECT k, window_start, n, spend FROM '{tmp_path}/out/*.jsonl'") == rows(want)
