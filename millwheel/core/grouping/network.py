@@ -23,9 +23,9 @@ class NetworkAware(Grouping):
     def next_table(self, measured: Measured) -> EpochTable:
         self.network = measured.network or self.network
         known = [each for each in measured.completion_us if each is not None]
-        if not known:
+        mean = sum(known) / len(known) if known else 0.0
+        if not mean:  # no clock has moved: nothing is slow
             return super().next_table(measured)
-        mean = sum(known) / len(known)
         factors = {distance: self._factor(distance, measured, mean) for distance in set(self.network)}
         pairs = zip(self.table.prices, self.network, strict=True)
         scaled = [price * factors[distance] for price, distance in pairs]

@@ -64,7 +64,7 @@ def tables_are_made_anew() -> Context:
     return replaced(key_epochs, "stored_epochs", lambda partition, store, rules: [])
 
 
-@mistake(within=5, workload="grouped", faults="kill")
+@mistake(within=2, workload="grouped", faults="kill", first=13)
 def counts_are_lost() -> Context:
     """A new owner of a source counts from nothing: it chooses again for records that have been sent."""
     right = KeyEpochs.__init__

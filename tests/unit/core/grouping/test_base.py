@@ -106,3 +106,19 @@ def test_a_record_is_not_decided_twice(name: str) -> None:
     grouping.choose(0, "a")
     with pytest.raises(InvariantError, match="once, in order"):
         grouping.choose(0, "a")
+
+
+@ALL
+@given(
+    times_us=st.lists(st.one_of(st.none(), st.floats(0, 1e12)), min_size=3, max_size=3),
+    alone_us=st.lists(st.one_of(st.none(), st.floats(0, 1e12)), min_size=3, max_size=3),
+)
+def test_whatever_was_measured_there_is_a_next_table_and_another_after_it(
+    name: str, times_us: list[float | None], alone_us: list[float | None]
+) -> None:
+    grouping = GROUPINGS[name](first_table(3))
+    for _ in range(2):
+        run(grouping, zipf(20))
+        grouping.begin(grouping.next_table(Measured(tuple(times_us), tuple(alone_us))))
+    assert all(price > 0 for price in grouping.table.prices)
+    assert {grouping.choose(grouping.table.first + at, at) for at in range(40)} <= {0, 1, 2}

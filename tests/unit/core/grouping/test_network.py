@@ -21,6 +21,7 @@ def counts_after(*windows: tuple[float | None, ...]) -> list[int]:
 def test_before_anything_is_known_all_get_the_same() -> None:
     assert counts_after() == [250] * 4
     assert counts_after((None,) * 4) == [250] * 4
+    assert counts_after((0.0,) * 4) == [250] * 4
 
 
 def test_a_class_that_is_slow_loses_load_window_by_window() -> None:
