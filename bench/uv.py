@@ -1,11 +1,14 @@
 """Unique visitors of the day so far, every minute, by channel: text, dictionary and bitmaps, and a sketch side by side.
 
-    python -m bench uv [--records 400000] [--devices 200000] [--rounds 3] [--ways text,uv,near]
+    python -m bench uv [--records 400000] [--devices 200000] [--rounds 3] [--ways text,uv,near] [--kill 0.7]
 
 One day of records of ten channels in Parquet, on two workers. All ways of a round follow each other, and the medians
 over the rounds are printed. The rows of the exact ways must be those of DuckDB's ``count(DISTINCT)``, for every minute
 and channel; those of the sketch must be near. ``state_bytes_per_device`` is what the devices take in the stores at the
 end of the day: entries of the dictionary and bitmaps, texts, or sketches.
+
+With ``--kill`` a worker is killed once that share of all rows is there. ``silence_s`` is then the longest time after it
+in which no row appeared: detection, recovery with the state of that moment, and the first output.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import duckdb
 
 from bench.contest import Outcome, execute
 from bench.contestants import Job, ours
+from bench.uv_killed import Kill
 from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.aggregates.stored_form import WHOLE
 from millwheel.core.formats.number_runs import ROW
@@ -67,6 +71,7 @@ def main() -> int:
     parser.add_argument("--devices", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ways", default=",".join(WAYS), help="some of them, with commas")
+    parser.add_argument("--kill", type=float, default=0.0, help="kill a worker after this share of the rows")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds for one run")
     given = parser.parse_args()
     ways = given.ways.split(",")
@@ -78,14 +83,16 @@ def main() -> int:
         rates: dict[str, list[float]] = {way: [] for way in ways}
         costs: dict[str, list[float]] = {way: [] for way in ways}
         memory: dict[str, float] = {}
+        silences: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(given.rounds):
             for way in ways:
-                outcome = measure(folder, way, right, given.timeout)
+                outcome, silence_s = measure(folder, way, right, given.timeout, int(given.kill * len(right)))
+                silences[way] += [] if silence_s is None else [silence_s]
                 rates[way].append(given.records / (outcome.seconds or 1))
                 costs[way].append(outcome.cpu_s / given.records * 1e6)
                 memory[way] = outcome.rss_mb
         for way in ways:
-            figure = {
+            figure: dict[str, object] = {
                 "way": way,
                 "records": given.records,
                 "devices": given.devices,
@@ -94,6 +101,8 @@ def main() -> int:
                 "state_bytes_per_device": round(state_bytes(way, min(given.devices, _SAMPLE)), 2),
                 "rss_mb": round(memory[way]),
             }
+            if given.kill:
+                figure["silence_s"] = [round(each, 2) for each in silences[way]]
             print(json.dumps(figure), flush=True)
     return 0
 
@@ -129,19 +138,26 @@ def expected(folder: Path) -> Counts:
     return {(channel, (minute + 1) * _MINUTE_MS * 1000): int(devices) for channel, minute, devices in found}
 
 
-def measure(folder: Path, way: str, right: Counts, timeout_s: float) -> Outcome:
-    """One run, checked."""
+def measure(
+    folder: Path, way: str, right: Counts, timeout_s: float, kill_after: int = 0
+) -> tuple[Outcome, float | None]:
+    """One run, checked, and the longest silence of the sink after a worker was killed behind so many rows (0: none)."""
     work = folder / "run"
     work.mkdir()
     (work / "visitors.yaml").write_text(_PIPELINE.replace("WAY", WAYS[way]))
+    kill = Kill(work / "out", kill_after)
+    if kill_after:
+        kill.start()
     outcome = execute(ours(str(work / "visitors"), 2)(Job(work, folder / "in", "parquet", timeout_s)))
+    if kill_after:
+        kill.end()
     if outcome.seconds is None or outcome.error:
         sys.exit(f"{way}: {outcome.error or outcome.tail}")
     found = results(work / "out")
     if not (near(found, right) if way == "near" else found == right):
         sys.exit(f"{way}: other counts than DuckDB's, {len(found)} of {len(right)}")
     shutil.rmtree(work)
-    return outcome
+    return outcome, kill.silence_s
 
 
 def results(folder: Path) -> Counts:

@@ -63,7 +63,10 @@ class Numbers:
         self._counters = Counters(partitions, self._singles)
         self._buckets: dict[int, Runs] = {}
         self._changed: list[Int64s] = []
-        for store_key, run in store.scan(NUMBERS):
+        stored = list(store.scan(NUMBERS))
+        if ttl_us is None:
+            self._table.reserve(sum(len(run) for _, run in stored) // ROW.itemsize)
+        for store_key, run in stored:
             self._restore(store_key, run)
         if ttl_us is None:
             self._table.ready()

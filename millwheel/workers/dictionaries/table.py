@@ -8,12 +8,14 @@ as it grows.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from millwheel.core.formats.number_runs import ROW, Int64s, NumberRows, Words
 
 _FIRST = 1 << 10  # slots of the first table
 _MOST_FULL = 0.5
 """Of the slots. Beyond it the table becomes twice as large."""
+_AT_ONCE = 1 << 15  # rows that enter the table together: what is computed of them stays in the processor's cache
 _FREE = -1  # Fixed: no row has this number
 _ODD = np.uint64(0x9E37_79B9_7F4A_7C15)  # Fixed: 2**64 divided by the golden ratio, as in Fibonacci hashing
 _HALF = np.uint64(32)  # Fixed: half of 64 bits
@@ -55,6 +57,10 @@ class NumberTable:
         rows: NumberRows = np.ascontiguousarray(self._words[: self._count][at]).view(ROW)[:, 0]
         return rows
 
+    def reserve(self, rows: int) -> None:
+        """So many rows are to come."""
+        self._make_room(rows)
+
     def append(self, rows: NumberRows) -> None:
         """Add rows of values that are not there. They can be asked for after :meth:`ready`."""
         self._make_room(len(rows))
@@ -68,10 +74,13 @@ class NumberTable:
         while self._count + more > slots * _MOST_FULL:
             slots *= 2
         self._table = np.full(slots, _FREE, np.int32)
-        rows, mask = np.arange(self._count, dtype=np.int32), slots - 1
-        at = self._first_slots(self._words[: self._count, _LOW], self._words[: self._count, _HIGH])
-        order = np.argsort(at)  # memory is touched from one end to the other
-        rows, at, step = rows[order], at[order], 0
+        for start in range(0, self._count, _AT_ONCE):
+            self._enter(np.arange(start, min(start + _AT_ONCE, self._count), dtype=np.int32))
+
+    def _enter(self, rows: npt.NDArray[np.int32]) -> None:
+        """Put rows of values that are not there into the table."""
+        words = self._words[rows[0] : rows[-1] + 1]
+        at, step, mask = self._first_slots(words[:, _LOW], words[:, _HIGH]), 0, len(self._table) - 1
         while len(rows):
             free = self._table[at] == _FREE
             self._table[at[free]] = rows[free]
