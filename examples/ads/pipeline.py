@@ -9,6 +9,7 @@ ads = Pipeline("ads")
 events = ads.read(
     "events",
     FileSource(param("input"), "jsonl"),
+    fields={"event_id": str, "ad_id": int, "client_id": int, "type": str, "cost": float, "ts": int},
     timestamp="ts",
     timestamp_unit="ms",
     id="event_id",

@@ -29,7 +29,7 @@ def _phrase(
 ) -> str:
     if node.stream is not None:
         return _source(sources[node.stream.name])
-    single = next((given.stream for given in node.inputs if not arriving.in_columns(given.stream)), "")
+    single = next((given.stream for given in node.inputs if not arriving.in_columns(given.stream, node.name)), "")
     if node.sink is not None:
         return f"comes {_BY_RECORD}" if single else "comes in columns"
     assert node.computation is not None
@@ -45,7 +45,8 @@ def _phrase(
 
 def _source(form: SourceForm) -> str:
     if not form.in_columns:
-        return f"read {_BY_RECORD}: {form.why}"
+        made = f"; columns are made for {', '.join(sorted(form.made.nodes))}" if form.made is not None else ""
+        return f"read {_BY_RECORD}: {form.why}{made}"
     return "read in columns" if form.inferred is None else "read in columns, types inferred: no fields are declared"
 
 
@@ -62,7 +63,13 @@ class _Arriving:
         self._sources = sources
         self._found: dict[str, bool] = {}
 
-    def in_columns(self, stream: str) -> bool:
+    def in_columns(self, stream: str, consumer: str) -> bool:
+        """Whether a consumer of a stream gets columns."""
+        form = self._sources.get(stream)
+        made = form.made if form is not None else None
+        return (made is not None and consumer in made.nodes) or self._come_in_columns(stream)
+
+    def _come_in_columns(self, stream: str) -> bool:
         if stream not in self._found:
             self._found[stream] = False  # as far as a circle knows
             makers = [node for node in self._graph.nodes.values() if stream in node.outputs]
@@ -74,5 +81,5 @@ class _Arriving:
             return self._sources[node.stream.name].in_columns
         assert node.computation is not None
         if node.computation.dictionary is not None:
-            return all(self.in_columns(given.stream) for given in node.inputs)
+            return all(self._come_in_columns(given.stream) for given in node.inputs)
         return _holds(self._forms[node.name]) and node.computation.stage is not AggregationStage.PARTIAL

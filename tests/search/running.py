@@ -211,7 +211,7 @@ class Bench(PipelineHarness):
             lookup=lambda spec, folder: ConstantLookup(),
         )
         kind = _Assembly if way.columns else _RowsOnly
-        limits = ShardLimits(bundle=way.bundle, timers=way.timers, settle_us=0, company_us=0)
+        limits = ShardLimits(bundle=way.bundle, timers=way.timers, settle_us=0, company_us=0, columns_from=1)
         made = kind(self.spec, "", clock, outside, limits)
         options = ClusterOptions(
             way.shards, way.workers, way.snapshot_bytes, way.crash_every, service_lives=way.service_lives

@@ -42,15 +42,27 @@ class ComputationForm:
 
 
 @dataclass(frozen=True, slots=True)
+class MadeColumns:
+    """Columns that a source makes of the records it has read one by one: the consumers ``nodes`` get the fields
+    ``needs`` if ``accepts`` says that they can do with their types."""
+
+    nodes: frozenset[str]
+    needs: frozenset[str]
+    accepts: Callable[[Mapping[str, str]], bool]
+
+
+@dataclass(frozen=True, slots=True)
 class SourceForm:
     """How a source reads. ``needs`` are the fields that the consumers read, if columns of declared fields go to all of
     them. ``inferred`` are those whose types are inferred from what is read, if none is declared; ``accepts`` says
-    whether all consumers can do with fields of some types. Neither: record by record, and ``why``, as a phrase."""
+    whether all consumers can do with fields of some types. Neither: record by record, and ``why``, as a phrase.
+    ``made``: what of a read of records goes to consumers as columns all the same."""
 
     needs: frozenset[str] | None = None
     inferred: frozenset[str] | None = None
     accepts: Callable[[Mapping[str, str]], bool] = lambda fields: False
     why: str = ""
+    made: MadeColumns | None = None
 
     @property
     def in_columns(self) -> bool:
@@ -126,8 +138,9 @@ def window_of_join(spec: ComputationSpec, pipeline: PipelineSpec) -> Tumbling | 
 def source_form(stream: StreamSpec, graph: Graph, plans: Mapping[str, Plan | None]) -> SourceForm:
     """The form of a source stream; ``plans`` are those of the computations, by name."""
     consumers = graph.consumers.get(stream.name, ())
+    made = _made_columns(stream, consumers, graph, plans)
     if why := _why_rows_of(stream, consumers, graph, plans):
-        return SourceForm(why=why)
+        return SourceForm(why=why, made=made)
     found = [plans.get(name) for name in consumers]
     by_type = [plan for plan in found if isinstance(plan, PlansByType)]
     if by_type:
@@ -137,7 +150,7 @@ def source_form(stream: StreamSpec, graph: Graph, plans: Mapping[str, Plan | Non
             typed = fields[stream.timestamp] == "int" and (not stream.id or fields[stream.id] in ID_TYPES)
             return typed and all(plan.plan(fields) is not None for plan in by_type)
 
-        return SourceForm(inferred=frozenset(names), accepts=accepts)
+        return SourceForm(inferred=frozenset(names), accepts=accepts, made=made)
     needs = {stream.timestamp}
     for name, plan in zip(consumers, found, strict=True):
         computation = graph.nodes[name].computation
@@ -145,7 +158,35 @@ def source_form(stream: StreamSpec, graph: Graph, plans: Mapping[str, Plan | Non
             needs |= {*plan.key_fields, *plan.needs}
         elif computation is not None and (given := computation.dictionary) is not None:
             needs |= {given.of, *(given.keep or stream.fields)}
-    return SourceForm(needs=frozenset(needs))
+    return SourceForm(needs=frozenset(needs), made=made)
+
+
+def _made_columns(
+    stream: StreamSpec, consumers: Sequence[str], graph: Graph, plans: Mapping[str, Plan | None]
+) -> MadeColumns | None:
+    """What consumers get as columns of records that are read one by one."""
+    if stream.schema or (stream.source is not None and stream.source.kind == "injection"):
+        return None
+    if stream.id and stream.fields.get(stream.id, "str") not in ID_TYPES:
+        return None
+    found = {}
+    for name in consumers:
+        plan = plans.get(name)
+        node = graph.nodes[name]
+        # Late records are passed on with all of their fields.
+        aside = node.computation is not None and bool(node.computation.late_side)
+        whole = not aside and all(given.key.instances == 1 for given in node.inputs)
+        if plan is not None and whole and not _why_ids_of_records(stream, [name], graph):
+            found[name] = plan
+    if not found:
+        return None
+    by_type = [plan for plan in found.values() if isinstance(plan, PlansByType)]
+    keys = {name for plan in found.values() if isinstance(plan, ColumnPlan) for name in plan.key_fields}
+    return MadeColumns(
+        frozenset(found),
+        frozenset(keys.union(*(plan.needs for plan in found.values()))),
+        lambda fields: all(plan.plan(fields) is not None for plan in by_type),
+    )
 
 
 def _why_rows_of(stream: StreamSpec, consumers: Sequence[str], graph: Graph, plans: Mapping[str, Plan | None]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from millwheel.api import Computation, sets_timers, takes_batches
 from millwheel.connectors.external.absence import BackOff, absence_of
 from millwheel.connectors.lookups import lookup_of
-from millwheel.core.columns.forms import Plan, computation_form, source_form, window_of_join
+from millwheel.core.columns.forms import MadeColumns, Plan, SourceForm, computation_form, source_form, window_of_join
 from millwheel.core.columns.plan import ColumnPlan, PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import stream_decoder
@@ -22,7 +22,7 @@ from millwheel.core.model.names import NodeName
 from millwheel.core.model.percentiles import Shares, shares_by_node
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.pipeline.branches import compile_branches
-from millwheel.core.pipeline.graph import Node, NodeKind, build_graph
+from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
     Delivery,
@@ -50,6 +50,7 @@ from millwheel.spec.loading import load_extractor, load_object
 from millwheel.workers.batches.batched import BatchOperator
 from millwheel.workers.bundle.hangs import Hangs
 from millwheel.workers.bundle.operator import Operator
+from millwheel.workers.delivery.beside import BesideColumns
 from millwheel.workers.delivery.lane_times import LaneTimes
 from millwheel.workers.delivery.routing import Fanout, TableRouter
 from millwheel.workers.delivery.timestamps import Timestamps
@@ -141,13 +142,15 @@ class Assembly:
         plans = {c.name: self._column_plan(c) for c in spec.computations}
         self._plans = {name: plan for name, plan in plans.items() if isinstance(plan, ColumnPlan)}
         self._undeclared = {name: plan for name, plan in plans.items() if isinstance(plan, PlansByType)}
-        columns = {name: plan.needs for name, plan in self._plans.items()}
-        combined = [name for name, plan in self._plans.items() if plan.combines]
-        self._fanout = Fanout(
-            self.graph, lambda key: load_extractor(key, spec.folder), columns, spec.limits.key, combined
-        )
+        self._fanout = self._fanout_of(self.graph)
         self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
         self._decode = stream_decoder(self._schemas)
+
+    def _fanout_of(self, graph: Graph) -> Fanout:
+        columns = {name: plan.needs for name, plan in self._plans.items()}
+        combined = [name for name, plan in self._plans.items() if plan.combines]
+        folder, most = self.spec.folder, self.spec.limits.key
+        return Fanout(graph, lambda key: load_extractor(key, folder), columns, most, combined)
 
     def _column_plan(self, computation: ComputationSpec) -> Plan | None:
         """How a computation takes columns; None for one that takes records one by one."""
@@ -334,7 +337,7 @@ class Assembly:
             )
         source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
         partitions = self._partitions(stream, source)
-        form = source_form(stream, self.graph, {**self._plans, **self._undeclared})
+        form = self.source_form_of(stream)
         by_name = not source.bounded or stream.name in self._outside.by_name
         spread = {} if by_name else spread_of(partitions())
         rules = self._fanout.rules(stream.name)
@@ -354,6 +357,7 @@ class Assembly:
             max_records=self._limits.bundle,
             needs=form.needs,
             guessed=None if form.inferred is None else GuessedTypes(form.inferred, form.accepts),
+            beside=None if form.made is None else self.beside_of(stream, form.made),
             limits=self.spec.limits,
             first_owner=shard_parts.entry.lease.is_first,
             settle_us=self._limits.settle_us,
@@ -363,6 +367,22 @@ class Assembly:
             combining=combining_of(stream, self.spec, self.graph, self._plans, self._limits.combine),
         )
         return SourceOperator(parts, shard_parts.store, now_us)
+
+    def source_form_of(self, stream: StreamSpec) -> SourceForm:
+        """The form in which a stream is read."""
+        return source_form(stream, self.graph, {**self._plans, **self._undeclared})
+
+    def beside_of(self, stream: StreamSpec, made: MadeColumns) -> BesideColumns:
+        """How columns are made of the records of a stream."""
+        consumers = self.graph.consumers[stream.name]
+        taking, others = (
+            self._fanout_of(replace(self.graph, consumers={stream.name: names}))
+            for names in (
+                tuple(name for name in consumers if name in made.nodes),
+                tuple(name for name in consumers if name not in made.nodes),
+            )
+        )
+        return BesideColumns(made, stream.fields, self._limits.columns_from, taking, others)
 
     def _partitions(self, stream: StreamSpec, source: Source) -> Callable[[], Sequence[Partition]]:
         if not source.bounded and (ends := self._ends.get(stream.name)) is not None:

@@ -32,7 +32,8 @@ class ShardLimits:
     several. ``given`` are the pipeline's own limits. Sources commit their positions every ``settle_us``, since that
     costs as much for one read as for many; the rest is read again after a crash. A commit that nothing waits for (weak
     productions and reads of a source are sent before it) is delayed by up to ``company_us``, to be written with
-    others. ``combine``: when sources send groups in place of records."""
+    others. ``combine``: when sources send groups in place of records. Of reads of ``columns_from`` records
+    and more, sources make columns for the consumers that take them; fewer are as quick one by one."""
 
     bundle: int = 20_000
     timers: int = 5_000
@@ -44,6 +45,7 @@ class ShardLimits:
     settle_us: int = 20_000
     company_us: int = 20_000
     combine: CombineLimits = CombineLimits()
+    columns_from: int = 1_000
     given: Limits = DEFAULTS
 
 

@@ -20,6 +20,7 @@ from millwheel.core.windows.lateness import late_mask, none_late, watermark_afte
 from millwheel.sources.base import Chunk as Read
 from millwheel.workers.bundle.bundle import LINE, Bundle, beginning, keys_of, kind_in, plain_letter
 from millwheel.workers.bundle.value_sizes import carried
+from millwheel.workers.delivery.consumer_keys import Keyless
 from millwheel.workers.delivery.timestamps import Stamps, column_of, extent
 from millwheel.workers.sources.source_parts import SourceParts
 
@@ -71,7 +72,7 @@ class Sorting:
         if late and self._parts.fanout.drops_late(self._spec.name):
             counters["late"] = len(late)
         batch = self._batch(partition, read, stamps, bad)
-        out, keyless = self._parts.fanout.split(batch, batch.values, _moved(late, bad), self._epochs)
+        out, keyless = self._split(batch, _moved(late, bad))
         for missing in keyless:
             index = missing.index
             about = batch.values[index], batch.timestamps[index]
@@ -99,6 +100,10 @@ class Sorting:
         bundle.try_(keys, read)
         for _, letter in self._letters:
             bundle.fail(letter, LINE if letter.computation == self._parts.node else keys)
+
+    def _split(self, batch: Batch, late: set[int]) -> tuple[Batches, list[Keyless]]:
+        found = None if self._parts.beside is None else self._parts.beside.split(batch, late, self._epochs)
+        return self._parts.fanout.split(batch, batch.values, late, self._epochs) if found is None else found
 
     def _too_far(self, partition: str, read: Read, stamps: Stamps, problems: dict[int, str]) -> set[int]:
         if self._spec.max_future_us is None or not len(stamps):

@@ -10,6 +10,7 @@ from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.sources.base import Partition, Reader, Source
+from millwheel.workers.delivery.beside import BesideColumns
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.sources.combining import Combining
@@ -28,7 +29,8 @@ class SourceParts:
     every ``settle_us``. ``to_the_ends``: the run ends once all is read that there was when it began, which the versions
     of the partitions tell; silence does not count then. ``rules``: how consumers divide keys by tables, where any do;
     ``completion`` makes the measurements of a partition that they go by, if they go by any. ``combining``: how groups
-    are made of records, if all consumers take groups."""
+    are made of records, if all consumers take groups. ``beside``: how columns are made of records that were read
+    one by one."""
 
     pipeline: str
     node: NodeName
@@ -48,6 +50,7 @@ class SourceParts:
     rules: Mapping[str, Rule] = field(default_factory=dict)
     completion: Callable[[], CompletionTimes] | None = None
     combining: Combining | None = None
+    beside: BesideColumns | None = None
 
     def has_columns(self, part: Part, reader: Reader) -> bool:
         """Whether to try columns. Undeclared fields only with many records at once: their types are inferred from rows,

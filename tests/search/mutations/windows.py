@@ -14,6 +14,7 @@ from millwheel.core.machines.counted import CountMachine, Filling
 from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.silences import SilencesMachine
 from millwheel.core.model.keys import Key
+from millwheel.core.model.records import Batch
 from millwheel.core.model.timers import Due
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.production_ids import Cause
@@ -26,6 +27,7 @@ from millwheel.core.windows.panes import Pane
 from millwheel.core.windows.windows import Sliding, Tumbling, Window, WindowFunction
 from millwheel.spec.parts import computations
 from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.delivery.beside import BesideColumns
 from millwheel.workers.joins import joining
 from millwheel.workers.joins.joining import JoinOperator
 from millwheel.workers.operators import callbacks, windowed
@@ -187,3 +189,14 @@ def joins_that_open_a_window_again() -> Context:
         self._windows.add(records)
 
     return replaced(JoinOperator, "_add", wrong)
+
+
+@mistake(within=20, features="fields callback aggregate late", variants="together bundles")
+def late_records_get_into_columns_that_are_made() -> Context:
+    """Columns that a source makes of single records, because a callback takes them too, have the late ones as well."""
+    right = BesideColumns.split
+
+    def wrong(self: BesideColumns, batch: Batch, late: Any, hot: Any) -> Any:
+        return right(self, batch, (), hot)
+
+    return replaced(BesideColumns, "split", wrong)

@@ -83,6 +83,7 @@ class Workload:
             straggler_us=rng.choice([20_000, 1_000_000]),
             settle_us=rng.choice([0, 20_000, 200_000]),
             company_us=random.Random(seed ^ 0xC0).choice([0, 5_000, 100_000]),
+            columns_from=random.Random(f"columns {seed}").choice([1, 1_000]),
         )
         self.span_us = rng.choice([0, SECOND, 4 * SECOND])
         self.now: Callable[[], int] = lambda: START_US + self.span_us

@@ -121,10 +121,16 @@ SOURCES = {
     "read in columns, types inferred: no fields are declared": (FIELDS, ""),
     "read record by record: clicks takes each record": ("key: ad", "key: cost"),
     "read record by record: records are injected one by one": ("files: {path: in, format: jsonl}", "injection: {}"),
-    "read record by record: its timestamp is not declared as int": ("at: int", "at: str"),
+    "read record by record: its timestamp is not declared as int; columns are made for clicks": ("at: int", "at: str"),
     "read record by record: the id cost is not declared as int or str": ("timestamp: at", "timestamp: at, id: cost"),
-    "read record by record: the id other is not declared as int or str": ("timestamp: at", "timestamp: at, id: other"),
-    "read record by record: sink.events takes each record": ("sinks:\n", "sinks:\n  events: {files: {path: copy}}\n"),
+    "read record by record: the id other is not declared as int or str; columns are made for clicks": (
+        "timestamp: at",
+        "timestamp: at, id: other",
+    ),
+    "read record by record: sink.events takes each record; columns are made for clicks": (
+        "sinks:\n",
+        "sinks:\n  events: {files: {path: copy}}\n",
+    ),
 }
 
 
@@ -169,7 +175,13 @@ def test_a_sink_says_in_which_form_results_come(tmp_path: Path) -> None:
 def test_a_consumer_that_takes_records_makes_the_source_read_records_for_all(tmp_path: Path) -> None:
     more = "  all: {input: events, filter: cost > 3, output: all}\nsinks:"
     said = _said(tmp_path, WINDOWS.replace("sinks:", more, 1))
-    assert said["source.events"] == "read record by record: all takes each record"
+    assert said["source.events"] == "read record by record: all takes each record; columns are made for clicks"
+    assert said["clicks"] == "taken in columns"
+    assert said["all"] == "taken record by record: steps take each record"
+
+
+def test_a_consumer_of_records_that_are_injected_gets_no_columns(tmp_path: Path) -> None:
+    said = _said(tmp_path, WINDOWS.replace("files: {path: in, format: jsonl}", "injection: {}"))
     assert said["clicks"] == "taken record by record, as events comes; state in columns"
     assert said["sink.out"] == "comes in columns"
 
