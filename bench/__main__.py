@@ -17,6 +17,7 @@ python -m bench query_keys               ten million keys at rest: memory, disk,
 python -m bench S                     groupings under skew, simulated: the tables and the picture of docs/skew.md
 python -m bench Q                     the published experiments with queries, beside Redis itself (--only Q1 Q4)
 python -m bench hot_key               one key with 90 % of the records, whole and divided
+python -m bench dividing              what it costs a source to choose the instances of keys
 python -m bench cliff                 one step beside the plain pipeline: each kind of window, key, aggregate, input
 python -m bench uv                    unique visitors: text, dictionary and bitmaps, and a sketch side by side
 python -m bench rivals                key windows and their rivals: native, raw, bucketed, as published
@@ -62,6 +63,7 @@ TOOLS = (
     "pace",
     "cluster",
     "hot_key",
+    "dividing",
     "cliff",
     "uv",
     "rivals",

@@ -1,6 +1,6 @@
 """One key with 90 % of the records on two workers: whole keys against divided ones, beside even keys.
 
-    python -m bench hot_key [--rounds 3] [--records 400000] [--instances 4]
+    python -m bench hot_key [--rounds 3] [--records 400000] [--instances 4] [--skews scatter,auto,tag]
 
 All runs of a round follow each other, and the medians over the rounds are printed: the rate, and how many times that of
 even keys it is. With ``mean`` all runs on columns, ``quantile`` makes sketches, and ``costly`` takes about
@@ -26,6 +26,7 @@ import duckdb
 
 from bench.contest import Outcome, execute
 from bench.contestants import Job, ours
+from millwheel.core.pipeline.spec import Divided
 
 FUNCTIONS = {"mean": "{mean: cost}", "quantile": "{quantile: cost, q: 0.5}", "costly": "{'costly:Costly': cost}"}
 KEYS, HOT_SHARE, FILES = 1000, 0.9, 4
@@ -62,8 +63,11 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=400_000)
     parser.add_argument("--functions", default=",".join(FUNCTIONS), help="some of them, with commas")
     parser.add_argument("--instances", type=int, default=4)
+    parser.add_argument("--skews", default="scatter", help="ways to divide the hot key, with commas; all for each")
     given = parser.parse_args()
-    ways = {"even": ("even", "hash"), "hot": ("hot", "hash"), "hot, divided": ("hot", f"scatter({given.instances})")}
+    skews = [each.value for each in Divided] if given.skews == "all" else given.skews.split(",")
+    divided = {f"hot, {skew}": ("hot", f"{skew}({given.instances})") for skew in skews}
+    ways = {"even": ("even", "hash"), "hot": ("hot", "hash"), **divided}
     with tempfile.TemporaryDirectory() as folder:
         for name, share in (("even", 0.0), ("hot", HOT_SHARE)):
             write(Path(folder) / name, given.records, share)

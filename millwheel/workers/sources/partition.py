@@ -153,7 +153,7 @@ class Part:
 
     def after(self) -> Position:
         """What is to be committed once all that was read so far is applied."""
-        # With the counts of that position and not those of the last read: see mistake counts_of_a_later_position.
+        # With the counts of that position and not those of a later read: see test_the_counts_of_a_position_are_….
         counts = {} if self.epochs is None else self.epochs.counts()
         return Position(self.position, self.max_timestamp, self.read_all, self.note, counts=counts)
 

@@ -6,8 +6,6 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-import msgspec
-
 from millwheel.core.formats.store_layout import ROW
 from millwheel.core.grouping.epochs import KeyEpochs
 from millwheel.core.machines.triggered import TriggeredMachine
@@ -17,7 +15,6 @@ from millwheel.core.windows.windows import SessionPieces, Sessions
 from millwheel.workers.loop.traffic import Traffic
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.workers.sources import key_epochs
-from millwheel.workers.sources.partition import Part
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -73,19 +70,6 @@ def counts_are_lost() -> Context:
         right(self, rules, epochs, position)
 
     return replaced(KeyEpochs, "__init__", wrong)
-
-
-@mistake(within=5, workload="grouped", faults="kill")
-def counts_of_a_later_position() -> Context:
-    """The counts of the last read are committed with the position of an earlier one."""
-    right = Part.write
-
-    def wrong(self: Part, overlay: Any) -> None:
-        assert self.epochs is not None
-        self.committed = msgspec.structs.replace(self.committed, counts=self.epochs.counts())
-        right(self, overlay)
-
-    return replaced(Part, "write", wrong)
 
 
 @mistake(within=3, workload="scattered")
