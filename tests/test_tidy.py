@@ -163,7 +163,7 @@ def test_adapters_know_core_and_ports_only() -> None:
         ("fastavro", r"millwheel/formats/avro/\w+\.py"),
         ("kazoo", r"millwheel/adapters/zookeeper/\w+\.py"),
         ("rocksdict", r"millwheel/adapters/stores/rocksdb\.py"),
-        ("pyspark", r"millwheel/launch/launchers/spark\.py"),
+        ("pyspark", r"millwheel/launch/launchers/spark(_daemon)?\.py"),
         ("obstore", r"millwheel/adapters/(spaces/s3\w*|objects/\w+)\.py"),
         ("typer", r"millwheel/cli/.*\.py|millwheel/.*__main__\.py"),
     ],

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millwheel.errors import SetupError
+from millwheel.launch.launchers import spark_daemon
 from millwheel.launch.launchers.base import WorkerExit, WorkerTemplate
 from millwheel.launch.launchers.executor_orders import orders_at
 from millwheel.launch.launchers.java import find_java, java_environment
@@ -83,6 +84,7 @@ class SparkSettings:
                 "spark.local.dir": str(Path(self.scratch) / "blocks"),
                 "spark.executor.memory": f"{_EXECUTOR_MEMORY_MB // 2}m",
                 "spark.deploy.maxExecutorRetries": "-1",
+                "spark.python.daemon.module": spark_daemon.MODULE,
             }
         return conf
 

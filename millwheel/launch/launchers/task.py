@@ -1,16 +1,15 @@
 """The code inside a Spark task: it starts one worker as a child process and waits for it.
 
 A Spark task is forked from a daemon that has loaded pyspark, so it must not touch grpc, kazoo or rocksdict itself: it
-executes the worker as a new process. The task is a thin parent: the kernel ends the worker with the task, and the task
-ends when its own parent, the Spark daemon, is gone. Without this it would run for ever. The driver's orders arrive
-through the shared root, wherever the task runs.
+executes the worker as a new process, or has it forked by the warm parent of its daemon (``spark_daemon.py``). The task
+is a thin parent: the worker ends with the task, and the task ends when its own parent, the Spark daemon, is gone.
+Without this it would run for ever. The driver's orders arrive through the shared root, wherever the task runs.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -19,8 +18,9 @@ from pathlib import Path
 
 from millwheel.launch.launchers.base import WorkerTemplate
 from millwheel.launch.launchers.executor_orders import Orders, orders_at
-from millwheel.processes.child import Child, fresh_scratch
-from millwheel.processes.libraries import worker_environment
+from millwheel.launch.launchers.spark_daemon import inherited, task_environment
+from millwheel.launch.launchers.warm_children import Birth
+from millwheel.processes.child import Child, Living, fresh_scratch
 
 _POLL_S = 0.05  # between looks whether the worker has ended or is to stop
 _STOP_GRACE_S = 8.0  # for a worker to end in order, less than the driver gives the task
@@ -40,11 +40,14 @@ class SlotTask:
         scratch = fresh_scratch(self.template.scratch or _local_folder(), self.slot)
         log = Path(self.template.logs or f"{_local_folder() or tempfile.gettempdir()}/logs") / f"worker-{self.slot}"
         log.parent.mkdir(parents=True, exist_ok=True)
-        child = Child(self.template.command(self.slot, scratch), log, _environment(), scratch)
+        birth = Birth(self.template.module, self.template.arguments(self.slot, scratch), log, scratch)
+        environment = task_environment()
+        warm = inherited(environment)
+        child = Child(birth.command, log, environment, scratch) if warm is None else warm.start(birth)
         yield _watch(child, orders_at(self.orders), self.slot), child.last_words()
 
 
-def _watch(child: Child, orders: Orders, slot: int) -> int:
+def _watch(child: Living, orders: Orders, slot: int) -> int:
     """Wait for the child's end; stop it or kill it when the driver orders that."""
     parent = os.getppid()
     look_s, deadline_s = 0.0, 0.0
@@ -63,12 +66,6 @@ def _watch(child: Child, orders: Orders, slot: int) -> int:
         if (deadline_s and now_s > deadline_s) or kill:
             child.kill()
     return code
-
-
-def _environment() -> dict[str, str]:
-    """Our environment with the module path of this task, so that a package shipped with ``--py-files`` is found."""
-    here = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
-    return worker_environment({**os.environ, "PYTHONPATH": here})
 
 
 def _local_folder() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -91,16 +92,13 @@ def executed(birth: Birth) -> Living:
     return Child(birth.command, birth.log, scratch=birth.scratch)
 
 
-class WarmParentProcess:
-    """A process that forks children for us. Used by one thread, which must outlive it."""
+class WarmLine:
+    """A line to a warm parent, which forks children for us. Used by one thread, which must outlive it."""
 
-    def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, end: socket.socket, environment: Mapping[str, str]) -> None:
         self.environment = environment
-        self._end, theirs = line()
+        self._end = end
         self._end.settimeout(_SEND_S)
-        with theirs:
-            command = [sys.executable, "-m", "millwheel.launch.launchers.warm_parent", str(theirs.fileno()), ROOM]
-            self._process = Child(command, log, environment, pass_fds=(theirs.fileno(),))
         self._numbers = 0
         self.pids: dict[int, int] = {}
         self.codes: dict[int, int] = {}
@@ -137,6 +135,16 @@ class WarmParentProcess:
         elif isinstance(report, Cold):
             self.refused.add(report.number)
 
+
+class WarmParentProcess(WarmLine):
+    """A warm parent of our own."""
+
+    def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
+        end, theirs = line()
+        super().__init__(end, environment)
+        with theirs:
+            self._process = warm_parent(theirs, log, environment)
+
     def close(self) -> None:
         """End the parent; its remaining children die with it."""
         self._end.close()
@@ -146,10 +154,17 @@ class WarmParentProcess:
             self._process.wait(_END_S)
 
 
+def warm_parent(end: socket.socket, log: Path, environment: Mapping[str, str], *arguments: str) -> Child:
+    """Execute a warm parent that serves the other end of this line."""
+    module = "millwheel.launch.launchers.warm_parent"
+    command = [sys.executable, "-m", module, str(end.fileno()), *arguments, ROOM]
+    return Child(command, log, environment, pass_fds=(end.fileno(),))
+
+
 class WarmChild:
     """A child of a warm parent. When the parent may not fork, or is gone before it has, the child is executed."""
 
-    def __init__(self, parent: WarmParentProcess, number: int, birth: Birth) -> None:
+    def __init__(self, parent: WarmLine, number: int, birth: Birth) -> None:
         self._parent = parent
         self._number = number
         self._birth = birth

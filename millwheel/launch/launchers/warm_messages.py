@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 _MOST_BYTES = 1 << 17  # of a message between driver and parent
+SHARED = "shared"
+"""The argument of a warm parent that is passed lines."""
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
@@ -71,7 +74,22 @@ def receive(end: socket.socket) -> bytes:
         return b""
 
 
-def ready(descriptors: Sequence[int], wait_s: float | None = None) -> set[int]:
+def passed_line(shared: int) -> socket.socket:
+    """A line to the warm parent behind the file descriptor ``shared``, which is passed its other end. Raises OSError
+    when the parent is gone."""
+    ours, theirs = line()
+    with theirs, socket.socket(fileno=os.dup(shared)) as parent:
+        socket.send_fds(parent, [b"line"], [theirs.fileno()])
+    return ours
+
+
+def received_line(end: socket.socket) -> socket.socket | None:
+    """A line that was passed on; None when there is nobody left who could."""
+    data, descriptors, _, _ = socket.recv_fds(end, _MOST_BYTES, 1)
+    return socket.socket(fileno=descriptors[0]) if data else None
+
+
+def ready(descriptors: Collection[int], wait_s: float | None = None) -> set[int]:
     """Those of some file descriptors that can be read, after ``wait_s`` at most (None: as long as it takes). A driver
     may have more than a thousand files open, which ``select`` does not take."""
     asked = select.poll()

@@ -7,7 +7,9 @@ second thread: it loads nothing that starts threads (Polars does, and is loaded 
 counts its threads. If there is more than one, it reports that, and the driver executes workers as it would without a
 warm parent.
 
-Children die with it, and it dies with its driver.
+Children die with it, and it dies with its driver. In a Spark executor its driver is the daemon of tasks
+(``spark_daemon.py``), which orders nothing: each task passes it the end of a line of its own, and what the task has
+started dies when that line ends.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ import runpy
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from millwheel.launch.launchers.base import WORKER_MODULE
 from millwheel.launch.launchers.warm_messages import (
+    SHARED,
     Cold,
     Ended,
     Request,
@@ -34,6 +38,7 @@ from millwheel.launch.launchers.warm_messages import (
     encode,
     ready,
     receive,
+    received_line,
 )
 from millwheel.processes.command_line import show_as
 from millwheel.processes.lifeline import PARENT, die_with_parent
@@ -56,17 +61,17 @@ _SOON = (
 def main() -> Start | None:
     """Serve the driver until it is gone (None). In a child: the program to continue as."""
     die_with_parent()
-    driver = socket.socket(fileno=int(sys.argv[1]))
+    driver, shared = socket.socket(fileno=int(sys.argv[1])), SHARED in sys.argv
     gc.disable()  # what modules make stays: to look for garbage among it is a fifth of the time
-    load()
+    load(_PROGRAMS[:1] if shared else _PROGRAMS)  # tasks start workers alone
     gc.freeze()  # children share these pages as long as nobody writes to them
     gc.enable()
-    return WarmParent(driver).serve()
+    return WarmParent(driver, shared).serve()
 
 
-def load() -> None:
+def load(programs: Sequence[str] = _PROGRAMS) -> None:
     """Load the modules that a child is likely to need."""
-    for name in _PROGRAMS:
+    for name in programs:
         importlib.import_module(name)
         del sys.modules[name]  # it is run anew in each child
     for name in _SOON:
@@ -75,11 +80,14 @@ def load() -> None:
 
 
 class WarmParent:
-    """Forks, signals and reaps children, one thing after the other."""
+    """Forks, signals and reaps children, one thing after the other, for its driver, or for all who pass it a line
+    (``shared``)."""
 
-    def __init__(self, driver: socket.socket) -> None:
+    def __init__(self, driver: socket.socket, shared: bool = False) -> None:
         self._driver = driver
-        self._pids: dict[int, int] = {}
+        self._shared = shared
+        self._lines: set[socket.socket] = set() if shared else {driver}
+        self._children: dict[int, tuple[socket.socket, int]] = {}
         self._woken, self._wakes = os.pipe()
         for end in (self._woken, self._wakes):
             os.set_blocking(end, False)
@@ -89,58 +97,82 @@ class WarmParent:
     def serve(self) -> Start | None:
         """See :func:`main`."""
         while True:
-            readable = ready((self._driver.fileno(), self._woken))
+            readable = ready({self._driver.fileno(), self._woken, *(line.fileno() for line in self._lines)})
             if self._woken in readable:
                 os.read(self._woken, 1 << 12)
                 self._reap()
-            if self._driver.fileno() in readable:
-                data = receive(self._driver)
-                if not data:
+            if self._shared and self._driver.fileno() in readable:
+                line = received_line(self._driver)
+                if line is None:
                     return None
-                request: Request = decode_request(data)
-                if isinstance(request, Signal):
-                    self._signal(request)
-                elif reason := why_not():
-                    self._tell(Cold(request.number, reason))
-                elif self._fork(request):
-                    return request
+                self._lines.add(line)
+            for line in [line for line in self._lines if line.fileno() in readable]:
+                data = receive(line)
+                if data and (start := self._ordered(line, decode_request(data))) is not None:
+                    return start
+                if not data and not self._shared:
+                    return None
+                if not data:
+                    self._leave(line)
 
-    def _fork(self, start: Start) -> bool:
+    def _ordered(self, line: socket.socket, request: Request) -> Start | None:
+        """Carry an order out; in a child, what to go on as."""
+        if isinstance(request, Signal):
+            self._signal(line, request)
+        elif reason := why_not():
+            self._tell(line, Cold(request.number, reason))
+        elif self._fork(line, request):
+            return request
+        return None
+
+    def _fork(self, line: socket.socket, start: Start) -> bool:
         """True in the child."""
         parent = os.getpid()
         pid = os.fork()
         if pid:
-            self._pids[start.number] = pid
-            self._tell(Started(start.number, pid))
+            self._children[pid] = line, start.number
+            self._tell(line, Started(start.number, pid))
             return False
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        self._driver.close()
+        for each in {self._driver, *self._lines}:
+            each.close()
         os.close(self._woken)
         os.close(self._wakes)
         os.environ[PARENT] = str(parent)
         die_with_parent()
         return True
 
-    def _signal(self, request: Signal) -> None:
+    def _signal(self, line: socket.socket, request: Signal) -> None:
         """Send a signal to a child. Until it is reaped, a child keeps its process id, so the signal reaches no other
         process."""
-        pid = self._pids.get(request.number)
-        if pid is not None:
-            os.kill(pid, request.signal)
+        for pid, ordered in self._children.items():
+            if ordered == (line, request.number):
+                os.kill(pid, request.signal)
+
+    def _leave(self, line: socket.socket) -> None:
+        """A task is gone: so is what it has started."""
+        self._lines.discard(line)
+        for pid, (owner, _) in self._children.items():
+            if owner is line:
+                os.kill(pid, signal.SIGKILL)
+        line.close()
 
     def _reap(self) -> None:
-        for number, pid in list(self._pids.items()):
+        for pid, (line, number) in list(self._children.items()):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
-                del self._pids[number]
-                self._tell(Ended(number, os.waitstatus_to_exitcode(status)))
+                del self._children[pid]
+                if line in self._lines:
+                    self._tell(line, Ended(number, os.waitstatus_to_exitcode(status)))
 
-    def _tell(self, report: Started | Ended | Cold) -> None:
+    def _tell(self, line: socket.socket, report: Started | Ended | Cold) -> None:
         try:
-            self._driver.send(encode(report))
+            line.send(encode(report))
         except ConnectionError:
-            os._exit(0)  # the driver is gone; our children go with us
+            if not self._shared:
+                os._exit(0)  # the driver is gone; our children go with us
+            self._leave(line)
 
 
 def why_not() -> str:
