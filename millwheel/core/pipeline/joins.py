@@ -15,7 +15,11 @@ def pairs(records: Sequence[Record], left: str, kind: JoinKind) -> Iterator[tupl
     """(value of the left stream, value of the other) for every two records of a window, in their order; None in the
     place of a partner that there is not."""
     lefts = [record.value for record in records if record.stream == left]
-    rights = [record.value for record in records if record.stream != left]
+    return pairs_of(lefts, [record.value for record in records if record.stream != left], kind)
+
+
+def pairs_of(lefts: Sequence[Any], rights: Sequence[Any], kind: JoinKind) -> Iterator[tuple[Any, Any]]:
+    """:func:`pairs` of the values of either stream."""
     for one in lefts:
         for other in rights:
             yield one, other

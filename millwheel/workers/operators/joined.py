@@ -3,7 +3,7 @@ callbacks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from millwheel.api import Computation, Context, ValueState
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Record
-from millwheel.core.pipeline.joins import Version, known, newer, pairs
+from millwheel.core.pipeline.joins import Version, known, newer, pairs, pairs_of
 from millwheel.core.pipeline.spec import ComputationSpec, EnrichSpec, InputSpec, JoinKind, KeyKind, Missing
 from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
@@ -33,13 +33,20 @@ class Joined(Computation):
 
     def process_window(self, ctx: Context, key: Key, window: Window, records: Sequence[Record]) -> None:
         """The window has closed."""
+        for row in self._rows(key, window, pairs(records, self._left, self._kind)):
+            for stream in self._outputs:
+                ctx.produce(stream, row)
+
+    def rows(self, key: Key, window: Window, lefts: Sequence[Any], rights: Sequence[Any]) -> Iterator[dict[str, Any]]:
+        """The results of a window that has closed, by the values of either stream in their order."""
+        return self._rows(key, window, pairs_of(lefts, rights, self._kind))
+
+    def _rows(self, key: Key, window: Window, found: Iterable[tuple[Any, Any]]) -> Iterator[dict[str, Any]]:
         parts = key if isinstance(key, tuple) and len(self._key_names) > 1 else (key,)
         head = dict(zip(self._key_names, parts, strict=False))
         head["window_start"], head["window_end"] = window
-        for left, right in pairs(records, self._left, self._kind):
-            row = {**head, self._left: left, self._right: right}
-            for stream in self._outputs:
-                ctx.produce(stream, row)
+        for left, right in found:
+            yield {**head, self._left: left, self._right: right}
 
 
 class Enriched(Computation):
