@@ -88,7 +88,10 @@ class Typed:
 
     def cell_of(self, store_key: bytes) -> Cell:
         """The value under a key of the store, as a cell."""
-        data = self._owner.overlay.get(store_key)
+        return self.cell_from(store_key, self._owner.overlay.get(store_key))
+
+    def cell_from(self, store_key: bytes, data: bytes | None) -> Cell:
+        """The same for a value that was read already."""
         if data is None:
             return Cell(store_key, ABSENT, None)
         self.held += len(data)
@@ -227,12 +230,8 @@ class ValueCells(Typed):
         store_keys = [STATE + store_key + self._name for store_key in map(stored_key, fresh)]
         found = owner.overlay.get_many(store_keys)
         for key, store_key, data in zip(fresh, store_keys, found, strict=True):
-            if data is None:
-                cells[key] = Cell(store_key, ABSENT, None)
-            else:
-                owner.key = key
-                cells[key] = Cell(store_key, self.decode(data), data)
-                self.held += len(data)
+            owner.key = key  # for a message about a damaged value
+            cells[key] = self.cell_from(store_key, data)
 
     def _fresh(self, cell: Cell) -> Any:
         """The default, which is the value from now on if it can be changed in place; with a time to live only if it

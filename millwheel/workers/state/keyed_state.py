@@ -113,7 +113,7 @@ class KeyedState:
         if len(keys) < _WORTH_READING_AHEAD:
             return
         for handle in self.handles.values():
-            if isinstance(handle, ValueCells) and handle.ttl_us is None:
+            if isinstance(handle, ValueCells):
                 handle.read_ahead(keys, self._records)
         self._records = len(keys)
 

@@ -175,6 +175,35 @@ def test_where_most_keys_are_asked_for_the_next_bundle_is_read_in_one_go() -> No
     assert (store.single, store.together) == (300, 400)
 
 
+def test_values_with_a_time_to_live_are_read_ahead_too_and_those_that_are_over_stay_so() -> None:
+    class Brief(Computation):
+        number = ValueState(int, default=0, ttl="10s")
+
+    store = CountingStore()
+
+    def run(at: int, keys: range) -> list[int]:
+        instance = Brief()
+        state = KeyedState(instance, overlay, 100)
+        found = []
+        for first in (keys, keys):  # the first bundle is asked for one by one
+            state.begin(TimerQueue(Domain.EVENT))
+            state.read_ahead(list(first))
+            for key in first:
+                state.point(key, at)
+                found.append(instance.number.get())
+                instance.number.set(instance.number.get() + 1)
+                state.settle()
+            state.write(state.encoded())
+            store.apply(*overlay.take())
+        return found
+
+    overlay = Overlay(store)
+    assert run(0, range(300)) == [0] * 300 + [1] * 300
+    assert store.together > 0
+    assert run(9_999_999, range(300)) == [2] * 300 + [3] * 300
+    assert run(30_000_000, range(300)) == [0] * 300 + [1] * 300
+
+
 def test_what_nobody_asks_for_is_not_read_ahead() -> None:
     store = CountingStore()
     bench = Bench(store=store)
