@@ -21,6 +21,7 @@ python -m bench hot_key               one key with 90 % of the records, whole an
 python -m bench dividing              what it costs a source to choose the instances of keys
 python -m bench cliff                 one step beside the plain pipeline: each kind of window, key, aggregate, input
 python -m bench uv                    unique visitors: text, dictionary and bitmaps, and a sketch side by side
+python -m bench uv_opened             one shard of a dictionary: a new device, a known one, opening it
 python -m bench rivals                key windows and their rivals: native, raw, bucketed, as published
 python -m bench redis_price           what a batch of rows costs in a real Redis
 python -m bench ads_kafka, kafka_rates, kafka_latency, debezium           the same, beside a real broker
@@ -67,6 +68,7 @@ TOOLS = (
     "dividing",
     "cliff",
     "uv",
+    "uv_opened",
     "rivals",
     "redis_price",
     "constant_kills",
