@@ -10,6 +10,7 @@ from millwheel.core.aggregates.arrival_order import InOrder
 from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns import windows as column_windows
 from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.columns.state.sessions import SessionColumns
 from millwheel.core.machines.counted import CountMachine, Filling
 from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.silences import SilencesMachine
@@ -171,6 +172,12 @@ def key_windows_that_records_in_columns_enter_too_late() -> Context:
 
     right = column_plans._grouped_by
     return replaced(column_plans, "_grouped_by", wrong)
+
+
+@mistake(within=20, features="columns session_window", variants="together pairs")
+def sessions_in_columns_that_never_grow() -> Context:
+    """What a bundle has of a session is not put together with what is open. (Sessions in columns.)"""
+    return replaced(SessionColumns, "_take_out", lambda self, newer: [])
 
 
 @mistake(within=20, features="join tumbling_window", variants="together pairs")
