@@ -82,4 +82,6 @@ class _Arriving:
         assert node.computation is not None
         if node.computation.dictionary is not None:
             return all(self._come_in_columns(given.stream) for given in node.inputs)
+        if isinstance(plan := self._forms[node.name].plan, PlansByType):  # what comes in rows may be of any types
+            return plan.held and all(self._come_in_columns(given.stream) for given in node.inputs)
         return _holds(self._forms[node.name]) and node.computation.stage is not AggregationStage.PARTIAL

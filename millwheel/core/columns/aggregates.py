@@ -146,6 +146,10 @@ class Summed(_Direct):
             return check_int64(groups[self._column])
         return as_floats(groups[self._column], groups[f"{self._column}f"])
 
+    def of_nothing(self, groups: pl.DataFrame) -> bool:
+        """Whether a group has a sum of no floats."""
+        return self._floats and groups[f"{self._column}n"].min() == 0
+
     def to_acc(self, row: Mapping[str, Any]) -> Any:
         whole = row[self._column]
         if self._floats and row[f"{self._column}n"]:
@@ -251,6 +255,8 @@ _KINDS: Mapping[str, Sequence[str]] = {
     "top_k": _VALUES,
 }
 """Further functions, and the kinds of fields of which they take every value that columns hold."""
+HELD_IN_ROWS = frozenset({"approx_count_distinct"})
+"""Those whose state no column holds."""
 
 
 def column_aggregate(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from millwheel.core.columns.aggregates import HELD_IN_ROWS
 from millwheel.core.columns.arrays import can_assign
 from millwheel.core.columns.batch import ID_TYPES
 from millwheel.core.columns.plan import ColumnPlan, PlansByType, typed_plan
@@ -25,7 +26,7 @@ from millwheel.core.pipeline.spec import (
 from millwheel.core.triggers.triggers import Default
 from millwheel.core.windowing.contract import LatePolicy, Windowing
 from millwheel.core.windows.panes import Accumulation, OutputTime
-from millwheel.core.windows.windows import Count, Cumulative, SessionPieces, Sessions, Tumbling
+from millwheel.core.windows.windows import Count, Cumulative, SessionPieces, Sessions, Sliding, Tumbling
 
 Plan: TypeAlias = ColumnPlan | PlansByType
 _WINDOWS: Mapping[type, str] = {Cumulative: "cumulative windows", Count: "count windows"}
@@ -96,7 +97,7 @@ def computation_form(
     plans = plans_by_type(computation, windowing, compile_expression)
     if isinstance(plans, str):
         return ComputationForm(None, plans)
-    return ComputationForm(plans, "types that are not declared may change")
+    return ComputationForm(plans, plans.why_in_rows(None))
 
 
 def _why_no_aggregation(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
@@ -249,16 +250,24 @@ def plan_or_why(
     return plan if isinstance(plan, str) else replace(plan, fires_once=not _why_state_in_rows(spec, windowing, plan))
 
 
-def _why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: ColumnPlan) -> str:
-    """Why columns do not hold the state of a plan's windows, as a phrase; "" when they do."""
+def _why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: ColumnPlan | None) -> str:
+    """Why columns do not hold the state of a plan's windows, as a phrase; "" when they do. None for the plans of all
+    types."""
     if why := _fires_again(windowing):
         return why
     if spec.late != "drop":
         return "late records are not dropped"
-    if isinstance(plan.window, Cumulative | Count):
-        return f"{_WINDOWS[type(plan.window)]} are merged in rows"
+    if isinstance(windowing.window, Cumulative | Count):
+        return f"{_WINDOWS[type(windowing.window)]} are merged in rows"
     if spec.queryable:
         return "results are kept one by one to be asked"
+    if plan is None:
+        window = windowing.window
+        changing = isinstance(window, Sessions) or (isinstance(window, Sliding) and window.changes)
+        without = [part.name for part in spec.aggregates if part.function in HELD_IN_ROWS]
+        if changing:
+            return "types that are not declared may change"
+        return f"no column holds the aggregate {without[0]}" if without else ""
     if spec.stage is not AggregationStage.WHOLE and (plan.steps is not None or isinstance(plan.window, Sessions)):
         return "its key is divided"
     parts = zip(plan.names, plan.aggregates, strict=True)
@@ -276,7 +285,11 @@ def plans_by_type(
         return "late records are passed on with all of their fields, which are not declared"
     if spec.stage is not AggregationStage.WHOLE:
         return "a divided key needs declared fields"
-    return PlansByType(spec, windowing, compile_expression)
+
+    def why_in_rows(plan: ColumnPlan | None) -> str:
+        return _WEAK if spec.productions is Productions.WEAK else _why_state_in_rows(spec, windowing, plan)
+
+    return PlansByType(spec, windowing, compile_expression, why_in_rows)
 
 
 def _why_no_columns(spec: ComputationSpec, windowing: Windowing) -> str:

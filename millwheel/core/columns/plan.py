@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.columns.aggregates import ColumnAggregate, column_aggregate
+from millwheel.core.columns.aggregates import ColumnAggregate, Summed, column_aggregate
 from millwheel.core.columns.arrays import Assigned, assign_array, first_steps, sessions_of
-from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_column, key_list
 from millwheel.core.columns.counted import CountedRows, Filled, count_windows, none_filled
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns, kind_of_number
 from millwheel.core.columns.fixed_sums import Unfit
@@ -51,6 +51,7 @@ class ColumnPlan:
     neither nulls nor NaN nor infinities. ``fires_once``: a window fires once, as the watermark passes its end (a key
     window: once at each of its steps), and columns hold its state. Otherwise the state is in rows, and the columns only
     group the records. ``steps`` are key windows; their records are grouped by ``window``, the steps of the slide.
+    ``inferred`` are the types of the fields that nobody declared, by name.
     """
 
     window: WindowFunction
@@ -63,11 +64,17 @@ class ColumnPlan:
     floats: tuple[str, ...]
     fires_once: bool = True
     steps: Sliding | None = None
+    inferred: tuple[tuple[str, str], ...] = ()
 
     @property
     def divided(self) -> bool:
         """Whether keys are divided, so that their last part is no field."""
         return self.key_names[-1] == INSTANCE
+
+    @property
+    def held(self) -> bool:
+        """Whether columns hold its state."""
+        return self.fires_once
 
     @property
     def grows(self) -> bool:
@@ -78,7 +85,7 @@ class ColumnPlan:
     def combines(self) -> bool:
         """Whether a source may group records before it sends them: a record has one window, its key is in it, and a
         group takes less than its records."""
-        plain = isinstance(self.window, Tumbling) and self.steps is None
+        plain = isinstance(self.window, Tumbling) and self.steps is None and not self.inferred
         return self.fires_once and plain and not self.divided and not self.grows
 
     @property
@@ -201,6 +208,8 @@ class ColumnPlan:
 
     def results(self, groups: pl.DataFrame) -> pl.DataFrame:
         """The records that the panes of closed windows become, see ``panes.pane_row``. Raises Unfit."""
+        if self.inferred and any(isinstance(each, Summed) and each.of_nothing(groups) for each in self.aggregates):
+            raise Unfit  # the sum of no floats is a whole 0 there, as nobody has declared that they are floats
         said = {aggregate: aggregate.result(groups) for aggregate in self.aggregates}
         columns = dict(zip(self.key_names, key_parts(groups[KEY]), strict=True))
         columns |= {"window_start": groups[START], "window_end": groups[END]}
@@ -269,15 +278,27 @@ def key_parts(keys: pl.Series) -> list[pl.Series]:
 
 
 class PlansByType:
-    """The plans of an aggregation over fields without declared types, by the types found in the data. These plans hold
-    no state in columns: the next bundle may bring other types. ``needs`` are the fields."""
+    """The plans of an aggregation over fields without declared types, by the types found in the data. ``needs`` are the
+    fields. ``why_in_rows``: why columns do not hold the state of a plan; "" when they do."""
 
-    def __init__(self, spec: ComputationSpec, windowing: Windowing, compile_expression: Callable[[str], Any]) -> None:
+    def __init__(
+        self,
+        spec: ComputationSpec,
+        windowing: Windowing,
+        compile_expression: Callable[[str], Any],
+        why_in_rows: Callable[[ColumnPlan | None], str],
+    ) -> None:
         self._spec = spec
+        self.why_in_rows = why_in_rows
         self._windowing = windowing
         self._compile = compile_expression
         self._plans: dict[tuple[tuple[str, str], ...], ColumnPlan | None] = {}
         self.needs = frozenset({*spec.inputs[0].key.names, *_fields_used(spec, compile_expression)})
+
+    @property
+    def held(self) -> bool:
+        """Whether columns hold the state while types do not change."""
+        return not self.why_in_rows(None)
 
     def plan(self, fields: Mapping[str, str]) -> ColumnPlan | None:
         """The plan for fields of these types, None when it has no column form."""
@@ -285,8 +306,16 @@ class PlansByType:
         if types not in self._plans:
             plan = typed_plan(self._spec, self._windowing.window, dict(types), self._compile)
             # With undeclared fields, the row form gives 0 for an empty sum, whatever the type of the other sums.
-            self._plans[types] = None if isinstance(plan, str) else replace(plan, fires_once=False, floats=())
+            self._plans[types] = None if isinstance(plan, str) else self._inferred(plan, types)
         return self._plans[types]
+
+    def _inferred(self, plan: ColumnPlan, types: tuple[tuple[str, str], ...]) -> ColumnPlan:
+        held = self.held and not self.why_in_rows(plan)
+        return replace(plan, fires_once=held, floats=(), inferred=types)
+
+    def of_any(self, batch: AnyBatch) -> ColumnPlan | None:
+        """The plan for a batch, None when it is in rows."""
+        return self.of(batch) if isinstance(batch, ColumnBatch) else None
 
     def of(self, batch: ColumnBatch) -> ColumnPlan | None:
         """The plan for a batch."""

@@ -18,7 +18,10 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.lateness import is_complete, still_open
 from millwheel.core.windows.windows import Window
+from millwheel.errors import invariant
 
+Types = tuple[tuple[str, str], ...]
+"""The types of fields, by name."""
 _FAN = 8  # segments of one size that become one: each group is rewritten log8 times
 
 
@@ -60,12 +63,13 @@ class MergesGroups(Protocol):
 
 
 class ColumnWindows:
-    """Open windows. ``watermark`` is the highest that windows were closed for."""
+    """Open windows. ``types`` are those that were inferred of undeclared fields."""
 
     kind = GroupsKind.WINDOWS
 
-    def __init__(self, plan: MergesGroups) -> None:
+    def __init__(self, plan: MergesGroups, types: Types = ()) -> None:
         self._plan = plan
+        self.types = types
         self._segments: list[ColumnarSegment] = []
         self._next_number = 0
         self._changes = Changes()
@@ -86,6 +90,11 @@ class ColumnWindows:
     def entering(self, groups: pl.DataFrame, watermark: int) -> pl.DataFrame:
         """The groups of a bundle in time, as they are held. Raises Unfit."""
         return groups
+
+    def go_on_with(self, plan: MergesGroups, types: Types) -> None:
+        """Hold windows of another plan from here on. There are none at the moment."""
+        invariant(not self._segments, "open windows have the columns of another plan")
+        self._plan, self.types = plan, types
 
     def add(self, groups: pl.DataFrame) -> None:
         """What :meth:`entering` has made of a bundle."""

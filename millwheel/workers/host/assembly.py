@@ -265,15 +265,15 @@ class Assembly:
             instance = self._instance(spec) if spec.callback else self._built_in(spec)
             kind = BatchOperator if takes_batches(type(instance)) else CallbackOperator
             return kind(spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, self.spec.limits)
-        groups = self._undeclared.get(spec.name) if plan is None else plan
+        groups: Plan | None = self._undeclared.get(spec.name) if plan is None else plan
         if groups is not None:
             rows: WindowedOperator = GroupedOperator(spec, self.spec, groups, overlay, self._decode, _CACHE_ENTRIES)
         else:
             rows = WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
         rows.share_timers.passed = shard_parts.shard.input_shares
-        if plan is None or not plan.fires_once:
+        if groups is None or not groups.held:
             return rows
-        return ColumnOperator(spec, plan, self._column_shard(shard_parts), rows, self._decode)
+        return ColumnOperator(spec, groups, self._column_shard(shard_parts), rows, self._decode)
 
     def _joined_by_bundle(self, spec: ComputationSpec) -> Tumbling | None:
         return window_of_join(spec, self.spec)

@@ -29,10 +29,10 @@ from millwheel.core.columns.batch import (
 )
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
-from millwheel.core.columns.plan import COUNT, END, KEY, ColumnPlan
+from millwheel.core.columns.plan import COUNT, END, KEY, ColumnPlan, PlansByType
 from millwheel.core.columns.state.sessions import SessionColumns, without_replaced
 from millwheel.core.columns.state.steps import StepColumns, entered
-from millwheel.core.columns.windows import ColumnWindows, GroupsKind
+from millwheel.core.columns.windows import ColumnWindows, GroupsKind, Types
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import COLUMNS, WINDOW, number8, number_from8, pack
 from millwheel.core.model.keys import Key, key_hash
@@ -46,7 +46,7 @@ from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import rejected
 from millwheel.core.windows.lateness import is_complete, open_windows, still_open
 from millwheel.core.windows.windows import Sessions, Window
-from millwheel.errors import RecordError
+from millwheel.errors import InvariantError, RecordError, invariant
 from millwheel.ports import StateStore, StoreView
 from millwheel.queries.model import Finding, Query
 from millwheel.workers.bundle.bundle import Bundle, Hold
@@ -64,6 +64,7 @@ class _Stored(msgspec.Struct, array_like=True):
     frame: bytes
     slots: int = 0
     kind: int = 0
+    types: Types = ()
 
 
 _decode = msgspec.msgpack.Decoder(_Stored).decode
@@ -78,35 +79,58 @@ class ColumnShard:
     closed: int
 
 
+class _Unknown:
+    """How windows are merged whose types nobody knows yet: there are none."""
+
+    def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        raise InvariantError("there are windows, but no types of their fields")
+
+
 class ColumnOperator(Operator):
     """The operator of a computation with a column plan. ``rows`` processes everything that columns cannot."""
 
     def __init__(
-        self, spec: ComputationSpec, plan: ColumnPlan, shard: ColumnShard, rows: WindowedOperator, decode: Decode
+        self,
+        spec: ComputationSpec,
+        plan: ColumnPlan | PlansByType,
+        shard: ColumnShard,
+        rows: WindowedOperator,
+        decode: Decode,
     ) -> None:
         self._spec = spec
-        self._plan = plan
+        self._by_type = plan if isinstance(plan, PlansByType) else None
+        self._known = None if isinstance(plan, PlansByType) else plan
         self._shard = shard
         self._rows = rows
         self._decode = decode
         self._aggregation = compile_aggregation(spec.aggregates, compile_expression, None, spec.condition, spec.stage)
-        rows.finish_row = plan.typed
-        self._windows = windows_of(plan, shard.closed)
+        if isinstance(plan, ColumnPlan):
+            rows.finish_row = plan.typed
+        self._windows, *self._of_other_types = self._restored(plan)
+        if isinstance(plan, PlansByType) and self._windows:
+            self._known = plan.plan(dict(self._windows.types))
         self._combined = groups_of(spec.name)
         self._slots = slots_of_keys(spec)
         self._in_rows = self._has_rows()
-        restore_segments(self._windows, shard)
+
+    @property
+    def _plan(self) -> ColumnPlan:
+        invariant(self._known is not None, f"{self._spec.name} has met no types yet")
+        assert self._known is not None
+        return self._known
 
     def wakes_at(self, now_us: int) -> int:
-        return self._rows.wakes_at(now_us)
+        return now_us if self._of_other_types else self._rows.wakes_at(now_us)
 
     def due_at(self) -> int:
-        return self._windows.due_at()
+        return min(windows.due_at() for windows in (self._windows, *self._of_other_types))
 
     def run(self, bundle: Bundle) -> None:
         combined = self._take_combined(bundle)
-        if self._in_rows and not self._has_rows():
+        if self._in_rows and self._may_hold(bundle) and not self._has_rows():
             self._in_rows = False
+        if self._of_other_types:  # a merge of shards that have met different types
+            self._go_on_in_rows(bundle)
         if not self._in_rows:
             self._run_columns(bundle, combined)
         elif self._windows:  # a merge of a shard in columns with one in rows
@@ -119,17 +143,18 @@ class ColumnOperator(Operator):
         write_segments(self._windows, self._shard.name, bundle.overlay, self._slots)
 
     def hold(self, now_us: int) -> Hold:
-        own = Hold(held_at(self._windows.due_at()), "window (in columns), which outputs as it closes")
+        own = Hold(held_at(self.due_at()), "window (in columns), which outputs as it closes")
         return min(own, self._rows.hold(now_us), key=lambda hold: hold.at)
 
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state, ordered by end."""
-        found = self._windows.open_windows(self._plan.of_key(key))
+        found = self._windows.open_windows(self._plan.of_key(key)) if self._known is not None else []
         return sorted([*found, *self._rows.open_windows(key)], key=lambda window: (window.end, window.start))
 
     def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
         """Its open windows."""
-        found = [(window, self._aggregation.result(acc)) for window, acc in self._windows.of_key(self._plan, query.key)]
+        mine = self._windows.of_key(self._plan, query.key) if self._windows else []
+        found = [(window, self._aggregation.result(acc)) for window, acc in mine]
         return self._rows.answer_with(query, found, state, watermark_us)
 
     # --- a bundle ------------------------------------------------------------------------------------------
@@ -155,6 +180,7 @@ class ColumnOperator(Operator):
         """Take all of a bundle, or, where columns cannot hold it, nothing."""
         told: list[Callable[[], None]] = []
         try:
+            self._learn_types(bundle)
             bundles = [self._groups(batch, bundle, told) for batch in _bundled(bundle)]
             closed = self._windows.close(bundle.watermark)
         except Unfit:
@@ -171,8 +197,27 @@ class ColumnOperator(Operator):
         bundle.arrivals = []
         if closed is not None:
             self._emit(closed, bundle)
-        if self._plan.grows and self._windows.size() > MOST_BYTES:
+        if self._windows and self._plan.grows and self._windows.size() > MOST_BYTES:
             self._go_on_in_rows(bundle)
+
+    def _may_hold(self, bundle: Bundle) -> bool:
+        """Whether columns may hold what has come. Rows have types only where they are declared."""
+        batches = [arrival.batch for arrival in bundle.arrivals]
+        return self._by_type is None or (bool(batches) and all(isinstance(batch, ColumnBatch) for batch in batches))
+
+    def _learn_types(self, bundle: Bundle) -> None:
+        """The plan of the records in a bundle, where no types are declared. Unfit when it is not that of the open
+        windows."""
+        batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
+        if self._by_type is None or not batches:
+            return
+        plans = {id(plan): plan for plan in map(self._by_type.of_any, batches)}
+        plan = plans.popitem()[1]
+        if plans or plan is None or not plan.fires_once or (self._windows and plan is not self._known):
+            raise Unfit
+        if plan is not self._known:
+            self._known = plan
+            self._windows.go_on_with(plan, plan.inferred)
 
     def _groups(self, batch: AnyBatch, bundle: Bundle, told: list[Callable[[], None]]) -> pl.DataFrame:
         """The groups of a batch, without those of windows that have closed. ``told`` gets what is to be said of the
@@ -200,6 +245,14 @@ class ColumnOperator(Operator):
             closed = self._windows.closed if isinstance(self._windows, StepColumns) else None
             self._rows.take_groups(groups, bundle, closed)
             self._windows.clear()
+        for windows in self._of_other_types:
+            assert self._by_type is not None
+            plan = self._by_type.plan(dict(windows.types))
+            assert plan is not None
+            self._rows.take_groups(plan.row_groups(windows.all_groups()), bundle)
+            windows.clear()
+            write_segments(windows, self._shard.name, bundle.overlay)
+        self._of_other_types = []
 
     def _emit(self, closed: pl.DataFrame, bundle: Bundle) -> None:
         if self._spec.stage is AggregationStage.PARTIAL:  # accumulators have no column form
@@ -253,6 +306,22 @@ class ColumnOperator(Operator):
 
     # --- the store ---------------------------------------------------------------------------------------
 
+    def _restored(self, plan: ColumnPlan | PlansByType) -> list[ColumnWindows]:
+        """The open windows as the store has them: those of the plan first, then those of other types."""
+        if isinstance(plan, ColumnPlan):
+            windows = windows_of(plan, self._shard.closed)
+            restore_segments(windows, self._shard)
+            return [windows]
+        found: dict[Types, ColumnWindows] = {}
+        for number, segment in _numbered(self._shard):
+            known = plan.plan(dict(segment.types))
+            invariant(known is not None, f"{self._spec.name}: no plan for the types of its windows, {segment.types}")
+            assert known is not None
+            windows = found.setdefault(segment.types, ColumnWindows(known, known.inferred))
+            windows.restore(number, segment.level, segment.groups, self._shard.closed)
+        # Those of which all have closed come last: what is left of them in the store is removed with the others.
+        return sorted(found.values(), key=lambda windows: not windows) or [ColumnWindows(_Unknown())]
+
     def _has_rows(self) -> bool:
         return next(iter(self._shard.store.scan(WINDOW)), None) is not None
 
@@ -274,10 +343,15 @@ def windows_of(plan: ColumnPlan, closed: int) -> ColumnWindows:
 
 def restore_segments(windows: ColumnWindows, shard: ColumnShard) -> None:
     """The open windows as the store of a shard has them."""
+    for number, segment in _numbered(shard):
+        windows.restore(number, segment.level, segment.groups, shard.closed)
+
+
+def _numbered(shard: ColumnShard) -> Iterator[tuple[int, Segment]]:
+    """The columnar segments of a shard, in order of their numbers."""
     prefix = COLUMNS + pack(shard.name)
     for store_key, data in shard.store.scan(prefix):
-        stored = _decode(data)
-        windows.restore(number_from8(store_key[len(prefix) :]), stored.level, frame_from(stored.frame), shard.closed)
+        yield number_from8(store_key[len(prefix) :]), _segment_from(data)
 
 
 def write_segments(windows: ColumnWindows, shard: str, overlay: Overlay, slots: int = 0) -> None:
@@ -286,7 +360,7 @@ def write_segments(windows: ColumnWindows, shard: str, overlay: Overlay, slots: 
     for number in changes.gone:
         overlay.delete(COLUMNS + pack(shard) + number8(number))
     for segment in changes.new:
-        kept = Segment(segment.level, segment.groups, windows.kind, slots)
+        kept = Segment(segment.level, segment.groups, windows.kind, slots, windows.types)
         overlay.put(*segment_entry(shard, segment.number, kept))
 
 
@@ -303,12 +377,13 @@ def warm_up(plan: ColumnPlan, stream: str, frame: pl.DataFrame) -> None:
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A columnar segment as it is stored. ``slots``: above 0 its keys are those of so many instances with fixed places,
-    and hashed by them."""
+    and hashed by them. ``types`` are those that were inferred of undeclared fields."""
 
     level: int
     groups: pl.DataFrame
     kind: GroupsKind = GroupsKind.WINDOWS
     slots: int = 0
+    types: Types = ()
 
 
 def segments_within(store: StateStore, within: KeyRange, closed: int) -> list[Segment]:
@@ -334,13 +409,16 @@ def _open_groups(segments: Sequence[Segment], closed: int) -> list[pl.DataFrame]
 def segment_entry(shard: str, number: int, segment: Segment) -> tuple[bytes, bytes]:
     """A columnar segment as an entry of the store of ``shard``. Packed it takes a quarter of the disk's time, which is
     worth more than the millisecond per megabyte that packing takes."""
-    stored = _Stored(segment.level, frame_bytes(segment.groups, "lz4"), segment.slots, segment.kind)
+    stored = _Stored(segment.level, frame_bytes(segment.groups, "lz4"), segment.slots, segment.kind, segment.types)
     return COLUMNS + pack(shard) + number8(number), pack(stored)
 
 
-def open_groups(store: StateStore | StoreView, closed: int) -> list[pl.DataFrame]:
-    """The groups in a store of which windows up to ``closed`` have fired."""
-    return _open_groups(list(_segments(store)), closed)
+def open_groups(store: StateStore | StoreView, closed: int) -> dict[Types, list[pl.DataFrame]]:
+    """The groups in a store of which windows up to ``closed`` have fired, by the types that were inferred."""
+    found: dict[Types, list[Segment]] = {}
+    for segment in _segments(store):
+        found.setdefault(segment.types, []).append(segment)
+    return {types: _open_groups(segments, closed) for types, segments in found.items()}
 
 
 def segments_of(store: StateStore | StoreView) -> Iterator[pl.DataFrame]:
@@ -349,6 +427,9 @@ def segments_of(store: StateStore | StoreView) -> Iterator[pl.DataFrame]:
 
 
 def _segments(store: StateStore | StoreView) -> Iterator[Segment]:
-    for _, data in store.scan(COLUMNS):
-        stored = _decode(data)
-        yield Segment(stored.level, frame_from(stored.frame), GroupsKind(stored.kind), stored.slots)
+    return (_segment_from(data) for _, data in store.scan(COLUMNS))
+
+
+def _segment_from(data: bytes) -> Segment:
+    stored = _decode(data)
+    return Segment(stored.level, frame_from(stored.frame), GroupsKind(stored.kind), stored.slots, stored.types)

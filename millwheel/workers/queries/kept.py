@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from millwheel.core.columns.forms import column_plan
+from millwheel.core.columns.forms import computation_form
+from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.windows import windows_of_key
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.machines.specs import machine_from_spec, windowing_from_spec
+from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.windows.windows import Window
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query, QueryError
 from millwheel.queries.slices import SliceAnswers
@@ -63,14 +65,19 @@ class StoreAnswers:
         load: Callable[[str], Any] = lambda name: self._load(name, self._spec.folder)  # noqa: E731
         back = takes_retractions(spec, self._spec)
         machine = machine_from_spec(spec, compile_expression, load, back)
-        plan = column_plan(spec, self._spec, windowing_from_spec(spec, load, back), compile_expression)
-        if plan is None:
+        plan = computation_form(spec, self._spec, load, compile_expression).plan
+        if plan is None or spec.slices is not None:
             rows = WindowAnswers(spec, machine, finisher(spec, self._spec))
             return lambda query, store, watermark_us: rows.answer(query, [], store, watermark_us)
-        columns, aggregation = WindowAnswers(spec, machine, plan.typed), aggregation_of(spec, self._spec)
+        finish = plan.typed if isinstance(plan, ColumnPlan) else finisher(spec, self._spec)
+        columns, aggregation = WindowAnswers(spec, machine, finish), aggregation_of(spec, self._spec)
 
         def answer(query: Query, store: StoreView, watermark_us: int) -> Finding:
-            found = windows_of_key(plan, open_groups(store, watermark_us), query.key)
+            found: list[tuple[Window, Any]] = []
+            for types, groups in open_groups(store, watermark_us).items():
+                typed = plan if isinstance(plan, ColumnPlan) else plan.plan(dict(types))
+                assert typed is not None
+                found += windows_of_key(typed, groups, query.key)
             more = [(window, aggregation.result(acc)) for window, acc in found]
             return columns.answer(query, more, store, watermark_us)
 

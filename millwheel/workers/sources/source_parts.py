@@ -9,6 +9,7 @@ from millwheel.core.grouping.epochs import Rule
 from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import StreamSpec
+from millwheel.sources.base import Chunk as Read
 from millwheel.sources.base import Partition, Reader, Source
 from millwheel.workers.delivery.beside import BesideColumns
 from millwheel.workers.delivery.routing import Fanout
@@ -67,3 +68,13 @@ class SourceParts:
                 return False
             part.columns = self.guessed.fields
         return True
+
+    def has_types(self, part: Part, reader: Reader, read: Read) -> bool:
+        """Whether the types of undeclared fields are known once this is read, so that it can be read again in columns:
+        once records come in rows, consumers keep windows in rows until all that are open have closed."""
+        if self.guessed is None or read.begins is not None:
+            return False
+        part.is_full = len(read) >= self.max_records
+        if part.is_full:
+            self.guessed.look(read.values)
+        return self.has_columns(part, reader)

@@ -13,7 +13,7 @@ from tests.search.freedoms import Facts, Level, Order, promised
 from tests.search.generate.draft import Draft, Flow
 from tests.search.generate.kinds import branched, deduplicated, enriched, free, joined, looked_up, orders, steps
 from tests.search.generate.visitors import numbered, visitors
-from tests.search.generate.windows import spans, windowed
+from tests.search.generate.windows import OPTIONS, spans, windowed
 from tests.search.script import load_tree
 
 _TRIES = 12
@@ -58,7 +58,7 @@ _APART = ((looked_up, 0.04), (numbered, 0.04), (visitors, 0.04))
 
 _OF_WINDOWS = """windowed two_stages aggregate side refire lateness trigger retracting accumulating discarding
     early behind_global weak_count missing_field count_of_field sum min max mean count_distinct top_k collect first
-    last stddev
+    last stddev count_distinct_in_columns
     output_time processing_time_trigger tumbling_window sliding_window changes_window session_window cumulative_window
     count_window global_window"""
 
@@ -103,11 +103,19 @@ def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
     if "aggregate" not in tree or len(tree["input"]) > 1 or draft.rng.random() < 0.05:
         return False
     names = [name for name in tree["aggregate"] if name != "n"]
-    tree["aggregate"].update({name: {draft.pick(["sum", "min", "max", "mean"]): "n"} for name in names})
+    tree["aggregate"].update({name: _of_columns(draft, name, tree) for name in names})
     if draft.rng.random() < 0.7:
         for name in ("trigger", "allowed_lateness", "late"):
             tree.pop(name, None)
     return True
+
+
+def _of_columns(draft: Draft, name: str, tree: dict[str, Any]) -> dict[str, Any]:
+    function, own = draft.pick(["sum", "min", "max", "mean"]), Random(repr((name, tree)))
+    if own.random() < 0.6:  # drawn apart, so that the rest of the pipeline is what it was
+        function = own.choice(["stddev", "count_distinct", "top_k", "quantile"])
+    draft.features.add(f"{function}_in_columns")
+    return {function: "n", **OPTIONS.get(function, {})}
 
 
 def _known(draft: Draft) -> Any:

@@ -52,7 +52,7 @@ _FUNCTIONS = frozenset(
 )
 
 
-_OPTIONS: Mapping[str, Mapping[str, Any]] = {"top_k": {"k": 2}, "quantile": {"q": 0.6, "accuracy": 0.25}}
+OPTIONS: Mapping[str, Mapping[str, Any]] = {"top_k": {"k": 2}, "quantile": {"q": 0.6, "accuracy": 0.25}}
 _CALCULATED = frozenset({"sum", "min", "max", "mean", "stddev", "quantile"})
 _CALCULATIONS = ("n * 2 - 3", "-n", "n / 4", "(n + 1) * 0.5", "12 / (n - 2)")
 
@@ -78,7 +78,7 @@ def _aggregate(draft: Draft, pushed: bool) -> dict[str, Any]:
         if function == "stddev" and _coin(draft):
             draft.features.add("quantile")
             function = "quantile"
-        made[f"a{index}"] = {function: _argument(draft, function), **_OPTIONS.get(function, {})}
+        made[f"a{index}"] = {function: _argument(draft, function), **OPTIONS.get(function, {})}
         if draft.chance(0.2):
             made[f"a{index}"]["where"] = "n > 1"
     return made

@@ -52,7 +52,12 @@ SAID = {
     STATE + "cumulative windows are merged in rows": (BARE, "tumbling: 10s", "cumulative: 10s, every: 1s"),
     STATE + "no column holds the aggregate spend": (BARE, "sum: cost", "approx_count_distinct: cost"),
     STATE + "slices are merged in rows": (SLICES, "", ""),
-    "taken in columns, types inferred, state in rows: types that are not declared may change": (BARE, FIELDS, ""),
+    "taken in columns, types inferred": (BARE, FIELDS, ""),
+    "taken in columns, types inferred, state in rows: late records are allowed": (
+        BARE.replace(FIELDS, ""),
+        "output",
+        "allowed_lateness: 1m, output",
+    ),
     ROWS + "sessions look at each record where late records are allowed": (
         BARE,
         "{tumbling: 10s}",
@@ -189,7 +194,7 @@ def test_a_consumer_of_records_that_are_injected_gets_no_columns(tmp_path: Path)
 def test_results_in_columns_are_taken_in_columns(tmp_path: Path) -> None:
     more = "  hours: {input: {out: {key: ad}}, window: {tumbling: 1h}, aggregate: {n: {sum: n}}, output: hours}\nsinks:"
     said = _said(tmp_path, WINDOWS.replace("sinks:", more, 1))
-    assert said["hours"].startswith("taken in columns, types inferred, state in rows")
+    assert said["hours"] == "taken in columns, types inferred"
 
 
 def test_what_drawn_pipelines_say_is_what_their_workers_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +238,7 @@ def test_what_drawn_pipelines_say_is_what_their_workers_do(monkeypatch: pytest.M
             if phrase.startswith("taken record by record, as"):  # others get columns that are taken apart
                 assert True not in arrived[name], (seed, name, phrase)
             operator = operators.get(name)
-            held = phrase == "taken in columns" or "; state in columns" in phrase
+            held = phrase in ("taken in columns", "taken in columns, types inferred") or "; state in columns" in phrase
             if operator is not None:
                 assert isinstance(operator, ColumnOperator) == held, (seed, name, phrase)
                 if phrase.startswith("taken record by record: "):

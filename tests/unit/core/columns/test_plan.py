@@ -142,7 +142,10 @@ def test_undeclared_fields_have_a_plan_for_each_of_their_types() -> None:
     whole, text = plans.plan({"ad": "int", "cost": "int"}), plans.plan({"ad": "str", "cost": "float"})
     assert whole is not None
     assert text is not None
-    assert (whole.fires_once, text.fires_once) == (False, False)
+    assert plans.held
+    assert (whole.fires_once, text.fires_once) == (True, True)
+    assert whole.inferred == (("ad", "int"), ("cost", "int"))
+    assert not whole.combines
     assert (whole.key_dtype, text.key_dtype) == (pl.Int64, pl.String)
     assert plans.plan({"ad": "float", "cost": "int"}) is None
     assert plans.of(batch_of([Row(1, "click", 0.5, 1, 5)])) is plans.plan({"ad": "int", "cost": "float"})

@@ -6,22 +6,40 @@ import json
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.forms import plans_by_type
+from millwheel.core.columns.plan import PlansByType
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.machines.specs import windowing_from_spec
+from millwheel.core.model.names import ChannelName
+from millwheel.core.model.ranges import KeyRange
+from millwheel.core.model.records import Domain
+from millwheel.core.model.timers import TimerQueue
+from millwheel.core.pipeline.spec import AggregateSpec
+from millwheel.core.windows.windows import Window
 from millwheel.sources.files.lines import LineReader
 from millwheel.testing import PipelineHarness, assert_survives_crashes
+from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.host.assembly import Assembly
 from millwheel.workers.operators import columns
-from millwheel.workers.operators.columns import ColumnOperator
+from millwheel.workers.operators.columns import ColumnOperator, ColumnShard, segment_entry, segments_within
 from millwheel.workers.operators.grouped import GroupedOperator
 from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.sources.frames import ReadSize
 from millwheel.workers.sources.source import SourceOperator
+from millwheel.workers.state.overlay import Overlay
+from tests.fakes.plain_storage import SimStore
+from tests.unit.core.columns.test_windows import Row, batch_of, spec_of
 
 PIPELINE = """
 pipeline: columns
@@ -94,7 +112,7 @@ def results(folder: Path, form: str, key: str = "ad", **options: Any) -> dict[st
     with in_rows(form == "rows"), PipelineHarness(path, run_sources=True, **options) as harness:
         harness.advance_processing_time(10**9)
         kinds = {type(shard.operator) for shard in harness._cluster.shards_of("minutes")}
-        assert kinds == {{"columns": ColumnOperator, "rows": WindowedOperator, "guessed": GroupedOperator}[form]}
+        assert kinds == {WindowedOperator if form == "rows" else ColumnOperator}
         rows = {name: sorted(map(json.dumps, harness.read(name))) for name in ("minutes", "totals", "dead_letters")}
         return {**rows, "counters": harness.counters}
 
@@ -200,7 +218,13 @@ def test_values_and_bins_in_columns_are_those_of_rows(
     monkeypatch.setattr(LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 4096))
     went: list[bool] = []
     go_on = ColumnOperator._go_on_in_rows
-    monkeypatch.setattr(ColumnOperator, "_go_on_in_rows", lambda *args: went.append(True) or go_on(*args))
+
+    def noted(self: ColumnOperator, bundle: Bundle) -> None:
+        if self._spec.name == "minutes":
+            went.append(True)
+        go_on(self, bundle)
+
+    monkeypatch.setattr(ColumnOperator, "_go_on_in_rows", noted)
     folder = written(tmp_path, {"a": events(300, 1), "b": events(250, 2)})
     path = folder / "lists.yaml"
     text = PIPELINE.format(folder=folder, fields=FIELDS, windowing="", key="ad")
@@ -210,11 +234,11 @@ def test_values_and_bins_in_columns_are_those_of_rows(
         with in_rows(rows), PipelineHarness(str(path), run_sources=True) as harness:
             harness.advance_processing_time(10**9)
             [form] = {type(shard.operator) for shard in harness._cluster.shards_of("minutes")}
-            assert (form is ColumnOperator) == (not rows and "session" not in window)
+            assert (form is ColumnOperator) == (not rows)
             found.append({"minutes": sorted(map(json.dumps, harness.read("minutes"))), "counters": harness.counters})
     assert found[0] == found[1]
     assert len(found[0]["minutes"]) > 10
-    assert bool(went) == (most == 3000 and "session" not in window)
+    assert bool(went) == (most == 3000)
 
 
 UNDECLARED: dict[str, list[Any]] = {
@@ -254,10 +278,14 @@ def test_fields_that_nobody_declared_are_guessed_and_the_results_are_those_of_ro
     by_bytes = LineReader.read_frame
     monkeypatch.setattr(LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 4096))
     monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=20))
+    went: list[bool] = []
+    go_on = ColumnOperator._go_on_in_rows
+    monkeypatch.setattr(ColumnOperator, "_go_on_in_rows", lambda *args: went.append(True) or go_on(*args))
     first, second = events(300, 1), events(250, 2)
     folder = written(tmp_path, {"a": [*first[:150], *odd, *first[150:]], "b": second})
     guessed, rows = results(folder, "guessed", key), results(folder, "rows", key)
     assert guessed == rows
+    assert odd or not went, "types that do not change stay in columns"
     assert sum(read) > 3, "most of the input is read as columns"
     assert len(rows["minutes"]) > 10
 
@@ -430,3 +458,42 @@ def test_results_that_no_column_can_hold_come_in_the_order_of_time_too(tmp_path:
             harness.push("events", {"ad": 1, "type": "view", "cost": 2**62, "ts": second * 1_000})
         harness.advance_watermark(40_000_000)
         assert [row["window_start"] // 1_000_000 for row in harness.take("minutes")] == [0, 10, 20]
+
+
+def undeclared(store: dict[bytes, bytes], aggregates: tuple[AggregateSpec, ...]) -> tuple[ColumnOperator, Overlay]:
+    """The operator of a shard of a computation whose input declares no fields."""
+    spec, given_pipeline = spec_of(aggregates=aggregates)
+    plans = plans_by_type(spec, windowing_from_spec(spec), compile_expression)
+    assert isinstance(plans, PlansByType)
+    overlay = Overlay(SimStore(store))
+    rows = GroupedOperator(spec, given_pipeline, plans, overlay, lambda stream, values: values, 100)
+    shard = ColumnShard("shard", SimStore(store), 0)
+    return ColumnOperator(spec, plans, shard, rows, lambda stream, values: values), overlay
+
+
+def run_bundle(operator: ColumnOperator, overlay: Overlay, batch: ColumnBatch | None, watermark: int) -> Bundle:
+    timers = {domain: TimerQueue(domain) for domain in Domain}
+    arrivals = [Arrival(ChannelName("c"), 1, 0, batch, None, 0)] if batch is not None else []
+    bundle = Bundle(1, 0, watermark, arrivals, overlay, timers)
+    operator.run(bundle)
+    return bundle
+
+
+def test_shards_that_met_different_types_go_on_in_rows_when_they_are_merged() -> None:
+    aggregates = (AggregateSpec("spend", "sum", "cost"), AggregateSpec("most", "max", "cost"))
+    merged: dict[bytes, bytes] = {}
+    for number, (ad, dtype) in enumerate([(1, pl.Int64), (2, pl.Float64)]):
+        store: dict[bytes, bytes] = {}
+        operator, overlay = undeclared(store, aggregates)
+        batch = batch_of([Row(ad, "click", 2.0, 1, 5), Row(ad, "click", 3.0, 1, 6)])
+        run_bundle(operator, overlay, replace(batch, frame=batch.frame.with_columns(pl.col("cost").cast(dtype))), 0)
+        store.update(overlay.take()[0])
+        [segment] = segments_within(SimStore(store), KeyRange(0, 2**64), 0)
+        assert dict(segment.types) == {"ad": "int", "cost": "int" if dtype == pl.Int64 else "float"}
+        merged.update([segment_entry("shard", number, segment)])
+    operator, overlay = undeclared(merged, aggregates)
+    assert operator.wakes_at(0) == 0
+    assert operator.due_at() == 9
+    run_bundle(operator, overlay, None, 0)
+    assert not operator._windows
+    assert operator.open_windows(1) == operator.open_windows(2) == [Window(0, 10)]
