@@ -189,7 +189,7 @@ def run(
     """Write, kill, end the run and report."""
     thread = threading.Thread(target=writer.run)
     try:
-        while not (folder / "out" / "seen").exists() and driver.poll() is None:
+        while not any((folder / "out" / "seen").glob("*.jsonl")) and driver.poll() is None:  # until shards are served
             time.sleep(0.1)
         thread.start()
         time.sleep(_WARM_S)
