@@ -76,7 +76,7 @@ class AnswersAreOfTheirCommit:
             values = operator._decode(batch.stream, batch.values)
             for key, value, at_us in zip(batch.keys, values, batch.timestamps, strict=True):
                 late = at_us - at_us % every_us + every_us <= expired_us
-                found.append(AppliedRecord(key, at_us, value["n"], (value["p"], value["n"]), late))
+                found.append(AppliedRecord(key, at_us, value["n"], (value.get("p"), value["n"]), late))
         identity = shard.identity
         self.applied[identity.shard, identity.token, bundle.number] = found
 

@@ -168,7 +168,7 @@ def _quantile(pairs: Pairs, options: Any) -> Any:
     if not values:
         return None
     value = values[math.floor(options["q"] * (len(values) - 1))]
-    bins = LogarithmicMapping(options["accuracy"])
+    bins = LogarithmicMapping(options.get("accuracy", 0.01))
     size = bins.value(bins.key(abs(value))) if value else 0.0
     return -size if value < 0 else size
 

@@ -41,8 +41,8 @@ def lanes_of_a_shard_answered_as_one() -> Context:
     """Of all that a shard applied in a group of commits, only the last delivery is acked, whatever lane it came by."""
     right = Traffic.answer
 
-    def wrong(self: Traffic, applied: Any) -> None:
-        right(self, {each[0]: each for each in applied}.values())
+    def wrong(self: Traffic, applied: Any, *others: Any) -> None:
+        right(self, {each[0]: each for each in applied}.values(), *others)
 
     return replaced(Traffic, "answer", wrong)
 

@@ -73,9 +73,7 @@ def test_two_pipelines_of_a_test_do_not_see_each_others_functions() -> None:
 
 def test_a_pipeline_of_a_file_runs() -> None:
     with PipelineHarness(str(EXAMPLES / "ads" / "pipeline.py")) as harness:
-        harness.push(
-            "events", {"ts": 1, "event_id": "a", "type": "click", "ad_id": "x", "client_id": "c", "cost": 60.0}
-        )
+        harness.push("events", {"ts": 1, "event_id": "a", "type": "click", "ad_id": 1, "client_id": 2, "cost": 60.0})
         harness.finish()
         assert len(harness.read("over_budget")) == 1
 
