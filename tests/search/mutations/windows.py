@@ -9,6 +9,7 @@ from millwheel.core.aggregates import aggregation
 from millwheel.core.aggregates.arrival_order import InOrder
 from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns import windows as column_windows
+from millwheel.core.columns.functions.lists import Distincts
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.state.sessions import SessionColumns
 from millwheel.core.machines.counted import CountMachine, Filling
@@ -207,3 +208,9 @@ def late_records_get_into_columns_that_are_made() -> Context:
         return right(self, batch, (), hot)
 
     return replaced(BesideColumns, "split", wrong)
+
+
+@mistake(within=15, features="columns count_distinct_in_columns", variants="reference together")
+def values_in_columns_that_count_once_for_each_bundle() -> Context:
+    """A list of different values has one twice that came in two bundles. (``count_distinct`` in columns.)"""
+    return replaced(Distincts, "merged", lambda self: [pl.col(self._column).explode().drop_nulls()])
