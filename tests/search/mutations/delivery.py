@@ -10,7 +10,6 @@ from typing import Any
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.formats.store_layout import RUNS
-from millwheel.core.grouping.epochs import KeyEpochs
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline import skew
@@ -112,14 +111,3 @@ def a_replay_decides_instances_anew() -> Context:
         return next(turn) % instances
 
     return replaced(skew, "instance_of", wrong)
-
-
-@mistake(within=6, features="tumbling_window aggregate windowed", variants="grouped-crashes", first=1)
-def counts_of_instances_are_lost() -> Context:
-    """A new owner of a source chooses the instances of records that have been sent from counts of nothing."""
-    right = KeyEpochs.__init__
-
-    def wrong(self: KeyEpochs, rules: Any, epochs: Any = (), position: int = 0, counts: Any = None) -> None:
-        right(self, rules, epochs, position)
-
-    return replaced(KeyEpochs, "__init__", wrong)
