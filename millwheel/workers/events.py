@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from millwheel.core.columns.batch import AnyBatch
@@ -66,9 +66,10 @@ class TableChanged:
 
 @dataclass(frozen=True, slots=True)
 class WorkersChanged:
-    """Incarnation to address of every live worker."""
+    """Incarnation to address of every live worker, and its host and rack ("": unknown)."""
 
     addresses: Mapping[str, str]
+    places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,7 +267,10 @@ class WorkerProcess:
     def _workers_changed(self, members: Mapping[str, bytes]) -> None:
         if self._queried is not None:
             self._queried.workers(members)
-        self._events.put(ev.WorkersChanged({name: json.loads(data)["exchange"] for name, data in members.items()}))
+        facts = {name: json.loads(data) for name, data in members.items()}
+        addresses = {name: each["exchange"] for name, each in facts.items()}
+        places = {name: (each.get("host", ""), each.get("rack", "")) for name, each in facts.items()}
+        self._events.put(ev.WorkersChanged(addresses, places))
 
 
 def clean_scratch(folder: str) -> str:

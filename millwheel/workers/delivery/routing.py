@@ -13,6 +13,7 @@ import numpy.typing as npt
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.grouping.epochs import KeyEpochs, Rule
+from millwheel.core.grouping.tables import Network
 from millwheel.core.model.keys import Key, KeyHash, key_hash
 from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName, ShardName, groups_of
@@ -248,6 +249,8 @@ class TableRouter:
     def __init__(self, hash_of: Callable[[str], KeyHash] = lambda node: key_hash) -> None:
         self._hash_of = hash_of
         self._edges: dict[str, _Edges] = {}
+        self.distance: Callable[[ShardName], Network] = lambda shard: Network.HOST
+        """How far the owner of a shard is."""
 
     def update(self, table: RangeTable) -> None:
         """Follow a new version of a table."""

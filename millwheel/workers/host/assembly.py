@@ -77,7 +77,7 @@ from millwheel.workers.sinks.sink import SinkOperator, SinkShard
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.workers.slices.sliced import SlicesOperator
 from millwheel.workers.sources.combining import combining_of
-from millwheel.workers.sources.completion import CompletionTimes, ShardOf
+from millwheel.workers.sources.completion import CompletionTimes
 from millwheel.workers.sources.guessed import GuessedTypes
 from millwheel.workers.sources.injection import InjectionOperator
 from millwheel.workers.sources.source import SourceOperator
@@ -94,7 +94,7 @@ class _ShardParts:
     entry: ShardEntry
     store: StateStore
     shard: Shard
-    shard_of: ShardOf
+    router: TableRouter
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class Assembly:
         identity = ShardIdentity(node_name, entry.shard, entry.token, self.spec.name, weak, exact, circle, hashed)
 
         def make_operator(shard: Shard) -> Operator:
-            return self._operator(node, _ShardParts(entry, store, shard, router.shard_of))
+            return self._operator(node, _ShardParts(entry, store, shard, router))
 
         horizon = self._id_horizon_us(node) if exact else None
         given = self._limits_of(node)
@@ -344,7 +344,8 @@ class Assembly:
         completion = None
         if any(RULES[rule.grouping].goes_by_times for rule in rules.values()):
             times = shard_parts.shard.outbox.times = LaneTimes()
-            completion = partial(CompletionTimes, times, shard_parts.shard_of)
+            router = shard_parts.router
+            completion = partial(CompletionTimes, times, router.shard_of, lambda shard: router.distance(shard))
         parts = SourceParts(
             pipeline=self.spec.name,
             node=NodeName(node.name),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from millwheel.core.grouping.tables import Network
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.names import NOBODY, ShardName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
@@ -32,6 +33,8 @@ class KnownEntries:
         """Those that have a standby, whoever owns them."""
         self.addresses: Mapping[str, str] = {}
         """Of every live worker, by incarnation."""
+        self.places: Mapping[str, tuple[str, str]] = {}
+        """Of the same: host and rack ("": unknown)."""
 
     def take(self, table: RangeTable) -> News | None:
         """Follow a newer version of a table; None when this one is not newer."""
@@ -50,6 +53,18 @@ class KnownEntries:
     def owned_at(self, address: str) -> set[str]:
         """The shards of the worker with this address."""
         return {entry.shard for entry in self._entries.values() if self.addresses.get(entry.owner) == address}
+
+    def distance(self, shard: ShardName, mine: str) -> Network:
+        """How far the owner of a shard is from the worker ``mine``. Where a host is not known, it is the same one, as
+        on one machine; where a rack is not, it is another one."""
+        entry = self._entries.get(shard)
+        owner = mine if entry is None else entry.owner
+        if owner == mine:
+            return Network.PROCESS
+        (host, rack), (my_host, my_rack) = self.places.get(owner, ("", "")), self.places.get(mine, ("", ""))
+        if host == my_host:
+            return Network.HOST
+        return Network.RACK if rack and rack == my_rack else Network.ELSEWHERE
 
     def get(self, shard: ShardName) -> ShardEntry | None:
         """The entry of a shard, None when no table has it."""

@@ -41,6 +41,7 @@ class Ranges:
         self._joined = False
         self._standing_by = StandingBy(incarnation, out)
         self.router = router
+        router.distance = lambda shard: known.distance(shard, incarnation)
         self.beginning = Beginning()
         self._order: tuple[list[ShardName], list[tuple[int, list[ShardName]]]] | None = None
 
@@ -55,6 +56,7 @@ class Ranges:
     def workers(self, event: ev.WorkersChanged) -> None:
         """Other workers joined or left. Raises FencedError if this worker is no longer a member."""
         self._known.addresses = dict(event.addresses)
+        self._known.places = dict(event.places)
         if self._incarnation in event.addresses:
             self._joined = True
         elif self._joined:

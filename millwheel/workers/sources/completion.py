@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from millwheel.core.grouping.epochs import Rule
-from millwheel.core.grouping.tables import Measured
+from millwheel.core.grouping.tables import Measured, Network
 from millwheel.core.model.keys import Key
 from millwheel.core.model.names import NodeName, ShardName
 from millwheel.workers.delivery.lane_times import Completed, LaneTimes
@@ -16,13 +16,15 @@ ShardOf = Callable[[NodeName, Key], ShardName | None]
 
 @dataclass(slots=True)
 class CompletionTimes:
-    """The means of one partition since its last table. An instance has those of the shard that it lies in.
+    """The means of one partition since its last table, and how far the owners of shards are. An instance has those of
+    the shard that it lies in.
 
     Readings of the clock go into tables alone, and a table is committed before it is used: so they never decide
     anything twice."""
 
     times: LaneTimes
     shard_of: ShardOf
+    distance: Callable[[ShardName], Network]
     _before: dict[ShardName, Completed] = field(default_factory=dict)
 
     def take(self, rules: Mapping[str, Rule]) -> dict[str, Measured]:
@@ -34,7 +36,8 @@ class CompletionTimes:
             # Where an instance lies depends on the last part of a key alone.
             shards = [self.shard_of(NodeName(node), (instance,)) for instance in range(rule.instances)]
             mine = [means.get(shard, (None, None)) if shard is not None else (None, None) for shard in shards]
-            found[node] = Measured(tuple(whole for whole, _ in mine), tuple(alone for _, alone in mine))
+            network = tuple(Network.HOST if shard is None else self.distance(shard) for shard in shards)
+            found[node] = Measured(tuple(whole for whole, _ in mine), tuple(alone for _, alone in mine), network)
         return found
 
 

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from millwheel.core.grouping.tables import Network
 from millwheel.core.model.lease import Lease
-from millwheel.core.model.names import Token, WorkerName
+from millwheel.core.model.names import ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.workers.loop.known import KnownEntries
@@ -49,3 +50,19 @@ def test_the_shards_of_an_address_are_those_of_the_worker_there() -> None:
     known.take(table(0, ("n-0", "w1", 1), ("n-1", "w2", 1)))
     known.addresses = {"w1": "here", "w2": "there"}
     assert known.owned_at("there") == {"n-1"}
+
+
+def test_the_distance_of_a_shard_is_that_of_its_owner() -> None:
+    known = KnownEntries()
+    known.take(table(0, *((f"n-{at}", f"w{at}", 1) for at in range(5))))
+    known.places = {
+        "w0": ("here", "r1"),
+        "w1": ("here", "r1"),
+        "w2": ("there", "r1"),
+        "w3": ("there", "r2"),
+        "w4": ("there", ""),
+    }
+    found = [known.distance(ShardName(f"n-{at}"), "w0") for at in range(6)]
+    assert found == [Network.PROCESS, Network.HOST, Network.RACK, Network.ELSEWHERE, Network.ELSEWHERE, Network.PROCESS]
+    known.places = {}
+    assert known.distance(ShardName("n-3"), "w0") is Network.HOST
