@@ -25,6 +25,7 @@ from millwheel.testing.memory.cluster import ClusterOptions, ManualClock, Memory
 from millwheel.testing.pushed import PushedReader, PushedStream
 from millwheel.testing.rewiring import rewired
 from millwheel.testing.taps import Tap, Taps, TapWriter, plain
+from millwheel.workers.delivery.combining import CombineLimits
 from millwheel.workers.host import assembly as assembly_module
 from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.operators.callbacks import CallbackOperator
@@ -71,6 +72,8 @@ class Way:
     """Keys that can be divided are, over so many instances."""
     grouped: bool = False
     """By groupings, where they can be."""
+    combined: bool = False
+    """Groups are sent in place of records wherever they can be, and nowhere in the other ways."""
 
     @property
     def crashes(self) -> bool:
@@ -211,7 +214,9 @@ class Bench(PipelineHarness):
             lookup=lambda spec, folder: ConstantLookup(),
         )
         kind = _Assembly if way.columns else _RowsOnly
-        limits = ShardLimits(bundle=way.bundle, timers=way.timers, settle_us=0, company_us=0, columns_from=1)
+        combine = CombineLimits(least=1, looks=1, enters=9.0, leaves=9.0) if way.combined else CombineLimits()
+        sizes = ShardLimits(bundle=way.bundle, timers=way.timers, columns_from=1)
+        limits = replace(sizes, settle_us=0, company_us=0, combine=combine)
         made = kind(self.spec, "", clock, outside, limits)
         options = ClusterOptions(
             way.shards, way.workers, way.snapshot_bytes, way.crash_every, service_lives=way.service_lives

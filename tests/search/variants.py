@@ -44,6 +44,17 @@ VARIANTS: dict[str, Way] = {
     "grouped-crashes": Way(
         "grouped-crashes", together=3, shards=2, workers=2, scatter=4, grouped=True, crash_every=25, service_lives=True
     ),
+    "combined": Way("combined", together=1000, shards=2, workers=2, combined=True),
+    "combined-crashes": Way(
+        "combined-crashes",
+        together=1000,
+        bundle=9,
+        shards=3,
+        workers=2,
+        combined=True,
+        crash_every=25,
+        service_lives=True,
+    ),
     "uncached-bundles": Way("uncached-bundles", cached=False, together=4),
 }
 """By name. Places of crashes and numbers of records are drawn anew for each seed."""

@@ -27,6 +27,7 @@ ChannelName = NewType("ChannelName", str)
 """One numbering of records: each pair of channel and number is applied once."""
 Token = NewType("Token", int)
 """Distinguishes the owners of a shard, see ``lease.py``."""
+_REST = "rest of "
 NOBODY, NO_SHARD, NO_CHANNEL = WorkerName(""), ShardName(""), ChannelName("")
 """Where none is meant."""
 NO_TOKEN, FIRST_TOKEN = Token(0), Token(1)
@@ -60,8 +61,18 @@ def letters_channel(node: str, computation: str, partition: str) -> ChannelName:
 
 
 def groups_of(node: str) -> str:
-    """The stream of what a source sends to a node in place of records; no stream of a pipeline has such a name."""
+    """The stream of what is sent to a node in place of records; no stream of a pipeline has such a name."""
     return f"groups of {node}"
+
+
+def rest_of(stream: str) -> str:
+    """The productions of a stream for those consumers that get records, where the others get groups of them."""
+    return f"{_REST}{stream}"
+
+
+def whole_of(stream: str) -> str:
+    """The stream of which this is the rest, or itself."""
+    return stream.removeprefix(_REST)
 
 
 def replay_channel(request: str) -> ChannelName:

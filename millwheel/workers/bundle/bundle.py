@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.failures import KINDS, CallKind, First, kind_of, printable
 from millwheel.core.model.keys import Key
@@ -46,6 +46,7 @@ class Outputs:
     def __init__(self) -> None:
         self.streams: dict[str, Produced] = {}
         self.columns: list[ColumnBatch] = []
+        self.groups: list[AnyBatch] = []
         self.counted: list[tuple[str, int]] = []
         self.count = 0
 
@@ -66,6 +67,12 @@ class Outputs:
         """Add productions in columns; they are not numbered yet."""
         if len(batch):
             self.columns.append(batch)
+            self.count += len(batch)
+
+    def produce_groups(self, batch: AnyBatch) -> None:
+        """Add groups that go to a consumer in place of records; they are not numbered yet."""
+        if len(batch):
+            self.groups.append(batch)
             self.count += len(batch)
 
     def lengths(self) -> dict[str, int]:

@@ -16,11 +16,12 @@ from millwheel.core.grouping.epochs import KeyEpochs, Rule
 from millwheel.core.grouping.tables import Network
 from millwheel.core.model.keys import Key, KeyHash, key_hash
 from millwheel.core.model.limits import DEFAULTS
-from millwheel.core.model.names import NodeName, ShardName, groups_of
+from millwheel.core.model.names import NodeName, ShardName, groups_of, rest_of
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.spec import KeyKind, KeySpec
+from millwheel.workers.delivery.combining import Combining, whole
 from millwheel.workers.delivery.consumer_keys import (
     Consumer,
     Extractor,
@@ -48,7 +49,8 @@ class Fanout:
         most_key: int = DEFAULTS.key,
         combined: Collection[str] = (),
     ) -> None:
-        """``combined``: the nodes to which sources may send groups, under their keys, in place of records."""
+        """``combined``: the nodes that may get groups, under their keys, in place of records."""
+        self.combinings: Mapping[str, Combining] = {}
         self._most_key = most_key
         self._consumers: dict[str, list[Consumer]] = {}
         for stream, names in graph.consumers.items():
@@ -63,12 +65,14 @@ class Fanout:
                 if spec.partitions:
                     consumer = replace(consumer, fields=(), of=spec.names[0], partitions=spec.partitions)
                 self._consumers.setdefault(stream, []).append(consumer)
+        for stream, consumers in list(self._consumers.items()):
+            self._consumers[rest_of(stream)] = [each for each in consumers if each.node not in combined]
         for name in combined:
             self._consumers[groups_of(name)] = [Consumer(NodeName(name), (), None)]
 
     def consumed(self, stream: str) -> bool:
         """True when this stream has a consumer."""
-        return stream in self._consumers
+        return bool(self._consumers.get(stream))
 
     def drops_late(self, stream: str) -> bool:
         """True when some consumer does not get the late records of this stream."""
@@ -88,11 +92,12 @@ class Fanout:
     ) -> tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]:
         """:meth:`split` for records in columns; ``late`` says which are late (None: none is). A consumer whose key does
         not consist of columns gets them as rows."""
+        consumers, batch = self._consumers.get(batch.stream, ()), whole(batch)
         out: list[tuple[NodeName, AnyBatch]] = []
         refused: list[Keyless] = []
         in_time = batch if late is None else batch.where(~late)
         rows: dict[int, Batch] = {}
-        for consumer in self._consumers.get(batch.stream, ()):
+        for consumer in consumers:
             gone = None if consumer.wants_late else late
             mine = batch if gone is None or consumer.counts else in_time
             if not len(mine):
@@ -122,7 +127,7 @@ class Fanout:
         out: list[tuple[NodeName, AnyBatch]] = []
         refused: list[Keyless] = []
         for consumer in self._consumers.get(batch.stream, ()):
-            mine, missing = self._split_for(consumer, batch, decoded, late, epochs)
+            mine, missing = self._split_for(consumer, whole(batch), decoded, late, epochs)
             refused += missing
             if len(mine):
                 out.append((consumer.node, mine))

@@ -51,10 +51,12 @@ from millwheel.workers.batches.batched import BatchOperator
 from millwheel.workers.bundle.hangs import Hangs
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.beside import BesideColumns
+from millwheel.workers.delivery.combining import combinings_of
 from millwheel.workers.delivery.lane_times import LaneTimes
 from millwheel.workers.delivery.routing import Fanout, TableRouter
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.dictionaries.dictionary import DictionaryOperator
+from millwheel.workers.host.grouping import groupings_of
 from millwheel.workers.host.kept_partitions import decode_partitions, kept_ends, spread_of
 from millwheel.workers.joins.joining import JoinOperator
 from millwheel.workers.lookups.looked_up import NO_ANSWER, LookupLine, LookupOperator, LookupShard
@@ -76,7 +78,6 @@ from millwheel.workers.shard.verdicts import Policies
 from millwheel.workers.sinks.sink import SinkOperator, SinkShard
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.workers.slices.sliced import SlicesOperator
-from millwheel.workers.sources.combining import combining_of
 from millwheel.workers.sources.completion import CompletionTimes
 from millwheel.workers.sources.guessed import GuessedTypes
 from millwheel.workers.sources.injection import InjectionOperator
@@ -142,20 +143,23 @@ class Assembly:
         plans = {c.name: self._column_plan(c) for c in spec.computations}
         self._plans = {name: plan for name, plan in plans.items() if isinstance(plan, ColumnPlan)}
         self._undeclared = {name: plan for name, plan in plans.items() if isinstance(plan, PlansByType)}
-        self._fanout = self._fanout_of(self.graph)
         self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
         self._decode = stream_decoder(self._schemas)
+        self._groups = groupings_of(spec, {**self._plans, **self._undeclared}, self._load, self._decode)
+        self._fanout = self._fanout_of(self.graph)
+        self._fanout.combinings = combinings_of(spec, self.graph, self._groups, self._limits.combine)
 
     def _fanout_of(self, graph: Graph) -> Fanout:
         columns = {name: plan.needs for name, plan in self._plans.items()}
-        combined = [name for name, plan in self._plans.items() if plan.combines]
         folder, most = self.spec.folder, self.spec.limits.key
-        return Fanout(graph, lambda key: load_extractor(key, folder), columns, most, combined)
+        return Fanout(graph, lambda key: load_extractor(key, folder), columns, most, self._groups)
 
     def _column_plan(self, computation: ComputationSpec) -> Plan | None:
         """How a computation takes columns; None for one that takes records one by one."""
-        load = lambda name: self._outside.load(name, self.spec.folder)  # noqa: E731
-        return computation_form(computation, self.spec, load, compile_expression).plan
+        return computation_form(computation, self.spec, self._load, compile_expression).plan
+
+    def _load(self, name: str) -> Any:
+        return self._outside.load(name, self.spec.folder)
 
     def waits_for_time(self) -> bool:
         """False when nothing is done at a certain event time: no window, no join, no timer of a callback."""
@@ -339,6 +343,7 @@ class Assembly:
         partitions = self._partitions(stream, source)
         form = self.source_form_of(stream)
         by_name = not source.bounded or stream.name in self._outside.by_name
+        combining = self._fanout.combinings.get(stream.name)
         spread = {} if by_name else spread_of(partitions())
         rules = self._fanout.rules(stream.name)
         completion = None
@@ -365,7 +370,7 @@ class Assembly:
             to_the_ends=bool(self._ends),
             rules=rules,
             completion=completion,
-            combining=combining_of(stream, self.spec, self.graph, self._plans, self._limits.combine),
+            combining=combining if combining is not None and not combining.rest else None,
         )
         return SourceOperator(parts, shard_parts.store, now_us)
 

@@ -126,11 +126,23 @@ class ColumnOperator(Operator):
         return min(windows.due_at() for windows in (self._windows, *self._of_other_types))
 
     def run(self, bundle: Bundle) -> None:
+        in_rows = self._rows.received(bundle)
         combined = self._take_combined(bundle)
         if self._in_rows and self._may_hold(bundle) and not self._has_rows():
             self._in_rows = False
         if self._of_other_types:  # a merge of shards that have met different types
             self._go_on_in_rows(bundle)
+        if not self._in_rows and in_rows:
+            # Accumulators do not tell the types of fields that nobody has declared.
+            known = self._by_type is None
+            try:
+                combined += [self._plan.merge([self._plan.from_row_groups(in_rows)])] if known else []
+            except Unfit:
+                known = False
+            if known:
+                in_rows = []
+            else:
+                self._go_on_in_rows(bundle)
         if not self._in_rows:
             self._run_columns(bundle, combined)
         elif self._windows:  # a merge of a shard in columns with one in rows
@@ -138,6 +150,7 @@ class ColumnOperator(Operator):
         if self._in_rows:
             for groups in combined:
                 self._rows.take_groups(self._plan.row_groups(groups), bundle)
+            self._rows.take_groups(in_rows, bundle)
             self._rows.run(bundle)
             self._windows.close(bundle.watermark)
         write_segments(self._windows, self._shard.name, bundle.overlay, self._slots)

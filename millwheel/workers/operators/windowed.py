@@ -7,7 +7,8 @@ record on every output of the computation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
+from itertools import groupby, repeat
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -17,8 +18,9 @@ from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import HOLD, WINDOW, key_prefix, number8, number_from8, parse_timer, unpack
 from millwheel.core.key_windows.machine import KeyWindowMachine
 from millwheel.core.machines.counted import CountMachine
-from millwheel.core.machines.specs import machine_from_spec
+from millwheel.core.machines.specs import machine_from_spec, window_from_spec
 from millwheel.core.model.keys import Key, key_from_bytes
+from millwheel.core.model.names import groups_of
 from millwheel.core.model.records import DeadLetter, Domain
 from millwheel.core.model.timers import Due, TimerQueue
 from millwheel.core.model.times import MAX_TIME, held_at
@@ -44,6 +46,7 @@ from millwheel.queries.model import Finding, Query
 from millwheel.spec.loading import load_object
 from millwheel.workers.bundle.bundle import RECORD, TIMER, Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
+from millwheel.workers.delivery.row_groups import are_groups, received
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.percentile_timers import ShareTimers
 from millwheel.workers.operators.window_cells import WindowCells
@@ -90,9 +93,45 @@ class WindowedOperator(Operator):
         times = Times(bundle.watermark, bundle.now_us, self.share_timers.passed)
         self._fire(bundle.fires(Domain.EVENT), times, bundle)
         self._fire(self.share_timers.pop_due(), times, bundle)
+        if groups := self.received(bundle):
+            self._take_received(groups, times, bundle)
         self._take(bundle, times)
         self._fire(bundle.fires(Domain.PROCESSING), times, bundle)
         self._write_holds()
+
+    def received(self, bundle: Bundle) -> list[tuple[Key, Group]]:
+        """The groups that have come in rows, of windows that are open; only records are left in the bundle."""
+        name = groups_of(self._spec.name)
+        mine = [arrival for arrival in bundle.arrivals if are_groups(arrival.batch, name)]
+        if not mine:
+            return []
+        assert self._spec.window is not None
+        found = received(mine, self._only_stream(), window_from_spec(self._spec.window), bundle.watermark)
+        others = [arrival for arrival in bundle.arrivals if not are_groups(arrival.batch, name)]
+        bundle.arrivals = [*others, *found.records]
+        if found.late:
+            bundle.count("late", found.late)
+        return found.groups
+
+    def _take_received(self, groups: Iterable[tuple[Key, Group]], times: Times, bundle: Bundle) -> None:
+        """Take groups that came in rows. Where the user's aggregator cannot merge those of a key, they are a dead
+        letter together."""
+        shared = Effects()
+        for key, mine in groupby(groups, itemgetter(0)):
+            several, effects = [group for _, group in mine], Effects()
+            try:
+                self._machine.on_groups(self._cells.of(key), key, several, times, effects)  # type: ignore[attr-defined]
+            except _FATAL:
+                raise
+            except Exception as ex:
+                self._cells.drop(key)
+                together = sum(group.count for group in several)
+                reason = f"aggregation of {together} records together failed: {type(ex).__name__}: {ex}"
+                self.letter(bundle, key, None, several[0].window.end - 1, reason)
+            else:
+                _join(shared, effects)
+        self._perform(shared, None, bundle)
+        self._flush(None, bundle)
 
     def take_groups(self, groups: Iterable[tuple[Key, Group]], bundle: Bundle, closed: int | None = None) -> None:
         """Take records that were aggregated elsewhere, of windows that are open; of key windows also all that columns

@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from millwheel.core.model.limits import DEFAULTS, Limits
-
-
-@dataclass(frozen=True, slots=True)
-class CombineLimits:
-    """When a source sends groups in place of records. Reads of ``least`` records and more are looked at, one in
-    ``looks``; groups begin where there are at most ``enters`` of them for each record, and end where there are more
-    than ``leaves``, or few records in a read (what waits then waits for the commit of the groups). The next look is
-    ``pause`` such reads later."""
-
-    least: int = 4_000
-    looks: int = 8
-    enters: float = 1 / 8
-    leaves: float = 1 / 2
-    pause: int = 64
-
-    @property
-    def few(self) -> int:
-        """Reads of fewer records are not worth it."""
-        return self.least // 8
+from millwheel.workers.delivery.combining import CombineLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +14,7 @@ class ShardLimits:
     several. ``given`` are the pipeline's own limits. Sources commit their positions every ``settle_us``, since that
     costs as much for one read as for many; the rest is read again after a crash. A commit that nothing waits for (weak
     productions and reads of a source are sent before it) is delayed by up to ``company_us``, to be written with
-    others. ``combine``: when sources send groups in place of records. Of reads of ``columns_from`` records
+    others. ``combine``: when groups are sent in place of records. Of reads of ``columns_from`` records
     and more, sources make columns for the consumers that take them; fewer are as quick one by one."""
 
     bundle: int = 20_000
@@ -44,7 +26,7 @@ class ShardLimits:
     straggler_us: int = 1_000_000
     settle_us: int = 20_000
     company_us: int = 20_000
-    combine: CombineLimits = CombineLimits()
+    combine: CombineLimits = field(default_factory=CombineLimits)
     columns_from: int = 1_000
     given: Limits = DEFAULTS
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,15 +14,19 @@ from millwheel.core.formats.store_layout import PENDING, Meta, number8, pack
 from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.limits import Limits, over
-from millwheel.core.model.names import NodeName, ShardName, Token, shard_channel
+from millwheel.core.model.names import NodeName, ShardName, Token, rest_of, shard_channel
 from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.workers.bundle.bundle import Bundle, Produced, beginning, keys_of
+from millwheel.workers.delivery.combining import Worth
 from millwheel.workers.delivery.consumer_keys import Keyless
 from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.state.overlay import Overlay
+
+Split = tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]
+"""The records of each consumer under its keys, and those that have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ class ProductionBuilding:
         self._fanout = fanout
         self._limits = limits
         self._maker: bytes = pack(identity.node)
+        self._worth: dict[str, Worth] = {}
 
     def checkpoint(self, bundle: Bundle) -> OutputChunk | None:
         """Number the productions and write them into the commit; None if there are no consumers."""
@@ -70,6 +75,8 @@ class ProductionBuilding:
             return None
         born_us = min((a.batch.born_us for a in bundle.arrivals if a.batch.born_us), default=bundle.now_us)
         parts = _Parts([], [])
+        for groups in bundle.outputs.groups:
+            self._take_groups(groups, bundle, born_us, parts)
         for columns in bundle.outputs.columns:
             self._take_columns(columns, bundle, born_us, parts)
         streams = bundle.outputs.streams
@@ -94,8 +101,12 @@ class ProductionBuilding:
     def _take(self, stream: str, produced: Produced, bundle: Bundle, born_us: int, parts: _Parts) -> None:
         if not produced.raws or self._unconsumed(stream, len(produced.raws), bundle):
             return
+        alone = Batch(stream, [], produced.timestamps, produced.keys, list(produced.raws), None, born_us)
+        name = self._combined(alone, lambda: self._fanout.split(alone, produced.decoded), bundle, parts)
+        if not self._fanout.consumed(name):
+            return
         first = self._meta.next_seq
-        batch = self._numbered(stream, produced, born_us)
+        batch = self._numbered(name, produced, born_us)
         if bundle.traced is not None:
             bundle.traced.numbered(stream, batch)
         data = encode_batch(batch)
@@ -110,12 +121,53 @@ class ProductionBuilding:
         bundle.try_(keys_of(stream), len(batch))
         self._lose(keyless, batch, produced.decoded, bundle, produced.ids)
 
+    def _combined(self, batch: AnyBatch, split: Callable[[], Split], bundle: Bundle, parts: _Parts) -> str:
+        """The stream by which these productions go to their consumers: their own, or that of the rest, where groups of
+        them went to the others."""
+        combining = self._fanout.combinings.get(batch.stream)
+        if combining is None or self._identity.weak or bundle.traced is not None or self._has_large(batch):
+            return batch.stream
+
+        def of_consumers() -> list[tuple[NodeName, AnyBatch]] | None:
+            mine, keyless = split()
+            return None if keyless else combining.of(mine)
+
+        worth = self._worth.setdefault(batch.stream, Worth())
+        groups = worth.groups(combining, len(batch), of_consumers)
+        if groups is None:
+            return batch.stream
+        for each in groups:
+            self._take_groups(each, bundle, batch.born_us, parts)
+        if not combining.rest:
+            bundle.try_(keys_of(batch.stream), len(batch))
+        return rest_of(batch.stream)
+
+    def _has_large(self, batch: AnyBatch) -> bool:
+        """Whether some productions may become dead letters."""
+        return isinstance(batch, Batch) and max(map(len, batch.values), default=0) > self._limits.record
+
+    def _take_groups(self, groups: AnyBatch, bundle: Bundle, born_us: int, parts: _Parts) -> None:
+        if isinstance(groups, ColumnBatch):
+            self._take_columns(groups, bundle, born_us, parts)
+            return
+        first = self._meta.next_seq
+        self._meta.next_seq += len(groups)
+        batch = replace(groups, seqs=list(range(first, self._meta.next_seq)), born_us=born_us)
+        data = encode_batch(batch)
+        batch.size = len(data)
+        parts.stored.append(data)
+        parts.batches += self._fanout.split(batch, batch.values)[0]
+
     def _take_columns(self, columns: ColumnBatch, bundle: Bundle, born_us: int, parts: _Parts) -> None:
         if self._unconsumed(columns.stream, len(columns), bundle):
             return
+        alone = replace(columns, born_us=born_us)
+        name = self._combined(alone, lambda: self._fanout.split_columns(alone), bundle, parts)
+        if not self._fanout.consumed(name):
+            return
         first = self._meta.next_seq
         self._meta.next_seq += len(columns)
-        batch = replace(columns, seqs=np.arange(first, self._meta.next_seq), born_us=born_us)
+        batch = replace(alone, stream=name, seqs=np.arange(first, self._meta.next_seq))
         parts.stored.append(encode_columns(batch, packed=True))
         mine, keyless = self._fanout.split_columns(batch)
         parts.batches += mine

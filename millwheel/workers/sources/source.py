@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
 
-from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.store_layout import Position
 from millwheel.core.model.names import letters_channel
 from millwheel.core.model.times import MAX_TIME
@@ -164,10 +164,7 @@ class SourceOperator(Operator):
                 part.combine.begin()
             if self._parts.has_columns(part, reader) and self._read_frame(part, reader, bundle):
                 return
-            if part.combine.on:
-                part.leave_groups(bundle)
-            else:
-                self._read(part, reader, bundle)
+            self._read(part, reader, bundle)
         except ExhaustedError as ex:
             self._partitions.exhausted(part, ex, bundle.now_us)
 
@@ -175,16 +172,24 @@ class SourceOperator(Operator):
         read = reader.read(part.position, part.most_records(self._parts.max_records))
         if self._parts.has_types(part, reader, read) and self._read_frame(part, reader, bundle):
             return
-        self._find_end(part, reader, read, read.caught_up)
+        if not part.combine.on:
+            self._find_end(part, reader, read, read.caught_up)
         if self._heard_nothing(part, reader, read, bundle):
             return
-        part.silence.heard(bundle.now_us)
         if read.caught_up:
             part.next_poll_us = bundle.now_us + self._poll_us
         part.is_full = len(read) >= self._parts.max_records
         self._extend_epochs(part, read, bundle)
         sorting = Sorting(self._parts, part.max_timestamp, part.judged, bundle.now_us, part.epochs)
         found = sorting.sort(part.partition.name, read)
+        plain = not found.letters and not sorting.newly_judged and bundle.traced is None
+        groups = part.combine.groups(self._parts.combining, found.batches, len(read)) if plain else None
+        if part.combine.on and groups is None:
+            part.leave_groups(bundle)  # and nothing else: it is read again
+            return
+        if part.combine.on:
+            self._find_end(part, reader, read, read.caught_up)
+        part.silence.heard(bundle.now_us)
         sorting.judge(bundle, len(read) + len(read.rejects))
         part.judge(sorting.newly_judged, bundle.overlay)
         if sorting.newly_judged:
@@ -195,7 +200,10 @@ class SourceOperator(Operator):
         if bundle.traced is not None:
             bundle.traced.read(part.channel, read.positions, read.traces, found.batches)
         part.move(read, sorting.max_timestamp)
-        self._send(part, found, bundle)
+        if groups is None:
+            self._send(part, found, bundle)
+        else:
+            self._commit(part, groups, found.counters, bundle)
 
     def _heard_nothing(self, part: Part, reader: Reader, read: Read | FrameChunk, bundle: Bundle) -> bool:
         """True when a look found nothing to send. Then look again soon; less often when it has been silent for long."""
@@ -247,8 +255,7 @@ class SourceOperator(Operator):
             guessed.hit()
         part.silence.heard(bundle.now_us)
         part.size.told(read.next_position > part.position and not read.finished)
-        combining = self._parts.combining
-        groups = None if combining is None else part.combine.groups(combining, found.batches, len(read))
+        groups = part.combine.groups(self._parts.combining, found.batches, len(read))
         if part.combine.on and groups is None:
             return False
         self._find_end(part, reader, read, caught_up=False)
@@ -266,10 +273,10 @@ class SourceOperator(Operator):
             self._commit(part, groups, counters, bundle)
         return True
 
-    def _commit(self, part: Part, groups: list[ColumnBatch], counters: dict[str, int], bundle: Bundle) -> None:
+    def _commit(self, part: Part, groups: list[AnyBatch], counters: dict[str, int], bundle: Bundle) -> None:
         """Produce groups. The position behind their records is part of the commit."""
         for batch in groups:
-            bundle.outputs.produce_columns(batch)
+            bundle.outputs.produce_groups(batch)
         for name, by in counters.items():
             bundle.count(name, by)
         bundle.positions_only = False

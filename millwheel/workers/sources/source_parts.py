@@ -12,9 +12,9 @@ from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.sources.base import Chunk as Read
 from millwheel.sources.base import Partition, Reader, Source
 from millwheel.workers.delivery.beside import BesideColumns
+from millwheel.workers.delivery.combining import Combining
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.delivery.timestamps import Timestamps
-from millwheel.workers.sources.combining import Combining
 from millwheel.workers.sources.completion import CompletionTimes
 from millwheel.workers.sources.guessed import GuessedTypes
 from millwheel.workers.sources.partition import Part

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from millwheel.core.model.names import ChannelName
+from millwheel.workers.delivery.combining import whole
+from millwheel.workers.shard import opening
 from millwheel.workers.sources.partition import Part
 from millwheel.workers.sources.sorting import Sorting
 from millwheel.workers.sources.source import SourceOperator
@@ -69,7 +71,7 @@ def one_channel_for_the_letters_of_all() -> Context:
     return replaced(Part, "chunk", wrong)
 
 
-@mistake(within=4, workload="combined", faults="kill")
+@mistake(within=9, workload="combined", faults="kill")
 def groups_begin_before_records_are_applied() -> Context:
     """A source sends groups, and commits the position behind them, while records before it are on their way."""
     return replaced(Part, "applied", property(lambda self: True))
@@ -91,3 +93,15 @@ def groups_without_their_position() -> Context:
             right(self, part, bundle)
 
     return replaced(SourceOperator, "_write", wrong)
+
+
+@mistake(within=20, workload="combined", faults="kill")
+def the_rest_of_productions_goes_to_all_after_a_crash() -> Context:
+    """A new owner sends productions that it finds to all consumers, also to those that got groups of them."""
+    right = opening.read_pending
+
+    def wrong(store: Any) -> Any:
+        found = right(store)
+        return [(chunk, channel, [whole(each) for each in batches]) for chunk, channel, batches in found]
+
+    return replaced(opening, "read_pending", wrong)

@@ -22,7 +22,7 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
     WindowSpec,
 )
-from millwheel.workers.shard.bundle_sizes import CombineLimits
+from millwheel.workers.delivery.combining import CombineLimits
 from tests.sim.asking import AskingWindows
 from tests.sim.kernel import Failure
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
@@ -229,11 +229,14 @@ class Scattered(Windows):
 
 
 class Combined(Windows):
-    """Tumbling windows over hot keys, whose source begins and ends now and then to send groups in place of records."""
+    """Tumbling and sliding windows over hot keys: now and then the source, or the shards of a computation, begin and
+    end to send groups in place of records, in columns or in rows."""
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
         self.fields = self.columns = FIELDS
+        if Random(f"rows {seed}").random() < 0.5:
+            self.fields, self.columns = {}, None
         # A read has few records here, so it begins with any number of groups, and ends with many.
         leaves = self.rng.choice([0.3, 0.6, 2.0])
         combine = CombineLimits(1, looks=self.rng.choice([1, 3]), enters=1.0, leaves=leaves, pause=2)
@@ -251,13 +254,20 @@ class Combined(Windows):
 
     def spec(self) -> PipelineSpec:
         whole = super().spec()
-        mine = tuple(each for each in whole.computations if each.name in ("tumbling", "again"))
-        shown = tuple(each for each in whole.sinks if each.stream in ("tumbling_out", "again_out", "dead_letters"))
+        self._slides = Random(f"slides {self.seed}").random() < 0.5
+        names = ("tumbling", "again", *(["sliding"] if self._slides else []))
+        mine = tuple(each for each in whole.computations if each.name in names)
+        shown = tuple(
+            each for each in whole.sinks if each.stream in ("dead_letters", *(f"{name}_out" for name in names))
+        )
         return replace(whole, computations=mine, sinks=shown)
 
     def check(self) -> None:
         grouped = self._grouped((row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in self.on_time())
         equal("tumbling", self._found("tumbling_out"), self._counted(grouped))
+        if self._slides:
+            of_all = ((row["key"], start, row["n"]) for row in self.on_time() for start in self._starts(row["ts"]))
+            equal("sliding", self._found("sliding_out"), self._counted(self._grouped(of_all)))
         self._check_again(grouped)
 
 

@@ -14,8 +14,9 @@ from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
 from millwheel.core.model.names import NodeName, groups_of
 from millwheel.testing import PipelineHarness, assert_survives_crashes
-from millwheel.workers.shard.bundle_sizes import CombineLimits, ShardLimits
-from millwheel.workers.sources.combining import Combine, Combining
+from millwheel.workers.delivery.combining import CombineLimits, Combining, ConsumerGroups
+from millwheel.workers.shard.bundle_sizes import ShardLimits
+from millwheel.workers.sources.combining import Combine
 from millwheel.workers.sources.frames import ReadSize
 from millwheel.workers.sources.source import SourceOperator
 from tests.unit.workers.operators.test_columns import DIRTY, events, pipeline, results, written
@@ -86,31 +87,17 @@ def combining_of_a_run(path: str) -> Combining | None:
         return shard.operator._parts.combining
 
 
-WINDOWS = {
-    "tumbling: 10s": True,
-    "sliding: 20s, every: 10s": False,  # which of a record's windows are late is asked of the record
-    "session: 2s": False,
-    "tumbling: 10s, emit: empty": False,
-}
-
-
-@pytest.mark.parametrize("window", WINDOWS)
-def test_only_tumbling_windows_that_fire_once_take_groups(tmp_path: Path, window: str) -> None:
-    path = Path(pipeline(written(tmp_path, {"a": []}), True))
-    path.write_text(path.read_text().replace("tumbling: 10s", window))
-    assert (combining_of_a_run(str(path)) is not None) == WINDOWS[window]
-
-
 @pytest.mark.parametrize(
     "change",
     [
         ("max_future: null}", "max_future: null}\n    id: {field: ad}"),
-        ("mean: {mean: cost}", "mean: {quantile: cost, q: 0.5}"),
+        ("mean: {mean: cost}", "mean: {first: cost}"),
         ("    output: minutes", "    allowed_lateness: 1m\n    output: minutes"),
         ("    output: minutes", "    skew: scatter(4)\n    output: minutes"),
         ("    output: totals", "    output: totals\nsinks:\n  events: {stdout: {}}"),
+        ("tumbling: 10s", "session: 2s"),
     ],
-    ids=["ids", "a sketch", "lateness", "divided keys", "another consumer"],
+    ids=["ids", "order", "lateness", "divided keys", "another consumer", "sessions"],
 )
 def test_where_a_consumer_needs_records_it_gets_records(tmp_path: Path, change: tuple[str, str]) -> None:
     path = Path(pipeline(written(tmp_path, {"a": []}), True))
@@ -135,7 +122,7 @@ class Counts:
 def test_groups_hold_their_windows_open_and_are_one_for_each_key() -> None:
     plan: ColumnPlan = Counts()  # type: ignore[assignment]
     node = NodeName("n")
-    found = Combining({node: plan}, ALWAYS).groups([(node, batch([1, 2, 1, 1]))])
+    found = Combining({node: ConsumerGroups(plan, None)}, ALWAYS).groups([(node, batch([1, 2, 1, 1]))])
     assert found is not None
     [groups] = found
     assert (groups.stream, groups.keys.to_list(), groups.frame[COUNT].to_list()) == (groups_of("n"), [1, 2], [3, 1])
@@ -143,15 +130,12 @@ def test_groups_hold_their_windows_open_and_are_one_for_each_key() -> None:
     assert not len(groups.seqs)
 
 
-def test_rows_are_not_grouped() -> None:
-    plan: ColumnPlan = Counts()  # type: ignore[assignment]
-    assert Combining({NodeName("n"): plan}, ALWAYS).groups([(NodeName("n"), batch([1]).rows())]) is None
-
-
 def test_it_begins_with_few_groups_and_ends_with_many_or_few_records() -> None:
     plan: ColumnPlan = Counts()  # type: ignore[assignment]
     node = NodeName("n")
-    combining = Combining({node: plan}, CombineLimits(least=16, looks=2, enters=1 / 8, leaves=1 / 2, pause=3))
+    combining = Combining(
+        {node: ConsumerGroups(plan, None)}, CombineLimits(least=16, looks=2, enters=1 / 8, leaves=1 / 2, pause=3)
+    )
 
     def goes_on(keys: list[int]) -> bool:
         batches = [(node, batch(keys))]

@@ -1,0 +1,58 @@
+"""How records are grouped for each computation that takes groups in place of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from millwheel.core.aggregates.specs import compile_aggregation
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.plan import ColumnPlan, PlansByType
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.machines.combined import combined_window, why_not_combined
+from millwheel.core.machines.specs import windowing_from_spec
+from millwheel.core.model.names import NodeName
+from millwheel.core.pipeline.graph import takes_retractions
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.workers.delivery.combining import ConsumerGroups
+from millwheel.workers.delivery.row_groups import Decode, RowGrouping
+
+Plan = ColumnPlan | PlansByType
+
+
+def groupings_of(
+    spec: PipelineSpec, plans: Mapping[str, Plan], load: Callable[[str], Any], decode: Decode
+) -> dict[NodeName, ConsumerGroups]:
+    """By computation. ``plans``: of those that take columns; ``load`` gives the object that ``module:name`` names."""
+    found = {}
+    for computation in spec.computations:
+        plan = plans.get(computation.name)
+        columns = plan if isinstance(plan, ColumnPlan) and plan.combines else None
+        rows = _rows(computation, spec, plan, load, decode)
+        if columns is not None or rows is not None:
+            found[NodeName(computation.name)] = ConsumerGroups(columns, rows)
+    return found
+
+
+def _rows(
+    computation: ComputationSpec, spec: PipelineSpec, plan: Plan | None, load: Callable[[str], Any], decode: Decode
+) -> RowGrouping | None:
+    if computation.window is None or not computation.aggregates or computation.callback or computation.join is not None:
+        return None
+    if any(each.name == given.stream and each.schema for each in spec.streams for given in computation.inputs):
+        return None  # a record that cannot be used is handed on as plain data
+    retractions = takes_retractions(computation, spec)
+    windowing = windowing_from_spec(computation, load, retractions)
+    aggregation = compile_aggregation(
+        computation.aggregates, compile_expression, load, computation.condition, computation.stage, retractions
+    )
+    window = combined_window(windowing.window)
+    if window is None or why_not_combined(computation, windowing, aggregation):
+        return None
+    return RowGrouping(NodeName(computation.name), window, aggregation, _plan_of(plan), decode, spec.limits.record)
+
+
+def _plan_of(plan: Plan | None) -> Callable[[ColumnBatch], ColumnPlan | None]:
+    if isinstance(plan, PlansByType):
+        return plan.of
+    return lambda batch: plan
