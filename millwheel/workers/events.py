@@ -69,7 +69,7 @@ class WorkersChanged:
     """Incarnation to address of every live worker, and its host and rack ("": unknown)."""
 
     addresses: Mapping[str, str]
-    places: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    locations: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,8 +269,8 @@ class WorkerProcess:
             self._queried.workers(members)
         facts = {name: json.loads(data) for name, data in members.items()}
         addresses = {name: each["exchange"] for name, each in facts.items()}
-        places = {name: (each.get("host", ""), each.get("rack", "")) for name, each in facts.items()}
-        self._events.put(ev.WorkersChanged(addresses, places))
+        locations = {name: (each.get("host", ""), each.get("rack", "")) for name, each in facts.items()}
+        self._events.put(ev.WorkersChanged(addresses, locations))
 
 
 def clean_scratch(folder: str) -> str:

@@ -264,7 +264,7 @@ def _why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: Column
     if plan is None:
         window = windowing.window
         changing = isinstance(window, Sessions) or (isinstance(window, Sliding) and window.changes)
-        without = [part.name for part in spec.aggregates if part.function in HELD_IN_ROWS]
+        without = [each.name for each in spec.aggregates if each.function in HELD_IN_ROWS or ":" in each.function]
         if changing:
             return "types that are not declared may change"
         return f"no column holds the aggregate {without[0]}" if without else ""

@@ -33,7 +33,7 @@ class KnownEntries:
         """Those that have a standby, whoever owns them."""
         self.addresses: Mapping[str, str] = {}
         """Of every live worker, by incarnation."""
-        self.places: Mapping[str, tuple[str, str]] = {}
+        self.locations: Mapping[str, tuple[str, str]] = {}
         """Of the same: host and rack ("": unknown)."""
 
     def take(self, table: RangeTable) -> News | None:
@@ -61,7 +61,7 @@ class KnownEntries:
         owner = mine if entry is None else entry.owner
         if owner == mine:
             return Network.PROCESS
-        (host, rack), (my_host, my_rack) = self.places.get(owner, ("", "")), self.places.get(mine, ("", ""))
+        (host, rack), (my_host, my_rack) = self.locations.get(owner, ("", "")), self.locations.get(mine, ("", ""))
         if host == my_host:
             return Network.HOST
         return Network.RACK if rack and rack == my_rack else Network.ELSEWHERE

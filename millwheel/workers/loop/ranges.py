@@ -56,7 +56,7 @@ class Ranges:
     def workers(self, event: ev.WorkersChanged) -> None:
         """Other workers joined or left. Raises FencedError if this worker is no longer a member."""
         self._known.addresses = dict(event.addresses)
-        self._known.places = dict(event.places)
+        self._known.locations = dict(event.locations)
         if self._incarnation in event.addresses:
             self._joined = True
         elif self._joined:

@@ -55,7 +55,7 @@ def test_the_shards_of_an_address_are_those_of_the_worker_there() -> None:
 def test_the_distance_of_a_shard_is_that_of_its_owner() -> None:
     known = KnownEntries()
     known.take(table(0, *((f"n-{at}", f"w{at}", 1) for at in range(5))))
-    known.places = {
+    known.locations = {
         "w0": ("here", "r1"),
         "w1": ("here", "r1"),
         "w2": ("there", "r1"),
@@ -64,5 +64,5 @@ def test_the_distance_of_a_shard_is_that_of_its_owner() -> None:
     }
     found = [known.distance(ShardName(f"n-{at}"), "w0") for at in range(6)]
     assert found == [Network.PROCESS, Network.HOST, Network.RACK, Network.ELSEWHERE, Network.ELSEWHERE, Network.PROCESS]
-    known.places = {}
+    known.locations = {}
     assert known.distance(ShardName("n-3"), "w0") is Network.HOST
