@@ -6,7 +6,7 @@ records with their new numbers, so no number is seen that a later owner could gi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -71,6 +71,8 @@ class DictionaryOperator(Operator):
         frame = batch.frame.with_columns(pl.Series(given.name, ids, pl.Int64))
         if given.keep:
             frame = frame.select([*given.keep, given.name])
+        elif declared := self._declared(batch.stream):
+            frame = frame.select([name for name in frame.columns if name in declared or name == given.name])
         for stream in self._spec.outputs:
             bundle.outputs.produce_columns(
                 replace(batch, stream=stream, seqs=np.array([], np.int64), frame=frame, ids=None)
@@ -83,8 +85,9 @@ class DictionaryOperator(Operator):
         partitions, values, times, found = zip(*rows, strict=True)
         late = np.maximum(np.array(times, np.int64), bundle.watermark)
         ids = self._numbers.of(known_by(found), np.array(partitions, np.int64), late, lambda: found)
-        for partition, value, timestamp, number in zip(partitions, values, times, ids.tolist(), strict=True):
-            row = {**self._kept(value), self._given.name: number}
+        kept = self._kept(batch.stream, values)
+        for partition, value, timestamp, number in zip(partitions, kept, times, ids.tolist(), strict=True):
+            row = {**value, self._given.name: number}
             for stream in self._spec.outputs:
                 bundle.outputs.produce(stream, partition, row, timestamp)
 
@@ -109,6 +112,15 @@ class DictionaryOperator(Operator):
         fitting_key(found, self._pipeline.limits.key)
         return found
 
-    def _kept(self, value: dict[str, Any]) -> dict[str, Any]:
-        keep = self._given.keep
-        return {name: value[name] for name in keep if name in value} if keep else value
+    def _kept(self, stream: str, values: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+        """The fields of records that are passed on."""
+        if keep := self._given.keep:
+            return [{name: value[name] for name in keep if name in value} for value in values]
+        # Columns have declared fields only, and whether records come in columns must make no difference.
+        declared = self._declared(stream)
+        if not declared or set().union(*values) <= declared:
+            return values
+        return [{name: of for name, of in value.items() if name in declared} for value in values]
+
+    def _declared(self, stream: str) -> Set[str]:
+        return self._pipeline.stream(stream).fields.keys()

@@ -21,6 +21,7 @@ from millwheel.core.pipeline.spec import (
     EnrichSpec,
     LookupSpec,
     Missing,
+    PipelineSpec,
     StepKind,
     StepSpec,
 )
@@ -180,9 +181,10 @@ class Numbering(Computation):
     """A number for each life of a value. A life ends behind the eight eighths of the time to live that follow the one
     in which the value was seen last."""
 
-    def __init__(self, spec: DictionarySpec, outputs: tuple[str, ...]) -> None:
+    def __init__(self, spec: DictionarySpec, outputs: tuple[str, ...], pipeline: PipelineSpec) -> None:
         self._spec = spec
         self._outputs = outputs
+        self._pipeline = pipeline
         self._seen: dict[Any, list[int]] = {}
         self._given = 0
 
@@ -194,7 +196,8 @@ class Numbering(Computation):
             known = self._seen[type(value), value] = [self._given, eighth]
             self._given += 1
         known[1] = max(known[1], eighth)
-        kept = {name: record.value[name] for name in spec.keep if name in record.value} if spec.keep else record.value
+        names = spec.keep or self._pipeline.stream(record.stream).fields or record.value
+        kept = {name: record.value[name] for name in names if name in record.value}
         for stream in self._outputs:
             ctx.produce(stream, {**kept, spec.name: known[0]})
 
@@ -206,7 +209,7 @@ def built(world: World, spec: ComputationSpec) -> CallNode:
     if spec.lookup is not None:
         return CallNode(world, spec, LookingUp(spec.lookup, spec.outputs), f"lookup in {spec.lookup.kind}")
     if spec.dictionary is not None:
-        return CallNode(world, spec, Numbering(spec.dictionary, spec.outputs), "dictionary")
+        return CallNode(world, spec, Numbering(spec.dictionary, spec.outputs, world.spec), "dictionary")
     if spec.deduplicate is not None:
         return CallNode(world, spec, copies_of(spec.deduplicate, spec.outputs), "deduplicate")
     if spec.branches:

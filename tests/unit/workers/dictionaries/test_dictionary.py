@@ -92,3 +92,35 @@ def test_columns_get_the_numbers_that_rows_get(tmp_path: Path, monkeypatch: pyte
     assert sum(taken) == 300
     assert _check(found[0]).keys() == _check(found[1]).keys()
     assert [{**row, "id": 0} for row in found[0]] == [{**row, "id": 0} for row in found[1]]
+
+
+def test_rows_have_the_declared_fields_that_columns_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read with one damaged record goes by rows, and a sink of the stream makes all reads go by rows."""
+    rows = [hit(at, page=f"page {at % 3}") | {"undeclared": at} for at in range(200)]
+    declared = "    fields: {at: int, page: str, size: int}\n"
+    by_rows = []
+    right = DictionaryOperator._take_rows
+
+    def noted(self: DictionaryOperator, batch: Any, bundle: Any) -> None:
+        by_rows.append(len(batch.values))
+        right(self, batch, bundle)
+
+    monkeypatch.setattr(DictionaryOperator, "_take_rows", noted)
+    found = []
+    for folder, damaged in (("columns", ""), ("rows", '{"at": "soon"}\n')):
+        path = Path(written(tmp_path / folder, DICTIONARY))
+        (path.parent / "hits.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + damaged)
+        path.write_text(path.read_text().replace("    timestamp:", declared + "    timestamp:"))
+        with PipelineHarness(path, run_sources=True) as harness:
+            harness.advance_processing_time(10**9)
+            found.append(sorted(harness.read("with_ids"), key=lambda row: row["at"]))
+            assert len(harness.read("dead_letters")) == bool(damaged)
+        assert sum(by_rows) == (200 if damaged else 0)
+    assert found[0] == found[1]
+    assert all(row.keys() == {"at", "page", "size", "id"} for row in found[0])
+
+
+def test_of_a_stream_without_declared_fields_all_fields_go_on(folder: Path) -> None:
+    with PipelineHarness(written(folder / "ids", DICTIONARY)) as harness:
+        harness.push("hits", hit(1) | {"undeclared": 2})
+        assert [row["undeclared"] for row in harness.read("with_ids")] == [2]
