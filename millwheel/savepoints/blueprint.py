@@ -87,6 +87,11 @@ def _computation(spec: ComputationSpec, pipeline: PipelineSpec) -> NodeBlueprint
         "shards": spec.shards,
         "states": _states(spec, pipeline.folder),
     }
+    # The words for keys name groupings by slots. Left out where no key is divided: older blueprints do not know it.
+    keys = {given.stream: given.key for given in spec.inputs}
+    divided = {of: key.divided.value for of, key in keys.items() if key.instances > 1 and not key.divided.by_slots}
+    if divided:
+        facets["divided"] = divided
     if spec.window is not None:
         facets["window"] = {"kind": spec.window.kind, **spec.window.options}
         facets["aggregates"] = {each.name: msgspec.to_builtins(each) for each in spec.aggregates}

@@ -190,6 +190,20 @@ def _keys(before: Mapping[str, str], after: Mapping[str, str], node: NodeBluepri
                 yield Compatibility.REFUSED, f"{told}: its state is stored under the old keys; {_NEW_NAME}"
 
 
+def _divided(before: Mapping[str, str] | None, after: Mapping[str, str] | None, node: NodeBlueprint) -> Found:
+    """Where one of them has none, the key itself differs, or the older one was written before this was noted."""
+    if not before or not after:
+        return
+    for stream in _changed(before, after):
+        if stream in before and stream in after:
+            yield (
+                Compatibility.REFUSED,
+                f"its keys for {stream!r} were divided by skew: {before[stream]} and are by skew: {after[stream]}, so "
+                "records that are read again would go to another instance and count twice; keep skew as it was, or "
+                "give the computation another name to start it empty",
+            )
+
+
 def _states(before: Mapping[str, Any], after: Mapping[str, Any], node: NodeBlueprint) -> Found:
     for name in _changed(before, after):
         if name not in before:
@@ -285,6 +299,7 @@ _RULES: dict[str, Callable[[Any, Any, NodeBlueprint], Found]] = {
     "fields": _at_rest("its declared fields have changed"),
     "watermark": _free("its watermark settings have changed, from the next record on"),
     "keys": _keys,
+    "divided": _divided,
     "outputs": _outputs,
     "productions": _productions,
     "delivery": _free("its delivery guarantee has changed, from the next record on"),

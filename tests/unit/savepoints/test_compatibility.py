@@ -8,12 +8,14 @@ import msgspec
 import pytest
 
 from millwheel.api import Computation, ListState, MapState, ValueState
+from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import (
     AggregateSpec,
     BranchSpec,
     ComputationSpec,
     DeduplicateSpec,
     DictionarySpec,
+    Divided,
     InputSpec,
     KeyKind,
     KeySpec,
@@ -315,3 +317,35 @@ def test_results_that_are_kept_from_now_on_change_the_form_of_open_windows() -> 
 
     assert worst(compare(made(""), made("latest"))) is REFUSED
     assert "queryable" not in repr(made(""))
+
+
+def divided(how: Divided, instances: int = 4) -> Blueprint:
+    return blueprint_of(planned(computation("pages", scatter=instances, divided=how)))
+
+
+@pytest.mark.parametrize("after", [how for how in Divided if how is not Divided.ALL])
+def test_keys_that_are_divided_otherwise_are_refused(after: Divided) -> None:
+    for pair in ((Divided.ALL, after), (after, Divided.ALL)):
+        changes = compare(*map(divided, pair))
+        assert {(change.node, change.verdict) for change in changes} == {("partial.pages", REFUSED)}, changes
+    assert compare(divided(after), divided(after)) == []
+
+
+def test_the_refusal_of_another_skew_says_both_and_what_to_do() -> None:
+    [change] = compare(divided(Divided.ALL), divided(Divided.HOT))
+    assert "divided by skew: scatter and are by skew: auto" in change.sentence
+    assert "keep skew as it was, or give the computation another name" in change.sentence
+
+
+def test_whole_keys_cannot_become_divided_ones_nor_back() -> None:
+    for how in Divided:
+        assert worst(compare(blueprint_of(SPEC), divided(how))) is REFUSED
+        assert worst(compare(divided(how), blueprint_of(SPEC))) is REFUSED
+        assert worst(compare(divided(how), divided(how, 5))) is REFUSED
+
+
+def test_a_root_of_a_version_that_did_not_note_how_keys_are_divided_goes_on() -> None:
+    for how in (Divided.ALL, Divided.HOT):
+        before = divided(how)
+        del before.nodes["partial.pages"].facets["divided"]
+        assert compare(before, divided(how)) == []
