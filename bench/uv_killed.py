@@ -20,10 +20,11 @@ _LOOKED_AFTER_S = 60.0
 
 class Kill(threading.Thread):
     """Kills one worker below this process once ``output`` shows ``rows`` rows. ``silence_s``: the longest time from
-    then on in which no new rows appeared; None when the run was over before."""
+    then on in which no new rows appeared, to the end of the run or the look; None when the run was over before."""
 
-    def __init__(self, output: Path, rows: int) -> None:
+    def __init__(self, output: Path, rows: int, looked_after_s: float = _LOOKED_AFTER_S) -> None:
         super().__init__(daemon=True)
+        self._looked_after_s = looked_after_s
         self._output = output
         self._rows = rows
         self._sizes: dict[str, int] = {}
@@ -39,12 +40,16 @@ class Kill(threading.Thread):
         at = time.monotonic()
         if not _kill_one():
             return
-        outputs = [at]
-        while time.monotonic() < at + _LOOKED_AFTER_S and not self._ended.wait(_LOOK_S):
+        self.silence_s = self._silence(at)
+
+    def _silence(self, at: float) -> float:
+        """The longest one from the kill on. The last look ends one, also where nothing came any more."""
+        moments = [at]
+        while time.monotonic() < at + self._looked_after_s and not self._ended.wait(_LOOK_S):
             if self._new():
-                outputs.append(time.monotonic())
-        if len(outputs) > 1:
-            self.silence_s = max(later - earlier for earlier, later in pairwise(outputs))
+                moments.append(time.monotonic())
+        moments.append(time.monotonic())
+        return max(later - earlier for earlier, later in pairwise(moments))
 
     def end(self) -> None:
         """The run is over."""
