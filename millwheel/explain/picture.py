@@ -22,6 +22,7 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
 )
 from millwheel.explain import words
+from millwheel.explain.combined import combined_of
 from millwheel.explain.forms import forms_of
 from millwheel.queries.formulas import formula_of
 from millwheel.spec.loading import load_object
@@ -82,10 +83,11 @@ def picture_of(spec: PipelineSpec) -> Picture:
     """The picture of a valid pipeline. Paths are relative to its folder, or to the working directory."""
     graph = build_graph(spec)
     forms = forms_of(spec, graph, lambda name: load_object(name, spec.folder))
+    combined = combined_of(spec, graph, lambda name: load_object(name, spec.folder))
     boxes = []
     for node in graph.nodes.values():
         box = _box(node, graph, spec)
-        boxes.append(replace(box, lines=(*box.lines, forms[node.name])))
+        boxes.append(replace(box, lines=(*box.lines, forms[node.name], *combined[node.name])))
     arrows = list(_arrows(graph))
     if any(arrow.source == DEAD_LETTERS for arrow in arrows):
         boxes.append(Box(DEAD_LETTERS, BoxKind.DEAD_LETTERS, "all nodes", ("records that could not be used",)))

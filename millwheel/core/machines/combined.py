@@ -22,7 +22,7 @@ def why_not_combined(spec: ComputationSpec, windowing: Windowing, aggregation: A
     if len(spec.inputs) != 1:
         return "it has several inputs"
     if combined_window(windowing.window) is None:
-        return "its windows depend on more than the time of a record, or records have parts of several"
+        return "its windows are neither plain tumbling ones nor sliding by whole steps"
     if not isinstance(windowing.trigger, Default) or windowing.accumulation is Accumulation.RETRACTING:
         return "its windows may fire more than once"
     if windowing.allowed_lateness or spec.late != "drop":

@@ -93,14 +93,22 @@ class Combining:
 def combinings_of(
     spec: PipelineSpec, graph: Graph, groupings: Mapping[NodeName, ConsumerGroups], limits: CombineLimits
 ) -> dict[str, Combining]:
-    """How the records of each stream are grouped, where they are: not with ids, whose copies the consumers know, and
-    not where records are traced."""
+    """How the records of each stream are grouped, where they are."""
     found = {}
     for stream, names in graph.consumers.items():
         mine = {NodeName(name): groupings[NodeName(name)] for name in names if NodeName(name) in groupings}
-        if mine and stream != DEAD_LETTERS and spec.tracing is None and not spec.stream(stream).id:
+        if mine and not why_never_grouped(stream, spec):
             found[stream] = Combining(mine, limits, len(mine) < len(names))
     return found
+
+
+def why_never_grouped(stream: str, spec: PipelineSpec) -> str:
+    """Why the records of a stream are grouped for no consumer, as a phrase; "" where they may be."""
+    if stream == DEAD_LETTERS:
+        return "dead letters are looked at one by one"
+    if spec.tracing is not None:
+        return "records are traced"
+    return "copies are told by the id of a record" if spec.stream(stream).id else ""
 
 
 def whole(batch: B) -> B:

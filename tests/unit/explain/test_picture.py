@@ -88,6 +88,7 @@ def test_boxes_say_what_they_do(shop: Picture) -> None:
         "filter value > 3",
         "map {user: key, n: value}",
         "taken record by record: steps take each record",
+        "no local combine for sessions: it has several inputs",
     )
     assert shop.box("good").note == "exactly once, strong · 8 shards, 1 standby"
     assert shop.box("retry").note == "at least once, weak · 2 shards per worker"
