@@ -2,12 +2,13 @@
 
     python -m bench availability [--minutes 60] [--rate 5000] [--every 60] [--kill workers,master,injector]
                                  [--workers 2] [--spares 0] [--standby] [--seed 1] [--folder DIR]
-    python -m bench availability --kill hosts --hosts 2 [--away 10] --workers 2 --spares auto --every 300
+    python -m bench availability --kill hosts --hosts 2 [--away 10] [--told] --workers 2 --spares auto --every 300
 
 Four followed files get ``--rate`` records a second; every ``--every`` seconds a process, drawn at random, is killed, or
-a host with all its workers is lost: workers run in network namespaces then, which needs root. A second is available
-when every record made in it was visible within one second. At the end the rows of all windows are compared with those
-that the writer has counted itself. Ends with a line of JSON; 1 if a row differs.
+a host with all its workers is lost: workers run in network namespaces then, which needs root. A host is lost silently,
+as when its power fails, or ``--told``: everything on it is killed, and its connections break before it is away. A
+second is available when every record made in it was visible within one second. At the end the rows of all windows are
+compared with those that the writer has counted itself. Ends with a line of JSON; 1 if a row differs.
 """
 
 from __future__ import annotations
@@ -104,10 +105,12 @@ def _environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return environment(more or {}, [HOUSE, PLUGINS])
 
 
-def strike(driver: int, targets: list[Target], rng: random.Random, hosts: Hosts | None) -> tuple[str, float] | None:
+def strike(
+    driver: int, targets: list[Target], rng: random.Random, hosts: Hosts | None, told: bool
+) -> tuple[str, float] | None:
     """Kill one process of all that live, or lose one of the hosts; what it was, and when (s since 1970)."""
     if hosts is not None and Target.HOSTS in targets:
-        lost = hosts.lose(driver, rng)
+        lost = hosts.lose(driver, rng, told=told)
         return None if lost is None else (Target.HOSTS.value, lost.at)
     living = [(target, process) for target in targets for process in processes_of(driver, target)]
     if not living:
@@ -130,7 +133,7 @@ def measure(given: argparse.Namespace, driver: subprocess.Popen[bytes], hosts: H
             hosts.step()
         if time.monotonic() >= next_kill:
             next_kill += given.every
-            struck = strike(driver.pid, targets, rng, hosts) if targets else None
+            struck = strike(driver.pid, targets, rng, hosts, given.told) if targets else None
             kills += [struck] if struck else []
             print(json.dumps({"killed": struck, "number": len(kills)}), flush=True)
     while hosts is not None and not hosts.step():
@@ -168,6 +171,7 @@ def main() -> int:
     parser.add_argument("--spares", default="0", help="a number, or auto")
     parser.add_argument("--hosts", type=int, default=0, help="hosts that the workers share; for --kill hosts")
     parser.add_argument("--away", type=float, default=10.0, help="seconds until a lost host is back")
+    parser.add_argument("--told", action="store_true", help="connections to a lost host break, rather than fall silent")
     parser.add_argument("--standby", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", default="")

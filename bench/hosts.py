@@ -13,11 +13,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from millwheel.chaos.namespaces import Namespaces
 from millwheel.chaos.plan import Target
 from millwheel.chaos.processes import processes_of, slot_of, strike
 from millwheel.launch.auto_spares import FIRST, needed
 from millwheel.launch.certificates import make_set
+
+_DYING_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +54,11 @@ class Hosts:
         given = ["--root", str(self._folder / "root"), "--workers", str(workers), "--spares", spares]
         return [sys.executable, "-m", "millwheel.chaos", str(pipeline), *given, "--security", str(security), *sets]
 
-    def lose(self, driver: int, rng: random.Random, among: Collection[int] | None = None) -> LostHost | None:
-        """Lose a host that has workers, or one of these processes: silently, as when its power fails. None: there is no
-        such host now, or one is away."""
+    def lose(
+        self, driver: int, rng: random.Random, among: Collection[int] | None = None, *, told: bool = False
+    ) -> LostHost | None:
+        """Lose a host that has workers, or one of these processes: silently, as when its power fails, or ``told``, as
+        when everything on it is killed and its connections break. None: there is no such host now, or one is away."""
         there: dict[int, list[int]] = {}
         for worker in processes_of(driver, Target.WORKERS):
             slot = slot_of(worker)
@@ -62,11 +68,15 @@ class Hosts:
         if not hosts or self._back is not None:
             return None
         host, at = rng.choice(hosts), time.time()
-        self._namespaces.cut(host)
+        if not told:
+            self._namespaces.cut(host)
         self._back = (time.monotonic() + self._away_s, host)
-        for worker in processes_of(driver, Target.WORKERS):
-            if slot_of(worker) is not None and worker.pid in there[host]:
-                strike(worker, signal.SIGKILL)
+        dying = [worker for worker in processes_of(driver, Target.WORKERS) if worker.pid in there[host]]
+        for worker in dying:
+            strike(worker, signal.SIGKILL)
+        if told:
+            psutil.wait_procs(dying, timeout=_DYING_S)  # what they had open has been closed then, and others know
+            self._namespaces.cut(host)
         return LostHost(at, host, frozenset(there[host]))
 
     def step(self) -> bool:
