@@ -37,7 +37,7 @@ from millwheel.launch.launchers.spark import SparkLauncher, SparkSettings
 from millwheel.launch.launchers.warm_children import Children, executed
 from millwheel.launch.metrics import GatheredMetrics
 from millwheel.launch.progress.catching_up import CatchingUp
-from millwheel.launch.progress.expected import expected_records
+from millwheel.launch.progress.expected import Estimate
 from millwheel.launch.progress.failures import Failures
 from millwheel.launch.progress.line import ProgressLine
 from millwheel.launch.progress.noted import Noting
@@ -102,8 +102,8 @@ class Running:
         before_s = earlier.seconds if earlier else 0.0
         failures = Failures(self._graph, self._root.address, self._line.say)
         parts = self._supervisor, self._services, self._line, self._root.logs, failures
-        expected = expected_records(self._spec)
-        watch = Watch(self._spec.name, self._graph, *parts, expected, self._settings.verbose)
+        estimate = Estimate(self._spec)
+        watch = Watch(self._spec.name, self._graph, *parts, estimate, self._settings.verbose)
         with StopSignals() as signals, self._line:
             with ExitStack() as stack:  # undone from the last to the first, after errors too
                 zookeeper = self._start_zookeeper(stack)
@@ -121,7 +121,7 @@ class Running:
                 self._open_page()
                 self._start_workers(launcher)
                 began_s = time.monotonic()
-                noting = Noting(self._root.path, self._spec.name, self._graph, self._restarts, before_s, expected)
+                noting = Noting(self._root.path, self._spec.name, self._graph, self._restarts, before_s, estimate)
                 check = partial(self._check, watcher, launcher, noting)
                 try:
                     caught_up = (lambda view: None) if self._catching_up is None else self._catching_up.view

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from millwheel.core.pipeline.graph import Graph
 from millwheel.launch.launchers.base import Launcher
-from millwheel.launch.progress.expected import Expected
+from millwheel.launch.progress.expected import Estimate
 from millwheel.launch.progress.failures import Failures
 from millwheel.launch.progress.line import ProgressLine, Speed
 from millwheel.launch.progress.polling import StatusWatcher
@@ -36,7 +36,7 @@ class Watch:
         line: ProgressLine,
         logs: Path,
         failures: Failures,
-        expected: Expected | None = None,
+        estimate: Estimate | None = None,
         each_node: bool = False,
     ) -> None:
         self._graph = graph
@@ -44,7 +44,7 @@ class Watch:
         self._services = services
         self._line = line
         self._pump = OutputPump(logs)
-        self._speed = Speed(pipeline, graph, expected, each_node)
+        self._speed = Speed(pipeline, graph, estimate, each_node)
         self._stragglers = Stragglers()
         self._show_due_s = 0.0
         self._failures = failures

@@ -14,6 +14,7 @@ from millwheel.sources.files.source import FilesSource, build_files
 
 _LOOK_BYTES = 1 << 16  # of a file, from which the length of its lines is estimated
 _LOOK_FILES = 8  # files that are looked into
+_WAIT_S = 1.0  # of reading before files are looked into: a start opens no input, and a short run needs no estimate
 _LINES = ("jsonl", "csv", "apache_combined", "text")
 _PACKED = (".gz", ".zst", ".bz2", ".xz")
 
@@ -24,6 +25,24 @@ class Expected:
 
     records: int
     exact: bool
+
+
+class Estimate:
+    """The expected records of a run, looked up once, when its sources have been reading for a second."""
+
+    def __init__(self, spec: PipelineSpec) -> None:
+        self._spec = spec
+        self._reading_since_s: float | None = None
+        self._found: Expected | None = None
+        self._looked = False
+
+    def after(self, records: int, now_s: float) -> Expected | None:
+        """What is known once so many records have been read."""
+        if records and self._reading_since_s is None:
+            self._reading_since_s = now_s
+        if not self._looked and self._reading_since_s is not None and now_s >= self._reading_since_s + _WAIT_S:
+            self._looked, self._found = True, expected_records(self._spec)
+        return self._found
 
 
 def expected_records(spec: PipelineSpec) -> Expected | None:

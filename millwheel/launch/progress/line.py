@@ -17,7 +17,7 @@ from rich.text import Text
 from millwheel.core.model.failures import kinds_in
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
 from millwheel.core.pipeline.graph import Graph, NodeKind
-from millwheel.launch.progress.expected import Expected
+from millwheel.launch.progress.expected import Estimate, Expected
 from millwheel.launch.progress.summary import ClusterView, reason_texts, total
 
 _PLAIN_INTERVAL_S = 5.0  # between lines of progress where there is no terminal
@@ -43,9 +43,9 @@ class RateMeter:
 class Speed:
     """The line of progress of one run, with the rate since it was last asked for."""
 
-    def __init__(self, pipeline: str, graph: Graph, expected: Expected | None = None, each_node: bool = False) -> None:
+    def __init__(self, pipeline: str, graph: Graph, estimate: Estimate | None = None, each_node: bool = False) -> None:
         self._pipeline = pipeline
-        self._expected = expected
+        self._estimate = estimate
         self._each_node = each_node
         self._graph = graph
         self._rate = RateMeter()
@@ -53,8 +53,9 @@ class Speed:
     def text(self, view: ClusterView | None, restarts: Mapping[str, int], now_s: float) -> str:
         """The present line."""
         counters = {name: node.counters for name, node in view.nodes.items()} if view else {}
-        rate = self._rate.add(now_s, total(self._graph, counters, "records_in", NodeKind.SOURCE))
-        text = progress_text(self._pipeline, self._graph, view, rate, restarts, self._expected)
+        records = total(self._graph, counters, "records_in", NodeKind.SOURCE)
+        expected = self._estimate.after(records, now_s) if self._estimate is not None else None
+        text = progress_text(self._pipeline, self._graph, view, self._rate.add(now_s, records), restarts, expected)
         return "\n".join([text, *node_lines(self._graph, view)]) if self._each_node and view is not None else text
 
 

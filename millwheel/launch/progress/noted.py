@@ -11,7 +11,7 @@ import msgspec
 
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.pipeline.graph import Graph
-from millwheel.launch.progress.expected import Expected
+from millwheel.launch.progress.expected import Estimate
 from millwheel.launch.progress.line import Speed
 from millwheel.launch.progress.summary import ClusterView, Summary, summarize
 
@@ -38,13 +38,13 @@ class Noting:
         graph: Graph,
         restarts: Callable[[], Mapping[str, int]],
         before_s: float,
-        expected: Expected | None = None,
+        estimate: Estimate | None = None,
     ) -> None:
         self._root = root
         self._graph = graph
         self._restarts = restarts
         self._began_s = time.monotonic() - before_s
-        self._speed = Speed(pipeline, graph, expected)
+        self._speed = Speed(pipeline, graph, estimate)
         self._due_s = 0.0
 
     def step(self, view: ClusterView | None, now_s: float) -> None:

@@ -7,7 +7,7 @@ import polars as pl
 
 from millwheel import FileSource, GeneratorSource, InjectionSource, Pipeline
 from millwheel.launch.progress import expected
-from millwheel.launch.progress.expected import Expected, expected_records
+from millwheel.launch.progress.expected import Estimate, Expected, expected_records
 
 
 def of(*sources: Any) -> Expected | None:
@@ -57,3 +57,15 @@ def test_of_many_parquet_files_only_some_are_looked_into(tmp_path: Path, monkeyp
         pl.DataFrame({"t": list(range(100))}).write_parquet(tmp_path / f"{number}.parquet")
     monkeypatch.setattr(expected, "_LOOK_FILES", 2)
     assert of(FileSource(tmp_path / "*.parquet", "parquet")) == Expected(400, False)
+
+
+def test_input_is_looked_into_only_after_a_second_of_reading_and_once(tmp_path: Path) -> None:
+    p = Pipeline("p")
+    p.read("s", FileSource(tmp_path / "a.jsonl", "jsonl"), timestamp="t").map({"t": "t"}, output="o")
+    estimate = Estimate(p.spec())
+    path = tmp_path / "a.jsonl"
+    assert (estimate.after(0, 10.0), estimate.after(5, 100.0), estimate.after(9, 100.9)) == (None, None, None)
+    path.write_text('{"t": 1}\n' * 50)
+    assert estimate.after(20, 101.0) == Expected(50, True)
+    path.unlink()
+    assert estimate.after(30, 102.0) == Expected(50, True)
