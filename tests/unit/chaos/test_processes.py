@@ -12,13 +12,19 @@ import pytest
 from millwheel.chaos.plan import Target
 from millwheel.chaos.processes import processes_of, slot_of, strike
 
-WAITING = "import sys; sys.stdin.read()"
+WAITING = "import sys; print(flush=True); sys.stdin.read()"
 
 
 @pytest.fixture
 def children() -> Iterator[list[subprocess.Popen[bytes]]]:
     lines = (["-m millwheel.workers", "--slot", "4"], ["-m millwheel.workers lifeline"], ["-m millwheel.master"])
-    made = [subprocess.Popen([sys.executable, "-c", WAITING, *line], stdin=subprocess.PIPE) for line in lines]
+    made = [
+        subprocess.Popen([sys.executable, "-c", WAITING, *line], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for line in lines
+    ]
+    for child in made:  # a process that has only just been started has an empty command line for a moment
+        assert child.stdout is not None
+        child.stdout.readline()
     yield made
     for child in made:
         child.communicate()
