@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -44,6 +47,26 @@ if "millwheel.workers" in sys.orig_argv:
 """The environment of the machine on which a worker starts: that of slot 0 has three times as much of everything."""
 
 
+ON_TWO_HOSTS = """
+import os, sys, threading
+
+if "millwheel.launch.launchers.warm_parent" in sys.orig_argv:
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+if "millwheel.workers" in sys.orig_argv:
+    os.environ["MILLWHEEL_HOST"] = "host" + sys.orig_argv[sys.orig_argv.index("--slot") + 1]
+"""
+"""Each worker is on a machine of its own, as it says."""
+LIMIT_MB = 2048
+BALLAST = """
+import sys
+held = bytearray(int(sys.argv[1]) << 20)
+held[::4096] = b"x" * len(held[::4096])
+print(flush=True)
+sys.stdin.read()
+"""
+"""Holds this much of the memory of its container."""
+
+
 def busy_run(folder: Path, path: tuple[str, ...] = ()) -> Run:
     """Two workers, and eight shards whose callback takes its time."""
     text = PIPELINE.replace("counting:Counting", "busy:Busy\n    shards: 8").replace("keys: 40", "keys: 4000")
@@ -57,6 +80,13 @@ def held(tool: Tool, slot: int) -> int:
     """How many shards of the computation the worker of a slot has."""
     owners = Counter(row[3].partition("-")[0] for row in tool.shards("counting") if len(row) == len(ROW))
     return owners[f"w{slot}"]
+
+
+def everything(tool: Tool) -> tuple[set[str], set[str]]:
+    """The shards of the workers of both slots, whatever their node."""
+    rows = [row for row in tool.shards("") if len(row) == len(ROW)]
+    held_by = [{row[0] for row in rows if row[3].startswith(f"w{slot}-")} for slot in (0, 1)]
+    return held_by[0], held_by[1]
 
 
 def of_slot(run: Run, slot: int) -> psutil.Process:
@@ -87,6 +117,41 @@ def slowed(process: psutil.Process) -> Iterator[None]:
         thread.join()
 
 
+@contextmanager
+def memory_group() -> Iterator[Path]:
+    """A memory group of the kernel, with a limit. Who is in it at the end goes back to the group around it."""
+    folder = Path(f"/sys/fs/cgroup/memory/millwheel-full-{os.getpid()}")
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"no memory group can be made here: {error}")
+    (folder / "memory.limit_in_bytes").write_text(str(LIMIT_MB << 20))
+    try:
+        yield folder
+    finally:
+        for left in (folder / "cgroup.procs").read_text().split():
+            (folder.parent / "cgroup.procs").write_text(left)
+        folder.rmdir()
+
+
+@contextmanager
+def container(holding_mb: int) -> Iterator[Path]:
+    """A memory group in which a process holds this much."""
+    with memory_group() as group:
+        command = [sys.executable, "-c", f"import sys; sys.stdin.readline()\n{BALLAST}", str(holding_mb)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ballast:
+            assert ballast.stdin is not None
+            assert ballast.stdout is not None
+            (group / "cgroup.procs").write_text(str(ballast.pid))
+            ballast.stdin.write(b"\n")
+            ballast.stdin.flush()
+            ballast.stdout.readline()
+            try:
+                yield group
+            finally:
+                ballast.kill()
+
+
 def slowness(slot: int) -> Any:
     """What ``millwheel status`` says of a worker: that it is slow."""
 
@@ -115,6 +180,21 @@ def test_a_worker_that_becomes_slow_loses_shards_and_is_never_declared_dead(tmp_
     assert {row[3] for row in tool.shards("")} <= names, "the same incarnations all the time"
     check_results(run)
     assert "declared dead" not in run.said
+
+
+def test_a_worker_whose_container_is_full_hands_a_shard_to_another_host(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(ON_TWO_HOSTS)
+    with container(LIMIT_MB * 96 // 100) as group:
+        run = busy_run(tmp_path, path=(str(tmp_path / "site"),))
+        tool = Tool(run)
+        tool.until("shards are even", lambda: held(tool, 0) == held(tool, 1) == 4)
+        before = everything(tool)
+        (group / "cgroup.procs").write_text(str(of_slot(run, 1).pid))
+        tool.until("a shard moves to where memory is", lambda: everything(tool)[0] > before[0])
+        workers = {each["slot"]: each for each in asked(run, lambda found: len(found["workers"]) == 2)["workers"]}
+        assert workers[1]["memory"] > 0.95 > workers[0]["memory"]
+        check_results(run)
 
 
 def test_balance_keeps_the_proportions_of_machines_that_state_their_weights(tmp_path: Path) -> None:

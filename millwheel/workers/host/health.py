@@ -5,14 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic
 
 import psutil
 
 from millwheel.queries.peers.health import ErrorShare, Health
-
-_CGROUP = Path("/sys/fs/cgroup")
+from millwheel.workers.host.container import memory_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +20,6 @@ class HealthMeasures:
     step_s: Callable[[], float]
     scratch: str
     errors: ErrorShare
-    cgroup: Path = _CGROUP
 
     def now(self) -> Health:
         """The health at this moment (any thread)."""
@@ -30,13 +27,8 @@ class HealthMeasures:
 
     def memory(self) -> float:
         """The used share of the container's memory where that has a limit, else of the machine's (any thread)."""
-        try:
-            limit = int((self.cgroup / "memory.max").read_text())
-            used = int((self.cgroup / "memory.current").read_text())
-            parts = dict(line.split() for line in (self.cgroup / "memory.stat").read_text().splitlines())
-            return max(used - int(parts["inactive_file"]), 0) / limit  # a cache of files gives way
-        except (OSError, ValueError, KeyError):  # no limit, or no cgroup of that kind
-            return float(psutil.virtual_memory().percent) / 100
+        share = memory_share()
+        return float(psutil.virtual_memory().percent) / 100 if share is None else share
 
     def _disk(self) -> float:
         try:
