@@ -1,4 +1,5 @@
-"""One shard of a dictionary by itself: what a new device costs, a known one, and opening the store again.
+"""One shard of a dictionary by itself: what a new device costs, a known one, the longest bundle of new ones, and
+opening the store again.
 
 python -m bench uv_opened [--devices 2500000]
 
@@ -9,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import tempfile
+import time
 
 import numpy as np
 
@@ -37,9 +38,12 @@ def figures(devices: int) -> dict[str, float]:
         store = stores.open("ids", None)
         overlay = Overlay(store)
         numbers = Numbers(store, overlay, _PARTITIONS)
-        began = _cpu_s()
+        began, longest_s = _cpu_s(), 0.0
         for start in range(0, devices, _BUNDLE):
+            asked_s = _cpu_s()
             _ask(numbers, np.arange(start, min(start + _BUNDLE, devices)))
+            if start:  # before that, libraries are loaded
+                longest_s = max(longest_s, _cpu_s() - asked_s)
             numbers.write()
             store.apply(*overlay.take())
         new_s, began = _cpu_s() - began, _cpu_s()
@@ -57,6 +61,7 @@ def figures(devices: int) -> dict[str, float]:
     return {
         "devices": devices,
         "new_us": round(new_s / devices * 1e6, 3),
+        "longest_ms": round(longest_s * 1e3),
         "known_us": round(known_s / _KNOWN * 1e6, 3),
         "open_s": round(open_s, 2),
     }
@@ -69,5 +74,4 @@ def _ask(numbers: Numbers, devices: Int64s) -> None:
 
 
 def _cpu_s() -> float:
-    times = os.times()
-    return times.user + times.system
+    return time.process_time()

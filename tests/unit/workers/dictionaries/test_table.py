@@ -54,6 +54,25 @@ def test_it_grows_and_what_is_loaded_is_found() -> None:
         assert each.size_bytes < 60 * len(numbers) + 2**20
 
 
+def test_it_grows_beside_its_work_and_finds_everything_meanwhile() -> None:
+    table, rng = NumberTable(), np.random.default_rng(1)
+    known, between = dict[tuple[int, int], int](), 0
+    for asked in (60_000, *[900] * 40, 30_000, *[900] * 40):
+        low, high = rng.integers(0, 150_000, asked, np.uint64), rng.integers(0, 2, asked, np.uint64)
+        before = len(table)
+        rows, fresh = table.take(low, high)
+        between += table.grows
+        pairs = [*zip(low.tolist(), high.tolist(), strict=True)]
+        for pair, row in zip(pairs, rows.tolist(), strict=True):
+            assert known.setdefault(pair, row) == row
+        assert len(table) == len(known) == before + len(fresh)
+        assert table.find(low, high).tolist() == rows.tolist()
+    assert between > 3
+    everything = _words(list(known))
+    assert table.find(*everything).tolist() == list(known.values())
+    assert (table.find(everything[0], everything[1] + np.uint64(2)) == -1).all()
+
+
 def test_what_is_forgotten_is_new_again() -> None:
     table = NumberTable(timed=True)
     numbers = np.arange(5_000).astype(np.uint64)
