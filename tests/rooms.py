@@ -44,6 +44,7 @@ def rooms() -> dict[Path, tuple[str, ...]]:
     return {folder: tuple(names) for folder, names in sorted(found.items())}
 
 
+@cache
 def room_of(module: str) -> str:
     path = modules()[module]
     beside_rooms = any(other != path.parent and path.parent in other.parents for other in rooms())

@@ -46,21 +46,29 @@ def name_of(path: Path) -> str:
 
 
 @cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a module, in the order of :func:`ast.walk`."""
+    return tuple(ast.walk(tree_of(path)))
+
+
+@cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-def imports_of(path: Path) -> Iterator[str]:
+@cache
+def imports_of(path: Path) -> tuple[str, ...]:
     """Full dotted names of what a module imports, wherever in it; types only counts as well."""
-    package = path.relative_to(HOUSE).parent.parts
-    for node in ast.walk(tree_of(path)):
+    package, found = path.relative_to(HOUSE).parent.parts, list[str]()
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = (
                 ".".join([*package[: len(package) + 1 - node.level], node.module or ""]) if node.level else node.module
             )
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+            found += (f"{base}.{alias.name}" for alias in node.names)
+    return tuple(found)
 
 
 def must_be_pure(path: Path) -> bool:
@@ -107,7 +115,7 @@ def test_pure_modules_call_no_clock_and_no_chance() -> None:
         f"{name_of(path)}:{call.lineno} calls {word}"
         for path in sources()
         if must_be_pure(path)
-        for call in ast.walk(tree_of(path))
+        for call in nodes_of(path)
         if isinstance(call, ast.Call)
         and (word := called_name(call)) in forbidden
     ]  # fmt: skip
@@ -129,7 +137,7 @@ def test_public_class_names_are_unique() -> None:
     """A class that a reader meets by its name alone is one class."""
     homes: dict[str, list[str]] = {}
     for path in sources():
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(name_of(path))
     assert not {name: found for name, found in homes.items() if len(found) > 1}
@@ -234,7 +242,7 @@ def test_a_class_is_small_or_says_why_it_is_not() -> None:
     large = {
         node.name
         for path in sources()
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.ClassDef) and not is_plain_value(node)
         and (len(methods_of(node)) > MAX_METHODS or len(attributes_of(node)) > MAX_ATTRIBUTES)
     }  # fmt: skip
@@ -317,7 +325,7 @@ def test_nothing_from_outside_can_run_code() -> None:
     found = [
         f"{name_of(path)}:{call.lineno} {ast.unparse(call.func)}"
         for path in sources()
-        for call in ast.walk(tree_of(path))
+        for call in nodes_of(path)
         if isinstance(call, ast.Call) and runs_code(call)
     ]
     assert not found
@@ -346,7 +354,7 @@ def test_only_commands_print() -> None:
         f"{name_of(path)}:{call.lineno}"
         for path in sources()
         if PACKAGE / "cli" not in path.parents
-        for call in ast.walk(tree_of(path))
+        for call in nodes_of(path)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
     ]
     assert not found
