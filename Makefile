@@ -22,8 +22,10 @@ test-search: $(READY)
 # Much of it waits: for JVMs, for sessions to expire, for disks. So more run side by side than there are cores, except for those that
 # judge times; `make test-slow SIDE=1` for one after the other.
 SIDE := 3
+# Where slow tests are; a test compares. The other folders take each process half a minute to look through.
+SLOW := tests/slow tests/sim tests/search tests/contract tests/unit/test_docs.py
 test-slow: $(READY)
-	$(BIN)/python -m pytest -q -m "slow and not alone" -n $(SIDE) --dist worksteal tests
+	$(BIN)/python -m pytest -q -m "slow and not alone" -n $(SIDE) --dist worksteal $(SLOW)
 	$(BIN)/python -m pytest -q -m "slow and alone" tests/slow
 
 lint: $(READY)
@@ -43,7 +45,6 @@ proto: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto --python_out=. --grpc_python_out=. --mypy_out=. --mypy_grpc_out=. proto/millwheel/pb/*.proto
 
 lock: $(READY)
-	$(BIN)/pip install -q uv
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.10 pyproject.toml --all-extras --group dev -o requirements.lock
 
 bench: $(READY)

@@ -280,11 +280,6 @@ def test_a_room_has_about_a_dozen_files() -> None:
     assert not {str(room): len(names) for room, names in rooms.rooms().items() if len(names) > 13}
 
 
-def test_what_runs_alone_lies_where_it_is_looked_for() -> None:
-    marked = [path for path in (HOUSE / "tests").rglob("test_*.py") if "pytest.mark.alone" in path.read_text("utf-8")]
-    assert {path.parent.name for path in marked if path != Path(__file__)} == {"slow"}
-
-
 def test_nothing_is_left_for_later() -> None:
     words = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError")
     found = [name_of(path) for path in everything_written() if words.search(path.read_text(encoding="utf-8"))]

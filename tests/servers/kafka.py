@@ -97,7 +97,16 @@ auto.create.topics.enable=false
     def start(self) -> None:
         """Start it, and wait until it answers."""
         log = (self._folder / "log.txt").open("ab")
-        command = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-cp", f"{self._jars}/*", "kafka.Kafka", "server.properties"]
+        command = [
+            "java",
+            "-Xmx384m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            f"{self._jars}/*",
+            "kafka.Kafka",
+            "server.properties",
+        ]
         self._process = subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log)
         log.close()
         until = time.monotonic() + _START_S

@@ -14,7 +14,7 @@ from tests.slow.test_run import ads, assert_right
 
 pytestmark = pytest.mark.slow
 
-RECORDS = int(os.environ.get("CONSTANT_KILLS_RECORDS", "1000000"))
+RECORDS = int(os.environ.get("CONSTANT_KILLS_RECORDS", "500000"))
 EVERY_S = 1.5
 LIMIT_S = max(250, RECORDS // 4_000)
 """Without kills a million take about twelve seconds on a quiet machine of two cores."""
