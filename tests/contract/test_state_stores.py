@@ -43,7 +43,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     stores: StateStores = RocksStores(str(tmp_path / "stores"))
     if request.param != "rocksdb":
         small = SMALL_BYTES if request.param == "small" else 8
-        stores = GrowingStores(stores, PosixFiles(), small)
+        stores = GrowingStores(stores, PosixFiles(), small, 0)
     return Place(stores, PosixFiles(), str(tmp_path))
 
 

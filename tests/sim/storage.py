@@ -23,6 +23,7 @@ from tests.sim.process import Process
 
 ROOT = "/root"
 _SMALL_BYTES = 700  # about half of the shards grow beyond it, at any moment of their lives
+_SHARED_BYTES = 10_000  # and a few of these stay in memory
 
 
 class Storage(Protocol):
@@ -94,7 +95,7 @@ class FileStorage:
         return self._stores(self.scratch(process))
 
     def _stores(self, folder: str) -> GrowingStores:
-        return GrowingStores(MemoryStores(self._disk, folder), self._disk, _SMALL_BYTES)
+        return GrowingStores(MemoryStores(self._disk, folder), self._disk, _SMALL_BYTES, _SHARED_BYTES)
 
     def scratch(self, process: Process) -> str:
         return f"{ROOT}/scratch/{process.name}"

@@ -10,17 +10,41 @@ from millwheel.adapters.stores.small import Entry, SmallStore, opened
 from millwheel.ports import StateStore, StateStores
 
 SMALL_BYTES = 256 << 10
-"""A larger store moves into a database. In memory its content takes about four times this size."""
+"""A larger store moves into a database when there is no memory left for it. In memory its content takes about four
+times this size."""
+SHARED_BYTES = 32 << 20
+"""The memory of a worker for stores that are larger than that. A database takes 10 ms of CPU and ten syncs to open, and
+all shards wait: windows of a short run are over before it pays."""
+_MOST_BYTES = 8 << 20  # of it for one store: a checkpoint writes it whole
+
+
+class SharedMemory:
+    """Memory that several stores share."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._left = most_bytes
+
+    def hold(self, held: int, wanted: int) -> bool:
+        """Hold ``wanted`` bytes in place of the ``held`` ones. False if there are not so many, and nothing changes."""
+        if wanted - held > self._left:
+            return False
+        self._left -= wanted - held
+        return True
 
 
 class GrowingStore:
-    """A :class:`millwheel.ports.StateStore` that changes its form once: ``grow`` opens an empty big one."""
+    """A :class:`millwheel.ports.StateStore` that changes its form once: ``grow`` opens an empty big one, when there are
+    more than ``limit`` bytes and ``shared`` has no memory for them."""
 
-    __slots__ = ("_grow", "_limit", "_store", "get", "get_many")
+    __slots__ = ("_grow", "_held", "_limit", "_shared", "_store", "get", "get_many")
 
-    def __init__(self, store: StateStore, limit: int, grow: Callable[[], StateStore]) -> None:
+    def __init__(
+        self, store: StateStore, limit: int, grow: Callable[[], StateStore], shared: SharedMemory | None = None
+    ) -> None:
         self._limit = limit
         self._grow = grow
+        self._shared = shared or SharedMemory(0)
+        self._held = 0
         self._become(store)
 
     def _become(self, store: StateStore) -> None:
@@ -32,8 +56,21 @@ class GrowingStore:
     def apply(self, puts: Iterable[Entry], deletes: Iterable[bytes]) -> None:
         store = self._store
         store.apply(puts, deletes)
-        if type(store) is SmallStore and store.grown_beyond(self._limit):
+        if type(store) is SmallStore and not self._has_memory(store):
             self._become_big(store)
+
+    def _has_memory(self, store: SmallStore) -> bool:
+        wanted = store.memory_bytes() if store.grown_beyond(self._limit) else 0
+        if wanted == self._held:
+            return True
+        if wanted > _MOST_BYTES or not self._shared.hold(self._held, wanted):
+            return False
+        self._held = wanted
+        return True
+
+    def _release_memory(self) -> None:
+        self._shared.hold(self._held, 0)
+        self._held = 0
 
     def _become_big(self, store: SmallStore) -> None:
         big = self._grow()
@@ -45,6 +82,7 @@ class GrowingStore:
         # Only now: the small store is all there is of the shard until the big one has every entry
         # (test_a_database_that_cannot_be_opened_leaves_the_small_store_whole).
         store.close()
+        self._release_memory()
         self._become(big)
 
     def delete_range(self, begin: bytes, end: bytes) -> None:
@@ -65,16 +103,21 @@ class GrowingStore:
     def close(self) -> None:
         """Idempotent."""
         self._store.close()
+        self._release_memory()
         self.get, self.get_many = self._store.get, self._store.get_many
 
 
 class GrowingStores:
-    """A :class:`millwheel.ports.StateStores`: ``big`` opens those that have more than ``small_bytes``."""
+    """A :class:`millwheel.ports.StateStores`: ``big`` opens those that have more than ``small_bytes`` and no place in
+    ``shared_bytes`` of memory."""
 
-    def __init__(self, big: StateStores, files: Files, small_bytes: int = SMALL_BYTES) -> None:
+    def __init__(
+        self, big: StateStores, files: Files, small_bytes: int = SMALL_BYTES, shared_bytes: int = SHARED_BYTES
+    ) -> None:
         self._big = big
         self._files = files
         self._small_bytes = small_bytes
+        self._shared = SharedMemory(shared_bytes)
 
     def open(self, shard: str, checkpoint: str | None) -> StateStore:
         """A checkpoint of either form: roots from before there were small stores have big ones only."""
@@ -87,4 +130,4 @@ class GrowingStores:
         return self._growing(shard, small)
 
     def _growing(self, shard: str, store: SmallStore) -> StateStore:
-        return GrowingStore(store, self._small_bytes, lambda: self._big.open(shard, None))
+        return GrowingStore(store, self._small_bytes, lambda: self._big.open(shard, None), self._shared)

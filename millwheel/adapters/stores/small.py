@@ -22,6 +22,7 @@ NAME = "small"
 """The one file of a checkpoint."""
 _FORMAT = b"millwheel small state 1\n"  # Fixed: of the format
 _SAMPLE = 64  # entries whose size stands for that of all: a metric may not cost more
+_ENTRY_BYTES = 150  # of memory for an entry besides its content: two objects, a slot of the dict and of the list
 _DIGEST_BYTES = 16  # Fixed: of the format
 
 Entry = tuple[bytes, bytes]
@@ -32,13 +33,13 @@ _decode = msgspec.msgpack.Decoder(list[Entry]).decode
 class SmallStore:
     """A :class:`millwheel.ports.StateStore` in memory. Errors contain ``name``."""
 
-    __slots__ = ("_bytes", "_closed", "_data", "_files", "_name", "get")
+    __slots__ = ("_bytes", "_closed", "_counted", "_data", "_files", "_name", "get")
 
     def __init__(self, files: Files, name: str, entries: Sequence[Entry] = ()) -> None:
         self._files = files
         self._name = name
         self._data: SortedDict[bytes, bytes] = SortedDict(entries)
-        self._bytes = _size(entries)
+        self._bytes = self._counted = _size(entries)
         self._closed = False
         self.get: Callable[[bytes], bytes | None] = self._data.get
 
@@ -75,12 +76,15 @@ class SmallStore:
         return keys
 
     def grown_beyond(self, limit: int) -> bool:
-        """Whether it holds more than ``limit`` bytes. Counted only when twice as many may be there, so that most calls
-        cost nothing."""
-        if self._bytes > 2 * limit:
-            self._bytes = _size(self._data.items())
-            return self._bytes > limit
-        return False
+        """Whether it holds more than ``limit`` bytes. Counted only when there may be twice as many as that, and as were
+        counted last, so that most calls cost nothing."""
+        if self._bytes > 2 * max(limit, self._counted):
+            self._bytes = self._counted = _size(self._data.items())
+        return self._counted > limit
+
+    def memory_bytes(self) -> int:
+        """What it takes in memory, as of the last count."""
+        return self._counted + len(self._data) * _ENTRY_BYTES
 
     def checkpoint(self, path: str) -> None:
         body = _encode(list(self._opened().items()))
