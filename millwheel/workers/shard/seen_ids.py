@@ -58,11 +58,14 @@ class SortedDigests:
 
     def add(self, low: Words, high: Words) -> None:
         """Add digests that are not in it."""
+        order = np.argsort(low)
+        low, high = low[order], high[order]
         while self._parts and len(self._parts[-1][0]) <= 2 * len(low):
             more_low, more_high = self._parts.pop()
             low, high = np.concatenate([more_low, low]), np.concatenate([more_high, high])
-        order = np.argsort(low)
-        self._parts.append((low[order], high[order]))
+            order = np.argsort(low, kind="stable")  # finds the two sorted stretches, and merges them
+            low, high = low[order], high[order]
+        self._parts.append((low, high))
 
     def contains(self, low: Words, high: Words) -> Bools:
         """Which of the digests are in it."""
@@ -155,28 +158,29 @@ class SeenIds:
         stream = batch.stream
         digests = list(map(xxhash.xxh3_128_digest, map(_encode, zip(repeat(stream), keys, ids))))
         marks = marks_of(self._heads_of(keys), digests)
-        new = ~self._seen_before(marks)
-        if _any_twice(marks["low"]):
-            new &= _first_of_each(digests)
+        low, high = _halves(marks)
+        new = ~self._seen_before(marks, low, high)
+        if _any_twice(low):
+            new &= _first_of_each(low, high)
         self._remember(times[new], marks[new])
         fresh[named] = new
         return fresh
 
     def _heads_of(self, keys: Sequence[Key]) -> list[int]:
         """The hash of each key."""
-        found = list(map(self._heads.get, keys))
-        if None in found:
-            if len(self._heads) > _HEADS_KEPT:
-                self._heads.clear()
-            distinct = set(keys)
-            self._heads.update(zip(distinct, map(self._hashed, distinct), strict=True))
-            found = list(map(self._heads.get, keys))
-        return found  # type: ignore[return-value]
+        try:
+            return list(map(self._heads.__getitem__, keys))
+        except KeyError:
+            pass
+        if len(self._heads) > _HEADS_KEPT:
+            self._heads.clear()
+        distinct = set(keys)
+        self._heads.update(zip(distinct, map(self._hashed, distinct), strict=True))
+        return list(map(self._heads.__getitem__, keys))
 
-    def _seen_before(self, marks: Marks) -> Bools:
+    def _seen_before(self, marks: Marks, low: Words, high: Words) -> Bools:
         """Which of the marks lie in any bucket: filters first, then the exact set for every "maybe"."""
         self.asked += len(marks)
-        low, high = _halves(marks)
         doubted, seen = np.zeros(len(marks), np.bool_), np.zeros(len(marks), np.bool_)
         singles: list[tuple[bytes, int]] = []
         bits_of = BitsOf(low, high)
@@ -200,7 +204,7 @@ class SeenIds:
 
     def _remember(self, times: Int64s, marks: Marks) -> None:
         starts = times - np.mod(times, self._span_us)
-        for start in np.unique(starts).tolist():
+        for start in _different(starts):
             mine = marks[starts == start]
             bucket = self._bucket(start)
             low, high = _halves(mine)
@@ -243,18 +247,31 @@ def _halves(marks: Marks) -> tuple[Words, Words]:
     return np.ascontiguousarray(marks["low"]), np.ascontiguousarray(marks["high"])
 
 
+def _different(numbers: Int64s) -> list[int]:
+    """The different numbers, in order. Often there is one."""
+    if len(numbers) and numbers.min() == numbers.max():
+        return [int(numbers[0])]
+    return np.unique(numbers).tolist()  # type: ignore[no-any-return]
+
+
 def _any_twice(words: Words) -> bool:
     """Whether a word may be there twice."""
     words = np.sort(words)
     return bool((words[1:] == words[:-1]).any())
 
 
-def _first_of_each(digests: list[bytes]) -> Bools:
-    first: dict[bytes, int] = {}
-    for index, digest in enumerate(digests):
-        first.setdefault(digest, index)
-    found = np.zeros(len(digests), np.bool_)
-    found[list(first.values())] = True
+def _first_of_each(low: Words, high: Words) -> Bools:
+    """Which digests have no equal one before them."""
+    order = np.argsort(low)
+    same = low[order[1:]] == low[order[:-1]]
+    shared = np.zeros(len(low), np.bool_)  # their lower half, with another one
+    shared[1:] = same
+    shared[:-1] |= same
+    rows = order[shared]
+    rows = rows[np.lexsort((rows, high[rows], low[rows]))]
+    again = (low[rows[1:]] == low[rows[:-1]]) & (high[rows[1:]] == high[rows[:-1]])
+    found = np.ones(len(low), np.bool_)
+    found[rows[1:][again]] = False
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from millwheel.core.formats.id_runs import MARK, Marks, marks_from
+from millwheel.core.formats.id_runs import MARK, Marks, Words, marks_from
 from millwheel.core.formats.store_layout import RUNS
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
@@ -38,8 +38,7 @@ def timers_fire_early() -> Context:
 def duplicates_trusted_to_the_filter() -> Context:
     """An id that the Bloom filter may have seen is dropped without a look at the exact set."""
 
-    def wrong(self: SeenIds, marks: Marks) -> seen_ids.Bools:
-        low, high = seen_ids._halves(marks)
+    def wrong(self: SeenIds, marks: Marks, low: Words, high: Words) -> seen_ids.Bools:
         found = np.zeros(len(marks), np.bool_)
         for bucket in self._buckets.values():
             found[bucket.maybe(BitsOf(low, high))] = True

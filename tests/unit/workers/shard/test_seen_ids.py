@@ -283,6 +283,12 @@ def test_sorted_digests_are_a_set_even_if_halves_are_alike(added: list[list[Any]
         assert held.contains(*np.array(asked, np.uint64).T).tolist() == [each in model for each in asked]
 
 
+@given(HALVES.filter(len))
+def test_of_equal_digests_the_first_is_kept_even_if_halves_are_alike(digests: list[Any]) -> None:
+    first = seen_ids._first_of_each(*np.array(digests, np.uint64).T)
+    assert first.tolist() == [digest not in digests[:index] for index, digest in enumerate(digests)]
+
+
 def test_an_id_is_kept_as_long_as_its_copies_may_come(bench: Bench) -> None:
     bench.fresh(("k", "1", MIN_SPAN_US - 1))
     bench.commit()
