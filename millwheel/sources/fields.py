@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
 from typing import Any
 
+from millwheel.core.model.records import Values, taken
 from millwheel.errors import RecordError
 
 _ALLOWED: dict[str, set[type]] = {
@@ -57,17 +57,15 @@ class FieldTypes:
         for index, (found, value) in enumerate(zip(column, values, strict=True)):
             if type(found) is int:
                 try:
-                    value[name] = float(found)
+                    column[index] = value[name] = float(found)
                 except OverflowError:
                     problems.setdefault(index, f"field {name!r} is a number beyond the range of floats")
 
 
 def column_of(name: str, values: list[dict[str, Any]]) -> list[Any]:
     """One field of all values; None where it is missing."""
-    try:
-        return list(map(itemgetter(name), values))
-    except KeyError:
-        return [value.get(name) for value in values]
+    found = values.column(name) if type(values) is Values else taken(values, name)
+    return [value.get(name) for value in values] if found is None else found
 
 
 def _beyond(column: list[Any], kinds: set[type]) -> bool:

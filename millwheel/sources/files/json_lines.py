@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.records import Values
 from millwheel.errors import RecordError
 from millwheel.sources.base import Reject
 from millwheel.sources.fields import FieldTypes
@@ -51,7 +52,7 @@ class JsonLines:
             values = self._many(memoryview(block.data)[: block.ends[-1]])
         except DAMAGE:
             return None
-        return Decoded(None, values) if len(values) == len(block.ends) else None
+        return Decoded(None, Values(values)) if len(values) == len(block.ends) else None
 
     def _line(self, line: bytes) -> Any:
         if self._skips:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
-from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from millwheel.core.model.records import Values, taken
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.errors import RecordError
 
@@ -36,14 +36,8 @@ def column_of(values: list[Any], name: str) -> list[Any]:
 
 
 def plain_column(values: Sequence[Any], name: str) -> list[Any] | None:
-    """One field of many records of one kind, all of which have it; None when they do not."""
-    if not values:
-        return []
-    get: Callable[[Any], Any] = itemgetter(name) if type(values[0]) is dict else attrgetter(name)
-    try:
-        return list(map(get, values))
-    except (TypeError, KeyError, AttributeError):
-        return None
+    """One field of many records of one kind, all of which have it; None when they do not. Not to be changed."""
+    return values.column(name) if type(values) is Values else taken(values, name)
 
 
 def numbers_of(ints: list[int]) -> Stamps | None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from millwheel.core.model.records import Values
 from millwheel.errors import RecordError
 from millwheel.sources.fields import FieldTypes, column_of, from_texts
 
@@ -42,6 +43,14 @@ def test_whole_numbers_in_a_float_field_become_floats() -> None:
     values = [{"x": 1}, {"x": 2.5}, {}]
     assert FieldTypes({"x": "float"}).check(values) == {}
     assert [type(value.get("x")) for value in values] == [float, float, type(None)]
+
+
+def test_a_whole_number_in_a_float_field_is_a_float_for_all_who_took_the_field_before() -> None:
+    values = Values([{"x": 1}, {"x": 2.5}])
+    before = values.column("x")
+    assert FieldTypes({"x": "float"}).check(values) == {}
+    assert values == [{"x": 1.0}, {"x": 2.5}]
+    assert list(map(type, values.column("x") or [])) == list(map(type, before or [])) == [float, float]
 
 
 def test_the_ends_of_64_bits_fit() -> None:

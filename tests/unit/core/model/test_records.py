@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.model.limits import CREDIT_BYTES
-from millwheel.core.model.records import Batch, Domain, Timer
+from millwheel.core.model.records import Batch, Domain, Timer, Values
 from millwheel.core.model.times import MAX_TIME
 
 
@@ -67,3 +68,12 @@ def test_under_other_keys_everything_else_stays(batch: Batch) -> None:
 
 def test_a_timer_is_read_as_what_it_is() -> None:
     assert repr(Timer("a", "t", 5, Domain.EVENT)) == "Timer(key='a', tag='t', at=5, domain=event)"
+
+
+def test_a_field_of_values_that_were_read_together_is_taken_out_once() -> None:
+    values = Values([{"a": 1, "b": "x"}, {"a": 2}])
+    assert values.column("a") == [1, 2]
+    assert values.column("a") is values.column("a")
+    assert values.column("b") is None
+    assert Values([]).column("a") == []
+    assert Values([SimpleNamespace(a=3)]).column("a") == [3]
