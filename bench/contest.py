@@ -58,6 +58,18 @@ class Outcome:
     roles: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """The CPU seconds of each of our processes, by what it runs: ``driver``, ``master``, ``workers`` and so on."""
 
+    cpu_at: Sequence[tuple[float, float]] = ()
+    """(s since 1970, CPU seconds of all of them until then), several times a second."""
+
+    def cores(self, since_s: float, until_s: float) -> float | None:
+        """The cores that they used between two times (s since 1970): what it takes once all have started. None when
+        there were not two looks in between."""
+        within = [look for look in self.cpu_at if since_s <= look[0] <= until_s]
+        if len(within) < 2:
+            return None
+        (began, before), (ended, after) = within[0], within[-1]
+        return (after - before) / (ended - began)
+
     @property
     def error(self) -> str:
         """Empty when it ended well."""
@@ -70,17 +82,19 @@ def execute(run: Run) -> Outcome:
     """Run it to its end, or to its time-out; nothing of it is left running."""
     run.output.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
+    looks: list[tuple[float, float]] = []
     if run.input is None:
-        (code, rss, used), opened = _supervised(run), None
+        (code, rss, used), opened = _supervised(run, looks), None
     else:
         _warm(run.input)
         with FirstOpen(run.input) as first:
-            code, rss, used = _supervised(run)
+            code, rss, used = _supervised(run, looks)
         opened = first.at
     changed = last_change(run.output)
     seconds = changed - opened if opened is not None and changed is not None else None
     cpu_s, took_s = [each.cpu_s for each in used], time.monotonic() - began
-    return Outcome(code, seconds, took_s, sum(cpu_s), rss, _tail(run.log), max(cpu_s, default=0.0), _by_role(used))
+    busiest_s = max(cpu_s, default=0.0)
+    return Outcome(code, seconds, took_s, sum(cpu_s), rss, _tail(run.log), busiest_s, _by_role(used), looks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +119,9 @@ def role_of(command: Sequence[str]) -> str:
     return "driver" if modules[0] == "millwheel" else modules[0].removeprefix("millwheel.").rpartition(".")[2]
 
 
-def _supervised(run: Run) -> tuple[int | None, float, tuple[_Used, ...]]:
-    """Exit code, peak memory, and the CPU seconds of each of the family, as sampled: the end of each is missing."""
+def _supervised(run: Run, looks: list[tuple[float, float]]) -> tuple[int | None, float, tuple[_Used, ...]]:
+    """Exit code, peak memory, and the CPU seconds of each of the family, as sampled: the end of each is missing.
+    ``looks`` gets the sum at each look."""
     with run.log.open("wb") as log:
         process = subprocess.Popen(
             list(run.command), cwd=run.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
@@ -120,6 +135,7 @@ def _supervised(run: Run) -> tuple[int | None, float, tuple[_Used, ...]]:
                 return process.wait(_SAMPLE_S), peak, tuple(used.values())
             except subprocess.TimeoutExpired:
                 peak = max(peak, _sample(process.pid, used))
+                looks.append((time.time(), sum(each.cpu_s for each in used.values())))
         return None, peak, tuple(used.values())
     finally:
         _end(process)

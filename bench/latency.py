@@ -58,7 +58,10 @@ def measure(contestant: Contestant, pace: dict[str, str], seconds: float, folder
     seen = lines(job.output)
     if not right(seen, int(pace["count"])):
         return Measured({}, False, f"{sum(len(rows) for _, rows in seen)} results, or wrong totals: {outcome.tail}")
-    return Measured({**quantiles_ms(seen), "cpu_s": outcome.cpu_s, "rss_mb": outcome.rss_mb}, True)
+    created = [at for _, rows in seen for *_, at in rows]
+    cores = outcome.cores(min(created) + WARM_UP_S, max(created))
+    used = {"cpu_s": outcome.cpu_s, "rss_mb": outcome.rss_mb, **({} if cores is None else {"cores": cores})}
+    return Measured({**quantiles_ms(seen), **used}, True)
 
 
 def lines(folder: Path) -> list[Line]:

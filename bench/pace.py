@@ -2,11 +2,11 @@
 
     python -m bench pace [--settings greedy balanced 2ms 20ms] [--rounds 3] [--seconds 15]
 
-Settings take turns. ``cores`` is the CPU of all our processes from start to end, over the seconds of the input;
-``others`` are the cores that everything else on the machine used during the run. The quantiles are of the time from a
-record's creation until its result is visible, without the first five seconds. On a busy machine steps are fewer under
-any setting, so a round counts only if others used at most ``--quiet`` cores in each of its runs. Prints every run, then
-medians.
+Settings take turns. ``cores`` is the CPU of all our processes, and ``others`` what everything else on the machine used
+during the run. The quantiles are of the time from a record's creation until its result is visible. Cores and quantiles
+are without the first five seconds: in those, processes start, which takes two to three seconds of CPU once. On a busy
+machine steps are fewer under any setting, so a round counts only if others used at most ``--quiet`` cores in each of
+its runs. Prints every run, then medians.
 """
 
 from __future__ import annotations
@@ -75,6 +75,5 @@ def _run(seconds: int, setting: str) -> dict[str, float]:
     ours_s = found.metrics["cpu_s"]
     return {
         **found.metrics,
-        "cores": ours_s / seconds,
         "others": (_busy_s() - before_s - ours_s) / (time.monotonic() - began),
     }

@@ -37,7 +37,7 @@ _SELECT_FDS = 1024
 @dataclass(slots=True, eq=False)
 class End:
     """Our end of a connection: what is queued for one frame, and the line, once it is open. ``address`` is where we
-    dialled, "" where we were called."""
+    dialled, or where the caller said that it can be dialled ("": nowhere)."""
 
     address: str = ""
     line: Line | None = None
@@ -49,17 +49,19 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """The result of a thread that opens a connection: a socket, or an error."""
+    """The result of a thread that opens a connection: a socket, or an error; or a worker has ``called``."""
 
     end: End
     connected: socket.socket | None
+    called: bool = False
 
 
 class Exchange:
     """All connections of one worker. Everything but the opening happens on the thread that calls :meth:`wait`.
 
     ``on_frame`` gets what came, and the end it came to; ``on_lost`` the address of a peer whose connection broke: what
-    was sent to it may or may not have arrived. The next delivery to that address dials again.
+    was sent to it may or may not have arrived. The next delivery to that address dials again, unless that peer has
+    called: one connection serves both directions, so deliveries and answers to a peer share a frame.
     """
 
     def __init__(
@@ -75,14 +77,13 @@ class Exchange:
         self._on_lost = on_lost
         self._security = security
         self._peers: dict[str, End] = {}
+        self._callers: dict[str, End] = {}
         self._unflushed: dict[End, None] = {}
         self._opened: list[_Opened] = []
         self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
-        number = self._selector.fileno() if hasattr(self._selector, "fileno") else _SELECT_FDS
-        self._selectable = number < _SELECT_FDS
         self._selector.register(mailbox, selectors.EVENT_READ, None)
-        self._handshakes = Handshakes(listen, lambda called: self._tell(_Opened(End(), called)), security)
+        self._handshakes = Handshakes(listen, lambda it, at: self._tell(_Opened(End(at), it, called=True)), security)
         self.address = self._handshakes.address
 
     # --- sending
@@ -91,8 +92,7 @@ class Exchange:
         """Queue a delivery; :meth:`flush` sends it."""
         end = self._peers.get(address)
         if end is None:
-            end = self._peers[address] = End(address)
-            threading.Thread(target=self._dial, args=(end,), name=f"dial-{address}", daemon=True).start()
+            end = self._peers[address] = self._callers.get(address) or self._dialling(address)
         end.building.deliveries.append(delivery)
         end.size += len(delivery.batch)
         self._unflushed[end] = None
@@ -147,6 +147,11 @@ class Exchange:
             timeout_s = 0
         return self._selector.select(timeout_s)
 
+    @property
+    def _selectable(self) -> bool:
+        fileno = getattr(self._selector, "fileno", None)
+        return fileno is not None and fileno() < _SELECT_FDS
+
     def _receive(self, end: End, line: Line) -> None:
         for data in line.receive():
             self._on_frame(pb.Frame.FromString(data), end)
@@ -173,16 +178,23 @@ class Exchange:
         if line is not None:
             self._selector.unregister(line)
             line.close()
+        if self._callers.get(end.address) is end:
+            del self._callers[end.address]
         if self._peers.get(end.address) is end:
             del self._peers[end.address]
             self._on_lost(end.address)
 
     # --- opening
 
+    def _dialling(self, address: str) -> End:
+        end = End(address)
+        threading.Thread(target=self._dial, args=(end,), name=f"dial-{address}", daemon=True).start()
+        return end
+
     def _dial(self, end: End) -> None:
         connected = None
         try:
-            connected = dial(end.address, self._security)
+            connected = dial(end.address, self._security, self.address)
         except OSError as ex:
             level = logging.WARNING if isinstance(ex, RefusedError) else logging.DEBUG
             log.log(level, "cannot dial %s: %s", end.address, ex)
@@ -202,11 +214,20 @@ class Exchange:
                 self._lose(opened.end)
                 continue
             end = opened.end
+            if opened.called and end.address:
+                self._called(end)
             end.line = Line(opened.connected)
             self._selector.register(end.line, selectors.EVENT_READ, end)
             unsent, end.unsent = end.unsent, []
             for frame in unsent:
                 self._guarded(end, lambda line, frame=frame: line.send(frame))  # type: ignore[misc]
+
+    def _called(self, end: End) -> None:
+        """A peer dials only if it has no connection to us: if we think that it has one, it has given that one up."""
+        before = self._callers.get(end.address)
+        if before is not None:
+            self._lose(before)
+        self._callers[end.address] = end
 
     def close(self) -> None:
         """End all connections, and accept no more."""

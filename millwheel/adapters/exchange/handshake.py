@@ -1,4 +1,5 @@
-"""How a connection between two workers comes about: TLS if there is a security folder, then a hello with the token.
+"""How a connection between two workers comes about: TLS if there is a security folder, then a hello with the token and
+the address at which the caller itself is called, so that one connection serves both directions.
 
 Everything here may wait and runs on threads of its own with a deadline: whoever has not shown that it belongs to the
 pipeline never reaches the loop.
@@ -21,9 +22,10 @@ from millwheel.errors import SetupError
 
 log = logging.getLogger("millwheel.security")
 
-_GREETING = b"millwheel-exchange-1\n"
+_GREETING = b"millwheel-exchange-2\n"
 _WELCOME, _REFUSED = b"+", b"-"
 _LONGEST_TOKEN = 4096  # characters of a token that a stranger may make us read
+_LONGEST_ADDRESS = 512  # bytes of the address of a caller
 _HELLO_TIMEOUT_S = 10.0  # a caller that has not shown its token by then is hung up on
 _ACCEPT_PAUSE_S = 0.05  # between tries to accept when that fails, for example without file descriptors
 _MOST_HELLOS = 64
@@ -45,9 +47,11 @@ class _Wrapped(ssl.SSLSocket):
 
 
 class Handshakes:
-    """Lets workers in. ``on_open`` gets each connected socket, on a thread of its own."""
+    """Lets workers in. ``on_open`` gets each connected socket and the address of the caller, on a thread of its own."""
 
-    def __init__(self, listen: str, on_open: Callable[[socket.socket], None], security: Security | None = None) -> None:
+    def __init__(
+        self, listen: str, on_open: Callable[[socket.socket, str], None], security: Security | None = None
+    ) -> None:
         """``listen`` is host:port. Raises SetupError if it is not available, or would be open to everybody."""
         check_listen(listen, security)
         self._on_open = on_open
@@ -87,22 +91,22 @@ class Handshakes:
             caller.getpeername()  # fails if the caller has hung up: a TLS wrapper would then be lost half made
             if self._tls is not None:
                 caller = self._tls.wrap_socket(caller, server_side=True, do_handshake_on_connect=False)
-            problem = self._problem(caller)
+            problem, address = self._heard(caller)
             if problem:
                 log.warning("Refused a worker's connection from %s: %s.", host, problem)
                 caller.sendall(_REFUSED)
                 caller.close()
             else:
                 caller.sendall(_WELCOME)
-                self._on_open(caller)
+                self._on_open(caller, address)
         except OSError as ex:
             log.warning("A connection from %s ended before it was a worker's: %s.", host, ex)
             caller.close()
         finally:
             self._hellos.release()
 
-    def _problem(self, caller: socket.socket) -> str:
-        """Why the caller is refused, "" if it is not. Raises OSError if the handshake takes too long."""
+    def _heard(self, caller: socket.socket) -> tuple[str, str]:
+        """As :func:`_heard`. Raises OSError if the handshake takes too long."""
         hurry = threading.Timer(_HELLO_TIMEOUT_S, _hang_up, (caller,))
         hurry.start()
         try:
@@ -118,8 +122,9 @@ def _hang_up(caller: socket.socket) -> None:
         caller.shutdown(socket.SHUT_RDWR)
 
 
-def dial(address: str, security: Security | None = None) -> socket.socket:
-    """A connected socket past its hello. Raises OSError; RefusedError when the other side does not want us."""
+def dial(address: str, security: Security | None = None, mine: str = "") -> socket.socket:
+    """A connected socket past its hello, in which we say that ``mine`` is our own address. Raises OSError; RefusedError
+    when the other side does not want us."""
     connected = socket.create_connection(_host_port(address), timeout=_HELLO_TIMEOUT_S)
     try:
         _prepare(connected)
@@ -127,7 +132,9 @@ def dial(address: str, security: Security | None = None) -> socket.socket:
             tls = _context(security, ssl.PROTOCOL_TLS_CLIENT)
             connected = tls.wrap_socket(connected, server_hostname=NAME)
         token = security.token.encode() if security else b""
-        connected.sendall(_GREETING + len(token).to_bytes(2, "little") + token)
+        connected.sendall(
+            _GREETING + b"".join(len(part).to_bytes(2, "little") + part for part in (token, mine.encode()))
+        )
         answer = connected.recv(1)
         if answer != _WELCOME:
             why = "it wants another token" if answer == _REFUSED else "it hung up"
@@ -138,17 +145,20 @@ def dial(address: str, security: Security | None = None) -> socket.socket:
     return connected
 
 
-def _heard(caller: socket.socket, token: bytes) -> str:
-    """Why a hello is refused, "" if it is not."""
+def _heard(caller: socket.socket, token: bytes) -> tuple[str, str]:
+    """Why a hello is refused, "" if it is not; and the address of the caller."""
     if _exactly(caller, len(_GREETING)) != _GREETING:
-        return "it does not speak as a worker of this version does"
+        return "it does not speak as a worker of this version does", ""
     size = int.from_bytes(_exactly(caller, 2), "little")
     if size > _LONGEST_TOKEN:
-        return "a wrong token"
+        return "a wrong token", ""
     shown = _exactly(caller, size)
-    if hmac.compare_digest(shown, token):
-        return ""
-    return "a wrong token" if shown else "no token"
+    if not hmac.compare_digest(shown, token):
+        return "a wrong token" if shown else "no token", ""
+    size = int.from_bytes(_exactly(caller, 2), "little")
+    if size > _LONGEST_ADDRESS:
+        return "an address that is none", ""
+    return "", _exactly(caller, size).decode("utf-8", "replace")
 
 
 def _exactly(caller: socket.socket, count: int) -> bytes:

@@ -68,6 +68,17 @@ def late_mask(times_us: _Longs, highest_us: int, max_delay_us: int, stated: bool
     return np.less(times_us + max_delay_us, before)
 
 
+def late_rows(times_us: Sequence[int], highest_us: int, max_delay_us: int, stated: bool = False) -> list[int]:
+    """:func:`late_mask` for a few records: the indexes of those that it says are late."""
+    late = []
+    for index, time_us in enumerate(times_us):
+        if time_us + max_delay_us < highest_us:
+            late.append(index)
+        elif time_us > highest_us and not stated:
+            highest_us = time_us
+    return late
+
+
 # --- windows
 
 

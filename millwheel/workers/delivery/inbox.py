@@ -75,7 +75,9 @@ class Inbox:
 
     def offer(self, channel: ChannelName, epoch: int, index: int, batch: AnyBatch, reply_to: object) -> DeliveryOutcome:
         """Accept a delivery without its already accepted records, or return the reason for refusing it."""
-        known = self._channels.setdefault(channel, _Channel(accepted=0))
+        known = self._channels.get(channel)
+        if known is None:
+            known = self._channels[channel] = _Channel(accepted=0)
         if epoch < known.epoch or (epoch == known.epoch and index < known.next_index):
             return DeliveryOutcome.STALE
         if epoch > known.epoch:
@@ -124,7 +126,7 @@ class Inbox:
 
     def min_timestamp(self) -> int:
         """The earliest record still waiting (MAX_TIME: none)."""
-        return min((arrival.min_timestamp for arrival in self._waiting), default=MAX_TIME)
+        return min([arrival.min_timestamp for arrival in self._waiting]) if self._waiting else MAX_TIME
 
     def __len__(self) -> int:
         return len(self._waiting)

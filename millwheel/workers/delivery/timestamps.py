@@ -57,12 +57,11 @@ def ints_of(values: Sequence[Any]) -> list[int] | None:
         return None
 
 
-def extent(numbers: Stamps) -> tuple[int, int]:
+def extent(numbers: Stamps | list[int]) -> tuple[int, int]:
     """The lowest and the highest of some numbers, of which there must be one."""
-    if len(numbers) > _FEW:
-        return int(numbers.min()), int(numbers.max())
-    few = numbers.tolist()
-    return min(few), max(few)
+    if isinstance(numbers, list):
+        return min(numbers), max(numbers)
+    return int(numbers.min()), int(numbers.max())
 
 
 class Timestamps:
@@ -76,24 +75,28 @@ class Timestamps:
 
     def of(self, values: list[Any]) -> tuple[list[int], dict[int, str]]:
         """(timestamps, {index: problem}); a record with a problem has timestamp 0."""
-        stamps, problems = self.as_array(values)
-        return stamps.tolist(), problems
+        stamps, problems = self.stamps(values)
+        return stamps if isinstance(stamps, list) else stamps.tolist(), problems
 
-    def as_array(self, values: list[Any]) -> tuple[Stamps, dict[int, str]]:
-        """:meth:`of`, with an array."""
+    def stamps(self, values: list[Any]) -> tuple[Stamps | list[int], dict[int, str]]:
+        """:meth:`of`, with an array for many."""
         if self._function is not None:
             return self._by_function(values)
         raw = column_of(values, self._field)
         ints = ints_of(raw)
-        numbers = None if ints is None else numbers_of(ints)
-        if numbers is not None and (not raw or self._in_years(*extent(numbers))):
+        if ints is None:
+            return self._one_by_one(raw)
+        if len(ints) <= _FEW:
+            if not ints or self._in_years(*extent(ints)):
+                return [number * self._unit for number in ints], {}
+        elif (numbers := numbers_of(ints)) is not None and self._in_years(*extent(numbers)):
             return numbers * self._unit, {}
         return self._one_by_one(raw)
 
     def _in_years(self, lowest: int, highest: int) -> bool:
         return lowest * self._unit > -LIMIT_US and highest * self._unit < LIMIT_US
 
-    def _by_function(self, values: list[Any]) -> tuple[Stamps, dict[int, str]]:
+    def _by_function(self, values: list[Any]) -> tuple[list[int], dict[int, str]]:
         assert self._function is not None
         raw: list[Any] = []
         problems: dict[int, str] = {}
@@ -106,7 +109,7 @@ class Timestamps:
         stamps, more = self._one_by_one(raw)
         return stamps, {**more, **problems}
 
-    def _one_by_one(self, raw: list[Any]) -> tuple[Stamps, dict[int, str]]:
+    def _one_by_one(self, raw: list[Any]) -> tuple[list[int], dict[int, str]]:
         stamps: list[int] = []
         problems: dict[int, str] = {}
         for index, given in enumerate(raw):
@@ -115,7 +118,7 @@ class Timestamps:
             except RecordError as ex:
                 problems[index] = str(ex)
                 stamps.append(0)
-        return np.array(stamps, np.int64), problems
+        return stamps, problems
 
     def _convert(self, given: Any) -> int:
         if given is None:

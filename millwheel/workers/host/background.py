@@ -6,8 +6,8 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -136,8 +136,11 @@ class JournalThread:
         size_bytes = sum(map(len, entries))
         if not self._writer.quick or self._usual_s > _SLOW_WRITE_S or size_bytes > _AT_ONCE_BYTES:
             return None
-        with self._lock, self._timed(size_bytes):
-            return self._writer.commit(entries)
+        with self._lock:
+            began_s = monotonic()
+            segment = self._writer.commit(entries)
+            self._took(monotonic() - began_s, size_bytes)
+            return segment
 
     def segments(self) -> Sequence[int]:
         return self._writer.segments()
@@ -161,16 +164,14 @@ class JournalThread:
         while going:
             groups, last = self._submitted()
             if groups or not last:
-                with self._lock, self._timed(sum(len(entry) for group in groups for entry in group)):
+                with self._lock:
+                    began_s = monotonic()
                     going = write_groups(self._writer, groups, self._post) and not last
+                    self._took(monotonic() - began_s, sum(len(entry) for group in groups for entry in group))
             else:
                 going = False
 
-    @contextmanager
-    def _timed(self, size_bytes: int) -> Iterator[None]:
-        began_s = monotonic()
-        yield
-        took_s = monotonic() - began_s
+    def _took(self, took_s: float, size_bytes: int) -> None:
         self._usual_s += (min(took_s, _LONGEST_COUNTED_S) - self._usual_s) / _OF_THE_LAST
         if size_bytes:  # without any, it only looked for a seal
             self.written.seconds.add(took_s)

@@ -8,7 +8,7 @@ from millwheel.workers.loop.commits import LONGEST_US
 from millwheel.workers.loop.reporting import ReportPace
 from millwheel.workers.loop.snapshots import SnapshotPace
 
-_RESTS, _REST_US = 3, 4_000
+_RESTS, _REST_US = 3, 4_400
 """A balanced worker rests so many times as long as its step took, and at the latest until so long after that began.
 Steps of few records cost almost as much as those of many: with rests, there are fewer of them."""
 MUCH_US = 5_000

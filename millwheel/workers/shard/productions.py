@@ -73,7 +73,7 @@ class ProductionBuilding:
         """Number the productions and write them into the commit; None if there are no consumers."""
         if not bundle.outputs.count:
             return None
-        born_us = min((a.batch.born_us for a in bundle.arrivals if a.batch.born_us), default=bundle.now_us)
+        born_us = min([a.batch.born_us for a in bundle.arrivals if a.batch.born_us], default=bundle.now_us)
         parts = _Parts([], [])
         for groups in bundle.outputs.groups:
             self._take_groups(groups, bundle, born_us, parts)
@@ -101,10 +101,12 @@ class ProductionBuilding:
     def _take(self, stream: str, produced: Produced, bundle: Bundle, born_us: int, parts: _Parts) -> None:
         if not produced.raws or self._unconsumed(stream, len(produced.raws), bundle):
             return
-        alone = Batch(stream, [], produced.timestamps, produced.keys, list(produced.raws), None, born_us)
-        name = self._combined(alone, lambda: self._fanout.split(alone, produced.decoded), bundle, parts)
-        if not self._fanout.consumed(name):
-            return
+        name = stream
+        if stream in self._fanout.combinings:
+            alone = Batch(stream, [], produced.timestamps, produced.keys, list(produced.raws), None, born_us)
+            name = self._combined(alone, lambda: self._fanout.split(alone, produced.decoded), bundle, parts)
+            if not self._fanout.consumed(name):
+                return
         first = self._meta.next_seq
         batch = self._numbered(name, produced, born_us)
         if bundle.traced is not None:
@@ -227,4 +229,4 @@ class ProductionBuilding:
 
 def earliest_of(batches: Iterable[tuple[NodeName, AnyBatch]]) -> int:
     """The lowest timestamp in any of them (MAX_TIME: there is no record)."""
-    return min((batch.earliest for _, batch in batches), default=MAX_TIME)
+    return min([batch.earliest for _, batch in batches], default=MAX_TIME)

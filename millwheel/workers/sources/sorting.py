@@ -16,7 +16,7 @@ from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.model.times import MIN_TIME, duration_text
 from millwheel.core.pipeline.spec import DEAD_LETTERS
-from millwheel.core.windows.lateness import late_mask, none_late, watermark_after
+from millwheel.core.windows.lateness import late_mask, late_rows, none_late, watermark_after
 from millwheel.sources.base import Chunk as Read
 from millwheel.workers.bundle.bundle import LINE, Bundle, beginning, keys_of, kind_in, plain_letter
 from millwheel.workers.bundle.value_sizes import carried
@@ -25,6 +25,7 @@ from millwheel.workers.delivery.timestamps import Stamps, column_of, extent
 from millwheel.workers.sources.source_parts import SourceParts
 
 Batches = list[tuple[NodeName, AnyBatch]]
+_Stamps = Stamps | list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Sorting:
         self._stated = read.watermark is not None
         for reject in read.rejects:
             self._letter(reject.position, partition, reject.reason, reject.raw)
-        stamps, problems = self._parts.timestamps.as_array(read.values)
+        stamps, problems = self._parts.timestamps.stamps(read.values)
         self._size, uncarried = carried(read.values, self._parts.limits.record)
         problems.update(uncarried)
         for index, reason in problems.items():
@@ -105,7 +106,7 @@ class Sorting:
         found = None if self._parts.beside is None else self._parts.beside.split(batch, late, self._epochs)
         return self._parts.fanout.split(batch, batch.values, late, self._epochs) if found is None else found
 
-    def _too_far(self, partition: str, read: Read, stamps: Stamps, problems: dict[int, str]) -> set[int]:
+    def _too_far(self, partition: str, read: Read, stamps: _Stamps, problems: dict[int, str]) -> set[int]:
         if self._spec.max_future_us is None or not len(stamps):
             return set()
         limit = self._now + self._spec.max_future_us
@@ -113,7 +114,7 @@ class Sorting:
             return set()
         far = {
             index
-            for index, stamp in enumerate(stamps.tolist())
+            for index, stamp in enumerate(_listed(stamps))
             if index not in problems and (stamp > limit or read.positions[index] in self._judged)
         }
         for index in sorted(far):
@@ -125,9 +126,9 @@ class Sorting:
             self._letter(position, partition, reason, read.values[index])
         return far
 
-    def _late(self, stamps: Stamps, bad: set[int]) -> set[int]:
-        good = np.delete(np.arange(len(stamps)), list(bad)) if bad else None
-        times = stamps if good is None else stamps[good]
+    def _late(self, stamps: _Stamps, bad: set[int]) -> set[int]:
+        good = [index for index in range(len(stamps)) if index not in bad] if bad else None
+        times = stamps if good is None else _picked(stamps, good)
         if not len(times):
             return set()
         delay, first = self._spec.max_delay_us, self.max_timestamp
@@ -138,11 +139,11 @@ class Sorting:
             return set()
         # Against what stands before it in the partition, not against what was read before: how much is read at once
         # must not decide what is late. See test_who_is_late_does_not_depend_on_how_much_is_read_at_once.
-        late = np.flatnonzero(late_mask(times, first, delay, self._stated))
-        return set((late if good is None else good[late]).tolist())
+        late = _late_of(times, first, delay, self._stated)
+        return set(late if good is None else [good[index] for index in late])
 
-    def _batch(self, partition: str, read: Read, stamps: Stamps, dropped: set[int]) -> Batch:
-        values, seqs, times = read.values, read.positions, stamps.tolist()
+    def _batch(self, partition: str, read: Read, stamps: _Stamps, dropped: set[int]) -> Batch:
+        values, seqs, times = read.values, read.positions, _listed(stamps)
         if dropped:
             kept = [index for index in range(len(values)) if index not in dropped]
             values, seqs, times = [values[i] for i in kept], [seqs[i] for i in kept], [times[i] for i in kept]
@@ -165,7 +166,7 @@ class Sorting:
         )
         self._letters.append((position, letter))
 
-    def _floors(self, first: int, positions: list[int], stamps: Stamps, bad: set[int]) -> list[int]:
+    def _floors(self, first: int, positions: list[int], stamps: _Stamps, bad: set[int]) -> list[int]:
         """A timestamp for each letter: the watermark of the partition there, which another read that begins elsewhere
         finds, too. (Where the source states its watermarks, the one at the beginning of the read.)"""
         # Not the watermark before the read: that begins elsewhere after a crash. See mistake
@@ -193,6 +194,22 @@ class Sorting:
             batch = Batch(DEAD_LETTERS, seqs, times, keys, values, None, self._now, size)
             found[name] = self._parts.fanout.split(batch, values)[0]
         return found
+
+
+def _listed(stamps: _Stamps) -> list[int]:
+    return stamps if isinstance(stamps, list) else stamps.tolist()
+
+
+def _picked(stamps: _Stamps, rows: list[int]) -> _Stamps:
+    return [stamps[row] for row in rows] if isinstance(stamps, list) else stamps[rows]
+
+
+def _late_of(times: _Stamps, highest_us: int, max_delay_us: int, stated: bool) -> list[int]:
+    """An array has more overhead than the few records of a list take."""
+    if isinstance(times, list):
+        return late_rows(times, highest_us, max_delay_us, stated)
+    found: list[int] = np.flatnonzero(late_mask(times, highest_us, max_delay_us, stated)).tolist()
+    return found
 
 
 def _moved(late: set[int], bad: set[int]) -> set[int]:

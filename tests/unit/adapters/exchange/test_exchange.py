@@ -124,6 +124,44 @@ def test_both_sides_may_call(pair: tuple[Peer, Peer]) -> None:
     assert (left.batches(), right.batches()) == ([b"to the left"], [b"to the right"])
 
 
+def test_who_was_called_answers_and_delivers_over_the_same_connection_in_one_frame(pair: tuple[Peer, Peer]) -> None:
+    left, right = pair
+    left.send(right.exchange.address, b"to the right")
+    pump(*pair, until=lambda: bool(right.frames))
+    right.exchange.answer(right.frames[0][1]).acks.add(channel="c", target="t", epoch=1, index=0)
+    right.send(left.exchange.address, b"to the left")
+    pump(*pair, until=lambda: bool(left.frames))
+    [(frame, _)] = left.frames
+    assert (len(frame.acks), left.batches()) == (1, [b"to the left"])
+
+
+def test_who_delivers_to_a_caller_is_told_when_the_caller_is_gone() -> None:
+    left, right = Peer(), Peer()
+    left.send(right.exchange.address, b"x")
+    pump(left, right, until=lambda: bool(right.frames))
+    right.send(left.exchange.address, b"y")
+    pump(left, right, until=lambda: bool(left.frames))
+    left.close()
+    pump(right, until=lambda: right.lost == [left.exchange.address])
+    right.close()
+
+
+def test_a_peer_that_calls_again_has_given_its_last_connection_up() -> None:
+    left, right = Peer(), Peer()
+    left.send(right.exchange.address, b"x")
+    pump(left, right, until=lambda: bool(right.frames))
+    right.send(left.exchange.address, b"perhaps lost")
+    # A cut that only one side has noticed: nothing tells the other that its end is dead.
+    left.exchange._peers.clear()
+    left.send(right.exchange.address, b"again")
+    pump(left, right, until=lambda: right.batches() == [b"x", b"again"])
+    assert right.lost == [left.exchange.address]
+    right.send(left.exchange.address, b"over the new one")
+    pump(left, right, until=lambda: b"over the new one" in left.batches())
+    for peer in (left, right):
+        peer.close()
+
+
 def test_a_peer_that_is_gone_is_told_once_and_dialled_again_by_the_next_delivery() -> None:
     left, right = Peer(), Peer()
     address = right.exchange.address

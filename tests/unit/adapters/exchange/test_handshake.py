@@ -22,7 +22,7 @@ from millwheel.adapters.grpc.security import Security
 from millwheel.errors import SetupError
 from tests.unit.adapters.exchange.test_exchange import WAIT_S, Peer, loaded, pump
 
-GREETING = b"millwheel-exchange-1\n\0\0"
+GREETING = b"millwheel-exchange-2\n\0\0"
 
 
 class TestWhoMayEnter:
@@ -82,13 +82,21 @@ class TestWhoMayEnter:
             assert caller.recv(1) == b"-"
         listening.close()
 
+    def test_an_address_that_is_longer_than_any_is_refused(self) -> None:
+        listening = Peer()
+        host, _, port = listening.exchange.address.rpartition(":")
+        with socket.create_connection((host, int(port)), WAIT_S) as caller:
+            caller.sendall(GREETING + b"\xff\xff")
+            assert caller.recv(1) == b"-"
+        listening.close()
+
     def test_nothing_listens_off_loopback_without_security(self) -> None:
         with pytest.raises(SetupError, match="without authentication"):
-            Handshakes("0.0.0.0:0", lambda _: None)
+            Handshakes("0.0.0.0:0", lambda *_: None)
 
     def test_a_port_in_use_is_said(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SetupError, match="cannot listen on"):
-            Handshakes(f"127.0.0.1:{taken.getsockname()[1]}", lambda _: None)
+            Handshakes(f"127.0.0.1:{taken.getsockname()[1]}", lambda *_: None)
 
 
 def test_who_says_no_hello_is_hung_up_on_and_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:

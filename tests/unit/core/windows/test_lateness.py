@@ -57,6 +57,7 @@ def test_how_a_source_is_read_does_not_decide_what_is_late(
     parts = lateness.late_mask(np.array(first, np.int64), highest, delay, stated).tolist()
     parts += lateness.late_mask(np.array(rest, np.int64), reached, delay, stated).tolist()
     assert whole == parts
+    assert lateness.late_rows(times, highest, delay, stated) == np.flatnonzero(whole).tolist()
     assert whole == [
         lateness.is_behind(time, lateness.watermark_after(highest if stated else max([highest, *times[:index]]), delay))
         for index, time in enumerate(times)

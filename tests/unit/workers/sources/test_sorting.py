@@ -74,6 +74,14 @@ def late_positions(times: list[int | None], size: int) -> list[int]:
     return late
 
 
+@pytest.mark.parametrize("gap", [None, 100])
+def test_few_records_in_a_list_and_many_in_an_array_have_the_same_late_ones(gap: int | None) -> None:
+    times = [gap if number % 7 == 3 else 3 * number + (number * 37) % 23 for number in range(200)]
+    late = late_positions(times, len(times))
+    assert late_positions(times, 64) == late_positions(times, 65) == late_positions(times, 3) == late
+    assert late
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8])
 def test_who_is_late_does_not_depend_on_how_much_is_read_at_once(size: int) -> None:
     times = [100, 95, None, 89, 120, 109, 110, 111, 50, None, 130, 119, 121, 200, 0, 190]
