@@ -177,7 +177,17 @@ class ValueCells(Typed):
 
     def get(self) -> Any:
         cell = self.cells.get(self._owner.key) or self._load()
-        value = cell.value if self.ttl_us is None else self.found(cell)
+        if self.ttl_us is not None:
+            return self._aging(cell)
+        value = cell.value
+        if value is ABSENT:
+            return self._fresh(cell)
+        if not cell.dirty and type(value) not in _FIXED:
+            self._owner.touch(self, cell)
+        return value
+
+    def _aging(self, cell: Cell) -> Any:
+        value = self.found(cell)
         if value is ABSENT:
             return self._fresh(cell)
         if type(value) not in _FIXED:
