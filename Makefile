@@ -33,7 +33,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 
 types: $(READY)
-	$(BIN)/mypy
+	$(BIN)/mypy -n 2
 
 # The package as one file, for `spark-submit --py-files build/millwheel.zip`.
 package: $(READY)
