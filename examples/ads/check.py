@@ -1,6 +1,6 @@
 """Generates ad events, runs the ads pipeline over them and compares every row with DuckDB.
 
-python examples/ads/check.py [--records N] [--launcher spark|processes] [--fresh]
+python examples/ads/check.py [--records N] [--files N] [--launcher spark|processes] [--fresh]
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ OUT = Path("out") / "ads"
 # Late: more than 10 s behind what its own file has brought before. Of the others, each event id counts once.
 QUERY = """
 with read as (
-    select *, row_number() over () as place from read_json(?, format='newline_delimited')
+    select *, row_number() over () as place from read_json(?, format='newline_delimited', filename=true)
 ), judged as (
-    select *, max(ts) over (order by place rows between unbounded preceding and 1 preceding) as highest from read
+    select *, max(ts) over (
+        partition by filename order by place rows between unbounded preceding and 1 preceding
+    ) as highest from read
 ), kept as (
     select * from judged where highest is null or ts >= highest - 10000
     qualify row_number() over (partition by event_id order by place) = 1
@@ -37,17 +39,20 @@ GOT = "select ad_id, window_start, impressions, clicks, round(spend, 6) as spend
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--files", type=int, default=1, help="over how many files the events are spread")
     parser.add_argument("--launcher", default="processes")
     parser.add_argument("--fresh", action="store_true", help="forget what an earlier run left in out/ads")
     given = parser.parse_args()
     if given.fresh:
         shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True, exist_ok=True)
-    events = OUT / f"events-{given.records}.jsonl"
-    if not events.exists():
-        generate = [sys.executable, str(HERE / "generate.py"), "--records", str(given.records), "--out", str(events)]
-        generate += ["--late", "0.002", "--duplicates", "0.01"]
+    one = given.files == 1
+    made = OUT / (f"events-{given.records}.jsonl" if one else f"events-{given.records}-{given.files}")
+    if not made.exists():
+        generate = [sys.executable, str(HERE / "generate.py"), "--records", str(given.records), "--out", str(made)]
+        generate += ["--files", str(given.files), "--late", "0.002", "--duplicates", "0.01"]
         subprocess.run(generate, check=True)
+    events = made if one else made / "*.jsonl"
     command = [sys.executable, "-m", "millwheel", "run", str(HERE / "pipeline.yaml"), "--launcher", given.launcher]
     command += ["--set", f"input={events}", "--set", f"output={OUT}", "--root", str(OUT / "root")]
     if subprocess.run([*command, "--summary", str(OUT / "summary.json")], check=False).returncode:
