@@ -1,6 +1,6 @@
 """One step beside the plain pipeline: what each kind of window, key, aggregate and input costs, as a share of its rate.
 
-    python -m bench cliff [--rounds 3] [--records 1000000] [--only plain,ids]
+    python -m bench cliff [--rounds 3] [--records 1000000] [--only "ids for 1h" sessions]
 
 All runs of a round follow each other. The clock runs from the first look at the input to the last byte of the results
 (``contest.py``), so the start of processes is outside. Every result is compared with DuckDB's over the same input, and
@@ -204,9 +204,9 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--only", default="", help="some of the ways, with commas; plain is always among them")
+    parser.add_argument("--only", nargs="*", default=[], help="some of the ways; plain is always among them")
     given = parser.parse_args()
-    chosen = ["plain", *(name for name in given.only.split(",") if name and name != "plain")]
+    chosen = ["plain", *(name for name in given.only if name != "plain")]
     names = chosen if given.only else list(STEPS)
     if unknown := set(names) - STEPS.keys():
         parser.error(f"no such ways: {', '.join(sorted(unknown))}; there are {', '.join(STEPS)}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
-from millwheel.core.columns.forms import ComputationForm, SourceForm, computation_form, source_form
+from millwheel.core.columns.forms import ComputationForm, SourceForm, computation_form, joins_in_columns, source_form
 from millwheel.core.columns.plan import ColumnPlan, PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.graph import Graph, Node
@@ -19,8 +19,9 @@ def forms_of(spec: PipelineSpec, graph: Graph, load: Callable[[str], Any]) -> di
     object that ``module:name`` names. Raises PipelineError for code that cannot be loaded."""
     forms = {each.name: computation_form(each, spec, load, compile_expression) for each in spec.computations}
     plans = {name: form.plan for name, form in forms.items()}
-    sources = {s.name: source_form(s, graph, plans) for s in spec.streams if s.source is not None}
-    arriving = _Arriving(graph, forms, sources)
+    joins = joins_in_columns(spec, graph, plans)
+    sources = {s.name: source_form(s, graph, plans, joins) for s in spec.streams if s.source is not None}
+    arriving = _Arriving(graph, forms, sources, joins)
     return {name: _phrase(node, forms, sources, arriving) for name, node in graph.nodes.items()}
 
 
@@ -34,6 +35,8 @@ def _phrase(
         return f"comes {_BY_RECORD}" if single else "comes in columns"
     assert node.computation is not None
     form = forms[node.name]
+    if node.name in arriving.joins:
+        return "taken in columns"
     if form.plan is None and node.computation.dictionary is None:
         return f"taken {_BY_RECORD}: {form.why}"
     if single:
@@ -57,7 +60,14 @@ def _holds(form: ComputationForm) -> bool:
 class _Arriving:
     """Which streams come in columns. Results of state in columns do, however the records came."""
 
-    def __init__(self, graph: Graph, forms: Mapping[str, ComputationForm], sources: Mapping[str, SourceForm]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        forms: Mapping[str, ComputationForm],
+        sources: Mapping[str, SourceForm],
+        joins: Set[str],
+    ) -> None:
+        self.joins = joins
         self._graph = graph
         self._forms = forms
         self._sources = sources
@@ -80,6 +90,8 @@ class _Arriving:
         if node.stream is not None:
             return self._sources[node.stream.name].in_columns
         assert node.computation is not None
+        if node.name in self.joins:
+            return True
         if node.computation.dictionary is not None:
             return all(self._come_in_columns(given.stream) for given in node.inputs)
         if isinstance(plan := self._forms[node.name].plan, PlansByType):  # what comes in rows may be of any types

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -39,22 +40,23 @@ def records_of(batch: ColumnBatch) -> list[SinkRecord]:
     return list(map(SinkRecord, rows.keys, rows.values, rows.timestamps))
 
 
-def frame_of(batches: Sequence[ColumnBatch], with_key: bool, with_timestamp: bool) -> pl.DataFrame:
-    """:func:`rows_of` for records in columns, of one stream. Their keys must not be tuples, unless the keys are left
-    out."""
+def frames_of(batches: Sequence[ColumnBatch], with_key: bool, with_timestamp: bool) -> list[pl.DataFrame]:
+    """:func:`rows_of` for records in columns, of one stream: those with the same columns together. Their keys must not
+    be tuples, unless the keys are left out."""
     frames = []
     for batch in batches:
         extra = [batch.keys.alias("key")] if with_key else []
         extra += [pl.Series("timestamp", batch.timestamps)] if with_timestamp else []
         own = batch.frame
         frames.append(pl.DataFrame([*(column for column in extra if column.name not in own.columns), *own]))
-    return pl.concat(frames)
+    return [pl.concat(list(alike)) for _, alike in groupby(frames, lambda frame: frame.schema)]
 
 
-def json_lines_of(frame: pl.DataFrame) -> bytes:
+def json_lines_of(frames: Sequence[pl.DataFrame]) -> bytes:
     """A line of JSON per row, NaN and infinities as null."""
     buffer = io.BytesIO()
-    frame.write_ndjson(buffer)
+    for frame in frames:
+        frame.write_ndjson(buffer)
     return buffer.getvalue()
 
 

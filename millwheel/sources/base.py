@@ -144,6 +144,12 @@ class Reader(ABC):
         has rejects or returns None; ``7`` is not a float. False (the default): this reader cannot."""
         return False
 
+    def take_whole(self, fields: Mapping[str, str]) -> bool:
+        """Let :meth:`read_frame` return all of these fields from now on, and None where a record has any other, because
+        a consumer passes on whole records. They are the declared fields, and those whose types are inferred, as in
+        :meth:`take_columns`. False (the default): this reader cannot, or there are others everywhere."""
+        return False
+
     def stop_at(self, end: tuple[int, ...]) -> None:
         """Return no records beyond ``end``, the version of this partition from :meth:`Source.ends`. Called once, after
         :meth:`resume`, in a run that ends once it has caught up. By default the reader continues beyond it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -15,21 +15,23 @@ _INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _ROW_TYPES: dict[str, Any] = {"int": _INT64 | None, "float": float | None, "str": str | None, "bool": bool | None}
 
 
-def row_type(fields: Mapping[str, str], exact: bool = False) -> type[msgspec.Struct]:
+def row_type(fields: Mapping[str, str], exact: Collection[str] = (), whole: bool = False) -> type[msgspec.Struct]:
     """A type into which msgspec decodes only the declared fields; it refuses values of other types.
 
-    Attributes are named ``f0``, ``f1``, …, since a field may have any name. ``exact``: a whole number in a float field
-    stays an int; see :func:`are_exact`.
+    Attributes are named ``f0``, ``f1``, …, since a field may have any name. ``exact``: in these fields a whole number
+    stays an int, also where floats are expected; see :func:`are_exact`. ``whole``: it refuses values with other fields.
     """
-    types = {**_ROW_TYPES, "float": float | int | None} if exact else _ROW_TYPES
-    members = [(f"f{index}", types[kind], None) for index, kind in enumerate(fields.values())]
+    types = [
+        float | int | None if kind == "float" and name in exact else _ROW_TYPES[kind] for name, kind in fields.items()
+    ]
+    members = [(f"f{index}", kind, None) for index, kind in enumerate(types)]
     names = {f"f{index}": name for index, name in enumerate(fields)}
-    return msgspec.defstruct("Row", members, rename=names, gc=False)
+    return msgspec.defstruct("Row", members, rename=names, gc=False, forbid_unknown_fields=whole)
 
 
-def are_exact(values: Sequence[Any], fields: Mapping[str, str]) -> bool:
-    """Whether each float of exact rows was written as one."""
-    floats = (index for index, kind in enumerate(fields.values()) if kind == "float")
+def are_exact(values: Sequence[Any], fields: Mapping[str, str], exact: Collection[str]) -> bool:
+    """Whether each float of the exact fields was written as one."""
+    floats = (index for index, (name, kind) in enumerate(fields.items()) if kind == "float" and name in exact)
     return all(set(map(type, _attribute(index, values))) <= {float} for index in floats)
 
 

@@ -105,10 +105,17 @@ class _Columns(_OwnWatermark):
     def __init__(self, stream: PushedStream, log: Any, fields: Mapping[str, str]) -> None:
         super().__init__(stream, log)
         self._schema = {name: _TYPES[kind] for name, kind in fields.items()}
+        self._whole = False
 
-    def read_frame(self, position: int, max_bytes: int) -> FrameChunk:
+    def take_whole(self, fields: Mapping[str, str]) -> bool:
+        self._schema, self._whole = {name: _TYPES[kind] for name, kind in fields.items()}, True
+        return True
+
+    def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
         """All that :meth:`read` gives, as columns."""
         chunk = self.read(position, _MOST)
+        if self._whole and any(value.keys() - self._schema.keys() for value in chunk.values):
+            return None
         rows = [{name: value.get(name) for name in self._schema} for value in chunk.values]
         frame = pl.DataFrame(rows, self._schema, orient="row")
         indexes = np.array(chunk.positions, np.int64)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ from millwheel.core.pipeline.graph import Graph, takes_retractions
 from millwheel.core.pipeline.spec import (
     AggregationStage,
     ComputationSpec,
+    InputSpec,
     KeyKind,
     PipelineSpec,
     Productions,
@@ -57,13 +58,15 @@ class SourceForm:
     """How a source reads. ``needs`` are the fields that the consumers read, if columns of declared fields go to all of
     them. ``inferred`` are those whose types are inferred from what is read, if none is declared; ``accepts`` says
     whether all consumers can do with fields of some types. Neither: record by record, and ``why``, as a phrase.
-    ``made``: what of a read of records goes to consumers as columns all the same."""
+    ``made``: what of a read of records goes to consumers as columns all the same. ``whole``: a consumer passes on all
+    fields, so a read in which some are not declared is made of records."""
 
     needs: frozenset[str] | None = None
     inferred: frozenset[str] | None = None
     accepts: Callable[[Mapping[str, str]], bool] = lambda fields: False
     why: str = ""
     made: MadeColumns | None = None
+    whole: bool = False
 
     @property
     def in_columns(self) -> bool:
@@ -136,12 +139,34 @@ def window_of_join(spec: ComputationSpec, pipeline: PipelineSpec) -> Tumbling | 
     return window if isinstance(window, Tumbling) and plain and not spec.identified and not spec.condition else None
 
 
-def source_form(stream: StreamSpec, graph: Graph, plans: Mapping[str, Plan | None]) -> SourceForm:
-    """The form of a source stream; ``plans`` are those of the computations, by name."""
+def joins_in_columns(pipeline: PipelineSpec, graph: Graph, plans: Mapping[str, Plan | None]) -> frozenset[str]:
+    """The joins that take whole records in columns. Both inputs come so, or neither: what comes in rows is joined in
+    rows. ``plans`` are those of the other computations, by name."""
+    found = {spec.name for spec in pipeline.computations if window_of_join(spec, pipeline) is not None}
+
+    def comes(given: InputSpec) -> bool:
+        stream, key = pipeline.stream(given.stream), given.key
+        keyed = key.fields and all(stream.fields.get(name) in ID_TYPES for name in key.fields)
+        if stream.source is None or not keyed:
+            return False
+        return not _why_rows_of(stream, graph.consumers.get(stream.name, ()), graph, plans, found)
+
+    while without := {name for name in found if not all(map(comes, graph.nodes[name].inputs))}:
+        found -= without
+    return frozenset(found)
+
+
+def source_form(
+    stream: StreamSpec, graph: Graph, plans: Mapping[str, Plan | None], joins: Set[str] = frozenset()
+) -> SourceForm:
+    """The form of a source stream; ``plans`` are those of the computations, by name, and ``joins`` those that take
+    columns."""
     consumers = graph.consumers.get(stream.name, ())
     made = _made_columns(stream, consumers, graph, plans)
-    if why := _why_rows_of(stream, consumers, graph, plans):
+    if why := _why_rows_of(stream, consumers, graph, plans, joins):
         return SourceForm(why=why, made=made)
+    if not joins.isdisjoint(consumers):
+        return SourceForm(needs=frozenset(stream.fields), whole=True, made=made)
     found = [plans.get(name) for name in consumers]
     by_type = [plan for plan in found if isinstance(plan, PlansByType)]
     if by_type:
@@ -190,7 +215,9 @@ def _made_columns(
     )
 
 
-def _why_rows_of(stream: StreamSpec, consumers: Sequence[str], graph: Graph, plans: Mapping[str, Plan | None]) -> str:
+def _why_rows_of(
+    stream: StreamSpec, consumers: Sequence[str], graph: Graph, plans: Mapping[str, Plan | None], joins: Set[str]
+) -> str:
     """Why a source reads record by record; "" when it reads columns."""
     if stream.source is not None and stream.source.kind == "injection":
         return "records are injected one by one"
@@ -198,11 +225,11 @@ def _why_rows_of(stream: StreamSpec, consumers: Sequence[str], graph: Graph, pla
         return "nothing consumes them"
     for name in consumers:
         computation = graph.nodes[name].computation
-        if plans.get(name) is None and (computation is None or computation.dictionary is None):
+        if plans.get(name) is None and name not in joins and (computation is None or computation.dictionary is None):
             return f"{name} takes each record"
     if any(isinstance(plans.get(name), PlansByType) for name in consumers):
         if any(plans.get(name) is None for name in consumers):
-            return "a dictionary needs declared fields"
+            return "a dictionary or a join needs declared fields"
         if not stream.timestamp or ":" in stream.timestamp:
             return "its timestamp is no field"
     elif stream.schema:

@@ -12,7 +12,7 @@ from millwheel.formats.csv_rows import CsvRows
 from millwheel.sinks.base import Refused, SinkBatch, SinkRecord
 from millwheel.sinks.changes import change_rows
 from millwheel.sinks.files.parquet_rows import ParquetRows
-from millwheel.sinks.rows import frame_of, has_tuple_keys, json_lines, json_lines_of, records_of, rows_of
+from millwheel.sinks.rows import frames_of, has_tuple_keys, json_lines, json_lines_of, records_of, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Content:
             return self.encode(batch.records)
         if self._shape.with_key and any(has_tuple_keys(columns) for columns in batch.columns):
             return self.encode([record for columns in batch.columns for record in records_of(columns)])
-        return json_lines_of(frame_of(batch.columns, self._shape.with_key, self._shape.with_timestamp))
+        return json_lines_of(frames_of(batch.columns, self._shape.with_key, self._shape.with_timestamp))
 
     def encode(self, records: Sequence[SinkRecord]) -> bytes:
         """The content of a file."""

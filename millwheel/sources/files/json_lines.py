@@ -76,6 +76,14 @@ class JsonLines:
         return Decoded([positions[i] for i in good], [decoded.values[i] for i in good], decoded.rejects)
 
 
+class DeclaredJsonLines(JsonLines):
+    """Decodes blocks of which every line has what ``schema`` has; of any other it takes no line."""
+
+    def decode(self, block: Block) -> Decoded:
+        refused = Reject(block.positions()[0], "", "some line is not as it is declared")
+        return self._together(block) or Decoded([], [], [refused])
+
+
 class WholeJsonLines(JsonLines):
     """Decodes only the fields of ``schema``, yet gives the records and rejects that decoding all fields would give. The
     decoder checks skipped values as well, with one exception, which is checked here: numbers beyond the range of

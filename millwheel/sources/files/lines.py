@@ -7,7 +7,7 @@ record, or the same reject, in every block.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -88,12 +88,13 @@ class LineFormat(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FrameForm:
-    """How lines become columns: ``form`` decodes them, and ``fields`` of the values become columns. ``guessed``: the
-    fields are not declared."""
+    """How lines become columns: ``form`` decodes them, and ``fields`` of the values become columns. ``guessed``:
+    the fields that are not declared. ``whole``: the form refuses lines with other fields."""
 
     form: LineFormat
     fields: Mapping[str, str]
-    guessed: bool = False
+    guessed: Collection[str] = ()
+    whole: bool = False
 
 
 @dataclass(slots=True)
@@ -128,12 +129,14 @@ class LineReader(Reader):
         followed: FollowedInput | None = None,
         frames: FrameForm | None = None,
         guess: Callable[[Mapping[str, str]], FrameForm] | None = None,
+        whole: Callable[[Mapping[str, str]], FrameForm] | None = None,
     ) -> None:
         self._input = source
         self._followed = followed
         self._format = form
         self._frames = frames
         self._guess = guess
+        self._whole = whole
         self._max_line = max_line_bytes
         self._line_bytes = 200.0
         self._begun_life = 0
@@ -170,6 +173,13 @@ class LineReader(Reader):
         self._frames = self._guess(fields)
         return True
 
+    def take_whole(self, fields: Mapping[str, str]) -> bool:
+        """See :class:`millwheel.sources.base.Reader`."""
+        if self._whole is None:
+            return False
+        self._frames = self._whole(fields)
+        return True
+
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
         """See :class:`millwheel.sources.base.Reader`."""
         if self._frames is None:
@@ -181,7 +191,9 @@ class LineReader(Reader):
             wanted = max(min(position + max_bytes - at, _PIECE_BYTES), 4096)
             step = self._step(at, wanted, sys.maxsize, self._frames.form)
             decoded, read, at = step.decoded, step.next_position - at, step.next_position
-            if self._frames.guessed and not are_exact(decoded.values, self._frames.fields):
+            if self._frames.guessed and not are_exact(decoded.values, self._frames.fields, self._frames.guessed):
+                return None
+            if self._frames.whole and decoded.rejects:
                 return None
             frames.append(frame_of(decoded.values, self._frames.fields))
             if decoded.positions is None and step.block is not None:

@@ -7,7 +7,7 @@ the object was replaced.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -48,6 +48,8 @@ class ObjectReader(Reader):
         self._open_version = open_version
         self._version: PinnedVersion | None = None
         self._reader: Reader | None = None
+        self._whole: Mapping[str, str] | None = None
+        self._has_columns = True
 
     def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
         known = [note for _, note in notes if note]
@@ -64,13 +66,18 @@ class ObjectReader(Reader):
         return chunk
 
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
-        if self._version is None or self._version.read:
+        if self._version is None or self._version.read or not self._has_columns:
             return None
-        chunk = self._asked(lambda reader: reader.read_frame(position, max_bytes))
+        chunk = self._asked(lambda reader: reader.read_frame(position, max_bytes) if self._has_columns else None)
         if chunk is not None:
             chunk.note = self._note(chunk.finished)
             chunk.finished = chunk.finished and not self._followed
         return chunk
+
+    def take_whole(self, fields: Mapping[str, str]) -> bool:
+        self._whole = fields
+        self._has_columns = self._reader is None or self._reader.take_whole(fields)
+        return self._has_columns
 
     def close(self) -> None:
         if self._reader is not None:
@@ -126,6 +133,7 @@ class ObjectReader(Reader):
             if self._reader is None or isinstance(self._reader, _Nothing):
                 content = ObjectBytes(self._store, self._key, self._version.size, self._version.tag)
                 self._reader = self._open_version(content)
+                self._has_columns = self._whole is None or self._reader.take_whole(self._whole)
             return ask(self._reader)
         except UnavailableError as ex:
             raise ExhaustedError(f"{ex}. It is tried again; other objects are read meanwhile") from ex

@@ -64,6 +64,10 @@ class ParquetReader(Reader):
         frame = frame_of(chunk.values, self._fields)
         return FrameChunk(np.array(chunk.positions, np.int64), frame, end, chunk.rejects, chunk.finished)
 
+    def take_whole(self, fields: Mapping[str, str]) -> bool:
+        """See :class:`millwheel.sources.base.Reader`. Only declared fields: others may be of many more types."""
+        return fields.keys() == self._fields.keys() and set(self._batches.names) <= fields.keys()
+
     def close(self) -> None:
         self._batches.close()
 
@@ -102,7 +106,8 @@ class ParquetReader(Reader):
 
 
 class ParquetBatches:
-    """The rows of a file, starting anywhere. ``rows`` is their number, ``row_bytes`` the memory of one."""
+    """The rows of a file, starting anywhere. ``rows`` is their number, ``row_bytes`` the memory of one, and
+    ``names`` are its columns."""
 
     def __init__(self, path: str, content: Any = None) -> None:
         self._path = path
@@ -112,6 +117,7 @@ class ParquetBatches:
         except (pa.ArrowException, OSError) as ex:
             raise SetupError(f"cannot read {path} as Parquet: {ex}; check the path and the format") from ex
         meta = self._file.metadata
+        self.names: list[str] = self._file.schema_arrow.names
         self.rows: int = meta.num_rows
         groups = [meta.row_group(group) for group in range(meta.num_row_groups)]
         self._group_rows = [group.num_rows for group in groups]

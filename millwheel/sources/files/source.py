@@ -28,7 +28,7 @@ from millwheel.sources.files.csv_lines import CsvLines
 from millwheel.sources.files.dealing import dealt
 from millwheel.sources.files.followed import FollowedInput
 from millwheel.sources.files.inputs import PartitionInput, compression_of, open_input
-from millwheel.sources.files.json_lines import JsonLines, WholeJsonLines
+from millwheel.sources.files.json_lines import DeclaredJsonLines, JsonLines, WholeJsonLines
 from millwheel.sources.files.lines import FrameForm, LineFormat, LineReader
 from millwheel.sources.files.object_input import CompressedObject, ObjectBytes, ObjectFile, ObjectInput
 from millwheel.sources.files.objects import ObjectsSource, addresses
@@ -170,7 +170,8 @@ class FileForms:
         undeclared = self._format.name == "jsonl" and not self._fields and self._schema is None
         guess = _guessed_form if undeclared else None
         form, frames = self._line_format(), self._frame_form()
-        return LineReader(opened, form, self._options.max_line_bytes, followed, frames, guess)
+        whole = self._whole_form if frames is not None and self._format.name == "jsonl" else None
+        return LineReader(opened, form, self._options.max_line_bytes, followed, frames, guess, whole)
 
     def _line_format(self) -> LineFormat:
         if self._format.name == "jsonl":
@@ -189,11 +190,18 @@ class FileForms:
 
         return FrameForm(JsonLines(row_type(self._fields), FieldTypes({})), self._fields)
 
+    def _whole_form(self, fields: Mapping[str, str]) -> FrameForm:
+        from millwheel.sources.frames import row_type
+
+        guessed = fields.keys() - self._fields.keys()
+        form = DeclaredJsonLines(row_type(fields, guessed, whole=True), FieldTypes({}))
+        return FrameForm(form, fields, guessed, whole=True)
+
 
 def _guessed_form(fields: Mapping[str, str]) -> FrameForm:
     from millwheel.sources.frames import row_type
 
-    return FrameForm(WholeJsonLines(row_type(fields, exact=True), FieldTypes({})), fields, guessed=True)
+    return FrameForm(WholeJsonLines(row_type(fields, fields), FieldTypes({})), fields, fields)
 
 
 def _avro_schema(form: Format, folder: str) -> Any:

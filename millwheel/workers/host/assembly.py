@@ -11,7 +11,16 @@ from typing import Any
 from millwheel.api import Computation, sets_timers, takes_batches
 from millwheel.connectors.external.absence import BackOff, absence_of
 from millwheel.connectors.lookups import lookup_of
-from millwheel.core.columns.forms import MadeColumns, Plan, SourceForm, computation_form, source_form, window_of_join
+from millwheel.core.columns.forms import (
+    MadeColumns,
+    Plan,
+    SourceForm,
+    computation_form,
+    joins_in_columns,
+    source_form,
+    window_of_join,
+)
+from millwheel.core.columns.pairs import pairing_of
 from millwheel.core.columns.plan import ColumnPlan, PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import stream_decoder
@@ -79,7 +88,7 @@ from millwheel.workers.sinks.sink import SinkOperator, SinkShard
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.workers.slices.sliced import SlicesOperator
 from millwheel.workers.sources.completion import CompletionTimes
-from millwheel.workers.sources.guessed import GuessedTypes
+from millwheel.workers.sources.guessed import GuessedTypes, WholeRecords
 from millwheel.workers.sources.injection import InjectionOperator
 from millwheel.workers.sources.source import SourceOperator
 from millwheel.workers.sources.source_parts import SourceParts
@@ -143,6 +152,7 @@ class Assembly:
         plans = {c.name: self._column_plan(c) for c in spec.computations}
         self._plans = {name: plan for name, plan in plans.items() if isinstance(plan, ColumnPlan)}
         self._undeclared = {name: plan for name, plan in plans.items() if isinstance(plan, PlansByType)}
+        self._joins = joins_in_columns(spec, self.graph, plans)
         self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
         self._decode = stream_decoder(self._schemas)
         self._groups = groupings_of(spec, {**self._plans, **self._undeclared}, self._load, self._decode)
@@ -250,10 +260,10 @@ class Assembly:
     def _computation(self, spec: ComputationSpec, shard_parts: _ShardParts) -> Operator:
         overlay = shard_parts.shard.overlay
         if spec.window is not None and (spec.callback or spec.join is not None):
-            instance = self._instance(spec) if spec.callback else joined(spec)
+            instance = self._instance(spec) if spec.callback else joined(spec, self.spec)
             given = (spec, self.spec, instance, overlay, self._decode, _CACHE_ENTRIES)
             if (window := self._joined_by_bundle(spec)) is not None:
-                return JoinOperator(*given, window, self._column_shard(shard_parts))
+                return JoinOperator(*given, pairing_of(spec, self.spec, window), self._column_shard(shard_parts))
             windows = WindowCallbackOperator(*given)
             windows.share_timers.passed = shard_parts.shard.input_shares
             return windows
@@ -312,7 +322,7 @@ class Assembly:
 
     def _built_in(self, spec: ComputationSpec) -> Computation:
         if spec.enrich is not None:
-            return joined(spec)
+            return joined(spec, self.spec)
         if spec.deduplicate is not None:
             return deduplicated(spec.deduplicate, spec.outputs)
         if spec.branches:
@@ -362,6 +372,7 @@ class Assembly:
             timestamps=timestamps,
             max_records=self._limits.bundle,
             needs=form.needs,
+            whole=WholeRecords(stream.fields) if form.whole else None,
             guessed=None if form.inferred is None else GuessedTypes(form.inferred, form.accepts),
             beside=None if form.made is None else self.beside_of(stream, form.made),
             limits=self.spec.limits,
@@ -376,7 +387,7 @@ class Assembly:
 
     def source_form_of(self, stream: StreamSpec) -> SourceForm:
         """The form in which a stream is read."""
-        return source_form(stream, self.graph, {**self._plans, **self._undeclared})
+        return source_form(stream, self.graph, {**self._plans, **self._undeclared}, self._joins)
 
     def beside_of(self, stream: StreamSpec, made: MadeColumns) -> BesideColumns:
         """How columns are made of the records of a stream."""

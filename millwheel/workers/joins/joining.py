@@ -1,8 +1,9 @@
 """Runs a join in tumbling windows: whole bundles are kept as they come, and sorted by key when a window closes.
 
 The row form has an entry, a timer and a hold for each key and window. Here a bundle is one columnar segment, whose
-rows are records: key, window, number of the input, time, and the encoded record. A closed window's records are grouped
-by key in one operation, and only keys that make a result are looked at.
+rows are records (:mod:`millwheel.core.columns.pairs`). Where all that the closed windows hold came in columns, their
+results are made in one operation, and leave in columns. Otherwise their records are grouped by key in one operation,
+and only keys that make a result are looked at.
 
 Open windows are in memory. What is large (``_MOST_BYTES`` in the open windows of a shard), or has a time or a key
 that no column can hold, makes the shard go on in rows: every open window is handed to the row form, whose results
@@ -18,8 +19,9 @@ import msgspec
 import numpy as np
 
 from millwheel.api import Computation
-from millwheel.core.columns.arrays import assign_array
+from millwheel.core.columns.batch import ColumnBatch, joined
 from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.columns.pairs import AT, INPUT, VALUE, Pairing, encoded, encoded_schema
 from millwheel.core.columns.plan import END, KEY, START
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.formats.codec import decode_value, encode_value
@@ -32,7 +34,7 @@ from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import Effects, LateRecord, Times
 from millwheel.core.windows.lateness import still_open, too_late
 from millwheel.core.windows.panes import Pane, Timing
-from millwheel.core.windows.windows import Tumbling, Window
+from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError, invariant
 from millwheel.workers.bundle.bundle import WINDOW as CALL_OF_WINDOW
 from millwheel.workers.bundle.bundle import Bundle, Hold
@@ -44,20 +46,14 @@ from millwheel.workers.state.overlay import Overlay
 
 _MOST_BYTES = 32 << 20
 """Bytes of the records in the open windows of a shard; more of them go by rows."""
-_FAR = 2**62  # Fixed: beyond, the bounds of a window may not fit into 64 bits
-_INPUT, _AT, _VALUE = "input", "at", "value"
 _AT_ONCE = 1_000
 """So many keys and windows are decoded at once."""
 _ARRAY32 = b"\xdd"  # Fixed: how msgpack begins an array with a length of four bytes
 
 
-def _schema() -> dict[str, Any]:
-    return {KEY: pl.Binary, START: pl.Int64, END: pl.Int64, _INPUT: pl.Int8, _AT: pl.Int64, _VALUE: pl.Binary}
-
-
 def _speaks(kind: JoinKind) -> pl.Expr:
     """Which keys of a window make a result, by the inputs that their records came by."""
-    least, most = pl.col(_INPUT).list.min(), pl.col(_INPUT).list.max()
+    least, most = pl.col(INPUT).list.min(), pl.col(INPUT).list.max()
     if kind is JoinKind.INNER:
         return least < most
     return least == 0 if kind is JoinKind.LEFT else pl.lit(True)
@@ -65,14 +61,6 @@ def _speaks(kind: JoinKind) -> pl.Expr:
 
 class _Unfit(Exception):
     """A bundle that must be taken record by record."""
-
-
-class _Records:
-    """How the records of several segments are put together."""
-
-    def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """One behind the other: they are in the order of arrival."""
-        return pl.concat(groups)
 
 
 class JoinOperator(WindowCallbackOperator):
@@ -86,16 +74,16 @@ class JoinOperator(WindowCallbackOperator):
         overlay: Overlay,
         decode: Decode,
         cache_entries: int,
-        window: Tumbling,
+        pairing: Pairing,
         shard: ColumnShard,
     ) -> None:
         super().__init__(spec, pipeline, instance, overlay, decode, cache_entries)
         invariant(spec.join is not None, f"{spec.name} is no join")
         assert spec.join is not None
         self._kind = spec.join
-        self._window = window
+        self._pairing = pairing
         self._shard = shard
-        self._windows = ColumnWindows(_Records())
+        self._windows = ColumnWindows(pairing)
         self._in_rows = self._has_rows()
         self._whole = False
         restore_segments(self._windows, shard)
@@ -109,7 +97,7 @@ class JoinOperator(WindowCallbackOperator):
 
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state, ordered by end."""
-        mine = self._windows.all_groups().filter(pl.col(KEY).eq(key_bytes(key))) if self._windows else None
+        mine = encoded(self._windows.all_groups()).filter(pl.col(KEY).eq(key_bytes(key))) if self._windows else None
         found = [] if mine is None else [Window(*bounds) for bounds in mine.select(START, END).unique().iter_rows()]
         return sorted([*found, *super().open_windows(key)], key=lambda window: (window.end, window.start))
 
@@ -140,7 +128,17 @@ class JoinOperator(WindowCallbackOperator):
         super()._take(bundle, times)
 
     def _frame(self, bundle: Bundle) -> pl.DataFrame:
-        """The records of a bundle, in the order in which they came."""
+        """The records of a bundle, those of an input in the order in which they came."""
+        batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
+        columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
+        if columns and len(columns) == len(batches):
+            frames = [self._pairing.taken(batch) for stream in self._streams for batch in _of(stream, columns)]
+            fitting = [frame for frame in frames if frame is not None]
+            if len(fitting) == len(frames):
+                return self._pairing.merge(fitting)
+        return self._encoded_frame(bundle)
+
+    def _encoded_frame(self, bundle: Bundle) -> pl.DataFrame:
         keys: list[bytes] = []
         inputs: list[int] = []
         stamps: list[int] = []
@@ -150,14 +148,13 @@ class JoinOperator(WindowCallbackOperator):
             keys += map(key_bytes, batch.keys)
             inputs += [self._numbers[batch.stream]] * len(batch)
             stamps += batch.timestamps
-            encoded = [bytes(value) if type(value) is msgspec.Raw else encode_value(value) for value in batch.values]
-            values += encoded
+            values += [bytes(value) if type(value) is msgspec.Raw else encode_value(value) for value in batch.values]
         at = np.array(stamps, np.int64)
-        if len(at) and not -_FAR < at.min() <= at.max() < _FAR:
+        bounds = self._pairing.bounds(at)
+        if bounds is None:
             raise _Unfit
-        windows = assign_array(self._window, at)
-        columns = (keys, windows.starts, windows.ends, inputs, at, values)
-        schema = _schema()
+        columns = (keys, *bounds, inputs, at, values)
+        schema = encoded_schema()
         return pl.DataFrame(dict(zip(schema, columns, strict=True)), schema)
 
     def _add(self, records: pl.DataFrame, bundle: Bundle) -> None:
@@ -165,7 +162,7 @@ class JoinOperator(WindowCallbackOperator):
         kept = records.filter(in_time)
         if kept.height < records.height:
             effects = Effects()
-            for key, _, _, number, at, value in records.filter(~in_time).iter_rows():
+            for key, _, _, number, at, value in encoded(records.filter(~in_time)).iter_rows():
                 late = LateRecord(key_from_bytes(key), [number, decode_value(value)], at, too_late())
                 effects.late.append(late)
             self._perform(effects, None, bundle)
@@ -186,17 +183,29 @@ class JoinOperator(WindowCallbackOperator):
 
     def _speak(self, closed: pl.DataFrame, bundle: Bundle) -> None:
         """The pairs of windows that have closed."""
+        plain = isinstance(self._instance, Joined) and not self._typed and not self._attempts.avoided.hangs
+        pairs = self._pairing.pairs(closed) if plain else None
+        if pairs is not None:
+            self._produce_columns(pairs, bundle)
+            return
         speaking = _by_key(closed).filter(_speaks(self._kind))
-        if isinstance(self._instance, Joined) and not self._typed and not self._attempts.avoided.hangs:
+        if plain:
+            assert isinstance(self._instance, Joined)
             self._produce(self._instance, speaking, bundle)
         else:
             self._call(speaking, bundle)
 
+    def _produce_columns(self, pairs: pl.DataFrame, bundle: Bundle) -> None:
+        stamps, keys = pairs["window_end"].to_numpy() - 1, self._pairing.keys_of(pairs)
+        for stream in self._spec.outputs:
+            bundle.outputs.produce_columns(ColumnBatch(stream, np.array([], np.int64), stamps, keys, pairs))
+        bundle.try_(CALL_OF_WINDOW, pairs.height)
+
     def _produce(self, join: Joined, speaking: pl.DataFrame, bundle: Bundle) -> None:
         """Without a call for each key: values that were decoded can be encoded, so none can fail."""
         for some in speaking.iter_slices(_AT_ONCE):
-            values = _decoded(some[_VALUE].explode().to_list())
-            columns = [some[name].to_list() for name in (KEY, START, END, _INPUT)]
+            values = _decoded(some[VALUE].explode().to_list())
+            columns = [some[name].to_list() for name in (KEY, START, END, INPUT)]
             after = 0
             for key_data, start, end, numbers in zip(*columns, strict=True):
                 key, first, after = key_from_bytes(key_data), after, after + len(numbers)
@@ -242,6 +251,13 @@ class JoinOperator(WindowCallbackOperator):
         return next(iter(self._shard.store.scan(WINDOW)), None) is not None
 
 
+def _of(stream: str, batches: Sequence[ColumnBatch]) -> list[ColumnBatch]:
+    """The batches of a stream, as one if they have the same columns."""
+    mine = [batch for batch in batches if batch.stream == stream]
+    alike = all(each.frame.schema == mine[0].frame.schema and each.keys.dtype == mine[0].keys.dtype for each in mine)
+    return [joined(mine)] if mine and alike else mine
+
+
 def _decoded(values: Sequence[bytes]) -> list[Any]:
     """Many values with one call of the decoder: they are the items of an array."""
     found: list[Any] = decode_value(b"".join((_ARRAY32, len(values).to_bytes(4, "big"), *values)))
@@ -250,4 +266,5 @@ def _decoded(values: Sequence[bytes]) -> list[Any]:
 
 def _by_key(records: pl.DataFrame) -> pl.DataFrame:
     """One row for each key and window, with lists of its records in the order of arrival."""
-    return records.group_by(KEY, START, END, maintain_order=True).agg(_INPUT, _AT, _VALUE)
+    whole = encoded(records)
+    return whole.group_by(KEY, START, END, maintain_order=True).agg(INPUT, AT, VALUE)

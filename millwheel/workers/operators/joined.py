@@ -13,7 +13,15 @@ from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Record
 from millwheel.core.pipeline.joins import Version, known, newer, pairs, pairs_of
-from millwheel.core.pipeline.spec import ComputationSpec, EnrichSpec, InputSpec, JoinKind, KeyKind, Missing
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    EnrichSpec,
+    InputSpec,
+    JoinKind,
+    KeyKind,
+    Missing,
+    PipelineSpec,
+)
 from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
 
@@ -24,8 +32,16 @@ UNMATCHED = "unmatched"
 class Joined(Computation):
     """Every two records of a window and key, one of each stream. Stateless: the windows keep the records."""
 
-    def __init__(self, kind: JoinKind, inputs: Sequence[InputSpec], outputs: Sequence[str]) -> None:
+    def __init__(
+        self,
+        kind: JoinKind,
+        inputs: Sequence[InputSpec],
+        outputs: Sequence[str],
+        fields: Sequence[Sequence[str]] = ((), ()),
+    ) -> None:
+        """``fields``: those that either stream declares, in their order."""
         self._kind = kind
+        self._fields = tuple(map(tuple, fields))
         self._left, self._right = (given.stream for given in inputs)
         key = inputs[0].key
         self._key_names = key.names if key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)
@@ -45,8 +61,18 @@ class Joined(Computation):
         parts = key if isinstance(key, tuple) and len(self._key_names) > 1 else (key,)
         head = dict(zip(self._key_names, parts, strict=False))
         head["window_start"], head["window_end"] = window
+        lefts, rights = self._fields
         for left, right in found:
-            yield {**head, self._left: left, self._right: right}
+            yield {**head, self._left: _ordered(left, lefts), self._right: _ordered(right, rights)}
+
+
+def _ordered(value: Any, fields: tuple[str, ...]) -> Any:
+    """Columns have fields in the order of their declaration, the others by name, and whether records come in columns
+    must make no difference."""
+    if not fields or type(value) is not dict or tuple(value) == fields:
+        return value
+    names = (*fields, *sorted(value.keys() - fields))
+    return {name: value[name] for name in names if name in value}
 
 
 class Enriched(Computation):
@@ -84,9 +110,11 @@ def plain(value: Any) -> Any:
     return decode_value(encode_value(value)) if isinstance(value, Struct) else value
 
 
-def joined(spec: ComputationSpec) -> Computation:
+def joined(spec: ComputationSpec, pipeline: PipelineSpec) -> Computation:
     """The computation of a spec with ``join`` or ``enrich``."""
     if spec.join is not None:
-        return Joined(spec.join, spec.inputs, spec.outputs)
+        streams = [pipeline.stream(given.stream) for given in spec.inputs]
+        fields = [() if stream.source is None else tuple(stream.fields) for stream in streams]
+        return Joined(spec.join, spec.inputs, spec.outputs, fields)
     assert spec.enrich is not None
     return Enriched(spec.enrich, spec.outputs)

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Raw
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, encode_columns
-from millwheel.core.formats.codec import encode_batch
+from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.formats.codec import encode_batch, encode_value
 from millwheel.core.formats.store_layout import PENDING, Meta, number8, pack
 from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.lease import Lease
@@ -25,6 +27,8 @@ from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.state.overlay import Overlay
 
+_HEAD_BYTES = 10  # Fixed: msgpack's heads of a field's name and of its value, at most
+_NUMBER_BYTES = 8  # Fixed: of a number
 Split = tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]
 """The records of each consumer under its keys, and those that have none."""
 
@@ -163,6 +167,12 @@ class ProductionBuilding:
     def _take_columns(self, columns: ColumnBatch, bundle: Bundle, born_us: int, parts: _Parts) -> None:
         if self._unconsumed(columns.stream, len(columns), bundle):
             return
+        if most_bytes(columns.frame) > self._limits.record:  # perhaps: rows are measured one by one
+            rows = columns.rows()
+            raws = [Raw(encode_value(value)) for value in rows.values]
+            produced = Produced(raws, rows.values, rows.keys, rows.timestamps, [b""] * len(rows))
+            self._take(columns.stream, produced, bundle, born_us, parts)
+            return
         alone = replace(columns, born_us=born_us)
         name = self._combined(alone, lambda: self._fanout.split_columns(alone), bundle, parts)
         if not self._fanout.consumed(name):
@@ -225,6 +235,19 @@ class ProductionBuilding:
         seqs = list(range(self._meta.next_seq, self._meta.next_seq + count))
         self._meta.next_seq += count
         return Batch(stream, seqs, produced.timestamps, produced.keys, produced.raws, None, born_us)
+
+
+def most_bytes(frame: pl.DataFrame) -> int:
+    """More than any row with structs takes encoded; 0 for a frame without them, whose rows are small."""
+    structs = [column for column in frame.get_columns() if isinstance(column.dtype, pl.Struct)]
+    return sum(map(_most_bytes, frame.get_columns())) if structs and frame.height else 0
+
+
+def _most_bytes(column: pl.Series) -> int:
+    if isinstance(column.dtype, pl.Struct):
+        return _HEAD_BYTES + len(column.name) + sum(map(_most_bytes, column.struct.unnest().get_columns()))
+    longest: Any = column.str.len_bytes().max() if column.dtype == pl.String else _NUMBER_BYTES
+    return _HEAD_BYTES + len(column.name.encode()) + int(longest or 0)
 
 
 def earliest_of(batches: Iterable[tuple[NodeName, AnyBatch]]) -> int:

@@ -49,6 +49,39 @@ class GuessedTypes:
         self._misses = _MOST_MISSES
 
 
+class WholeRecords:
+    """Reads of records of which all fields are passed on. ``fields`` are the types that columns of them have: those
+    that are declared, and, by name, those that are inferred for the others. Each read is checked."""
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        self._declared = fields
+        self.fields = fields
+        self._misses = 0
+
+    def look(self, values: Sequence[Any]) -> bool:
+        """Infer the types of what is not declared from a read of rows. Returns whether they are other ones."""
+        if not self._misses or self.given_up() or not values or type(values[0]) is not dict:
+            return False
+        names = sorted(set().union(*values) - self._declared.keys())
+        found = {name: _kind(name, values) for name in names}
+        if not all(found.values()) or {**self._declared, **found} == self.fields:
+            return False
+        self.fields = {**self._declared, **found}
+        return True
+
+    def given_up(self) -> bool:
+        """Whether so many reads in a row were not as declared that no further one is tried."""
+        return self._misses >= _MOST_MISSES
+
+    def hit(self) -> None:
+        """A read of columns had what is declared."""
+        self._misses = 0
+
+    def missed(self) -> None:
+        """A read had something else, or its input has no columns."""
+        self._misses += 1
+
+
 def _kind(name: str, values: Sequence[Any]) -> str:
     """The one type of a field in all values, "" if there is none."""
     try:

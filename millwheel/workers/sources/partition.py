@@ -56,7 +56,8 @@ class Outstanding:
 @dataclass(slots=True)
 class Part:
     """One partition as its shard reads it. ``position``, ``max_timestamp`` and ``note`` run ahead of ``committed``.
-    ``is_full``: its last read brought as much as it may. Its reader gives ``columns`` that nobody has declared.
+    ``is_full``: its last read brought as much as it may. Its reader was told of ``columns``: those
+    that nobody has declared, or all that there may be.
     Nothing more is read before commit number ``awaits`` of the shard is durable. ``judged``: positions of records that
     lay too far in the future; ``decided``: notes by position, see :class:`millwheel.sources.base.Chunk`.
     ``gone_at``: since when no listing has it. It is ``behind`` before a look has found nothing. In a run that ends once

@@ -233,11 +233,14 @@ class SourceOperator(Operator):
     def _read_frame(self, part: Part, reader: Reader, bundle: Bundle) -> bool:
         """Read columns. False when there are none, or when each record must be examined."""
         guessed = self._parts.guessed
+        checked = guessed or self._parts.whole
         needs, fields = (self._parts.needs, self._spec.fields) if guessed is None else (guessed.names, guessed.fields)
+        if self._parts.whole is not None:
+            needs, fields = frozenset(self._parts.whole.fields), self._parts.whole.fields
         read = reader.read_frame(part.position, part.most_bytes)
         if read is None or needs is None or fields is None:
-            if guessed is not None:
-                guessed.missed()
+            if checked is not None:
+                checked.missed()
             return False
         if self._heard_nothing(part, reader, read, bundle):
             part.size.told(False)
@@ -247,12 +250,12 @@ class SourceOperator(Operator):
         found = sort_frame(read, replace(self._spec, fields=fields), needs, part.max_timestamp, bundle.now_us, split)
         if found is None:
             part.rows_until = read.next_position
-            if guessed is not None:
-                guessed.missed()
+            if checked is not None:
+                checked.missed()
             return False
         part.is_full = len(read) * _PER_FULL >= self._parts.max_records
-        if guessed is not None:
-            guessed.hit()
+        if checked is not None:
+            checked.hit()
         part.silence.heard(bundle.now_us)
         part.size.told(read.next_position > part.position and not read.finished)
         groups = part.combine.groups(self._parts.combining, found.batches, len(read))

@@ -16,7 +16,7 @@ from millwheel.workers.delivery.combining import Combining
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.sources.completion import CompletionTimes
-from millwheel.workers.sources.guessed import GuessedTypes
+from millwheel.workers.sources.guessed import GuessedTypes, WholeRecords
 from millwheel.workers.sources.partition import Part
 
 
@@ -26,12 +26,12 @@ class SourceParts:
 
     ``partitions`` lists the partitions that exist now, and ``mine`` tells whether a name falls into this shard's range.
     ``needs`` are the fields that the consumers read, if all of them take columns; ``guessed`` are their types where the
-    stream declares none. ``first_owner`` is True when no owner has read for this shard before. Positions are committed
-    every ``settle_us``. ``to_the_ends``: the run ends once all is read that there was when it began, which the versions
-    of the partitions tell; silence does not count then. ``rules``: how consumers divide keys by tables, where any do;
-    ``completion`` makes the measurements of a partition that they go by, if they go by any. ``combining``: how groups
-    are made of records, if all consumers take groups. ``beside``: how columns are made of records that were read
-    one by one."""
+    stream declares none; ``whole``: consumers pass on all fields. ``first_owner`` is True when no owner has read for
+    this shard before. Positions are committed every ``settle_us``. ``to_the_ends``: the run ends once all is read that
+    there was when it began, which the versions of the partitions tell; silence does not count then. ``rules``: how
+    consumers divide keys by tables, where any do; ``completion`` makes the measurements of a partition that they go by,
+    if they go by any. ``combining``: how groups are made of records, if all consumers take groups. ``beside``: how
+    columns are made of records that were read one by one."""
 
     pipeline: str
     node: NodeName
@@ -44,6 +44,7 @@ class SourceParts:
     max_records: int = 5_000
     needs: frozenset[str] | None = None
     guessed: GuessedTypes | None = None
+    whole: WholeRecords | None = None
     limits: Limits = DEFAULTS
     first_owner: bool = True
     settle_us: int = 0
@@ -59,7 +60,7 @@ class SourceParts:
         if part.position < part.rows_until or part.judged:
             return False
         if self.guessed is None:
-            return self.needs is not None
+            return self.needs is not None and (self.whole is None or self._takes_whole(part, reader))
         if self.guessed.fields is None or not part.is_full:
             return False
         if part.columns is not self.guessed.fields:
@@ -69,9 +70,23 @@ class SourceParts:
             part.columns = self.guessed.fields
         return True
 
+    def _takes_whole(self, part: Part, reader: Reader) -> bool:
+        whole = self.whole
+        assert whole is not None
+        if whole.given_up():
+            return False
+        if part.columns is not whole.fields:
+            if not reader.take_whole(whole.fields):
+                whole.missed()
+                return False
+            part.columns = whole.fields
+        return True
+
     def has_types(self, part: Part, reader: Reader, read: Read) -> bool:
         """Whether the types of undeclared fields are known once this is read, so that it can be read again in columns:
         once records come in rows, consumers keep windows in rows until all that are open have closed."""
+        if self.whole is not None and read.begins is None and self.whole.look(read.values):
+            return self.has_columns(part, reader)
         if self.guessed is None or read.begins is not None:
             return False
         part.is_full = len(read) >= self.max_records

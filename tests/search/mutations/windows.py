@@ -7,6 +7,7 @@ from typing import Any
 
 from millwheel.core.aggregates import aggregation
 from millwheel.core.aggregates.arrival_order import InOrder
+from millwheel.core.columns import pairs as column_pairs
 from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns import windows as column_windows
 from millwheel.core.columns.functions.lists import Distincts
@@ -27,12 +28,15 @@ from millwheel.core.windowing.state import WindowState
 from millwheel.core.windows import windows
 from millwheel.core.windows.panes import Pane
 from millwheel.core.windows.windows import Sliding, Tumbling, Window, WindowFunction
+from millwheel.sources.base import Reader
 from millwheel.spec.parts import computations
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.beside import BesideColumns
 from millwheel.workers.joins import joining
 from millwheel.workers.joins.joining import JoinOperator
 from millwheel.workers.operators import callbacks, windowed
+from millwheel.workers.sources.partition import Part
+from millwheel.workers.sources.source_parts import SourceParts
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -186,6 +190,22 @@ def joins_that_say_nothing_of_what_is_alone() -> Context:
     """In whole bundles, every join is an inner one. (``join: left`` or ``outer`` in tumbling windows.)"""
     right = joining._speaks
     return replaced(joining, "_speaks", lambda kind: right(JoinKind.INNER))
+
+
+@mistake(within=20, features="columns join", variants="together pairs")
+def joins_in_columns_that_say_nothing_of_what_is_alone() -> Context:
+    """In columns, every join is an inner one. (``join: left`` or ``outer`` over declared fields.)"""
+    return replaced(column_pairs, "_HOW", dict.fromkeys(JoinKind, "inner"))
+
+
+@mistake(within=20, features="columns join", variants="together pairs")
+def joins_in_columns_that_lose_what_is_not_declared() -> Context:
+    """Columns of whole records have the declared fields only. (A join over fields of which one is not declared.)"""
+
+    def wrong(self: SourceParts, part: Part, reader: Reader) -> bool:
+        return self.whole is not None and self.whole.fields == self.stream.fields
+
+    return replaced(SourceParts, "_takes_whole", wrong)
 
 
 @mistake(within=20, features="join tumbling_window disorder", variants="together pairs bundles")

@@ -108,7 +108,7 @@ SAID = {
     ROWS + "a join passes on records as they came, and keeps whole bundles of them": (
         BARE,
         "{events: {key: ad}}, window: {tumbling: 10s}, aggregate: {n: count, spend: {sum: cost}}",
-        OTHERS + "window: {tumbling: 10s}, join: inner",
+        OTHERS.replace("ad", "cost") + "window: {tumbling: 10s}, join: inner",
     ),
     ROWS + "a join passes on records as they came, and has an entry for each window": (
         BARE,
@@ -153,6 +153,18 @@ def _said(folder: Path, text: str) -> dict[str, str]:
     (folder / "p.yaml").write_text(text)
     spec = load_pipeline(folder / "p.yaml")
     return forms_of(spec, build_graph(spec), lambda name: load_object(name, spec.folder))
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["alone", "beside a consumer of records"])
+def test_both_inputs_of_a_join_come_in_columns_or_neither(tmp_path: Path, kept: bool) -> None:
+    aggregation = "{events: {key: ad}}, window: {tumbling: 10s}, aggregate: {n: count, spend: {sum: cost}}"
+    text = WINDOWS.replace(aggregation, OTHERS + "window: {tumbling: 10s}, join: inner")
+    if not kept:
+        text = text.replace("sinks:", "  few: {input: events, filter: cost > 3, output: few}\nsinks:")
+    found = _said(tmp_path, text)
+    assert found["clicks"].startswith("taken in columns") == kept
+    assert found["source.others"].startswith("read in columns") == kept
+    assert found["sink.out"] == ("comes in columns" if kept else "comes record by record")
 
 
 @pytest.mark.parametrize("phrase", SAID)

@@ -7,15 +7,18 @@ from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
+import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millwheel.core.columns.batch import ColumnBatch
 from millwheel.sinks.base import SinkRecord
 from millwheel.sinks.files.parquet_rows import ParquetRows
-from millwheel.sinks.rows import json_lines, rows_of
+from millwheel.sinks.rows import frames_of, json_lines, json_lines_of, rows_of
 
 
 def record(value: Any) -> SinkRecord:
@@ -99,3 +102,17 @@ def test_declared_fields_fix_columns_and_types() -> None:
     table = read(ParquetRows({"a": "float", "b": "str"}).encode([{"a": 1, "c": 9}, {"a": "no", "b": 2}]))
     assert table.schema.names == ["a", "b"]
     assert table.to_pylist() == [{"a": 1.0, "b": None}, {"a": None, "b": "2"}]
+
+
+def test_columns_of_several_types_are_lines_in_their_order() -> None:
+    frames = [pl.DataFrame({"n": values}) for values in ([1, 2], [3], [0.5], [4])]
+    batches = [ColumnBatch("s", frame["n"].to_numpy(), np.arange(len(frame)), frame["n"], frame) for frame in frames]
+    found = frames_of(batches, with_key=False, with_timestamp=False)
+    assert len(found) == 3
+    assert json_lines_of(found) == b'{"n":1}\n{"n":2}\n{"n":3}\n{"n":0.5}\n{"n":4}\n'
+
+
+def test_structs_in_columns_are_the_lines_of_dicts() -> None:
+    rows = [{"one": {"a": 1, "b": '\u00e4"\n', "c": True, "d": 0.1}, "two": None}]
+    kind = pl.Struct({"a": pl.Int64, "b": pl.String, "c": pl.Boolean, "d": pl.Float64})
+    assert json_lines_of([pl.DataFrame(rows, {"one": kind, "two": kind})]) == json_lines(rows)

@@ -80,6 +80,6 @@ def test_a_number_beyond_all_floats_makes_a_line_a_reject_though_nobody_needs_it
     lines = [b'{"a": 1}\n', b'{"a": 2, "other": ' + number.encode() + b"}\n", b'{"a": 3, "hash": "a3e1234f"}\n']
     block = Block(b"".join(lines), np.cumsum([len(line) for line in lines]), 100)
     whole = JsonLines(None, FieldTypes({})).decode(block)
-    some = WholeJsonLines(row_type({"a": "int"}, exact=True), FieldTypes({})).decode(block)
+    some = WholeJsonLines(row_type({"a": "int"}, "a"), FieldTypes({})).decode(block)
     assert [reject.position for reject in whole.rejects] == [reject.position for reject in some.rejects]
     assert bool(some.rejects) != fits

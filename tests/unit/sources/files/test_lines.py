@@ -227,3 +227,26 @@ def test_a_read_of_columns_in_many_pieces_is_one_read(
         assert columns.records == [(at, {name: value.get(name) for name in FIELDS}) for at, value in rows.records]
         assert columns.rejected == rows.rejected
         assert columns.next_position == rows.next_position
+
+
+def test_whole_records_are_columns_of_declared_and_other_fields(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"x":1,"n":2,"y":0.5}\n{"n":3,"x":0.5,"y":1.0}\n')
+    reader = open_file(path, fields={"n": "int", "x": "float"})
+    for fields, known in (({}, False), ({"y": "float"}, True), ({"y": "float", "z": "int"}, True)):
+        assert reader.take_whole({"n": "int", "x": "float", **fields})
+        found = reader.read_frame(0, 1_000)
+        assert (found is not None) == known
+        if found is not None:
+            assert found.frame.columns == ["n", "x", *fields]
+            assert found.frame["x"].to_list() == [1.0, 0.5]
+    path.write_text('{"x":1,"n":2,"y":1}\n')  # a whole number where others are floats, and nobody has declared it
+    reader = open_file(path, fields={"n": "int", "x": "float"})
+    assert reader.take_whole({"n": "int", "x": "float", "y": "float"})
+    assert reader.read_frame(0, 1_000) is None
+
+
+def test_other_formats_cannot_tell_whether_records_are_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("n,x\n1,2.5\n")
+    assert not open_file(path, "csv", fields={"n": "int", "x": "float"}).take_whole({"n": "int", "x": "float"})

@@ -92,6 +92,20 @@ def test_an_object_is_read_whole_and_from_every_middle(key: str, kind: str, data
         assert from_position(whole.records[index][0]).records == whole.records[index + 1 :]
 
 
+@pytest.mark.parametrize(("key", "kind", "data"), [("a.jsonl", "jsonl", LINES), ("a.parquet", "parquet", parquet(700))])
+def test_whole_records_are_columns_where_all_of_their_fields_are_known(key: str, kind: str, data: bytes) -> None:
+    store = Store()
+    store.stage(key, data)
+    for fields, known in (({"n": "int", "text": "str"}, True), ({"n": "int"}, False)):
+        reader = opened(store, key, kind, fields=fields)
+        reader.resume([(0, b""), begun(opened(store, key, kind, fields=fields))])
+        assert reader.take_whole(fields)
+        found = reader.read_frame(0, 20_000)
+        assert (found is not None) == known
+        assert len(reader.read(0, 100)) > 0
+        reader.close()
+
+
 @pytest.mark.parametrize("follow", [False, True])
 def test_an_object_that_is_replaced_before_it_was_read_stops_the_run(follow: bool) -> None:
     store = Store()

@@ -21,6 +21,7 @@ from millwheel.workers.host.assembly import Assembly
 from millwheel.workers.joins import joining
 from millwheel.workers.joins.joining import JoinOperator
 from millwheel.workers.operators.window_callback import WindowCallbackOperator
+from millwheel.workers.sources.frames import ReadSize
 
 Row = dict[str, Any]
 PIPELINE = """
@@ -171,3 +172,128 @@ def spec_of(path: str) -> tuple[ComputationSpec, PipelineSpec]:
 def test_joins_in_tumbling_windows_take_whole_bundles(folder: Path, more: str, window: str, whole: bool) -> None:
     found = window_of_join(*spec_of(written(folder / "plan", more=more, window=window)))
     assert (found is not None) == whole
+
+
+# --- columns ---------------------------------------------------------------------------------------------
+
+FILES = """
+pipeline: joined
+streams:
+  shown:
+    source: {{files: {{path: "{folder}/shown.jsonl", format: jsonl}}}}
+    timestamp: {{field: at, unit: us}}
+    watermark: {{max_delay: 3us, max_future: null}}
+    fields: {{what: str, ad: int, at: int, {more}cost: float}}
+  clicked:
+    source: {{files: {{path: "{folder}/clicked.jsonl", format: jsonl}}}}
+    timestamp: {{field: at, unit: us}}
+    watermark: {{max_delay: 3us, max_future: null}}
+    fields: {{ad: int, cost: float, what: str, at: int}}
+computations:
+  matched:
+    input: {{shown: {{key: {key}}}, clicked: {{key: {key}}}}}
+    window: {{tumbling: 40us, offset: 3us}}
+    join: {how}
+    late: {{side: behind}}
+    output: matched
+  counted:
+    input: {{matched: {{key: ad}}}}
+    window: {{tumbling: 80us}}
+    aggregate: {{n: count}}
+    output: counted
+limits: {{record: {most}}}
+"""
+
+
+def of_file(number: int, seed: int) -> Row:
+    rng = random.Random(f"{seed}/{number}")
+    at = number * 2 + rng.randrange(-9, 4) - 150 * (number % 60 == 59)
+    cost = rng.choice([1, 2.5, -0.0])
+    return {"at": at, "ad": rng.randrange(3), "what": rng.choice("xyz"), "cost": cost, "odd": number % 7}
+
+
+def in_files(folder: Path, odd: Row | None = None, most: str = "1MB", how: str = "outer", key: str = "ad") -> str:
+    folder.mkdir(exist_ok=True)
+    for seed, name in enumerate(("shown", "clicked")):
+        values = [of_file(number, seed) for number in range(300)]
+        if name == "clicked":
+            for value in values:
+                del value["odd"]
+        elif odd is not None:
+            values[2] = {name: part for name, part in {**values[2], **odd}.items() if part is not ...}
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(value)}\n" for value in values))
+    path = folder / "pipeline.yaml"
+    path.write_text(FILES.format(folder=folder, how=how, key=key, most=most, more="odd: int, "))
+    return str(path)
+
+
+def read_of(path: str, by_record: bool) -> tuple[dict[str, Any], int]:
+    """What a run gives, with the order of fields, and how often pairs left in columns."""
+    times = 0
+
+    def counted(self: JoinOperator, found: Any, bundle: Any) -> None:
+        nonlocal times
+        times += 1
+        made(self, found, bundle)
+
+    made = JoinOperator._produce_columns
+    with pytest.MonkeyPatch.context() as patch, in_rows(by_record):
+        patch.setattr(JoinOperator, "_produce_columns", counted)
+        patch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
+        patch.setattr(ReadSize, "__init__", lambda self: setattr(self, "bytes", 4096))
+        with PipelineHarness(path, shards=1, run_sources=True) as harness:
+            harness.advance_processing_time(10**9)
+            names = ("matched", "behind", "counted", "dead_letters")
+            found: dict[str, Any] = {name: sorted(map(json.dumps, harness.read(name))) for name in names}
+            return {"counters": harness.counters, **found}, times
+
+
+DIRTY: dict[str, Row | None] = {
+    "clean": None,
+    "nobody has declared it": {"more": 1.5},
+    "a float that is none": {"more": 1},
+    "nothing": {"what": None},
+    "no field": {"what": ...},
+    "no key": {"ad": ...},
+    "another type": {"ad": "1"},
+}
+
+
+@pytest.mark.parametrize(("how", "key"), [("inner", "ad"), ("left", "[what, ad]"), ("outer", "ad")])
+@pytest.mark.parametrize("odd", DIRTY.values(), ids=DIRTY)
+def test_results_of_columns_are_those_of_records_one_by_one(
+    tmp_path: Path, odd: Row | None, how: str, key: str
+) -> None:
+    """A read with an odd record comes in rows, and what closes together with any of it is joined in rows."""
+    path = in_files(tmp_path, odd, how=how, key=key)
+    found, times = read_of(path, False)
+    assert times or odd
+    assert found == read_of(path, True)[0]
+    assert len(found["matched"]) > 100
+
+
+def test_fields_that_are_not_declared_are_passed_on_in_columns_if_all_records_have_them(tmp_path: Path) -> None:
+    path = in_files(tmp_path)
+    Path(path).write_text(Path(path).read_text().replace("odd: int, ", ""))
+    found, times = read_of(path, False)
+    assert times
+    assert found == read_of(path, True)[0]
+    assert all("odd" in json.loads(row)["shown"] for row in found["matched"] if json.loads(row)["shown"])
+
+
+def test_a_result_over_the_limit_of_a_record_is_a_dead_letter_in_both_forms(tmp_path: Path) -> None:
+    path = in_files(tmp_path, {"what": "w" * 3_000}, most="2kB")
+    found, times = read_of(path, False)
+    assert times
+    assert found == read_of(path, True)[0]
+    assert any("record" in letter for letter in found["dead_letters"])
+
+
+def test_a_crash_at_any_place_changes_nothing_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
+    path = in_files(tmp_path, {"what": None})
+
+    def story(harness: PipelineHarness) -> None:
+        harness.advance_processing_time(10**9)
+
+    assert assert_survives_crashes(path, story, every=40, run_sources=True) > 3

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import polars as pl
 
 from millwheel.api import Computation
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import DEAD_LETTERS, Productions
-from millwheel.workers.shard.productions import earliest_of
+from millwheel.workers.shard.productions import earliest_of, most_bytes
 from tests.unit.workers.bench import Counting, Dial, ShardBench, computation, pipeline, values_of
 
 
@@ -99,3 +100,15 @@ def test_the_earliest_of_no_records_is_the_end_of_time() -> None:
     assert earliest_of([]) == MAX_TIME
     batches = [("n", Batch("s", [1, 2], [7, 3], ["a", "a"], [1, 2])), ("m", Batch("s", [1], [5], ["a"], [1]))]
     assert earliest_of(batches) == 3
+
+
+def test_no_row_with_structs_takes_more_than_is_said() -> None:
+    rows = [{"ä": {"text": text, "n": n, "x": 0.1, "b": True}, "none": None, "k": "é" * 9} for text, n in TEXTS]
+    kinds = {"text": pl.String, "n": pl.Int64, "x": pl.Float64, "b": pl.Boolean}
+    frame = pl.DataFrame(rows, {"ä": pl.Struct(kinds), "none": pl.Struct(kinds), "k": pl.String})
+    most = max(len(msgspec.msgpack.encode(row)) for row in rows)
+    assert most <= most_bytes(frame) <= 2 * most
+    assert most_bytes(frame.clear()) == most_bytes(frame.select("k")) == 0
+
+
+TEXTS = [("x" * 300, 1), ("日本" * 40, -(2**63)), ("", 2**63 - 1)]

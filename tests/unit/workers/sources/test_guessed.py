@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.workers.sources.guessed import GuessedTypes
+from millwheel.workers.sources.guessed import GuessedTypes, WholeRecords
 
 
 def guess(names: str = "a b", accepted: bool = True) -> GuessedTypes:
@@ -55,3 +55,30 @@ def test_input_without_columns_is_given_up() -> None:
     types.give_up()
     types.look([{"a": 1, "b": 2}])
     assert types.fields is None
+
+
+def test_what_whole_records_have_beside_declared_fields_is_inferred_once_they_were_missed() -> None:
+    whole = WholeRecords({"b": "float", "a": "int"})
+    values = [{"a": 1, "b": 2.0, "d": "x", "c": True}, {"a": 2, "c": False, "d": ""}]
+    assert not whole.look(values)
+    whole.missed()
+    assert not whole.look([{"a": 1, "c": None}])
+    assert not whole.look([{"a": 1, "c": 1}, {"a": 1}])
+    assert whole.look(values)
+    assert list(whole.fields.items()) == [("b", "float"), ("a", "int"), ("c", "bool"), ("d", "str")]
+    assert not whole.look(values), "to read the same again in the same columns changes nothing"
+    assert whole.look([{"a": 1}])
+    assert whole.fields == {"b": "float", "a": "int"}
+
+
+def test_whole_records_are_given_up_after_many_misses_in_a_row() -> None:
+    whole = WholeRecords({"a": "int"})
+    for _ in range(7):
+        whole.missed()
+    whole.hit()
+    for _ in range(7):
+        whole.missed()
+    assert not whole.given_up()
+    whole.missed()
+    assert whole.given_up()
+    assert not whole.look([{"a": 1, "b": 2}])

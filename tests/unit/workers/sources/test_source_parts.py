@@ -12,7 +12,7 @@ from millwheel.core.formats.store_layout import Position
 from millwheel.core.model.names import ChannelName, NodeName
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.sources.base import Chunk, Partition, Reader
-from millwheel.workers.sources.guessed import GuessedTypes
+from millwheel.workers.sources.guessed import GuessedTypes, WholeRecords
 from millwheel.workers.sources.partition import Part
 from millwheel.workers.sources.silence import Silence
 from millwheel.workers.sources.source_parts import SourceParts
@@ -33,6 +33,9 @@ class Columns(Reader):
     def take_columns(self, fields: Mapping[str, str]) -> bool:
         self.asked.append(fields)
         return self.able
+
+    def take_whole(self, fields: Mapping[str, str]) -> bool:
+        return self.take_columns(fields)
 
 
 def part(**changes: Any) -> Part:
@@ -87,3 +90,22 @@ def test_a_reader_without_columns_ends_the_guessing() -> None:
     assert not parts(guessed=types).has_columns(part(is_full=True), Columns(able=False))
     types.look([{"a": 1}])
     assert types.fields is None
+
+
+def test_a_reader_is_told_of_the_fields_of_whole_records_and_of_others_that_turn_up() -> None:
+    whole, reader, one = WholeRecords({"a": "int"}), Columns(), part()
+    reads = parts(needs=frozenset("a"), whole=whole)
+    assert reads.has_columns(one, reader)
+    assert reads.has_columns(one, reader)
+    whole.missed()
+    assert reads.has_types(one, reader, Chunk([1], [{"a": 1, "b": 2}], 1))
+    assert not reads.has_types(one, reader, Chunk([1], [{"a": 1, "b": 2}], 1))
+    assert reader.asked == [{"a": "int"}, {"a": "int", "b": "int"}]
+
+
+def test_whole_records_of_readers_that_cannot_tell_are_read_one_by_one() -> None:
+    whole, reader = WholeRecords({"a": "int"}), Columns(able=False)
+    reads = parts(needs=frozenset("a"), whole=whole)
+    assert not any(reads.has_columns(part(), reader) for _ in range(20))
+    assert whole.given_up()
+    assert len(reader.asked) == 8

@@ -1,0 +1,147 @@
+"""The records of a join as columns: how they are kept while their windows are open, and the pairs of those that have
+closed.
+
+Kept records have a key, a window, the number of their input, a time, and their value in one of two forms: as a struct
+of columns, one for each input, or encoded. Where both meet, columns are encoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.core.columns.arrays import assign_array
+from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
+from millwheel.core.columns.lazy_polars import dtype, pl
+from millwheel.core.columns.plan import END, KEY, START, key_parts
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.model.keys import key_bytes
+from millwheel.core.pipeline.spec import ComputationSpec, JoinKind, KeyKind, PipelineSpec
+from millwheel.core.windows.windows import Tumbling
+
+INPUT, AT, VALUE = "input", "at", "value"
+_SIDES = ("0", "1")
+"""The columns of the values of either input."""
+_FAR = 2**62  # Fixed: beyond, the bounds of a window may not fit into 64 bits
+_HOW: Mapping[JoinKind, Literal["inner", "left", "full"]] = {
+    JoinKind.INNER: "inner",
+    JoinKind.LEFT: "left",
+    JoinKind.OUTER: "full",
+}
+
+
+def encoded_schema() -> dict[str, Any]:
+    """The columns of records whose keys and values are encoded."""
+    return {KEY: pl.Binary, START: pl.Int64, END: pl.Int64, INPUT: pl.Int8, AT: pl.Int64, VALUE: pl.Binary}
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """What is joined: the ``streams`` of the inputs with their declared ``fields`` (none: unknown), and the names under
+    which the parts of a key are in the results."""
+
+    kind: JoinKind
+    window: Tumbling
+    streams: tuple[str, str]
+    fields: tuple[Mapping[str, str], Mapping[str, str]]
+    key_names: tuple[str, ...]
+
+    def bounds(self, timestamps: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+        """Start and end of the windows of records; None for times that no column of bounds can hold."""
+        if len(timestamps) and not -_FAR < timestamps.min() <= timestamps.max() < _FAR:
+            return None
+        assigned = assign_array(self.window, timestamps)
+        return assigned.starts, assigned.ends
+
+    def taken(self, batch: ColumnBatch) -> pl.DataFrame | None:
+        """The records of one input, to be kept as columns; None where they must be encoded."""
+        bounds, parts = self.bounds(batch.timestamps), key_parts(batch.keys)
+        known = batch.keys.dtype in (pl.Int64, pl.String) or isinstance(batch.keys.dtype, pl.Struct)
+        if bounds is None or not known or len(parts) != len(self.key_names) or not batch.frame.width:
+            return None
+        named = [part.alias(name) for part, name in zip(parts, self.key_names, strict=True)]
+        number = self.streams.index(batch.stream)
+        return pl.DataFrame(
+            [
+                key_column(named).alias(KEY),
+                pl.Series(START, bounds[0]),
+                pl.Series(END, bounds[1]),
+                pl.Series(INPUT, [number], pl.Int8).new_from_index(0, len(batch)),
+                pl.Series(AT, batch.timestamps),
+                batch.frame.to_struct(_SIDES[number]),
+            ]
+        )
+
+    def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """One behind the other: they are in the order of arrival."""
+        types = {(name, str(frame.schema[name])) for frame in groups for name in (KEY, *_SIDES) if name in frame.schema}
+        if len(types) > len({name for name, _ in types}) or any(VALUE in frame.schema for frame in groups):
+            groups = list(map(encoded, groups))
+        return pl.concat(groups, how="diagonal")
+
+    def pairs(self, closed: pl.DataFrame) -> pl.DataFrame | None:
+        """The results of windows that have closed, those of a key in the order of their windows. None where they are
+        made record by record."""
+        whole = self._with_both(closed)
+        if whole is None:
+            return None
+        names = [f"k{index}" for index in range(len(self.key_names))]
+        parts = zip(key_parts(whole[KEY]), names, strict=True)
+        whole = whole.with_columns(part.alias(name) for part, name in parts)
+        on = [*names, START, END]
+        left, right = (whole.filter(pl.col(INPUT) == number).select(*on, side) for number, side in enumerate(_SIDES))
+        found = left.join(right, on=on, how=_HOW[self.kind], maintain_order="left_right", coalesce=True)
+        if self.kind is JoinKind.OUTER:  # those without a left record come last
+            found = found.sort(END, maintain_order=True)
+        return found.select(
+            *(pl.col(name).alias(given) for name, given in zip(names, self.key_names, strict=True)),
+            pl.col(START).alias("window_start"),
+            pl.col(END).alias("window_end"),
+            *(pl.col(side).alias(stream) for side, stream in zip(_SIDES, self.streams, strict=True)),
+        )
+
+    def keys_of(self, found: pl.DataFrame) -> pl.Series:
+        """The keys of pairs."""
+        return key_column([found[name] for name in self.key_names])
+
+    def _with_both(self, closed: pl.DataFrame) -> pl.DataFrame | None:
+        """With a column for either input, also if no record of it is there."""
+        if VALUE in closed.schema:
+            return None
+        for side, fields in zip(_SIDES, self.fields, strict=True):
+            if side in closed.schema:
+                continue
+            if not fields and self.kind is not JoinKind.INNER:
+                return None  # the type of what is missing is not known
+            kind = pl.Struct({name: dtype(kind) for name, kind in fields.items()}) if fields else pl.Null
+            closed = closed.with_columns(pl.lit(None, kind).alias(side))
+        return closed
+
+
+def pairing_of(spec: ComputationSpec, pipeline: PipelineSpec, window: Tumbling) -> Pairing:
+    """How a join in tumbling windows pairs columns."""
+    left, right = spec.inputs
+    streams = [pipeline.stream(given.stream) for given in spec.inputs]
+    fields = tuple({} if stream.source is None else stream.fields for stream in streams)
+    names = left.key.names if left.key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)
+    assert spec.join is not None
+    return Pairing(spec.join, window, (left.stream, right.stream), (fields[0], fields[1]), names)
+
+
+def encoded(records: pl.DataFrame) -> pl.DataFrame:
+    """Records with their keys and values encoded."""
+    if VALUE in records.schema:
+        return records
+    sides = [records[side].to_list() if side in records.schema else [] for side in _SIDES]
+    numbers = records[INPUT].to_list()
+    values = [encode_value(sides[number][row]) for row, number in enumerate(numbers)]
+    keys = list(map(key_bytes, key_list(records[KEY])))
+    schema = encoded_schema()
+    same = [records[name] for name in (START, END, INPUT, AT)]
+    return pl.DataFrame([pl.Series(KEY, keys, pl.Binary), *same, pl.Series(VALUE, values, pl.Binary)]).select(
+        list(schema)
+    )

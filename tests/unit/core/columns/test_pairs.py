@@ -1,0 +1,178 @@
+"""Pairs that are made of columns are those that are made of records one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
+from millwheel.core.columns.pairs import INPUT, VALUE, Pairing, encoded
+from millwheel.core.columns.plan import END, KEY, START
+from millwheel.core.formats.codec import decode_value
+from millwheel.core.model.keys import key_from_bytes
+from millwheel.core.pipeline.joins import pairs_of
+from millwheel.core.pipeline.spec import JoinKind
+from millwheel.core.windows.windows import Tumbling
+
+FIELDS = {"ad": "int", "who": "str", "at": "int", "cost": "float"}
+KEYS = [("ad",), ("who",), ("ad", "who")]
+Row = dict[str, Any]
+
+rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "ad": st.integers(0, 2),
+            "who": st.sampled_from(["", "ä", "some longer name than others"]),
+            "at": st.integers(-25, 25),
+            "cost": st.sampled_from([0.5, -0.0, 1e300]),
+        }
+    ),
+    max_size=12,
+)
+
+
+def pairing(kind: JoinKind = JoinKind.INNER, key: tuple[str, ...] = ("ad",), declared: bool = True) -> Pairing:
+    fields = FIELDS if declared else {}
+    return Pairing(kind, Tumbling(10, 3), ("shown", "clicked"), (fields, fields), key)
+
+
+def batch(stream: str, values: Sequence[Row], key: tuple[str, ...] = ("ad",)) -> ColumnBatch:
+    schema = {"ad": pl.Int64, "who": pl.String, "at": pl.Int64, "cost": pl.Float64}
+    frame = pl.DataFrame({name: [row[name] for row in values] for name in FIELDS}, schema)
+    stamps = frame["at"].to_numpy()
+    return ColumnBatch(stream, np.arange(len(values)), stamps, key_column([frame[name] for name in key]), frame)
+
+
+def taken(plan: Pairing, shown: Sequence[Row], clicked: Sequence[Row], cut: int = 3) -> list[pl.DataFrame]:
+    frames = []
+    for stream, values in (("shown", shown), ("clicked", clicked)):
+        for part in (values[:cut], values[cut:]):
+            if part:
+                frame = plan.taken(batch(stream, part, plan.key_names))
+                assert frame is not None
+                frames.append(frame)
+    return frames
+
+
+def expected(plan: Pairing, shown: Sequence[Row], clicked: Sequence[Row]) -> list[Row]:
+    found = []
+    groups = sorted(
+        {(plan.window.assign(row["at"])[0], tuple(row[k] for k in plan.key_names)) for row in [*shown, *clicked]},
+        key=repr,
+    )
+    for window, key in groups:
+        of = [
+            [row for row in values if plan.window.assign(row["at"])[0] == window and of_key(row, plan) == key]
+            for values in (shown, clicked)
+        ]
+        for left, right in pairs_of(*of, plan.kind):
+            head = dict(zip(plan.key_names, key, strict=True))
+            bounds = {"window_start": window.start, "window_end": window.end}
+            found.append({**head, **bounds, "shown": left, "clicked": right})
+    return found
+
+
+def of_key(row: Row, plan: Pairing) -> tuple[Any, ...]:
+    return tuple(row[name] for name in plan.key_names)
+
+
+def by_window(found: Sequence[Row], plan: Pairing) -> list[tuple[str, list[Row]]]:
+    def head(row: Row) -> str:
+        return repr((*of_key(row, plan), row["window_start"]))
+
+    return [(name, list(group)) for name, group in groupby(sorted(found, key=head), head)]
+
+
+@pytest.mark.parametrize("kind", JoinKind)
+@pytest.mark.parametrize("key", KEYS, ids=str)
+@given(shown=rows, clicked=rows, cut=st.integers(0, 12))
+@settings(max_examples=20, deadline=None)
+def test_pairs_of_columns_are_those_of_records(
+    kind: JoinKind, key: tuple[str, ...], shown: list[Row], clicked: list[Row], cut: int
+) -> None:
+    """Those of a key and window in the same order, too."""
+    plan = pairing(kind, key)
+    frames = taken(plan, shown, clicked, cut)
+    if not frames:
+        return
+    found = plan.pairs(plan.merge(frames))
+    assert found is not None
+    assert by_window(found.to_dicts(), plan) == by_window(expected(plan, shown, clicked), plan)
+    if found.height:
+        parts = [found[name].to_list() for name in key]
+        assert key_list(plan.keys_of(found)) == (list(zip(*parts, strict=True)) if len(key) > 1 else parts[0])
+
+
+@given(shown=rows, clicked=rows)
+@settings(max_examples=20, deadline=None)
+def test_results_of_a_key_come_in_the_order_of_windows(shown: list[Row], clicked: list[Row]) -> None:
+    plan = pairing(JoinKind.OUTER)
+    frames = taken(plan, shown, clicked)
+    if not frames:
+        return
+    whole = plan.merge(frames)
+    found = plan.pairs(whole.sort(END, maintain_order=True))
+    assert found is not None
+    assert found["window_end"].is_sorted()
+
+
+@given(shown=rows, clicked=rows, cut=st.integers(0, 12))
+@settings(max_examples=20, deadline=None)
+def test_records_keep_their_order_and_their_values_when_they_are_encoded(
+    shown: list[Row], clicked: list[Row], cut: int
+) -> None:
+    """Also where some have been before."""
+    plan = pairing(key=("ad", "who"))
+    frames = taken(plan, shown, clicked)
+    if not frames:
+        return
+    mixed = [encoded(frame) if index == cut % len(frames) else frame for index, frame in enumerate(frames)]
+    whole = plan.merge(mixed)
+    assert plan.pairs(whole) is None
+    got = [
+        (number, key_from_bytes(key), list(decode_value(value).items()))
+        for number, key, value in whole.select(INPUT, KEY, VALUE).iter_rows()
+    ]
+    assert got == [
+        (number, of_key(row, plan), [(name, row[name]) for name in FIELDS])
+        for number, values in enumerate((shown, clicked))
+        for row in values
+    ]
+    assert whole.select(START, END).equals(plan.merge(list(map(encoded, frames))).select(START, END))
+
+
+def test_columns_of_other_types_are_encoded() -> None:
+    plan = pairing()
+    row = {"ad": 1, "who": "x", "at": 5, "cost": 1.0}
+    one = batch("shown", [row])
+    other = ColumnBatch("shown", one.seqs, one.timestamps, one.keys, one.frame.with_columns(more=pl.lit(1)))
+    frames = [frame for frame in map(plan.taken, (one, other)) if frame is not None]
+    assert len(frames) == 2
+    values = [decode_value(value) for value in plan.merge(frames)[VALUE]]
+    assert values == [row, {**row, "more": 1}]
+
+
+def test_what_columns_cannot_hold_is_not_taken() -> None:
+    row = {"ad": 1, "who": "x", "at": 2**62, "cost": 1.0}
+    assert pairing().taken(batch("shown", [row])) is None  # the bounds of its window
+    near = batch("shown", [{**row, "at": 1}], ("ad", "who"))
+    assert pairing(key=("key",)).taken(near) is None  # a key of two parts under one name
+
+
+def test_what_is_missing_has_the_declared_type_or_is_made_record_by_record() -> None:
+    row = {"ad": 1, "who": "x", "at": 5, "cost": 1.0}
+    for kind, declared, found in ((JoinKind.LEFT, True, 1), (JoinKind.INNER, False, 0), (JoinKind.LEFT, False, None)):
+        plan = pairing(kind, declared=declared)
+        pairs = plan.pairs(plan.merge(taken(plan, [row], [])))
+        assert (None if pairs is None else pairs.height) == found
+    plan = pairing(JoinKind.LEFT)
+    pairs = plan.pairs(plan.merge(taken(plan, [row], [])))
+    assert pairs is not None
+    assert pairs.schema["clicked"] == pairs.schema["shown"]
