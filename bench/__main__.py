@@ -11,6 +11,7 @@ python -m bench key_windows, soak, failover, availability, nodes, start   with o
 python -m bench scale                 A, B and many nodes on 1 to 16 workers: what does not grow with the machine
 python -m bench cluster               1,000 workers and 100,000 shards against master and injector, without records
 python -m bench pace                  what latency: greedy, balanced, 2ms and 20ms cost and save
+python -m bench step                  the CPU of a step of few records, two loops in one process: also on busy machines
 python -m bench constant_kills        13 computations and 15 sinks while a worker is killed every five seconds
 python -m bench metrics_cost, tracing_cost   what metrics and traces cost a worker
 python -m bench query_faults, query_storm   queries while workers fail; what they cost the stream
@@ -63,6 +64,7 @@ TOOLS = (
     "S",
     "scale",
     "pace",
+    "step",
     "cluster",
     "hot_key",
     "dividing",

@@ -1,0 +1,195 @@
+"""What a step of few records costs: the loops of two workers, part C strong, in turn in one process.
+
+    python -m bench step [--cycles 300] [--tries 12] [--period-us 4000]
+
+Journals, stores and connections are the real ones; only the clock is not, so each worker begins a step every period,
+half a period after the other, whatever else the machine does. 5,000 records a second are read. Prints the CPU time of a
+step (both loops, user and system), the least of all tries, and their median: to compare two versions, run both in turn
+in a checkout of each, and compare the least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from bench.latency import DIAL, RATE
+from bench.paths import HOUSE, PIPELINES, PLUGINS
+from millwheel.adapters.durable_store import open_journals
+from millwheel.adapters.exchange.mailbox import Mailbox
+from millwheel.adapters.spaces.files import PosixFiles
+from millwheel.adapters.stores.growing import GrowingStores
+from millwheel.adapters.stores.rocksdb import RocksStores
+from millwheel.core.model.names import ShardName, Token, WorkerName
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
+from millwheel.sinks import build_sink
+from millwheel.sources.base import Partition
+from millwheel.sources.generator import build_generator
+from millwheel.spec.pipelines import load_pipeline
+from millwheel.workers import events as ev
+from millwheel.workers.host.assembly import Assembly, Factories
+from millwheel.workers.host.background import JournalThread
+from millwheel.workers.host.transport import ExchangeTransport
+from millwheel.workers.loop.pace import RuntimeLimits
+from millwheel.workers.loop.runtime import WorkerRuntime
+from millwheel.workers.process import GC_THRESHOLDS
+
+_SHARDS = {"source.ticks": 4, "counts": 2, "sums": 2, "sink.sums": 2, "sink.dead_letters": 4}
+"""As a run on two workers has them."""
+_START_US, _WARM_CYCLES = 1_800_000_000_000_000, 200
+_MAX_EVENTS = 2_000
+
+
+class _Clock:
+    """The wall clock stands until it is moved; work is timed as ever."""
+
+    def __init__(self) -> None:
+        self.now = _START_US
+
+    def now_us(self) -> int:
+        return self.now
+
+    def monotonic_us(self) -> int:
+        return time.monotonic_ns() // 1000
+
+
+class _Aside:
+    """The ports that a step of few records does not need: snapshots go to a folder, all else nowhere."""
+
+    def __init__(self, folder: Path) -> None:
+        self._paths = (str(folder / f"checkpoint-{number}") for number in itertools.count())
+
+    def checkpoint_path(self, *_: object) -> str:
+        return next(self._paths)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+class _Worker:
+    """A loop with its real journal, stores and connections."""
+
+    def __init__(self, number: int, folder: Path, spec: Any, clock: _Clock) -> None:
+        self.name = WorkerName(f"w{number}")
+        self.mailbox = Mailbox()
+        self.transport = ExchangeTransport("127.0.0.1:0", self.mailbox)
+        post = self.mailbox.put
+        journal = JournalThread(open_journals(str(folder / "root")).create(self.name), post)
+        stores = GrowingStores(RocksStores(str(folder / self.name)), PosixFiles())
+        outside = Factories(
+            lambda given, home, *_: build_generator(given.options, home, clock=clock.now_us),
+            partial(build_sink, identity="step"),
+            listed=lambda *_: [Partition("0")],
+        )
+        assembly = Assembly(spec, str(folder), clock, outside)
+        assembly.publish_aside(lambda errand: post(errand.carried_out()))
+        self.graph = assembly.graph
+        names = ("snapshots", "reports", "master", "savepoints", "followers", "copies")
+        recoveries = SimpleNamespace(
+            recover=lambda node, entry: post(ev.ShardRecovered(entry, node, stores.open(entry.shard, None)))
+        )
+        ports: Any = SimpleNamespace(
+            clock=clock, transport=self.transport, journal=journal, recoveries=recoveries, tracing=None,
+            **dict.fromkeys(names, _Aside(folder / f"aside-{number}")),
+        )  # fmt: skip
+        (folder / f"aside-{number}").mkdir()
+        limits = RuntimeLimits.for_pipeline(spec.latency_us, assembly.waits_for_time())
+        self._loop = WorkerRuntime(self.name, assembly.graph, assembly.make_shard, ports, limits)
+
+    def step(self) -> None:
+        self._loop.step(self.transport.take(0, _MAX_EVENTS))
+
+
+class Workers:
+    """Two of them, each with half of the shards."""
+
+    def __init__(self, folder: Path, period_us: int) -> None:
+        self._clock, self._half_us = _Clock(), period_us // 2
+        (folder / "out").mkdir()
+        params = {"pace": "balanced", "rate": str(RATE), "count": str(10**9), "output": str(folder / "out")}
+        spec = load_pipeline(PIPELINES / "latency.yaml", {**DIAL["strong"], **params})
+        self._workers = [_Worker(number, folder, spec, self._clock) for number in range(2)]
+        tables = [self._table(node) for node in self._workers[0].graph.nodes]
+        for worker in self._workers:
+            worker.mailbox.put(ev.WorkersChanged({each.name: each.transport.address for each in self._workers}))
+            for table in tables:
+                worker.mailbox.put(ev.TableChanged(table))
+        self.turn(3)
+        for entry in [entry for table in tables for entry in table.shards]:
+            owner = next(worker for worker in self._workers if worker.name == entry.owner)
+            owner.mailbox.put(ev.TokenKnown(ShardName(entry.shard), Token(1)))
+
+    def _table(self, node: str) -> RangeTable:
+        ranges = tile(_SHARDS[node], self._workers[0].graph.grain(node))
+        owners = itertools.cycle(worker.name for worker in self._workers)
+        entries = (
+            ShardEntry(ShardName(f"{node}-{number}"), each, next(owners), Token(1))
+            for number, each in enumerate(ranges)
+        )
+        return RangeTable(cast("Any", node), tuple(entries), 0)
+
+    def turn(self, cycles: int) -> None:
+        """So many steps of each."""
+        for _ in range(cycles):
+            for worker in self._workers:
+                worker.step()
+                self._clock.now += self._half_us
+
+    def close(self) -> None:
+        """End the connections."""
+        for worker in self._workers:
+            worker.transport.close()
+
+
+@contextmanager
+def warm(period_us: int) -> Iterator[tuple[Workers, Path]]:
+    """Two workers whose connections, caches and memory are as they are in a run, and the folder of their results."""
+    sys.path[:0] = [str(HOUSE), str(PLUGINS)]
+    with tempfile.TemporaryDirectory(prefix="step-", ignore_cleanup_errors=True) as folder:
+        workers = Workers(Path(folder), period_us)
+        for _ in range(20):
+            workers.turn(1)
+            time.sleep(0.02)  # they dial on threads
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        workers.turn(_WARM_CYCLES)
+        yield workers, Path(folder) / "out"
+        gc.unfreeze()
+        workers.close()
+
+
+def main() -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog="python -m bench step", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--cycles", type=int, default=300)
+    parser.add_argument("--tries", type=int, default=12)
+    parser.add_argument("--period-us", type=int, default=4_000)
+    given = parser.parse_args()
+    spent_us, seen = [], 0
+    with warm(given.period_us) as (workers, results):
+        for _ in range(given.tries):
+            before, began = _size(results), time.process_time()
+            workers.turn(given.cycles)
+            spent_us.append((time.process_time() - began) / given.cycles / 2 * 1e6)
+            seen += _size(results) > before
+    if seen < given.tries:
+        print("in some tries no result was seen: there are no figures")
+        return 1
+    print(f"a step: {min(spent_us):.0f} µs of CPU at least, {statistics.median(spent_us):.0f} in the median")
+    return 0
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*.jsonl"))
