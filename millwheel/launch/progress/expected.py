@@ -14,7 +14,7 @@ from millwheel.sources.files.source import FilesSource, build_files
 
 _LOOK_BYTES = 1 << 16  # of a file, from which the length of its lines is estimated
 _LOOK_FILES = 8  # files that are looked into
-_WAIT_S = 1.0  # of reading before files are looked into: a start opens no input, and a short run needs no estimate
+_WAIT_S = 3.0  # of reading before files are looked into: a start opens no input, and a short run needs no estimate
 _LINES = ("jsonl", "csv", "apache_combined", "text")
 _PACKED = (".gz", ".zst", ".bz2", ".xz")
 
@@ -28,7 +28,7 @@ class Expected:
 
 
 class Estimate:
-    """The expected records of a run, looked up once, when its sources have been reading for a second."""
+    """The expected records of a run, looked up once, when its sources have been reading for some seconds."""
 
     def __init__(self, spec: PipelineSpec) -> None:
         self._spec = spec

@@ -59,13 +59,13 @@ def test_of_many_parquet_files_only_some_are_looked_into(tmp_path: Path, monkeyp
     assert of(FileSource(tmp_path / "*.parquet", "parquet")) == Expected(400, False)
 
 
-def test_input_is_looked_into_only_after_a_second_of_reading_and_once(tmp_path: Path) -> None:
+def test_input_is_looked_into_only_after_three_seconds_of_reading_and_once(tmp_path: Path) -> None:
     p = Pipeline("p")
     p.read("s", FileSource(tmp_path / "a.jsonl", "jsonl"), timestamp="t").map({"t": "t"}, output="o")
     estimate = Estimate(p.spec())
     path = tmp_path / "a.jsonl"
-    assert (estimate.after(0, 10.0), estimate.after(5, 100.0), estimate.after(9, 100.9)) == (None, None, None)
+    assert (estimate.after(0, 10.0), estimate.after(5, 100.0), estimate.after(9, 102.9)) == (None, None, None)
     path.write_text('{"t": 1}\n' * 50)
-    assert estimate.after(20, 101.0) == Expected(50, True)
+    assert estimate.after(20, 103.0) == Expected(50, True)
     path.unlink()
-    assert estimate.after(30, 102.0) == Expected(50, True)
+    assert estimate.after(30, 104.0) == Expected(50, True)
