@@ -19,6 +19,7 @@ python -m bench query_keys               ten million keys at rest: memory, disk,
 python -m bench S                     groupings under skew, simulated: the tables and the picture of docs/skew.md
 python -m bench Q                     the published experiments with queries, beside Redis itself (--only Q1 Q4)
 python -m bench hot_key               unequal keys beside even ones: one with 90 % of the records, or Zipf; divided too
+python -m bench unequal               groupings on two workers, one of which runs a quarter of the time
 python -m bench dividing              what it costs a source to choose the instances of keys
 python -m bench cliff                 one step beside the plain pipeline: each kind of window, key, aggregate, input
 python -m bench uv                    unique visitors: text, dictionary and bitmaps, and a sketch side by side
@@ -67,6 +68,7 @@ TOOLS = (
     "step",
     "cluster",
     "hot_key",
+    "unequal",
     "dividing",
     "cliff",
     "uv",

@@ -9,7 +9,7 @@ from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import ComputationSpec, Delivery, Divided, PipelineSpec
-from tests.search.script import Case, Clock, Finish, Letter, Outcome, Push, Watermark
+from tests.search.script import Action, Case, Clock, Finish, Letter, Outcome, Push, Watermark
 
 _ARRIVAL = frozenset({"collect", "first", "last"})
 _PREFIX = "partial."
@@ -51,11 +51,39 @@ def _timely(case: Case, spec: PipelineSpec) -> frozenset[str]:
         elif isinstance(action, Clock) and not case.stated:  # silence lets the watermark go on
             return frozenset()
         elif isinstance(action, Push):
-            times = [value.get("at") if isinstance(value, dict) else None for value in action.values]
             unit_us = spec.stream(action.stream).timestamp_unit_us
-            if any(type(at) is not int or at * unit_us < stand for at in times):
+            if not all(_is_timely(value, unit_us, stand) for value in action.values):
                 found.discard(action.stream)
     return frozenset(found)
+
+
+def timely(case: Case, spec: PipelineSpec) -> Case:
+    """The case itself, or, where only records behind the watermark keep sessions from being divided, the same without
+    these records, read to its end."""
+    now, all_streams = _timely(case, spec), frozenset(each.name for each in spec.streams if each.source is not None)
+    kept = (c for c in spec.computations if _fits(c, spec, all_streams) and not _fits(c, spec, now))
+    if not any(kept):
+        return case
+    script: list[Action] = []
+    stand = MIN_TIME
+    for action in case.script:
+        if isinstance(action, Watermark):
+            stand = max(stand, action.t)
+        if isinstance(action, Push):
+            unit_us = spec.stream(action.stream).timestamp_unit_us
+            values = tuple(value for value in action.values if _is_timely(value, unit_us, stand))
+            action = replace(action, values=values)
+            script += [action] if values else []
+        elif case.stated or not isinstance(action, Clock):
+            script.append(action)
+    if Finish(None) not in script:
+        script.append(Finish(None))
+    return case.with_script(tuple(script))
+
+
+def _is_timely(value: object, unit_us: int, stand: int) -> bool:
+    at = value.get("at") if isinstance(value, dict) else None
+    return type(at) is int and at * unit_us >= stand
 
 
 def _fits(c: ComputationSpec, spec: PipelineSpec, timely: frozenset[str]) -> bool:

@@ -13,6 +13,7 @@ from millwheel.errors import PipelineError
 from tests.search.against import against_reference
 from tests.search.callbacks import IMPOSSIBLE
 from tests.search.compare import differences
+from tests.search.divided import timely
 from tests.search.freedoms import Free, Promised, promised
 from tests.search.running import Way, run
 from tests.search.script import PARTITION, Case, Clock, Finish, Outcome, Push, Watermark, load
@@ -188,6 +189,11 @@ def judge(case: Case, way: Way, spec: PipelineSpec, want: Outcome) -> Finding | 
     if way == REFERENCE:
         unequal = told(case, spec, promised(spec, case.stated, free_of(BASE, case, spec)), want)
         return Finding(case, way, tuple(unequal)) if unequal else None
+    if way.scatter > 1 and (own := timely(case, spec)) is not case:
+        case, base = own, attempt(own, BASE, spec)
+        if isinstance(base, str):
+            return Finding(case, BASE, (base,))
+        want = base
     got = attempt(case, way, spec)
     if isinstance(got, str):
         return Finding(case, way, (got,))

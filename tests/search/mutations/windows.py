@@ -16,6 +16,7 @@ from millwheel.core.columns.state.sessions import SessionColumns
 from millwheel.core.machines.counted import CountMachine, Filling
 from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.silences import SilencesMachine
+from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Batch
 from millwheel.core.model.timers import Due
@@ -27,7 +28,7 @@ from millwheel.core.windowing.contract import KeyState
 from millwheel.core.windowing.state import WindowState
 from millwheel.core.windows import windows
 from millwheel.core.windows.panes import Pane
-from millwheel.core.windows.windows import Sliding, Tumbling, Window, WindowFunction
+from millwheel.core.windows.windows import SessionPieces, Sliding, Tumbling, Window, WindowFunction
 from millwheel.sources.base import Reader
 from millwheel.spec.parts import computations
 from millwheel.workers.bundle.bundle import Bundle
@@ -234,3 +235,14 @@ def late_records_get_into_columns_that_are_made() -> Context:
 def values_in_columns_that_count_once_for_each_bundle() -> Context:
     """A list of different values has one twice that came in two bundles. (``count_distinct`` in columns.)"""
     return replaced(Distincts, "merged", lambda self: [pl.col(self._column).explode().drop_nulls()])
+
+
+@mistake(within=10, features="session_window aggregate windowed", variants="divided", first=15)
+def pieces_of_sessions_hold_their_ends() -> Context:
+    """A piece of a divided session holds the watermark at its end, and not at its first record."""
+    right = TriggeredMachine._output_at
+
+    def wrong(self: TriggeredMachine, known: Any, timestamps: Any, watermark: int) -> Any:
+        return None if isinstance(self.windowing.window, SessionPieces) else right(self, known, timestamps, watermark)
+
+    return replaced(TriggeredMachine, "_output_at", wrong)
