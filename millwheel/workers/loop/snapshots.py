@@ -22,13 +22,15 @@ from millwheel.workers.shard.shard import Shard
 class SnapshotPace:
     """A shard is snapshotted after so many bytes of commits, or after so long a time (µs) if there were any; one that
     was recovered from the journal of the dead already after ``recovered_us``, and at once if ``replayed_bytes`` or
-    more had to be replayed: where owners die faster than that, every one would replay it all again. A snapshot that
-    failed is tried again after ``retry_us``."""
+    more had to be replayed, or if it has ``ancestors`` or more: where owners die faster than that, every one would
+    replay it all again, and look into one journal more than the one before. A snapshot that failed is tried again after
+    ``retry_us``."""
 
     bytes: int = 32 << 20
     age_us: int = 30 * SECOND
     recovered_us: int = 3 * SECOND
     replayed_bytes: int = 128 << 10
+    ancestors: int = 16
     retry_us: int = 5 * SECOND
 
 
@@ -66,7 +68,8 @@ class SnapshotPolicy:
         own), it needs a snapshot, soon if their owners died: until then the next owner would read them all again, and
         they cannot be deleted."""
         pace = self._pace
-        wait_us = 0 if replayed >= pace.replayed_bytes else min(pace.recovered_us, pace.age_us)
+        costly = replayed >= pace.replayed_bytes or len(lineage) >= pace.ancestors
+        wait_us = 0 if costly else min(pace.recovered_us, pace.age_us)
         died = any(ancestor.sealed_end >= 0 for ancestor in lineage)
         since_us = now_us - (pace.age_us - wait_us) if died else now_us
         self._shards[shard.identity.shard] = _Shard(shard.identity.token, -1, since_us, bool(lineage))

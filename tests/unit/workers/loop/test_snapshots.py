@@ -274,6 +274,13 @@ def asked_at(bench: Bench, now_us: int) -> list[tuple[str, int, int]]:
     return bench.outside.asked
 
 
+def test_a_long_lineage_is_cut_before_the_next_owner_looks_into_one_journal_more() -> None:
+    many = SnapshotPace().ancestors
+    dead = [Ancestor(f"w{number}", number, 99, -1) for number in range(many)]
+    assert asked_at(reopened(7, *dead), 0) == [("t-0", 1, 7)]
+    assert asked_at(reopened(7, *dead[1:]), 0) == []
+
+
 def test_what_took_much_replay_is_snapshotted_before_the_next_owner_may_have_to_replay_it() -> None:
     much = SnapshotPace().replayed_bytes
     assert asked_at(reopened(7, Ancestor("w0", 0, 99, -1), replayed=much), 0) == [("t-0", 1, 7)]
