@@ -28,7 +28,7 @@ PURE_LIBRARIES = frozenset(
     __future__ abc array ast binascii bisect calendar collections contextlib copy dataclasses datetime decimal difflib
     enum fractions functools hashlib heapq io itertools json math numbers operator re statistics string struct types
     typing unicodedata warnings weakref zlib zoneinfo
-    datasketches ddsketch msgspec numpy polars pyarrow pyroaring simpleeval
+    bitarray datasketches ddsketch msgspec numpy polars pyarrow pybloom_live pyroaring simpleeval
     typing_extensions xxhash
     """.split()  # noqa: SIM905
 )
