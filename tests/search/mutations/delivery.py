@@ -65,7 +65,7 @@ def a_silent_shard_holds_the_watermark_of_others() -> Context:
     return replaced(Partitions, "hold", wrong)
 
 
-@mistake(within=10, features="id stated", variants="crashes crash-bundles", first=100)
+@mistake(within=5, features="id stated", variants="crashes crash-bundles", first=105)
 def ids_that_were_forgotten_come_back() -> Context:
     """A new owner remembers ids that the former one had forgotten, until the watermark rises again."""
     right = Shard.start
