@@ -22,6 +22,7 @@ from millwheel.launch.auto_spares import FIRST, needed
 from millwheel.launch.certificates import make_set
 
 _DYING_S = 2.0
+_CLOSING_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ class Hosts:
         for worker in dying:
             strike(worker, signal.SIGKILL)
         if told:
-            psutil.wait_procs(dying, timeout=_DYING_S)  # what they had open has been closed then, and others know
+            psutil.wait_procs(dying, timeout=_DYING_S)
+            time.sleep(_CLOSING_S)  # the threads of a process may close what it had open after it counts as gone
             self._namespaces.cut(host)
         return LostHost(at, host, frozenset(there[host]))
 
