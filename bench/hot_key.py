@@ -44,7 +44,7 @@ _OWN_KEYS = {"rows": "'keyed:by_k'"}
 _TIMEOUT_S = 300.0
 _SPAN_MS = 600_000
 
-_PIPELINE = """
+PIPELINE = """
 pipeline: hot_key
 streams:
   events:
@@ -155,7 +155,7 @@ def measure(folder: Path, name: str, skew: str, function: str, right: Rows) -> O
     """One run, checked."""
     work = folder / "run"
     work.mkdir()
-    text = _PIPELINE.replace("KEY", _OWN_KEYS.get(function, "k")).replace("SKEW", skew)
+    text = PIPELINE.replace("KEY", _OWN_KEYS.get(function, "k")).replace("SKEW", skew)
     (work / "hot_key.yaml").write_text(text.replace("FUNCTION", FUNCTIONS[function]))
     outcome = execute(ours(str(work / "hot_key"), 2)(Job(work, folder / name, "jsonl", _TIMEOUT_S)))
     if outcome.seconds is None or outcome.error:

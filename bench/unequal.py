@@ -31,33 +31,14 @@ import psutil
 
 from bench.contest import Outcome, execute, role_of
 from bench.contestants import Job, ours
-from bench.hot_key import Rows, expected, results, write
+from bench.hot_key import PIPELINE, Rows, expected, results, write
 
 SKEWS = "hash,pkg,dkg,nag,dag,w-choices,tag"
 STOPPED_S, RUNS_S = 0.03, 0.01
 SLOW_SLOT = 1
 _TIMEOUT_S = 300.0
 _LOOK_S = 0.05
-
-_PIPELINE = """
-pipeline: unequal
-streams:
-  events:
-    source: {files: {path: "${input}/*.jsonl", format: "${form}"}}
-    timestamp: {field: ts, unit: ms}
-    watermark: {max_delay: 10s, max_future: null}
-    fields: {k: int, cost: int, ts: int}
-computations:
-  minutes:
-    input: {events: {key: k}}
-    window: {tumbling: 1m}
-    aggregate: {n: count, spend: {sum: cost}, more: {'costly:CountingCost': cost}}
-    skew: SKEW
-    shards: SHARDS
-    output: minutes
-sinks:
-  minutes: {files: {path: "${output}", format: jsonl}}
-"""
+_FUNCTION = "{'costly:CountingCost': cost}"
 
 
 class Slowed(threading.Thread):
@@ -135,8 +116,9 @@ def measure(folder: Path, skew: str, instances: int, right: Rows) -> tuple[Outco
     """One run, checked, and the share of the slow worker."""
     work, counts = folder / "run", folder / "run" / "counts"
     counts.mkdir(parents=True)
-    text = _PIPELINE.replace("SKEW", skew if skew == "hash" else f"{skew}({instances})")
-    (work / "unequal.yaml").write_text(text.replace("SHARDS", str(instances)))
+    skewed = f"{skew if skew == 'hash' else f'{skew}({instances})'}\n    shards: {instances}"
+    text = PIPELINE.replace("KEY", "k").replace("FUNCTION", _FUNCTION).replace("SKEW", skewed)
+    (work / "unequal.yaml").write_text(text)
     run = ours(str(work / "unequal"), 2)(Job(work, folder / "in", "jsonl", _TIMEOUT_S))
     slowed = Slowed(counts)
     slowed.start()

@@ -1,4 +1,5 @@
-"""The rules of the house that a machine can check: who may import what, sizes, words, and generated code."""
+"""The rules of the house that a machine can check: sizes, names, services and generated code; tests/test_imports.py has
+those on imports."""
 
 from __future__ import annotations
 
@@ -9,128 +10,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests import rooms
+from tests.sources import GENERATED, HOUSE, PACKAGE, SERVICES, name_of, nodes_of, offences, sources, tree_of
 
-HOUSE = Path(__file__).resolve().parent.parent
-PACKAGE = HOUSE / "millwheel"
-GENERATED = PACKAGE / "pb"
-PURE_NAMES = frozenset({"state.py", "events.py", "effects.py", "planner.py"})
 MAX_LINES = 450
-
-# What a pure module may take from outside: values, data structures and arithmetic, nothing that does or waits.
-PURE_LIBRARIES = frozenset(
-    """
-    __future__ abc array ast binascii bisect calendar collections contextlib copy dataclasses datetime decimal difflib
-    enum fractions functools hashlib heapq io itertools json math numbers operator re statistics string struct types
-    typing unicodedata warnings weakref zlib zoneinfo
-    bitarray datasketches ddsketch msgspec numpy polars pyarrow pybloom_live pyroaring simpleeval
-    typing_extensions xxhash
-    """.split()  # noqa: SIM905
-)
-SERVICES = frozenset({"injector", "master", "workers"})
-
-
-@cache
-def sources() -> tuple[Path, ...]:
-    """Every module of the package that people wrote."""
-    return tuple(path for path in sorted(PACKAGE.rglob("*.py")) if GENERATED not in path.parents)
-
-
-def name_of(path: Path) -> str:
-    return path.relative_to(HOUSE).as_posix()
-
-
-@cache
-def nodes_of(path: Path) -> tuple[ast.AST, ...]:
-    """All nodes of a module, in the order of :func:`ast.walk`."""
-    return tuple(ast.walk(tree_of(path)))
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
-
-
-@cache
-def imports_of(path: Path) -> tuple[str, ...]:
-    """Full dotted names of what a module imports, wherever in it; types only counts as well."""
-    package, found = path.relative_to(HOUSE).parent.parts, list[str]()
-    for node in nodes_of(path):
-        if isinstance(node, ast.Import):
-            found += (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = (
-                ".".join([*package[: len(package) + 1 - node.level], node.module or ""]) if node.level else node.module
-            )
-            found += (f"{base}.{alias.name}" for alias in node.names)
-    return tuple(found)
-
-
-def must_be_pure(path: Path) -> bool:
-    return PACKAGE / "core" in path.parents or path.name in PURE_NAMES
-
-
-def allowed_in_pure(name: str, path: Path) -> bool:
-    """Values and arithmetic, core, the shapes of ports, and modules that keep to the same rule."""
-    top, *rest = name.split(".")
-    if top != "millwheel":
-        return top in PURE_LIBRARIES
-    if rest[0] in ("core", "errors", "ports"):
-        return True
-    sibling = module_of(rest)
-    return sibling is not None and sibling != path and is_pure(sibling)
-
-
-def module_of(parts: list[str]) -> Path | None:
-    """The file of ``millwheel.PARTS``, whose last parts may be names within it."""
-    found = (PACKAGE.joinpath(*parts[:length]).with_suffix(".py") for length in range(len(parts), 0, -1))
-    return next((path for path in found if path.exists()), None)
-
-
-@cache
-def is_pure(path: Path) -> bool:
-    return all(allowed_in_pure(name, path) for name in imports_of(path))
-
-
-def offences(rule: object, paths: Iterator[Path] | tuple[Path, ...]) -> list[str]:
-    """``module imports name`` for each import for which ``rule(path, name)`` holds."""
-    assert callable(rule)
-    return [f"{name_of(path)} imports {name}" for path in paths for name in imports_of(path) if rule(path, name)]
-
-
-def test_pure_modules_import_nothing_that_acts() -> None:
-    pure = tuple(path for path in sources() if must_be_pure(path))
-    assert pure
-    assert not offences(lambda path, name: not allowed_in_pure(name, path), pure)
-
-
-def test_pure_modules_call_no_clock_and_no_chance() -> None:
-    forbidden = {"now", "utcnow", "today", "urandom", "open", "print", "input", "getenv"}
-    found = [
-        f"{name_of(path)}:{call.lineno} calls {word}"
-        for path in sources()
-        if must_be_pure(path)
-        for call in nodes_of(path)
-        if isinstance(call, ast.Call)
-        and (word := called_name(call)) in forbidden
-    ]  # fmt: skip
-    assert not found
-
-
-def called_name(call: ast.Call) -> str:
-    """The bare function called, or a method of a module-like name (``datetime.now``), "" for anything else."""
-    function = call.func
-    if isinstance(function, ast.Name):
-        return function.id
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name | ast.Attribute):
-        owner = function.value.id if isinstance(function.value, ast.Name) else function.value.attr
-        return function.attr if owner in ("datetime", "date", "os", "time") else ""
-    return ""
 
 
 def test_public_class_names_are_unique() -> None:
@@ -141,61 +28,6 @@ def test_public_class_names_are_unique() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(name_of(path))
     assert not {name: found for name, found in homes.items() if len(found) > 1}
-
-
-def test_services_do_not_know_each_other() -> None:
-    def stranger(path: Path, name: str) -> bool:
-        own = path.relative_to(PACKAGE).parts[0]
-        other = name.split(".")[1] if name.startswith("millwheel.") else ""
-        return own in SERVICES and other in SERVICES - {own}
-
-    assert not offences(stranger, sources())
-
-
-def test_adapters_know_core_and_ports_only() -> None:
-    allowed = {"core", "ports", "errors", "adapters", "pb"}
-
-    def stranger(path: Path, name: str) -> bool:
-        return name.startswith("millwheel.") and name.split(".")[1] not in allowed
-
-    adapters = tuple(path for path in sources() if PACKAGE / "adapters" in path.parents)
-    assert adapters
-    assert not offences(stranger, adapters)
-
-
-@pytest.mark.parametrize(
-    ("library", "rooms_of_it"),
-    [
-        ("grpc", r"millwheel/adapters/.*\.py|millwheel/[a-z]+/server\.py"),
-        ("confluent_kafka", r"millwheel/(connectors/kafka/\w+|formats/registry)\.py"),
-        ("fastavro", r"millwheel/formats/avro/\w+\.py"),
-        ("kazoo", r"millwheel/adapters/zookeeper/\w+\.py"),
-        ("rocksdict", r"millwheel/adapters/stores/rocksdb\.py"),
-        ("pyspark", r"millwheel/launch/launchers/spark(_daemon)?\.py"),
-        ("obstore", r"millwheel/adapters/(spaces/s3\w*|objects/\w+)\.py"),
-        ("typer", r"millwheel/cli/.*\.py|millwheel/.*__main__\.py"),
-    ],
-)
-def test_each_outside_system_is_imported_in_one_room(library: str, rooms_of_it: str) -> None:
-    def trespasses(path: Path, name: str) -> bool:
-        return name.split(".")[0] == library and not re.fullmatch(rooms_of_it, name_of(path))
-
-    assert not offences(trespasses, sources())
-
-
-def test_only_entry_points_choose_adapters() -> None:
-    """What stands for an outside system is chosen in ``__main__``, by a command, by the driver or by a test harness,
-    and passed on."""
-    ports = (
-        r"millwheel\.adapters(\.\w+)+\."
-        r"(open_\w+|FileJournals|FileSnapshots|RocksStores|ZooKeeperCoordination|EmbeddedZooKeeper)"
-    )
-    choosers = r"millwheel/(cli/.*|launch/.*|roots/.*|savepoints/.*|testing/.*|adapters/.*|.*__main__)\.py"
-
-    def trespasses(path: Path, name: str) -> bool:
-        return bool(re.fullmatch(ports, name)) and not re.fullmatch(choosers, name_of(path))
-
-    assert not offences(trespasses, sources())
 
 
 def test_files_have_one_owner_and_a_readable_length() -> None:
@@ -270,10 +102,6 @@ def attributes_of(node: ast.ClassDef) -> set[str]:
             if isinstance(each.ctx, ast.Store) and isinstance(each.value, ast.Name) and each.value.id == "self"
         }
     return names
-
-
-def test_rooms_import_each_other_in_one_direction() -> None:
-    assert not rooms.circle()
 
 
 def test_a_room_has_about_a_dozen_files() -> None:
@@ -387,13 +215,6 @@ def test_the_glossary_has_every_noun() -> None:
         "lineage, window, trigger, pane, timer, dead letter, source, sink, driver"
     )
     assert not [noun for noun in nouns.split(", ") if noun not in words]
-
-
-def test_what_runs_in_a_spark_task_loads_none_of_the_libraries_that_must_not_be_forked() -> None:
-    code = "import sys, millwheel.launch.launchers.task as _\n"
-    code += "print([m for m in ('grpc', 'kazoo', 'rocksdict') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=HOUSE)
-    assert done.stdout.strip() == "[]"
 
 
 def test_generated_code_is_what_the_protos_say(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.test_tidy import name_of, sources
+from tests.sources import name_of, sources
 
 TIMES = {
     "now", "deadline", "timeout", "since", "elapsed", "age", "patience", "interval", "period", "heard_at",

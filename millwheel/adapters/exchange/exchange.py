@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from google.protobuf.message import DecodeError
 
@@ -147,7 +148,7 @@ class Exchange:
             timeout_s = 0
         return self._selector.select(timeout_s)
 
-    @property
+    @cached_property
     def _selectable(self) -> bool:
         fileno = getattr(self._selector, "fileno", None)
         return fileno is not None and fileno() < _SELECT_FDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from millwheel.adapters.spaces.durable import remove_tree
@@ -19,17 +20,19 @@ _MOST_BYTES = 8 << 20  # of it for one store: a checkpoint writes it whole
 
 
 class SharedMemory:
-    """Memory that several stores share."""
+    """Memory that several stores share (any thread: shards are restored beside the loop)."""
 
     def __init__(self, most_bytes: int) -> None:
         self._left = most_bytes
+        self._lock = threading.Lock()
 
     def hold(self, held: int, wanted: int) -> bool:
         """Hold ``wanted`` bytes in place of the ``held`` ones. False if there are not so many, and nothing changes."""
-        if wanted - held > self._left:
-            return False
-        self._left -= wanted - held
-        return True
+        with self._lock:
+            if wanted - held > self._left:
+                return False
+            self._left -= wanted - held
+            return True
 
 
 class GrowingStore:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import sys
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -55,7 +56,8 @@ class GrowingArray(Generic[Number]):
 
     def _advise(self, memory: mmap.mmap) -> None:
         if sys.platform == "linux" and len(memory) >= _HUGE:
-            memory.madvise(mmap.MADV_HUGEPAGE)
+            with suppress(OSError):  # a kernel may have no large pages
+                memory.madvise(mmap.MADV_HUGEPAGE)
 
     def _seen(self, rows: int) -> npt.NDArray[Number]:
         return np.frombuffer(self._memory, self._dtype, rows * self._width).reshape(rows, self._width)

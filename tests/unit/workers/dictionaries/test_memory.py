@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
+
 import numpy as np
+import pytest
 
 from millwheel.workers.dictionaries.memory import GrowingArray
 
@@ -30,3 +34,15 @@ def test_it_also_grows_while_somebody_looks_at_it() -> None:
     assert view.ravel().tolist() == [3, 4]
     memory.array[3] = 30
     assert view[0] == 3  # what was looked at is the array before
+
+
+def test_a_kernel_without_large_pages_gives_memory_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WithoutLargePages(mmap.mmap):
+        def madvise(self, *advice: int) -> None:
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(mmap, "mmap", WithoutLargePages)
+    memory = GrowingArray(1_000_000, 1, np.int64)
+    memory.grow(2_000_000)
+    memory.array[-1] = 7
+    assert memory.array.sum() == 7
