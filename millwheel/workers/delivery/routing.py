@@ -35,6 +35,8 @@ _ROUTES_KEPT = 200_000  # keys whose shards are remembered
 _DENSE_KEYS = 1 << 22
 """Below this, whole numbers are looked up by their index in an array."""
 _FEW_ROWS = 32  # up to here a loop is faster than arrays
+_SAMPLE = 512
+"""So many keys of a column tell whether most of it are different."""
 _FOUND = "\0found"  # no field of a record has this name
 
 
@@ -202,6 +204,8 @@ class _Edges:
         """:meth:`indexes` of a column, whose different keys are looked up once."""
         if keys.dtype == pl.Int64 and _are_dense(numbers := keys.to_numpy()):
             return self._dense_indexes(numbers)
+        if _mostly_different(keys):
+            return self._hashed_indexes(key_list(keys))
         if isinstance(keys.dtype, pl.Struct):
             return self._tuple_indexes(keys.struct.unnest())
         different = keys.unique()
@@ -215,6 +219,12 @@ class _Edges:
         looked_up = parts.join(different.with_columns(found), on=parts.columns, how="left", maintain_order="left")
         indexes: npt.NDArray[np.int32] = looked_up[_FOUND].to_numpy()
         return indexes
+
+    def _hashed_indexes(self, keys: list[Key]) -> npt.NDArray[np.int32]:
+        """Without a look at what is known, which takes longer than to hash a key and forgets those that return."""
+        hashes = np.fromiter(map(self._hashed, keys), np.uint64, len(keys))
+        found = np.searchsorted(np.array(self._los, np.uint64), hashes, side="right") - 1
+        return found.astype(np.int32)
 
     def _dense_indexes(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
         most = int(numbers.max())
@@ -242,6 +252,11 @@ class _Edges:
             if key not in known:
                 known[key] = bisect_right(los, hashed(key)) - 1
         return list(map(known.__getitem__, keys))
+
+
+def _mostly_different(keys: pl.Series) -> bool:
+    sample = keys.head(_SAMPLE)
+    return sample.n_unique() * 2 > len(sample) >= _FEW_ROWS
 
 
 def _are_dense(numbers: npt.NDArray[np.int64]) -> bool:

@@ -183,6 +183,24 @@ def test_columns_keyed_by_several_fields_go_where_rows_go(values: list[tuple[str
     assert found == [(shard, part.keys, part.seqs) for shard, part in router(table(3)).route("n", rows)]
 
 
+@pytest.mark.parametrize(
+    "make", [str, lambda number: number - 2**62, lambda number: (f"{number:x}", number)], ids=["text", "int", "tuples"]
+)
+@pytest.mark.parametrize("repeated", [1, 3])
+def test_columns_of_many_keys_go_where_each_of_them_goes(make: Callable[[int], Any], repeated: int) -> None:
+    keys = [make(number * number) for number in range(1000) for _ in range(repeated)]
+    column = pl.Series(keys) if not isinstance(keys[0], tuple) else pl.DataFrame(keys, orient="row").to_struct()
+    numbers = np.arange(len(keys))
+    given = ColumnBatch("s", numbers, numbers, column, pl.DataFrame({"n": numbers}))
+    known = router(table(5))
+    for _ in range(2):
+        found = {key: shard for shard, part in known.route("n", given) for key in part.rows().keys}
+        assert found == {key: known.shard_of("n", key) for key in keys}
+        assert [len(part) for _, part in known.route("n", given)] == [
+            sum(shard == found[key] for key in keys) for shard, _ in known.route("n", given)
+        ]
+
+
 def test_late_records_in_columns_go_to_those_who_want_them() -> None:
     made = fanout(late_n=KeySpec(KeyKind.FIELD, ("a",)), m=KeySpec(KeyKind.FIELD, ("a",)))
     order = np.arange(3)
