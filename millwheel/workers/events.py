@@ -14,6 +14,7 @@ from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.ports import StateStore
 from millwheel.queries.asked import AskedQueries
 from millwheel.savepoints.orders import SavepointOrder, Standing
+from millwheel.workers.dictionaries.stored import StoredNumbers
 
 
 @dataclass(slots=True)
@@ -128,12 +129,13 @@ class JournalFailed:
 @dataclass(frozen=True, slots=True)
 class ShardRecovered:
     """The store of a shard is open and holds everything its lineage committed. ``replayed``: bytes of commits that no
-    snapshot had."""
+    snapshot had. ``numbers``: what the store of a dictionary knows of values, if that was read."""
 
     entry: ShardEntry
     node: NodeName
     store: StateStore
     replayed: int = 0
+    numbers: StoredNumbers | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from millwheel.queries.following import ChangesRead
 from millwheel.savepoints.orders import ORDERS
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.hangs import Hangs, Notes
+from millwheel.workers.dictionaries.stored import NumbersRead
 from millwheel.workers.host.assembly import Assembly
 from millwheel.workers.host.background import (
     Copying,
@@ -140,7 +141,10 @@ class WorkerProcess:
         following = Following(storage.stores, storage.snapshots, storage.journals, scratch, Lock, monotonic_us)
         standbys = Standbys(following)
         reads = ReadOnce(storage.journals, Lock())
-        recovering = Recovering(storage.stores, storage.snapshots, storage.journals, scratch, hangs, standbys, reads)
+        numbers = NumbersRead(assembly.spec.computations)
+        recovering = Recovering(
+            storage.stores, storage.snapshots, storage.journals, scratch, hangs, standbys, reads, numbers
+        )
         copying = Copying(storage.savepoints, journal.check)
         opening = ThreadPoolExecutor(1, "snapshots asked")
         opened = SnapshotCopies(

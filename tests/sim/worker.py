@@ -18,6 +18,7 @@ from millwheel.pb import injector_pb2 as pb
 from millwheel.savepoints.orders import ORDERS, OrderAnswer, SavepointOrder, Standing
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.hangs import Hangs
+from millwheel.workers.dictionaries.stored import NumbersRead
 from millwheel.workers.host.assembly import Assembly
 from millwheel.workers.host.background import SEAL_CHECK_S, Copying, Desk, Publishing, Recovering, write_groups
 from millwheel.workers.loop.runtime import WorkerRuntime
@@ -89,7 +90,8 @@ class SimWorker(Process):
         now_us = self.clock.monotonic_us
         standbys = ToldStandbys(self, Following(stores, snapshots, journals, scratch, lambda: Lock(self), now_us))
         reads = ReadOnce(journals, YieldingLock(self))
-        recovering = Recovering(stores, snapshots, journals, scratch, hangs, standbys, reads)
+        numbers = NumbersRead(assembly.spec.computations)
+        recovering = Recovering(stores, snapshots, journals, scratch, hangs, standbys, reads, numbers)
         opened = SnapshotCopies(SnapshotFolder(stores, snapshots, scratch, lambda: Lock(self), self.spawn, now_us))
         ports = WorkerPorts(
             clock=self.steady,

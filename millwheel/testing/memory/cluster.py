@@ -28,6 +28,7 @@ from millwheel.testing.memory.storage import MemoryStorage
 from millwheel.testing.memory.worker import MemoryWorker, Work
 from millwheel.workers import events as ev
 from millwheel.workers.delivery.routing import TableRouter
+from millwheel.workers.dictionaries.stored import StoredNumbers
 from millwheel.workers.loop.runtime import MakeShard
 from millwheel.workers.shard.shard import Shard
 
@@ -217,9 +218,16 @@ class MemoryCluster:
         """The live worker of that name."""
         return self._workers[name]
 
-    def make_shard(self, node: NodeName, entry: ShardEntry, store: StateStore, router: TableRouter) -> Shard:
+    def make_shard(
+        self,
+        node: NodeName,
+        entry: ShardEntry,
+        store: StateStore,
+        router: TableRouter,
+        numbers: StoredNumbers | None = None,
+    ) -> Shard:
         """Create the machine of a shard, and keep it for inspection."""
-        shard = self.shards[entry.shard] = self._make_shard(node, entry, store, router)
+        shard = self.shards[entry.shard] = self._make_shard(node, entry, store, router, numbers)
         return shard
 
     def reported(self, connection: int, node: NodeName, reports: Sequence[ShardReport]) -> None:

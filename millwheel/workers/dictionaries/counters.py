@@ -13,18 +13,14 @@ from millwheel.workers.dictionaries.singles import Singles
 
 
 class Counters:
-    """The next numbers of all partitions. To be told of every number in a run before the first one is given."""
+    """The next numbers of all partitions. ``counted``: how far each has counted by what is in runs."""
 
-    def __init__(self, partitions: int, stored: Singles) -> None:
-        self.partitions = partitions
+    def __init__(self, counted: Int64s, stored: Singles) -> None:
+        self.partitions = len(counted)
         self._stored = stored
-        self._next = np.zeros(partitions, np.int64)
-        self._read = np.zeros(partitions, np.bool_)
+        self._next = counted
+        self._read = np.zeros(len(counted), np.bool_)
         self._to_store: set[int] = set()
-
-    def know(self, partitions: Int64s, numbers: Int64s) -> None:
-        """There are these numbers."""
-        np.maximum.at(self._next, partitions, numbers + 1)
 
     def next(self, partitions: Int64s) -> Int64s:
         """The next numbers of partitions, for new values in order."""

@@ -23,6 +23,7 @@ from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.dictionaries.numbers import Numbers
+from millwheel.workers.dictionaries.stored import StoredNumbers
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.state.overlay import Overlay
 
@@ -38,13 +39,15 @@ class DictionaryOperator(Operator):
         overlay: Overlay,
         decode: Decode,
         shard: str,
+        stored: StoredNumbers | None = None,
     ) -> None:
         assert spec.dictionary is not None
         self._spec = spec
         self._pipeline = pipeline
         self._given = spec.dictionary
         self._decode = decode
-        self._numbers = Numbers(store, overlay, self._given.partitions, shard, self._given.ttl_us)
+        given = self._given
+        self._numbers = Numbers(store, overlay, given.partitions, shard, given.ttl_us, stored=stored)
 
     def due_at(self) -> int:
         return self._numbers.due_at()

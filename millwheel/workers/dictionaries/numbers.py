@@ -19,18 +19,15 @@ from millwheel.core.formats.number_runs import (
     Words,
     heads_of,
     numbers_of_heads,
-    parsed_run_key,
     partitions_of_heads,
-    rows_from,
     run_key,
 )
-from millwheel.core.formats.store_layout import NUMBERS
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.dictionaries import TTL_PARTS, ids_of
 from millwheel.ports import StateStore
 from millwheel.workers.dictionaries.counters import Counters
 from millwheel.workers.dictionaries.singles import Singles
-from millwheel.workers.dictionaries.table import NumberTable
+from millwheel.workers.dictionaries.stored import StoredNumbers, read_numbers
 from millwheel.workers.state.overlay import Overlay
 from millwheel.workers.state.runs import Runs
 
@@ -43,7 +40,7 @@ _EVER = MIN_TIME
 
 
 class Numbers:
-    """The numbers of the values of one shard."""
+    """The numbers of the values of one shard. ``stored``: what was read of ``store`` when it was opened, if it was."""
 
     def __init__(
         self,
@@ -53,36 +50,21 @@ class Numbers:
         shard: str = "",
         ttl_us: int | None = None,
         held: int = _HELD,
+        stored: StoredNumbers | None = None,
     ) -> None:
         self._overlay = overlay
         self._shard = shard
         self._held = held
         self._step_us = None if ttl_us is None else max(ttl_us // TTL_PARTS, 1)
-        self._table = NumberTable(timed=ttl_us is not None)
+        stored = stored or read_numbers(store, partitions, timed=ttl_us is not None)
+        self._table = stored.table
         self._singles = Singles(store, overlay)
-        self._counters = Counters(partitions, self._singles)
+        self._counters = Counters(stored.counted, self._singles)
         self._buckets: dict[int, Runs] = {}
         self._changed: list[Int64s] = []
-        stored = list(store.scan(NUMBERS))
-        if ttl_us is None:
-            self._table.reserve(sum(len(run) for _, run in stored) // ROW.itemsize)
-        for store_key, run in stored:
-            self._restore(store_key, run)
-        if ttl_us is None:
-            self._table.ready()
+        for run in stored.runs:
+            self._bucket(run.start).restore(run.store_key, run.number, run.size_bytes)
         self._written = len(self._table)
-
-    def _restore(self, store_key: bytes, run: bytes) -> None:
-        start, number = parsed_run_key(store_key)
-        self._bucket(start).restore(store_key, number, run)
-        rows = rows_from(run)
-        heads = rows["head"]
-        self._counters.know(partitions_of_heads(heads), numbers_of_heads(heads))
-        if self._step_us is None:
-            self._table.append(rows)
-            return
-        found, _ = self._table.take(np.ascontiguousarray(rows["low"]), np.ascontiguousarray(rows["high"]))
-        self._table.heads[found], self._table.seen[found] = heads, start  # runs come in the order of their buckets
 
     def of(
         self, known_by: tuple[Words, Words], partitions: Int64s, times: Int64s, values: Callable[[], Sequence[Any]]

@@ -65,6 +65,7 @@ from millwheel.workers.delivery.lane_times import LaneTimes
 from millwheel.workers.delivery.routing import Fanout, TableRouter
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.dictionaries.dictionary import DictionaryOperator
+from millwheel.workers.dictionaries.stored import StoredNumbers
 from millwheel.workers.host.grouping import groupings_of
 from millwheel.workers.host.kept_partitions import decode_partitions, kept_ends, spread_of
 from millwheel.workers.joins.joining import JoinOperator
@@ -105,6 +106,7 @@ class _ShardParts:
     store: StateStore
     shard: Shard
     router: TableRouter
+    numbers: StoredNumbers | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +215,15 @@ class Assembly:
             return ()
         return trigger_from_tree(computation.trigger, lambda name: self._outside.load(name, self.spec.folder)).shares()
 
-    def make_shard(self, node_name: NodeName, entry: ShardEntry, store: StateStore, router: TableRouter) -> Shard:
-        """The machine of one shard, recovered from its open store."""
+    def make_shard(
+        self,
+        node_name: NodeName,
+        entry: ShardEntry,
+        store: StateStore,
+        router: TableRouter,
+        numbers: StoredNumbers | None = None,
+    ) -> Shard:
+        """The machine of one shard, recovered from its open store. ``numbers``: what was read of that already."""
         store = WriteBehindStore(store)
         node = self.graph.nodes[node_name]
         computation = node.computation
@@ -225,7 +234,7 @@ class Assembly:
         identity = ShardIdentity(node_name, entry.shard, entry.token, self.spec.name, weak, exact, circle, hashed)
 
         def make_operator(shard: Shard) -> Operator:
-            return self._operator(node, _ShardParts(entry, store, shard, router))
+            return self._operator(node, _ShardParts(entry, store, shard, router, numbers))
 
         horizon = self._id_horizon_us(node) if exact else None
         given = self._limits_of(node)
@@ -270,8 +279,8 @@ class Assembly:
         if spec.lookup is not None:
             return self._lookup(spec, spec.lookup, shard_parts)
         if spec.dictionary is not None:
-            entry = shard_parts.entry
-            return DictionaryOperator(spec, self.spec, shard_parts.store, overlay, self._decode, entry.shard)
+            opened = shard_parts.entry.shard, shard_parts.numbers
+            return DictionaryOperator(spec, self.spec, shard_parts.store, overlay, self._decode, *opened)
         plan = self._plans.get(spec.name)
         if spec.slices is not None:
             return SlicesOperator(spec, self.spec, shard_parts.store, overlay, self._decode, _CACHE_ENTRIES, plan)

@@ -23,6 +23,7 @@ from millwheel.ports import Coordination, Journals, JournalWriter, Snapshots, St
 from millwheel.savepoints.orders import ANSWERS, OrderAnswer, SavepointOrder, Standing, encode
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.hangs import Hangs
+from millwheel.workers.dictionaries.stored import NumbersRead
 from millwheel.workers.ports import Errand
 from millwheel.workers.recovery.following import Standbys
 from millwheel.workers.recovery.journal_reads import ReadOnce
@@ -65,7 +66,7 @@ class JournalFigures:
 @dataclass(frozen=True, slots=True)
 class Recovering:
     """The inputs of a recovery and the folder of its store; ``standbys`` may already have the store, and ``reads`` its
-    input."""
+    input. ``numbers`` reads the stores of dictionaries, so that the loop need not."""
 
     stores: StateStores
     snapshots: Snapshots
@@ -74,6 +75,7 @@ class Recovering:
     hangs: Hangs | None = None
     standbys: Standbys | None = None
     reads: ReadOnce | None = None
+    numbers: NumbersRead | None = None
 
     def open(self, node: NodeName, entry: ShardEntry, post: Post) -> None:
         """Recover a shard and say how it went."""
@@ -85,10 +87,11 @@ class Recovering:
             if store is None:
                 journals = self.reads or self.journals
                 store = recover(entry, self.stores, self.snapshots, journals, self.scratch, effort)
+            numbers = None if self.numbers is None else self.numbers.read(node, store)
         except Exception as ex:  # handed to the loop, which ends the process with its words
             post(ev.RecoveryFailed(entry, node, ex))
         else:
-            post(ev.ShardRecovered(entry, node, store, effort.replayed))
+            post(ev.ShardRecovered(entry, node, store, effort.replayed, numbers))
 
     def rest(self) -> None:
         """Nothing more is to be recovered at the moment."""

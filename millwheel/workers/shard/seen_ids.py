@@ -225,7 +225,7 @@ class SeenIds:
         assert bucket.filter is not None
         bucket.filter.add(low, high)
         bucket.held.add(low, high)
-        bucket.runs.restore(store_key, number_from8(store_key[9:17]), run)
+        bucket.runs.restore(store_key, number_from8(store_key[9:17]), len(run))
 
     def _bucket(self, start: int) -> _Bucket:
         found = self._buckets.get(start)

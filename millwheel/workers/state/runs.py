@@ -23,14 +23,14 @@ class Runs:
         self._by_size: dict[int, list[bytes]] = {}
         self._next = 0
 
-    def restore(self, store_key: bytes, number: int, data: bytes) -> None:
+    def restore(self, store_key: bytes, number: int, size_bytes: int) -> None:
         """There is a run with this number in the store. To be called in the order of numbers."""
-        self._by_size.setdefault(self._size(data), []).append(store_key)
+        self._by_size.setdefault(self._class(size_bytes), []).append(store_key)
         self._next = number + 1
 
     def write(self, rows: bytes) -> None:
         """Put a run; the last of eight runs of a size takes the others into itself."""
-        while len(rows) < _LARGE * self._row_bytes and len(same := self._by_size.get(self._size(rows), [])) >= (
+        while len(rows) < _LARGE * self._row_bytes and len(same := self._by_size.get(self._class(len(rows)), [])) >= (
             _TOGETHER - 1
         ):
             stored = self._overlay.get_many(same)
@@ -41,7 +41,7 @@ class Runs:
             same.clear()
             rows = b"".join([*runs, rows])
         store_key = self._key_of(self._next)
-        self._by_size.setdefault(self._size(rows), []).append(store_key)
+        self._by_size.setdefault(self._class(len(rows)), []).append(store_key)
         self._overlay.put(store_key, rows)
         self._next += 1
 
@@ -52,6 +52,6 @@ class Runs:
                 self._overlay.delete(store_key)
         self._by_size.clear()
 
-    def _size(self, rows: bytes) -> int:
+    def _class(self, size_bytes: int) -> int:
         """The class of a run: runs of one class differ in length by less than a factor of eight."""
-        return ((len(rows) // self._row_bytes).bit_length() - 1) // 3
+        return ((size_bytes // self._row_bytes).bit_length() - 1) // 3

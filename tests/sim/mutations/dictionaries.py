@@ -11,14 +11,32 @@ from millwheel.core.model.times import MIN_TIME
 from millwheel.workers.dictionaries.counters import Counters
 from millwheel.workers.dictionaries.dictionary import DictionaryOperator
 from millwheel.workers.dictionaries.numbers import Numbers
+from millwheel.workers.dictionaries.stored import NumbersRead
 from millwheel.workers.recovery import inheriting
+from tests.fakes.plain_storage import SimStore
 from tests.sim.mistakes import Context, mistake, replaced
 
 
 @mistake(within=10, faults="kill kill-again slow-disk sync power", workload="ids")
 def a_counter_goes_back_after_a_crash() -> Context:
     """How far a partition has counted is not what the runs say: the next owner counts from the beginning."""
-    return replaced(Counters, "know", lambda self, partitions, numbers: None)
+    right = Counters.__init__
+
+    def wrong(self: Counters, counted: Any, stored: Any) -> None:
+        right(self, np.zeros_like(counted), stored)
+
+    return replaced(Counters, "__init__", wrong)
+
+
+@mistake(within=20, faults="kill kill-again slow-disk sync power", workload="ids")
+def what_is_read_beside_the_loop_lacks_a_run() -> Context:
+    """The store of a dictionary is read before its last commits are there."""
+    right = NumbersRead.read
+
+    def wrong(self: NumbersRead, node: str, store: Any) -> Any:
+        return right(self, node, SimStore(dict(list(store.scan(NUMBERS))[:-1])))
+
+    return replaced(NumbersRead, "read", wrong)
 
 
 @mistake(within=20, faults="kill kill-again slow-disk sync power", workload="ids")

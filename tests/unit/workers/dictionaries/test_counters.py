@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,9 +14,9 @@ from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 
 
-def _opened(store: SimStore) -> tuple[Counters, Overlay]:
+def _opened(store: SimStore, counted: Sequence[int] = (0,) * 5) -> tuple[Counters, Overlay]:
     overlay = Overlay(store)
-    return Counters(5, Singles(store, overlay)), overlay
+    return Counters(np.array(counted, np.int64), Singles(store, overlay)), overlay
 
 
 @given(st.lists(st.lists(st.integers(0, 4), max_size=20)))
@@ -30,12 +32,10 @@ def test_each_partition_counts_for_itself_in_the_order_of_the_values(bundles: li
 
 def test_it_goes_on_behind_what_runs_tell_and_what_is_stored() -> None:
     store = SimStore({})
-    first, overlay = _opened(store)
-    first.know(np.array([1, 1, 2]), np.array([7, 3, 0]))
+    first, overlay = _opened(store, [0, 8, 1, 0, 0])
     assert first.next(np.array([1, 2, 3, 1])).tolist() == [8, 1, 0, 9]
     first.store(np.array([1, 3]))
     first.write()
     store.apply(*overlay.take())
-    later, _ = _opened(store)
-    later.know(np.array([3]), np.array([20]))
+    later, _ = _opened(store, [0, 0, 0, 21, 0])
     assert later.next(np.array([3, 2, 1])).tolist() == [21, 0, 10]

@@ -22,7 +22,7 @@ class Bench:
         self.overlay = Overlay(self.store)
         self.runs = Runs(self.overlay, lambda number: b"r%04d" % number, ROW)
         for store_key, data in self.store.scan(b"r"):
-            self.runs.restore(store_key, int(store_key[1:]), data)
+            self.runs.restore(store_key, int(store_key[1:]), len(data))
 
     def write(self, *numbers: int) -> None:
         self.runs.write(b"".join(number.to_bytes(ROW, "big") for number in numbers))
