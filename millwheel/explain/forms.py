@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from millwheel.core.columns.forms import ComputationForm, SourceForm, computation_form, joins_in_columns, source_form
-from millwheel.core.columns.plan import ColumnPlan, PlansByType
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.spec import AggregationStage, PipelineSpec

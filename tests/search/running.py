@@ -41,6 +41,7 @@ _POLL_US = 2_000_000
 _MOST = 100_000
 _CLOCK_UNITS = 3
 """A bundle is one unit: before the third one a push has reached the computations behind its source."""
+_KINDS = {"int": int, "str": str, "float": float, "bool": bool}
 _TYPES = {"int": pl.Int64, "str": pl.String, "float": pl.Float64, "bool": pl.Boolean}
 
 
@@ -106,14 +107,22 @@ class _Columns(_OwnWatermark):
         super().__init__(stream, log)
         self._schema = {name: _TYPES[kind] for name, kind in fields.items()}
         self._whole = False
+        self._inferred: dict[str, type] = {}
 
     def take_whole(self, fields: Mapping[str, str]) -> bool:
         self._schema, self._whole = {name: _TYPES[kind] for name, kind in fields.items()}, True
         return True
 
+    def take_columns(self, fields: Mapping[str, str]) -> bool:
+        self._schema = {name: _TYPES[kind] for name, kind in fields.items()}
+        self._inferred = {name: _KINDS[kind] for name, kind in fields.items()}
+        return True
+
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
         """All that :meth:`read` gives, as columns."""
         chunk = self.read(position, _MOST)
+        if any(type(value.get(name)) is not kind for value in chunk.values for name, kind in self._inferred.items()):
+            return None
         if self._whole and any(value.keys() - self._schema.keys() for value in chunk.values):
             return None
         rows = [{name: value.get(name) for name in self._schema} for value in chunk.values]
@@ -137,7 +146,7 @@ class _Stream(PushedStream):
         log = self._logs[partition.name]
         if self._stated:
             return PushedReader(self, log)
-        return _Columns(self, log, self._columns) if self._columns else _OwnWatermark(self, log)
+        return _Columns(self, log, self._columns)
 
 
 class _SearchTaps(Taps):

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 from millwheel.core.columns.aggregates import HELD_IN_ROWS
 from millwheel.core.columns.arrays import can_assign
 from millwheel.core.columns.batch import ID_TYPES
-from millwheel.core.columns.plan import ColumnPlan, PlansByType, typed_plan
+from millwheel.core.columns.plan import ColumnPlan, typed_plan
 from millwheel.core.columns.slices import slice_plan_or_why
+from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.state.steps import holds_step
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.pipeline.graph import Graph, takes_retractions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_column, key_
 from millwheel.core.columns.counted import CountedRows, Filled, count_windows, none_filled
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns, kind_of_number
 from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.lazy_polars import dtype, kind_of, pl
+from millwheel.core.columns.lazy_polars import dtype, pl
 from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.spec import (
     INSTANCE,
@@ -24,7 +24,6 @@ from millwheel.core.pipeline.spec import (
     ComputationSpec,
 )
 from millwheel.core.windowing.calls import Group
-from millwheel.core.windowing.contract import Windowing
 from millwheel.core.windows.lateness import still_open
 from millwheel.core.windows.windows import (
     Count,
@@ -85,8 +84,12 @@ class ColumnPlan:
     def combines(self) -> bool:
         """Whether a source may group records before it sends them: a record has one window, its key is in it, and a
         group takes less than its records."""
-        plain = isinstance(self.window, Tumbling) and self.steps is None and not self.inferred
+        plain = isinstance(self.window, Tumbling) and self.steps is None
         return self.fires_once and plain and not self.divided and not self.grows
+
+    def of_any(self, batch: AnyBatch) -> ColumnPlan | None:
+        """The plan for a batch, None when it is in rows."""
+        return self if isinstance(batch, ColumnBatch) else None
 
     @property
     def key_fields(self) -> tuple[str, ...]:
@@ -277,53 +280,6 @@ def key_parts(keys: pl.Series) -> list[pl.Series]:
     return keys.struct.unnest().get_columns() if isinstance(keys.dtype, pl.Struct) else [keys]
 
 
-class PlansByType:
-    """The plans of an aggregation over fields without declared types, by the types found in the data. ``needs`` are the
-    fields. ``why_in_rows``: why columns do not hold the state of a plan; "" when they do."""
-
-    def __init__(
-        self,
-        spec: ComputationSpec,
-        windowing: Windowing,
-        compile_expression: Callable[[str], Any],
-        why_in_rows: Callable[[ColumnPlan | None], str],
-    ) -> None:
-        self._spec = spec
-        self.why_in_rows = why_in_rows
-        self._windowing = windowing
-        self._compile = compile_expression
-        self._plans: dict[tuple[tuple[str, str], ...], ColumnPlan | None] = {}
-        self.needs = frozenset({*spec.inputs[0].key.names, *_fields_used(spec, compile_expression)})
-
-    @property
-    def held(self) -> bool:
-        """Whether columns hold the state while types do not change."""
-        return not self.why_in_rows(None)
-
-    def plan(self, fields: Mapping[str, str]) -> ColumnPlan | None:
-        """The plan for fields of these types, None when it has no column form."""
-        types = tuple((name, fields[name]) for name in sorted(self.needs & fields.keys()))
-        if types not in self._plans:
-            plan = typed_plan(self._spec, self._windowing.window, dict(types), self._compile)
-            # With undeclared fields, the row form gives 0 for an empty sum, whatever the type of the other sums.
-            self._plans[types] = None if isinstance(plan, str) else self._inferred(plan, types)
-        return self._plans[types]
-
-    def _inferred(self, plan: ColumnPlan, types: tuple[tuple[str, str], ...]) -> ColumnPlan:
-        held = self.held and not self.why_in_rows(plan)
-        return replace(plan, fires_once=held, floats=(), inferred=types)
-
-    def of_any(self, batch: AnyBatch) -> ColumnPlan | None:
-        """The plan for a batch, None when it is in rows."""
-        return self.of(batch) if isinstance(batch, ColumnBatch) else None
-
-    def of(self, batch: ColumnBatch) -> ColumnPlan | None:
-        """The plan for a batch."""
-        keys = zip(self._spec.inputs[0].key.names, key_parts(batch.keys), strict=True)
-        types = {name: kind_of(column.dtype) for name, column in keys}
-        return self.plan({name: kind_of(kind) for name, kind in batch.frame.schema.items()} | types)
-
-
 def typed_plan(
     spec: ComputationSpec, window: WindowFunction, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
 ) -> ColumnPlan | str:
@@ -341,7 +297,7 @@ def typed_plan(
         return str(ex)
 
 
-def _fields_used(spec: ComputationSpec, compile_expression: Callable[[str], Any]) -> set[str]:
+def fields_used(spec: ComputationSpec, compile_expression: Callable[[str], Any]) -> set[str]:
     """The fields that conditions and aggregates read."""
     texts = [spec.condition, *(text for part in spec.aggregates for text in (part.condition, part.argument))]
     return {name for text in texts if text for name in compile_expression(text).fields}
@@ -355,7 +311,7 @@ def _plan(
         for index, aggregate in enumerate(spec.aggregates)
     ]
     key = spec.inputs[0].key.fields
-    used = _fields_used(spec, compile_expression) or {key[0]}
+    used = fields_used(spec, compile_expression) or {key[0]}
     if spec.late_side:  # late records are passed on with all of their fields
         used = {*fields} - {INSTANCE}
     condition = _condition(spec.condition, fields, compile_expression) if spec.condition else None

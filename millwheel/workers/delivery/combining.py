@@ -16,6 +16,7 @@ import numpy as np
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.plan import END, KEY, ColumnPlan
+from millwheel.core.columns.state.inferred import PlansByType, with_types
 from millwheel.core.model.names import NodeName, groups_of, whole_of
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.graph import Graph
@@ -49,19 +50,21 @@ class ConsumerGroups:
     """How the records for one computation are grouped: in columns, where its state is in columns, else in rows. Either
     may be missing."""
 
-    columns: ColumnPlan | None
+    columns: ColumnPlan | PlansByType | None
     rows: RowGrouping | None
 
     def groups(self, node: NodeName, batch: AnyBatch) -> AnyBatch | None:
         """What the computation gets in place of these records, None for the records themselves."""
-        if isinstance(batch, ColumnBatch) and self.columns is not None:
+        plan = None if self.columns is None else self.columns.of_any(batch)
+        if plan is not None and plan.combines:
+            assert isinstance(batch, ColumnBatch)
             try:
-                groups = self.columns.group(batch)
+                groups = plan.group(batch)
             except Unfit:
                 pass
             else:
                 stamps = groups[END].to_numpy() - 1  # holds the window open, and no longer
-                frame = groups.drop(KEY)
+                frame = with_types(groups.drop(KEY), plan.inferred)
                 return ColumnBatch(groups_of(node), np.array([], np.int64), stamps, groups[KEY], frame)
         return None if self.rows is None else self.rows.groups(batch)
 

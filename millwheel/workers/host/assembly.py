@@ -21,7 +21,8 @@ from millwheel.core.columns.forms import (
     window_of_join,
 )
 from millwheel.core.columns.pairs import pairing_of
-from millwheel.core.columns.plan import ColumnPlan, PlansByType
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import stream_decoder
 from millwheel.core.grouping.catalogue import RULES
@@ -72,7 +73,7 @@ from millwheel.workers.joins.joining import JoinOperator
 from millwheel.workers.lookups.looked_up import NO_ANSWER, LookupLine, LookupOperator, LookupShard
 from millwheel.workers.operators.branched import Branched
 from millwheel.workers.operators.callbacks import CallbackOperator
-from millwheel.workers.operators.columns import ColumnOperator, ColumnShard, warm_up
+from millwheel.workers.operators.columns import ColumnOperator, warm_up
 from millwheel.workers.operators.deduplicated import deduplicated
 from millwheel.workers.operators.grouped import GroupedOperator
 from millwheel.workers.operators.joined import joined
@@ -93,6 +94,7 @@ from millwheel.workers.sources.guessed import GuessedTypes, WholeRecords
 from millwheel.workers.sources.injection import InjectionOperator
 from millwheel.workers.sources.source import SourceOperator
 from millwheel.workers.sources.source_parts import SourceParts
+from millwheel.workers.state.column_segments import ColumnShard
 
 _CACHE_ENTRIES = 100_000  # values of keys that an operator keeps decoded
 _WARM_ROWS = 60_000  # that warm the columns, about a bundle

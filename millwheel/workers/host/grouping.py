@@ -8,7 +8,8 @@ from typing import Any
 from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import ColumnBatch
-from millwheel.core.columns.plan import ColumnPlan, PlansByType
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.combined import combined_window, why_not_combined
 from millwheel.core.machines.specs import windowing_from_spec
@@ -29,7 +30,7 @@ def groupings_of(
     found = {}
     for computation in spec.computations:
         plan = plans.get(computation.name)
-        columns = plan if isinstance(plan, ColumnPlan) and plan.combines else None
+        columns = None if isinstance(plan, ColumnPlan) and not plan.combines else plan
         rows = _rows(computation, spec, plan, load, decode)
         if columns is not None or rows is not None:
             found[NodeName(computation.name)] = ConsumerGroups(columns, rows)

@@ -39,9 +39,9 @@ from millwheel.errors import RecordError, invariant
 from millwheel.workers.bundle.bundle import WINDOW as CALL_OF_WINDOW
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.operators.callbacks import Decode
-from millwheel.workers.operators.columns import ColumnShard, restore_segments, write_segments
 from millwheel.workers.operators.joined import Joined
 from millwheel.workers.operators.window_callback import WindowCallbackOperator
+from millwheel.workers.state.column_segments import ColumnShard, restore_segments, write_segments
 from millwheel.workers.state.overlay import Overlay
 
 _MOST_BYTES = 32 << 20

@@ -7,12 +7,11 @@ the shard takes columns again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from millwheel.core.aggregates.aggregation import FILTERED
@@ -25,58 +24,45 @@ from millwheel.core.columns.batch import (
     frame_bytes,
     frame_from,
     joined,
-    key_list,
 )
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
-from millwheel.core.columns.plan import COUNT, END, KEY, ColumnPlan, PlansByType
-from millwheel.core.columns.state.sessions import SessionColumns, without_replaced
-from millwheel.core.columns.state.steps import StepColumns, entered
-from millwheel.core.columns.windows import ColumnWindows, GroupsKind, Types
+from millwheel.core.columns.plan import COUNT, END, KEY, ColumnPlan
+from millwheel.core.columns.state.inferred import PlansByType, types_told
+from millwheel.core.columns.state.sessions import SessionColumns
+from millwheel.core.columns.state.steps import StepColumns
+from millwheel.core.columns.windows import ColumnWindows, Types
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.formats.store_layout import COLUMNS, WINDOW, number8, number_from8, pack
-from millwheel.core.model.keys import Key, key_hash
+from millwheel.core.formats.store_layout import WINDOW
+from millwheel.core.model.keys import Key
 from millwheel.core.model.names import groups_of
-from millwheel.core.model.ranges import KeyRange
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import held_at
-from millwheel.core.pipeline.skew import hash_by_slot, slots_of_keys
+from millwheel.core.pipeline.skew import slots_of_keys
 from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec
 from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import rejected
 from millwheel.core.windows.lateness import is_complete, open_windows, still_open
 from millwheel.core.windows.windows import Sessions, Window
 from millwheel.errors import InvariantError, RecordError, invariant
-from millwheel.ports import StateStore, StoreView
+from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
-from millwheel.workers.state.overlay import Overlay
+from millwheel.workers.state.column_segments import ColumnShard, numbered_segments, restore_segments, write_segments
 
 MOST_BYTES = 32 << 20
 """State that grows with the records goes on in rows beyond this: columns keep all of it in memory."""
 
 
-class _Stored(msgspec.Struct, array_like=True):
-    level: int
-    frame: bytes
-    slots: int = 0
-    kind: int = 0
-    types: Types = ()
-
-
-_decode = msgspec.msgpack.Decoder(_Stored).decode
-
-
 @dataclass(frozen=True, slots=True)
-class ColumnShard:
-    """Which shard: its name, its store, and the watermark (µs) up to which its windows have been closed."""
+class _Combined:
+    """Groups of open windows that a sender has made of records, by its plan."""
 
-    name: str
-    store: StateStore
-    closed: int
+    plan: ColumnPlan
+    groups: pl.DataFrame
 
 
 class _Unknown:
@@ -128,7 +114,7 @@ class ColumnOperator(Operator):
     def run(self, bundle: Bundle) -> None:
         in_rows = self._rows.received(bundle)
         combined = self._take_combined(bundle)
-        if self._in_rows and self._may_hold(bundle) and not self._has_rows():
+        if self._in_rows and self._may_hold(bundle, combined) and not self._has_rows():
             self._in_rows = False
         if self._of_other_types:  # a merge of shards that have met different types
             self._go_on_in_rows(bundle)
@@ -136,7 +122,7 @@ class ColumnOperator(Operator):
             # Accumulators do not tell the types of fields that nobody has declared.
             known = self._by_type is None
             try:
-                combined += [self._plan.merge([self._plan.from_row_groups(in_rows)])] if known else []
+                combined += [self._of_rows(in_rows)] if known else []
             except Unfit:
                 known = False
             if known:
@@ -148,8 +134,8 @@ class ColumnOperator(Operator):
         elif self._windows:  # a merge of a shard in columns with one in rows
             self._go_on_in_rows(bundle)
         if self._in_rows:
-            for groups in combined:
-                self._rows.take_groups(self._plan.row_groups(groups), bundle)
+            for each in combined:
+                self._rows.take_groups(each.plan.row_groups(each.groups), bundle)
             self._rows.take_groups(in_rows, bundle)
             self._rows.run(bundle)
             self._windows.close(bundle.watermark)
@@ -172,28 +158,34 @@ class ColumnOperator(Operator):
 
     # --- a bundle ------------------------------------------------------------------------------------------
 
-    def _take_combined(self, bundle: Bundle) -> list[pl.DataFrame]:
-        """What sources have grouped, without windows that have closed; only records are left in the bundle."""
+    def _of_rows(self, groups: list[tuple[Key, Group]]) -> _Combined:
+        """Groups that came in rows. Raises Unfit."""
+        return _Combined(self._plan, self._plan.merge([self._plan.from_row_groups(groups)]))
+
+    def _take_combined(self, bundle: Bundle) -> list[_Combined]:
+        """What senders have grouped, without windows that have closed; only records are left in the bundle."""
         mine = [arrival.batch for arrival in bundle.arrivals if arrival.batch.stream == self._combined]
         if not mine:
             return []
         bundle.arrivals = [arrival for arrival in bundle.arrivals if arrival.batch.stream != self._combined]
-        frames = []
+        found = []
         for batch in mine:
             assert isinstance(batch, ColumnBatch)
-            groups = batch.frame.with_columns(batch.keys.alias(KEY)).select(list(self._plan.schema))
+            plan = self._plan if self._by_type is None else self._by_type.plan(dict(types_told(batch.frame)))
+            assert plan is not None  # by which the sender has grouped
+            groups = batch.frame.with_columns(batch.keys.alias(KEY)).select(list(plan.schema))
             if batch.earliest < bundle.watermark:
                 closed = ~still_open(pl.col(END), bundle.watermark)
                 bundle.count("late", int(groups.filter(closed)[COUNT].sum()))
                 groups = groups.filter(~closed)
-            frames.append(groups)
-        return frames
+            found.append(_Combined(plan, groups))
+        return found
 
-    def _run_columns(self, bundle: Bundle, combined: list[pl.DataFrame]) -> None:
+    def _run_columns(self, bundle: Bundle, combined: list[_Combined]) -> None:
         """Take all of a bundle, or, where columns cannot hold it, nothing."""
         told: list[Callable[[], None]] = []
         try:
-            self._learn_types(bundle)
+            self._learn_types(bundle, combined)
             bundles = [self._groups(batch, bundle, told) for batch in _bundled(bundle)]
             closed = self._windows.close(bundle.watermark)
         except Unfit:
@@ -202,7 +194,7 @@ class ColumnOperator(Operator):
         # Only once all of them fit: what is in the columns, counted as late or a dead letter already would be so again
         # when the bundle goes by rows. See test_a_bundle_that_no_column_can_hold_has_its_dead_letters_once.
         # And only once windows have closed: a record that comes behind the end of a session is of another one.
-        for groups in [*combined, *bundles]:
+        for groups in [*(each.groups for each in combined), *bundles]:
             self._windows.add(groups)
         combined.clear()
         for tell in told:
@@ -213,24 +205,30 @@ class ColumnOperator(Operator):
         if self._windows and self._plan.grows and self._windows.size() > MOST_BYTES:
             self._go_on_in_rows(bundle)
 
-    def _may_hold(self, bundle: Bundle) -> bool:
+    def _may_hold(self, bundle: Bundle, combined: Sequence[_Combined]) -> bool:
         """Whether columns may hold what has come. Rows have types only where they are declared."""
         batches = [arrival.batch for arrival in bundle.arrivals]
-        return self._by_type is None or (bool(batches) and all(isinstance(batch, ColumnBatch) for batch in batches))
+        something = bool(batches or combined)
+        return self._by_type is None or (something and all(isinstance(batch, ColumnBatch) for batch in batches))
 
-    def _learn_types(self, bundle: Bundle) -> None:
-        """The plan of the records in a bundle, where no types are declared. Unfit when it is not that of the open
+    def _learn_types(self, bundle: Bundle, combined: Sequence[_Combined]) -> None:
+        """The plan of what has come in a bundle, where no types are declared. Unfit when it is not that of the open
         windows."""
-        batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
-        if self._by_type is None or not batches:
+        if self._by_type is None:
             return
-        plans = {id(plan): plan for plan in map(self._by_type.of_any, batches)}
-        plan = plans.popitem()[1]
-        if plans or plan is None or not plan.fires_once or (self._windows and plan is not self._known):
+        batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
+        found = [*map(self._by_type.of_any, batches), *(each.plan for each in combined if each.groups.height)]
+        if not found:
+            return
+        plan = found[0]
+        if plan is None or not plan.fires_once or any(each is not plan for each in found):
             raise Unfit
-        if plan is not self._known:
-            self._known = plan
-            self._windows.go_on_with(plan, plan.inferred)
+        if plan is self._known:
+            return
+        if self._windows:
+            raise Unfit
+        self._known = plan
+        self._windows.go_on_with(plan, plan.inferred)
 
     def _groups(self, batch: AnyBatch, bundle: Bundle, told: list[Callable[[], None]]) -> pl.DataFrame:
         """The groups of a batch, without those of windows that have closed. ``told`` gets what is to be said of the
@@ -326,7 +324,7 @@ class ColumnOperator(Operator):
             restore_segments(windows, self._shard)
             return [windows]
         found: dict[Types, ColumnWindows] = {}
-        for number, segment in _numbered(self._shard):
+        for number, segment in numbered_segments(self._shard):
             known = plan.plan(dict(segment.types))
             invariant(known is not None, f"{self._spec.name}: no plan for the types of its windows, {segment.types}")
             assert known is not None
@@ -354,29 +352,6 @@ def windows_of(plan: ColumnPlan, closed: int) -> ColumnWindows:
     return SessionColumns(plan) if isinstance(plan.window, Sessions) else ColumnWindows(plan)
 
 
-def restore_segments(windows: ColumnWindows, shard: ColumnShard) -> None:
-    """The open windows as the store of a shard has them."""
-    for number, segment in _numbered(shard):
-        windows.restore(number, segment.level, segment.groups, shard.closed)
-
-
-def _numbered(shard: ColumnShard) -> Iterator[tuple[int, Segment]]:
-    """The columnar segments of a shard, in order of their numbers."""
-    prefix = COLUMNS + pack(shard.name)
-    for store_key, data in shard.store.scan(prefix):
-        yield number_from8(store_key[len(prefix) :]), _segment_from(data)
-
-
-def write_segments(windows: ColumnWindows, shard: str, overlay: Overlay, slots: int = 0) -> None:
-    """The changes of a bundle go into the store. ``slots``: as in :class:`Segment`."""
-    changes = windows.take_changes()
-    for number in changes.gone:
-        overlay.delete(COLUMNS + pack(shard) + number8(number))
-    for segment in changes.new:
-        kept = Segment(segment.level, segment.groups, windows.kind, slots, windows.types)
-        overlay.put(*segment_entry(shard, segment.number, kept))
-
-
 def warm_up(plan: ColumnPlan, stream: str, frame: pl.DataFrame) -> None:
     """Group some records by a plan: code is loaded, and memory is there."""
     order = np.arange(frame.height)
@@ -385,64 +360,3 @@ def warm_up(plan: ColumnPlan, stream: str, frame: pl.DataFrame) -> None:
     groups = [plan.group(part) for part in parts]
     if plan.fires_once:
         frame_from(frame_bytes(plan.merge(groups), "lz4"))
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A columnar segment as it is stored. ``slots``: above 0 its keys are those of so many instances with fixed places,
-    and hashed by them. ``types`` are those that were inferred of undeclared fields."""
-
-    level: int
-    groups: pl.DataFrame
-    kind: GroupsKind = GroupsKind.WINDOWS
-    slots: int = 0
-    types: Types = ()
-
-
-def segments_within(store: StateStore, within: KeyRange, closed: int) -> list[Segment]:
-    """The segments of a store, without keys of other ranges and without windows that have closed. They mean the same
-    for a shard in which others have closed fewer windows."""
-    found = []
-    for segment in _segments(store):
-        hashed = hash_by_slot(segment.slots) if segment.slots else key_hash
-        mine = [hashed(key) in within for key in key_list(segment.groups[KEY])]
-        found.append(replace(segment, groups=segment.groups.filter(pl.Series(mine, dtype=pl.Boolean))))
-    kept = [
-        replace(segment, groups=entered(groups, closed) if segment.kind is GroupsKind.STEPS else groups)
-        for segment, groups in zip(found, _open_groups(found, closed), strict=True)
-    ]
-    return [segment for segment in kept if segment.groups.height]
-
-
-def _open_groups(segments: Sequence[Segment], closed: int) -> list[pl.DataFrame]:
-    frames = [segment.groups.filter(still_open(pl.col(END), closed)) for segment in segments]
-    return without_replaced(frames) if any(segment.kind is GroupsKind.SESSIONS for segment in segments) else frames
-
-
-def segment_entry(shard: str, number: int, segment: Segment) -> tuple[bytes, bytes]:
-    """A columnar segment as an entry of the store of ``shard``. Packed it takes a quarter of the disk's time, which is
-    worth more than the millisecond per megabyte that packing takes."""
-    stored = _Stored(segment.level, frame_bytes(segment.groups, "lz4"), segment.slots, segment.kind, segment.types)
-    return COLUMNS + pack(shard) + number8(number), pack(stored)
-
-
-def open_groups(store: StateStore | StoreView, closed: int) -> dict[Types, list[pl.DataFrame]]:
-    """The groups in a store of which windows up to ``closed`` have fired, by the types that were inferred."""
-    found: dict[Types, list[Segment]] = {}
-    for segment in _segments(store):
-        found.setdefault(segment.types, []).append(segment)
-    return {types: _open_groups(segments, closed) for types, segments in found.items()}
-
-
-def segments_of(store: StateStore | StoreView) -> Iterator[pl.DataFrame]:
-    """The groups of each segment in a store."""
-    return (segment.groups for segment in _segments(store))
-
-
-def _segments(store: StateStore | StoreView) -> Iterator[Segment]:
-    return (_segment_from(data) for _, data in store.scan(COLUMNS))
-
-
-def _segment_from(data: bytes) -> Segment:
-    stored = _decode(data)
-    return Segment(stored.level, frame_from(stored.frame), GroupsKind(stored.kind), stored.slots, stored.types)

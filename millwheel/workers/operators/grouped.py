@@ -12,7 +12,8 @@ from dataclasses import replace
 from millwheel.core.columns.batch import ColumnBatch, joined
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
-from millwheel.core.columns.plan import END, ColumnPlan, PlansByType
+from millwheel.core.columns.plan import END, ColumnPlan
+from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.model.keys import Key

@@ -54,7 +54,7 @@ from millwheel.workers.delivery.high_water_marks import (
     encode_high_water_marks,
     joined_high_water_marks,
 )
-from millwheel.workers.operators.columns import segment_entry, segments_within
+from millwheel.workers.state.column_segments import segment_entry, segments_within
 
 _AT_ONCE = 10_000  # entries of a parent that are written together
 _HASH = slice(1, 9)

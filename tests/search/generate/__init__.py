@@ -18,7 +18,7 @@ from tests.search.generate.kinds import add_batches
 from tests.search.generate.refused import spoil
 from tests.search.generate.sinks import draw_sinks
 from tests.search.generate.sliced import add_slices
-from tests.search.generate.sources import add_ids, draw_stream
+from tests.search.generate.sources import add_ids, draw_stream, leave_fields_undeclared
 from tests.search.script import Case
 
 __all__ = ["Unlucky", "case"]
@@ -62,6 +62,7 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
         draft.features.add("timer_limit")
         draft.tree["limits"] = {"timers_per_key": 3}
     add_slices(draft, seed)
+    leave_fields_undeclared(draft, seed)
     add_ids(draft, seed)
     add_batches(draft, seed)
     draw_sinks(draft)

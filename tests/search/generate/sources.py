@@ -20,6 +20,18 @@ def add_ids(draft: Draft, seed: int) -> None:
             draft.features.add("id")
 
 
+def leave_fields_undeclared(draft: Draft, seed: int) -> None:
+    """Streams that are read into columns declare no fields, sometimes, with a random generator of their own. Keys that
+    are divided and dictionaries need declared ones."""
+    own_rng = random.Random(f"undeclared {seed}")
+    if not draft.columnar or "dictionary" in draft.features:
+        return
+    if own_rng.random() < 0.3 or "undeclared" in draft.wanted:
+        for options in draft.tree["streams"].values():
+            options.pop("fields", None)
+        draft.features.add("undeclared")
+
+
 def draw_stream(draft: Draft, name: str, now: int | None) -> None:
     rng, options = draft.rng, dict[str, Any](source={"injection": {}})
     options["timestamp"] = draft.pick(["at", "at", "at", {"field": "at", "unit": "ms"}, "callbacks:stamp"])

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from millwheel.core.columns.forms import SourceForm, computation_form, source_form
-from millwheel.core.columns.plan import ColumnPlan, PlansByType
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.spec import load_pipeline

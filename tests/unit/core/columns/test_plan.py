@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 
 from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.forms import plans_by_type
-from millwheel.core.columns.plan import KEY, PlansByType, is_clean
-from millwheel.core.expressions.language import compile_expression
-from millwheel.core.machines.specs import windowing_from_spec
+from millwheel.core.columns.plan import KEY, is_clean
 from millwheel.core.pipeline.spec import (
     AggregateSpec,
     InputSpec,
@@ -22,7 +19,7 @@ from millwheel.core.pipeline.spec import (
     KeySpec,
     WindowSpec,
 )
-from tests.unit.core.columns.test_windows import FIELDS, SLIDING, TUMBLING, Row, batch_of, plan_of, spec_of
+from tests.unit.core.columns.test_windows import FIELDS, SLIDING, TUMBLING, Row, batch_of, plan_of
 
 
 def test_groups_are_in_the_order_in_which_they_come_so_that_the_same_records_give_the_same_bytes() -> None:
@@ -132,29 +129,6 @@ def test_windows_that_begin_together_and_end_apart_stay_apart() -> None:
     groups = plan.group(batch_of([Row(1, "click", 0.5, 1, 3), Row(1, "click", 0.5, 1, 4)]))
     longer = groups.with_columns(pl.col("end") + 10)
     assert plan.merge([groups, longer, groups])["end"].to_list() == [10, 20]
-
-
-def test_undeclared_fields_have_a_plan_for_each_of_their_types() -> None:
-    spec, _ = spec_of(aggregates=(AggregateSpec("most", "max", "cost"),))
-    plans = plans_by_type(spec, windowing_from_spec(spec), compile_expression)
-    assert isinstance(plans, PlansByType)
-    assert plans.needs == {"ad", "cost"}
-    whole, text = plans.plan({"ad": "int", "cost": "int"}), plans.plan({"ad": "str", "cost": "float"})
-    assert whole is not None
-    assert text is not None
-    assert plans.held
-    assert (whole.fires_once, text.fires_once) == (True, True)
-    assert whole.inferred == (("ad", "int"), ("cost", "int"))
-    assert not whole.combines
-    assert (whole.key_dtype, text.key_dtype) == (pl.Int64, pl.String)
-    assert plans.plan({"ad": "float", "cost": "int"}) is None
-    assert plans.of(batch_of([Row(1, "click", 0.5, 1, 5)])) is plans.plan({"ad": "int", "cost": "float"})
-
-
-def test_who_passes_late_records_on_needs_all_fields_and_takes_rows() -> None:
-    spec, _ = spec_of(late="side:behind")
-    plans = plans_by_type(spec, windowing_from_spec(spec), compile_expression)
-    assert plans == "late records are passed on with all of their fields, which are not declared"
 
 
 def test_only_records_that_count_are_checked_and_there_may_be_none() -> None:

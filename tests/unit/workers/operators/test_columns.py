@@ -16,10 +16,10 @@ import pytest
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.forms import plans_by_type
-from millwheel.core.columns.plan import PlansByType
+from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import windowing_from_spec
-from millwheel.core.model.names import ChannelName
+from millwheel.core.model.names import ChannelName, NodeName
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
@@ -28,15 +28,17 @@ from millwheel.core.windows.windows import Window
 from millwheel.sources.files.lines import LineReader
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.delivery.combining import ConsumerGroups
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.host.assembly import Assembly
 from millwheel.workers.operators import columns
-from millwheel.workers.operators.columns import ColumnOperator, ColumnShard, segment_entry, segments_within
+from millwheel.workers.operators.columns import ColumnOperator
 from millwheel.workers.operators.grouped import GroupedOperator
 from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.sources.frames import ReadSize
 from millwheel.workers.sources.source import SourceOperator
+from millwheel.workers.state.column_segments import ColumnShard, segment_entry, segments_within
 from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 from tests.unit.core.columns.test_windows import Row, batch_of, spec_of
@@ -422,3 +424,33 @@ def test_shards_that_met_different_types_go_on_in_rows_when_they_are_merged() ->
     run_bundle(operator, overlay, None, 0)
     assert not operator._windows
     assert operator.open_windows(1) == operator.open_windows(2) == [Window(0, 10)]
+
+
+def groups_in_columns(operator: ColumnOperator, batch: ColumnBatch) -> ColumnBatch:
+    """What a source makes of records for this computation."""
+    assert operator._by_type is not None
+    plan = operator._by_type.of(batch)
+    assert plan is not None
+    found = ConsumerGroups(operator._by_type, None).groups(NodeName(operator._spec.name), batch)
+    assert isinstance(found, ColumnBatch)
+    return found
+
+
+@pytest.mark.parametrize("combined", [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("dtypes", [(pl.Int64, pl.Float64), (pl.Float64, pl.Int64), (pl.Float64, pl.Float64)])
+def test_groups_of_other_types_than_the_open_windows_go_on_in_rows(
+    dtypes: tuple[Any, Any], combined: tuple[bool, bool]
+) -> None:
+    aggregates = (AggregateSpec("spend", "sum", "cost"), AggregateSpec("most", "max", "cost"))
+    operator, overlay = undeclared({}, aggregates)
+    for dtype, grouped in zip(dtypes, combined, strict=True):
+        batch = batch_of([Row(1, "click", 2.0, 1, 5), Row(2, "click", 3.0, 1, 6)])
+        batch = replace(batch, frame=batch.frame.with_columns(pl.col("cost").cast(dtype)))
+        run_bundle(operator, overlay, groups_in_columns(operator, batch) if grouped else batch, 0)
+    assert operator._in_rows == (dtypes[0] != dtypes[1])
+    if not operator._in_rows:
+        assert dict(operator._windows.types)["cost"] == "float"
+        return
+    overlay.take()
+    answered = [operator._rows._cells.load(key, Window(0, 10)) for key in (1, 2)]
+    assert all(answered), "each window is in rows"

@@ -28,10 +28,11 @@ from millwheel.sources.frames import frame_of
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.inbox import Arrival
-from millwheel.workers.operators.columns import ColumnOperator, ColumnShard
+from millwheel.workers.operators.columns import ColumnOperator
 from millwheel.workers.operators.grouped import GroupedOperator
 from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
+from millwheel.workers.state.column_segments import ColumnShard
 from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 from tests.unit.core.columns.test_windows import SLIDING, TUMBLING, Row, batch_of, bundles, plan_of, rows, spec_of

@@ -27,9 +27,9 @@ from millwheel.core.model.range_table import Parent, ShardEntry
 from millwheel.core.model.ranges import SPACE, KeyRange, tile
 from millwheel.errors import CorruptionError
 from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_high_water_marks
-from millwheel.workers.operators.columns import Segment, segment_entry, segments_within
 from millwheel.workers.recovery.inheriting import Estate, inherit
 from millwheel.workers.recovery.recovery import recover
+from millwheel.workers.state.column_segments import Segment, segment_entry, segments_within
 from tests.fakes.plain_storage import CHECKPOINTS, SimJournals, SimSnapshots, SimStore, SimStores
 
 LOWER, UPPER = tile(2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partialmethod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
 from millwheel.core.model.names import NodeName, groups_of
 from millwheel.testing import PipelineHarness, assert_survives_crashes
+from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.combining import CombineLimits, Combining, ConsumerGroups
+from millwheel.workers.operators.columns import ColumnOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.sources.combining import Combine
 from millwheel.workers.sources.frames import ReadSize
@@ -44,21 +47,38 @@ def modes(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return found
 
 
-def small_reads(monkeypatch: pytest.MonkeyPatch, limits: CombineLimits) -> None:
+def small_reads(monkeypatch: pytest.MonkeyPatch, limits: CombineLimits, bundle: int = 20_000) -> None:
     monkeypatch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
     monkeypatch.setattr(ReadSize, "__init__", lambda self: setattr(self, "bytes", 4096))
-    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, combine=limits))
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, combine=limits, bundle=bundle))
 
 
+@pytest.mark.parametrize("form", ["columns", "guessed"])
 @pytest.mark.parametrize("limits", [ALWAYS, BACK_AND_FORTH], ids=["always", "back and forth"])
 @pytest.mark.parametrize("dirt", DIRTY.values(), ids=DIRTY)
 def test_results_are_those_of_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modes: Counter[str], dirt: list[object], limits: CombineLimits
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    modes: Counter[str],
+    dirt: list[object],
+    limits: CombineLimits,
+    form: str,
 ) -> None:
-    small_reads(monkeypatch, limits)
+    small_reads(monkeypatch, limits, 20 if form == "guessed" else 20_000)
     first, second = events(300, 1), events(250, 2)
     folder = written(tmp_path, {"a": [*first[:150], *dirt, *first[150:]], "b": second})
-    groups, rows = results(folder, "columns"), results(folder, "rows")
+    added: list[bool] = []
+    take = ColumnOperator._take_combined
+
+    def taken(self: ColumnOperator, bundle: Bundle) -> Any:
+        found = take(self, bundle)
+        added.extend(bool(each.plan.inferred) for each in found)
+        return found
+
+    monkeypatch.setattr(ColumnOperator, "_take_combined", taken)
+    groups, rows = results(folder, form), results(folder, "rows")
+    assert True in added, "the types of results are inferred"
+    assert (False in added) == (form == "columns")
     assert groups["minutes"] == rows["minutes"]
     assert groups["totals"] == rows["totals"]
     assert groups["counters"] == rows["counters"]
@@ -66,17 +86,21 @@ def test_results_are_those_of_rows(
     assert limits is ALWAYS or modes["left"] > 0
 
 
-@pytest.mark.parametrize("limits", [ALWAYS, BACK_AND_FORTH], ids=["always", "back and forth"])
+@pytest.mark.parametrize(
+    ("limits", "declared"),
+    [(ALWAYS, True), (BACK_AND_FORTH, True), (ALWAYS, False)],
+    ids=["always", "back and forth", "types are inferred"],
+)
 def test_a_crash_at_any_place_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modes: Counter[str], limits: CombineLimits
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modes: Counter[str], limits: CombineLimits, declared: bool
 ) -> None:
-    small_reads(monkeypatch, limits)
+    small_reads(monkeypatch, limits, 20_000 if declared else 20)
     folder = written(tmp_path, {"a": events(120, 3), "b": [*events(60, 4), "{no json", *events(60, 5)]})
 
     def story(harness: PipelineHarness) -> None:
         harness.advance_processing_time(10**9)
 
-    assert assert_survives_crashes(pipeline(folder, True), story, every=3, run_sources=True) > 10
+    assert assert_survives_crashes(pipeline(folder, declared), story, every=3, run_sources=True) > 10
     assert modes["begun"] > 10
 
 
@@ -113,6 +137,12 @@ def batch(keys: list[int], value: int = 1) -> ColumnBatch:
 
 class Counts:
     """A plan that counts by key."""
+
+    combines = True
+    inferred = ()
+
+    def of_any(self, given: ColumnBatch) -> Counts:
+        return self
 
     def group(self, given: ColumnBatch) -> pl.DataFrame:
         counted = given.keys.alias(KEY).to_frame().group_by(KEY, maintain_order=True).len(COUNT)

@@ -1,0 +1,80 @@
+"""Plans of an aggregation over fields whose types nobody has declared, and what tells the types of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.lazy_polars import kind_of, pl
+from millwheel.core.columns.plan import ColumnPlan, fields_used, key_parts, typed_plan
+from millwheel.core.columns.windows import Types
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.windowing.contract import Windowing
+
+_MARK = "types "
+"""The column of groups whose name tells the types begins so; no aggregate's column does."""
+
+
+def with_types(groups: pl.DataFrame, types: Types) -> pl.DataFrame:
+    """Groups that tell of which types the fields of their records are, by the name of an empty column: the columns of
+    accumulators do not tell all."""
+    if not types:
+        return groups
+    return groups.with_columns(pl.lit(None, pl.Null).alias(_MARK + msgspec.json.encode(types).decode()))
+
+
+def types_told(groups: pl.DataFrame) -> Types:
+    """What :func:`with_types` has added; none where the types are declared."""
+    told = [name for name in groups.columns if name.startswith(_MARK)]
+    return msgspec.json.decode(told[0].removeprefix(_MARK), type=Types) if told else ()
+
+
+class PlansByType:
+    """The plans of an aggregation over fields without declared types, by the types found in the data. ``needs`` are the
+    fields. ``why_in_rows``: why columns do not hold the state of a plan; "" when they do."""
+
+    def __init__(
+        self,
+        spec: ComputationSpec,
+        windowing: Windowing,
+        compile_expression: Callable[[str], Any],
+        why_in_rows: Callable[[ColumnPlan | None], str],
+    ) -> None:
+        self._spec = spec
+        self.why_in_rows = why_in_rows
+        self._windowing = windowing
+        self._compile = compile_expression
+        self._plans: dict[tuple[tuple[str, str], ...], ColumnPlan | None] = {}
+        self.needs = frozenset({*spec.inputs[0].key.names, *fields_used(spec, compile_expression)})
+
+    @property
+    def held(self) -> bool:
+        """Whether columns hold the state while types do not change."""
+        return not self.why_in_rows(None)
+
+    def plan(self, fields: Mapping[str, str]) -> ColumnPlan | None:
+        """The plan for fields of these types, None when it has no column form."""
+        types = tuple((name, fields[name]) for name in sorted(self.needs & fields.keys()))
+        if types not in self._plans:
+            plan = typed_plan(self._spec, self._windowing.window, dict(types), self._compile)
+            # With undeclared fields, the row form gives 0 for an empty sum, whatever the type of the other sums.
+            self._plans[types] = None if isinstance(plan, str) else self._inferred(plan, types)
+        return self._plans[types]
+
+    def _inferred(self, plan: ColumnPlan, types: tuple[tuple[str, str], ...]) -> ColumnPlan:
+        held = self.held and not self.why_in_rows(plan)
+        return replace(plan, fires_once=held, floats=(), inferred=types)
+
+    def of_any(self, batch: AnyBatch) -> ColumnPlan | None:
+        """The plan for a batch, None when it is in rows."""
+        return self.of(batch) if isinstance(batch, ColumnBatch) else None
+
+    def of(self, batch: ColumnBatch) -> ColumnPlan | None:
+        """The plan for a batch."""
+        keys = zip(self._spec.inputs[0].key.names, key_parts(batch.keys), strict=True)
+        types = {name: kind_of(column.dtype) for name, column in keys}
+        return self.plan({name: kind_of(kind) for name, kind in batch.frame.schema.items()} | types)
