@@ -69,7 +69,8 @@ class MasterConfig:
     """The nodes to be served, and the delays before decisions.
 
     While nothing is served, shards are given away only once ``expected_workers`` are there, or ``grace_us`` after the
-    first one came. Balancing begins ``settle_us`` after the last change of membership and moves at most
+    first one came. Balancing begins ``settle_us`` after the last change of membership, and ``recover_us`` after the
+    last loss of a worker: its shards have work to catch up with, and one that moves stands still. It moves at most
     ``moves_at_once`` shards at a time; with ``balance`` it also uses the measured load, and ``speeds`` says how slow
     workers are found by it. With ``spares``, at most
     ``expected_workers`` workers own shards unless another number of seats is requested; without spares, all workers do.
@@ -81,6 +82,7 @@ class MasterConfig:
     spares: int = 0
     grace_us: int = 3_000_000
     settle_us: int = 1_000_000
+    recover_us: int = 3_000_000
     standby_settle_us: int = 3_000_000
     moves_at_once: int = 4
     balance: BalanceConfig | None = None
@@ -112,6 +114,7 @@ class MasterState:
         self._least = {node.name: node.count(config.expected_workers) for node in config.nodes if not node.fixed}
         self._grains = {node.name: node.grain for node in config.nodes}
         self._members_since_us = 0
+        self._lost_us = -config.recover_us
         self._takers_since_us: int | None = None
         self._balanced = False
         self._seats = config.expected_workers
@@ -158,6 +161,8 @@ class MasterState:
         if not self._loaded or not self._membership.known or isinstance(event, LoadReported):
             return []  # loads are weighed at the next tick
         self._membership.bury_strangers(self._holdings.mentioned())
+        if not self._membership.dead.keys().isdisjoint(self._holdings.owners()):
+            self._lost_us = self._now_us
         self._forget_old_news()
         # Chosen for the tables as they stand now: what follows from another event may be about others.
         self._standbys = {}
@@ -318,6 +323,8 @@ class MasterState:
     def _plan(self) -> None:
         """Plan a few moves when membership has settled, every shard is served, and the load is uneven."""
         if self._now_us - self._members_since_us < self._config.settle_us or not self._at_rest():
+            return
+        if self._now_us - self._lost_us < self._config.recover_us:
             return
         self._measure()
         if self._balanced:

@@ -193,6 +193,7 @@ class World:
             spares=self.shape.spares,
             grace_us=SECOND // 2,
             settle_us=300_000,
+            recover_us=300_000,
             standby_settle_us=300_000,
             balance=balance,
             speeds=SpeedConfig(records=3, work_us=100, busy=0.01, steady=1, look_us=100_000, patience_us=SECOND),

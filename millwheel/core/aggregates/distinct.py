@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
-import numpy as np
 from pyroaring import BitMap64
 
 from millwheel.core.model.damage import DAMAGE
@@ -45,9 +44,10 @@ class Chunks(Protocol):
 
 class _Part:
     """Numbers from ``low`` up to the next part. ``entries`` are the stored parts, as (number, bytes); ``fresh`` are the
-    numbers added since. ``numbers`` is None until they are read."""
+    numbers added since. ``numbers`` is None until they are read. ``form``: all of them as bytes, if they are known:
+    a value has up to a thousand small sets, and most of them stay as they are from commit to commit."""
 
-    __slots__ = ("count", "entries", "fresh", "low", "numbers")
+    __slots__ = ("count", "entries", "form", "fresh", "low", "numbers")
 
     def __init__(self, low: int, numbers: BitMap64 | None, count: int, entries: list[tuple[int, int]]) -> None:
         self.low = low
@@ -55,6 +55,7 @@ class _Part:
         self.count = count
         self.entries = entries
         self.fresh: BitMap64 | None = None
+        self.form: bytes | None = None
 
     def load(self, chunks: Chunks | None) -> BitMap64:
         if self.numbers is None:
@@ -66,11 +67,16 @@ class _Part:
 
     def take(self, numbers: BitMap64, chunks: Chunks | None) -> None:
         mine = self.load(chunks)
+        self.form = None
         if self.entries:
-            new = numbers - mine
-            if new:
-                self.fresh = new if self.fresh is None else self.fresh | new
-                mine |= new
+            new = numbers - (numbers & mine)  # a third of the time of `numbers - mine`, which looks at all of mine
+            if not new:
+                return
+            mine |= new
+            if self.fresh is None:
+                self.fresh = new
+            else:
+                self.fresh |= new
         else:
             mine |= numbers
         self.count = len(mine)
@@ -78,6 +84,7 @@ class _Part:
     def add(self, number: int, chunks: Chunks | None) -> None:
         mine = self.load(chunks)
         if number not in mine:
+            self.form = None
             mine.add(number)
             self.count += 1
             if self.entries:
@@ -166,11 +173,10 @@ class Distinct:
         if len(self._parts) == 1:
             self._parts[0].take(numbers, self._chunks)
             return
-        values = np.array(numbers.to_array(), np.uint64)
-        cuts = [0, *np.searchsorted(values, np.array(self._lows[1:], np.uint64)).tolist(), len(values)]
+        cuts = [0, *(numbers.rank(low - 1) for low in self._lows[1:]), len(numbers)]
         for part, start, end in zip(self._parts, cuts, cuts[1:], strict=False):
             if start < end:
-                part.take(BitMap64(values[start:end]), self._chunks)
+                part.take(numbers[start:end], self._chunks)
 
     def _set_parts(self, parts: list[_Part]) -> None:
         self._parts = parts
@@ -203,9 +209,11 @@ class Distinct:
         if chunks is not self._chunks:
             self._move(chunks)
         if len(self._parts) == 1 and not self._parts[0].entries:
-            data = self._parts[0].load(None).serialize()
+            only = self._parts[0]
+            data = only.form or only.load(None).serialize()
             if len(data) <= _INLINE:
-                return _encode((self.others, [(0, self._parts[0].count, data, [])]))
+                only.form = data
+                return _encode((self.others, [(0, only.count, data, [])]))
         self._set_parts([written for part in self._parts for written in _written(part, chunks)])
         for part in self._parts:
             for number, _ in part.entries:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -93,14 +94,28 @@ class CumulativeMachine:
         """The column path: a bundle's records of one key, already aggregated by step. The window of a group is the
         first of those that have its records, and none of them is complete (the caller has left out late records)."""
         call = Call(state, key, times, effects)
+        by_base: dict[Window, list[Group]] = {}
         for group in groups:
-            base = self._window.base(group.window.start)
-            own = self._period(state.get(base), base, group.window.end, times.watermark)
+            by_base.setdefault(self._window.base(group.window.start), []).append(group)
+        for base, mine in by_base.items():
+            first = min(group.window.end for group in mine)
+            own = self._period(state.get(base), base, first, times.watermark)
             self._advance(base, own, call)
-            piece = self._slice(own, group.window.end)
-            piece[1] = self._aggregation.merge(piece[1], group.acc)
-            own.first = min(own.first, group.window.end)
+            self._add_groups(own, mine)
+            own.first = min(own.first, first)
             self._store(base, own, call)
+
+    def _add_groups(self, own: Period, groups: Sequence[Group]) -> None:
+        """Add groups to their slices: there may be hundreds of both."""
+        slices = {piece[0]: piece for piece in own.slices}
+        for group in groups:
+            end = group.window.end
+            piece = slices.get(end)
+            if piece is None:
+                piece = slices[end] = [end, self._aggregation.create()]
+            piece[1] = self._aggregation.merge(piece[1], group.acc)
+        if len(slices) > len(own.slices):
+            own.slices = sorted(slices.values(), key=itemgetter(0))
 
     def _take(self, base: Window, slices: dict[int, _Rows], call: Call) -> None:
         """Add records, by the end of their slice; correct windows that fired without them."""

@@ -182,6 +182,18 @@ def test_a_worker_that_joins_gets_a_share_once_membership_has_settled() -> None:
     assert owners(done.table) == ["w2", "w1"]
 
 
+def test_after_a_death_nothing_moves_before_its_shards_had_time_to_recover() -> None:
+    state, _ = served("w1", "w2")
+    state.handle(Tick(now_us=10 * SECOND))
+    state.handle(WorkerUnreachable(incarnation="w1", reason="killed"))
+    state.handle(stored(state.handle(JournalSealed(incarnation="w1", end=5))))
+    state.handle(members("w2", "w3"))
+    for quarter in range(1, 12):
+        assert of(state.handle(Tick(now_us=10 * SECOND + quarter * SECOND // 4)), WriteRangeTable) == []
+    planned = stored(state.handle(Tick(now_us=13 * SECOND)))
+    assert [entry.next_owner for entry in planned.table.shards].count("w3") == 1
+
+
 def test_a_leaving_worker_is_emptied_and_nothing_is_given_to_it() -> None:
     state, _ = served("w1", "w2")
     state.handle(members("w1", "w2", leaving=("w2",)))

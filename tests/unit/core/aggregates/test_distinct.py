@@ -56,6 +56,20 @@ def _set_of(found: Any) -> Distinct:
     return made
 
 
+@given(st.lists(st.tuples(st.lists(values, max_size=5), st.booleans()), max_size=8), st.booleans())
+def test_what_is_stored_again_is_what_has_come_since(steps: list[tuple[list[Any], bool]], apart: bool) -> None:
+    """The bytes of a small set are kept until it changes."""
+    found, entries = Distinct(), Entries() if apart else None
+    for added, one_by_one in steps:
+        for value in added if one_by_one else ():
+            found.add(value)
+        if not one_by_one:
+            found.update(added)
+        stored = found.stored(entries)
+        assert found.stored(entries) == stored
+        assert Distinct.from_stored(stored, entries) == found
+
+
 @given(st.lists(st.lists(values, max_size=12), max_size=6), st.booleans())
 def test_it_counts_what_a_set_counts_however_the_values_come(cuts: list[list[Any]], merged: bool) -> None:
     made, expected = Distinct(), set()
