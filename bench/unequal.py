@@ -1,20 +1,25 @@
-"""Groupings on two workers of which one runs a quarter of the time: how much it does, and how fast all is done.
+"""Groupings on workers of which one runs a quarter of the time: how much it does, how fast all is done, and how late.
 
-    python -m bench unequal [--records 120000] [--rounds 1] [--skews hash,pkg,dkg,nag,dag,tag] [--keys 1.1]
-                            [--instances 8]
+    python -m bench unequal [--records 40000] [--rounds 1] [--skews hash,pkg,dkg,nag,dag,tag] [--keys 1.1]
+                            [--instances 8] [--workers 2] [--waits 300] [--rate 0]
 
-Each record takes about 100 µs in the partial computation (``plugins/costly.py``), which has as many shards as
-there are instances, so each worker has half of them. From the first records on, the second worker is stopped for 30 of
-40 ms. Sums and counts of each run must be those that DuckDB finds in the input. ``slow_share`` is the share of the
-records that the slow worker added: a fifth is in proportion to its speed. ``of_hash`` is the rate beside that of whole
-keys, which senders group before they send them, so that the work is where the input is read. Needs two cores for the
-workers alone: where a worker waits for a core anyway, being stopped changes little.
+In the partial computation (``plugins/costly.py``) each record waits for 300 µs, as for an answer of something else;
+with ``--waits 0`` it takes about 100 µs of the processor, which needs a core for each worker. The computation has as
+many shards as there are instances, so each worker has an equal part of them. From the first records on, the second
+worker is stopped for 30 of 40 ms. Sums and counts of each run must be those that DuckDB finds in the input.
+
+``slow_share`` is the share of the records that the slow worker added, and ``slow_share_later`` the same of the second
+half of the records: a fifth of two workers is in proportion to its speed. ``of_hash`` is the rate beside that of whole
+keys, which senders group before they send them, so that the work is where the input is read. Files are read as fast as
+consumers take them. With ``--rate`` so many records come in a second; then ``lag_ms`` has the mean and the 99th
+percentile, of the second half, of how long after its creation a record was added.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import signal
 import statistics
@@ -23,21 +28,28 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import numpy as np
 import psutil
 
-from bench.contest import Outcome, execute, role_of
+from bench.contest import execute, role_of
 from bench.contestants import Job, ours
 from bench.hot_key import PIPELINE, Rows, expected, results, write
+from bench.plugins.costly import drawn
 
 SKEWS = "hash,pkg,dkg,nag,dag,w-choices,tag"
 STOPPED_S, RUNS_S = 0.03, 0.01
 SLOW_SLOT = 1
 _TIMEOUT_S = 300.0
 _LOOK_S = 0.05
+_PARTITIONS = 4
+_GENERATOR = "{generator: {rate: RATE, count: COUNT, partitions: PARTS, factory: 'costly:drawn'}}"
+_FILES = '{files: {path: "${input}/*.jsonl", format: "${form}"}}'
 _FUNCTION = "{'costly:CountingCost': cost}"
 
 
@@ -80,57 +92,127 @@ class Slowed(threading.Thread):
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What all runs do. ``rate``: records/s, 0 for files, which are read as fast as that goes."""
+
+    folder: Path
+    records: int
+    keys: str
+    instances: int
+    workers: int
+    waits_us: int
+    rate: int
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What the plug-ins read."""
+        each = str(self.rate // _PARTITIONS)
+        return {"BENCH_WAITS": str(self.waits_us), "BENCH_ZIPF": self.keys, "BENCH_EACH": each}
+
+    def right(self) -> Rows:
+        """The results; writes the input where that is files."""
+        if not self.rate:
+            write(self.folder / "in", self.records, self.keys)
+            return expected(self.folder / "in")
+        os.environ.update(self.env)
+        found = defaultdict[tuple[int, int], list[int]](list)
+        for partition in range(_PARTITIONS):
+            for index in range(self.records // _PARTITIONS):
+                row = drawn(index, partition)
+                found[row["k"], row["ts"] // 60_000 * 60_000_000].append(row["cost"])
+        return {(*key, len(costs), sum(costs)) for key, costs in found.items()}
+
+    def text(self, skew: str) -> str:
+        """The pipeline."""
+        skewed = f"{skew if skew == 'hash' else f'{skew}({self.instances})'}\n    shards: {self.instances}"
+        text = PIPELINE.replace("KEY", "k").replace("FUNCTION", _FUNCTION).replace("SKEW", skewed)
+        if self.rate:
+            text = text.replace(_FILES, _GENERATOR)
+        counted = str(self.records // _PARTITIONS * _PARTITIONS)
+        return text.replace("RATE", str(self.rate)).replace("COUNT", counted).replace("PARTS", str(_PARTITIONS))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a run showed."""
+
+    seconds: float
+    share: float
+    later: float
+    lags_ms: np.ndarray[Any, np.dtype[np.float64]]
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m bench unequal", description=__doc__)
-    parser.add_argument("--records", type=int, default=120_000)
+    parser.add_argument("--records", type=int, default=40_000)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--skews", default=SKEWS, help="some groupings, with commas")
-    parser.add_argument("--keys", default="1.1", help="even, hot, or an exponent of Zipf's law")
+    parser.add_argument("--keys", default="1.1", help="an exponent of Zipf's law; of files also even or hot")
     parser.add_argument("--instances", type=int, default=8)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--waits", type=int, default=300, help="µs a record; 0: it takes the processor")
+    parser.add_argument("--rate", type=int, default=0, help="records a second; 0: files")
     given = parser.parse_args()
     duckdb.execute("SET enable_progress_bar = false")
-    rates, shares = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    runs = defaultdict[str, list[Seen]](list)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write(folder / "in", given.records, given.keys)
-        right = expected(folder / "in")
+        sizes = given.instances, given.workers, given.waits, given.rate
+        work = Work(Path(name), given.records, given.keys, *sizes)
+        right = work.right()
         for _ in range(given.rounds):
             for skew in given.skews.split(","):
-                outcome, share = measure(folder, skew, given.instances, right)
-                rates[skew].append(given.records / (outcome.seconds or 1))
-                shares[skew].append(share)
-    for skew, found in rates.items():
-        figure: dict[str, object] = {
-            "skew": skew,
-            "slow_share": round(statistics.median(shares[skew]), 2),
-            "records_per_s": round(statistics.median(found)),
-        }
-        if whole := rates.get("hash"):
-            figure["of_hash"] = round(statistics.median(a / b for a, b in zip(found, whole, strict=True)), 2)
-        print(json.dumps(figure), flush=True)
+                runs[skew].append(measure(work, skew, right))
+                print(json.dumps(figure(skew, runs, given.records)), flush=True)
     return 0
 
 
-def measure(folder: Path, skew: str, instances: int, right: Rows) -> tuple[Outcome, float]:
-    """One run, checked, and the share of the slow worker."""
-    work, counts = folder / "run", folder / "run" / "counts"
+def figure(skew: str, runs: Mapping[str, Sequence[Seen]], records: int) -> dict[str, object]:
+    """The medians of the runs of a grouping so far."""
+    mine, whole = runs[skew], runs.get("hash", ())
+    found: dict[str, object] = {
+        "skew": skew,
+        "slow_share": round(statistics.median(each.share for each in mine), 2),
+        "slow_share_later": round(statistics.median(each.later for each in mine), 2),
+        "records_per_s": round(statistics.median(records / each.seconds for each in mine)),
+    }
+    if len(whole) >= len(mine):
+        ratios = [theirs.seconds / each.seconds for each, theirs in zip(mine, whole, strict=False)]
+        found["of_hash"] = round(statistics.median(ratios), 2)
+    if lags := [each.lags_ms for each in mine if len(each.lags_ms)]:
+        found["lag_ms"] = [round(statistics.median(by(each) for each in lags)) for by in (np.mean, p99)]
+    return found
+
+
+def p99(found: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+    """The 99th percentile."""
+    return float(np.quantile(found, 0.99))
+
+
+def measure(work: Work, skew: str, right: Rows) -> Seen:
+    """One run, checked."""
+    folder, counts = work.folder / "run", work.folder / "run" / "counts"
     counts.mkdir(parents=True)
-    skewed = f"{skew if skew == 'hash' else f'{skew}({instances})'}\n    shards: {instances}"
-    text = PIPELINE.replace("KEY", "k").replace("FUNCTION", _FUNCTION).replace("SKEW", skewed)
-    (work / "unequal.yaml").write_text(text)
-    run = ours(str(work / "unequal"), 2)(Job(work, folder / "in", "jsonl", _TIMEOUT_S))
+    (folder / "unequal.yaml").write_text(work.text(skew))
+    given = None if work.rate else work.folder / "in"
+    run = ours(str(folder / "unequal"), work.workers)(Job(folder, given, "jsonl", _TIMEOUT_S))
     slowed = Slowed(counts)
     slowed.start()
-    outcome = execute(replace(run, env={**run.env, "BENCH_COUNTS": str(counts)}))
+    outcome = execute(replace(run, env={**run.env, **work.env, "BENCH_COUNTS": str(counts)}))
     slowed.end()
     if outcome.seconds is None or outcome.error:
         sys.exit(f"{skew}: {outcome.error or outcome.tail}")
-    if set(results(work / "out")) != right:
-        sys.exit(f"{skew}: other rows than DuckDB's")
-    share = share_of(slowed.pid, {int(path.name): int(path.read_text()) for path in counts.iterdir()})
-    shutil.rmtree(work)
-    return outcome, share
+    if set(results(folder / "out")) != right:
+        sys.exit(f"{skew}: other rows than they should be")
+    share = share_of(
+        slowed.pid, {int(path.name): int(path.read_text()) for path in counts.iterdir() if not path.suffix}
+    )
+    later, lags = seen_later(
+        {int(path.stem): np.fromfile(path, np.int64) for path in counts.glob("*.lags")}, slowed.pid
+    )
+    shutil.rmtree(folder)
+    return Seen(outcome.seconds, share, later, lags / 1000 if work.rate else lags[:0])
 
 
 def share_of(slow: int, added: dict[int, int]) -> float:
@@ -138,3 +220,17 @@ def share_of(slow: int, added: dict[int, int]) -> float:
     if slow not in added:
         sys.exit("no worker was slowed: the run was too short")
     return added[slow] / sum(added.values())
+
+
+def seen_later(
+    noted: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]], slow: int
+) -> tuple[float, np.ndarray[Any, np.dtype[np.float64]]]:
+    """Of the half of the records that were added last: the share of the slow process. Of that with the later half of
+    the timestamps: how much longer after its timestamp each was added than the quickest of all records, in µs."""
+    pairs = {pid: each.reshape(-1, 2) for pid, each in noted.items()}
+    whole = np.concatenate(list(pairs.values()))
+    half_at = np.quantile(whole[:, 1], 0.5)
+    later = {pid: int(np.count_nonzero(each[:, 1] >= half_at)) for pid, each in pairs.items()}
+    lags = whole[:, 1] - whole[:, 0]
+    late = lags[whole[:, 0] >= np.quantile(whole[:, 0], 0.5)] - lags.min()
+    return later.get(slow, 0) / sum(later.values()), late.astype(np.float64)

@@ -42,6 +42,11 @@ class Grouping(ABC):
     goes_by_times: ClassVar[bool] = False
     """Its tables depend on completion times."""
 
+    @property
+    def learns(self) -> bool:
+        """Whether its tables depend on what has been."""
+        return self.counts_keys or self.goes_by_times
+
     def __init__(self, table: EpochTable, counts: Sequence[int] = (), network: Sequence[Network] = ()) -> None:
         self.network = tuple(network) or (Network.HOST,) * table.instances
         self._all = tuple(range(table.instances))

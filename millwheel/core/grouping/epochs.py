@@ -3,7 +3,9 @@
 A new owner reads again from a committed position, and consumers recognise what they have by its position. So a record
 must reach the instance that it reached before. An epoch has the tables for the records between two positions. Nothing
 beyond the last epoch has ever been sent, so the next one may be decided by whatever has been counted and measured by
-then, also by an owner that knows nothing; and what an epoch holds is never decided again.
+then, also by an owner that knows nothing; and what an epoch holds is never decided again, but for one case: who decided
+about records and has not read them knows that nobody has sent them. It may end its own epoch before them when time has
+passed, since the shortened epoch is committed with the next one.
 
 Within an epoch a grouping also goes by how many records each instance has got so far. These counts belong to a
 position, and are committed with it. Every record with a usable key is counted, late or not, so that reads may be cut
@@ -28,6 +30,9 @@ from millwheel.errors import InvariantError
 _READS = 8
 """An epoch is as long as so many reads, so that most reads wait for no commit. The first one of an owner is one read
 long, since nothing has been counted before it, and each one after it twice as long as the one before."""
+EPOCH_US = 500_000
+"""After so much time an epoch ends with the read before, so that a machine which has become slow loses load within
+about a second, however long reads take. A table costs a commit, and has a few kilobytes."""
 MOST_COUNTED = 2_000
 """So many records of a read are counted, evenly spread: enough to find a key that has 1/(5n) of them."""
 
@@ -68,16 +73,16 @@ class KeyEpochs:
     """The epochs of one partition, for each node of ``rules``.
 
     >>> found = KeyEpochs({"minutes": Rule("auto", 2)})
-    >>> found.extended(10)
-    Epoch(first=0, last=10, tables={'minutes': EpochTable(epoch=0, first=1, prices=(1.0, 1.0), routes={}, buckets=())})
+    >>> found.extended(10)[0].tables
+    {'minutes': EpochTable(epoch=0, first=1, prices=(1.0, 1.0), routes={}, buckets=())}
     >>> found.count("minutes", ["a"] * 12)
     >>> found.moved(10)
-    >>> epoch = found.extended(20)
+    >>> [epoch] = found.extended(20)
     >>> epoch.last, epoch.tables["minutes"].routes
     (30, {'a': (0, 1)})
     >>> found.moved(20)
     >>> found.extended(30), found.are_hot("minutes", ["a", "a", "b"], [10, 11, 11])
-    (None, [False, True, False])
+    ([], [False, True, False])
     """
 
     def __init__(
@@ -93,6 +98,8 @@ class KeyEpochs:
         self._position = position
         self._longest = 1
         self._reads = 1
+        self._own: Epoch | None = None
+        self._began_us = 0
         self._nodes = {
             node: _Node(RULES[rule.grouping](first_table(rule.instances)), rule.instances)
             for node, rule in self._rules.items()
@@ -114,22 +121,24 @@ class KeyEpochs:
         """Whether nothing has been counted yet, so that no table says anything."""
         return not self._epochs
 
-    def extended(self, position: int, measured: Callable[[], Mapping[str, Measured]] = dict) -> Epoch | None:
+    def extended(
+        self, position: int, measured: Callable[[], Mapping[str, Measured]] = dict, now_us: int = 0
+    ) -> list[Epoch]:
         """Call with the end of each read before its records are routed; what was routed since :meth:`moved` is
-        forgotten. The epoch to commit before they are sent; None while the last one reaches that far.
-        ``measured``: what has been since the last one, by node."""
+        forgotten. The epochs to commit before they are sent: none while the last one goes on, the next one, or that
+        behind the last one as it has been shortened. ``measured``: what has been since the last one, by node."""
         self._longest = max(self._longest, position - self._position)
-        first = self._epochs[-1].last if self._epochs else 0
-        epoch = None
-        if position > first:
-            means = measured()
-            tables = {name: self._next_table(name, first, means.get(name)) for name in self._nodes}
-            epoch = Epoch(first, position + (self._reads - 1) * self._longest, tables)
-            self._reads = min(2 * self._reads, _READS)
-            self._epochs.append(epoch)
+        last = self._epochs[-1].last if self._epochs else 0
+        decided: list[Epoch] = []
+        if position > last:
+            decided = [self._decided(last, position, measured)]
+        elif self._is_over(now_us):
+            decided = [self._shortened(), self._decided(self._position, position, measured)]
+        if decided:
+            self._own, self._began_us = decided[-1], now_us
         for name, node in self._nodes.items():
             self._return_to(name, node)
-        return epoch
+        return decided
 
     def moved(self, position: int) -> None:
         """The read is kept: the next one begins behind it."""
@@ -216,12 +225,39 @@ class KeyEpochs:
         )
         node.epoch = None if epoch is None else first
 
+    def _decided(self, first: int, position: int, measured: Callable[[], Mapping[str, Measured]]) -> Epoch:
+        means = measured() if any(map(self._has_counted, self._nodes.values())) else {}
+        tables = {name: self._next_table(name, first, means.get(name)) for name in self._nodes}
+        epoch = Epoch(first, position + (self._reads - 1) * self._longest, tables)
+        self._reads = min(2 * self._reads, _READS)
+        self._epochs.append(epoch)
+        return epoch
+
+    def _is_over(self, now_us: int) -> bool:
+        """Whether time ends the last epoch. Only one of this owner's own, behind records that it has sent itself: it
+        does not know how far an earlier owner has come. See mistake epochs_of_earlier_owners_are_shortened."""
+        return (
+            now_us - self._began_us >= EPOCH_US
+            and any(node.machine.learns for node in self._nodes.values())
+            and self._own is not None
+            and self._own.first < self._position
+            and all(map(self._has_counted, self._nodes.values()))
+        )
+
+    def _shortened(self) -> Epoch:
+        self._epochs[-1] = replace(self._epochs[-1], last=self._position)
+        return self._epochs[-1]
+
+    def _has_counted(self, node: _Node) -> bool:
+        """Whether enough is counted for a table: of too little, any key looks hot."""
+        return not node.machine.counts_keys or node.machine.counted * hot_share(node.instances) > 1
+
     def _next_table(self, name: str, first: int, measured: Measured | None) -> EpochTable:
-        """The next table: the one before as long as too little is counted, since then any key looks hot."""
+        """The next table: the one before as long as too little is counted."""
         node = self._nodes[name]
         machine = node.machine
         before = self._table(name, self._epochs[-1]) if self._epochs else first_table(node.instances)
-        if machine.counts_keys and machine.counted * hot_share(node.instances) <= 1:
+        if not self._has_counted(node):
             return replace(before, first=first + 1)
         machine.resume(before)
         found = machine.next_table(measured or Measured((None,) * node.instances))

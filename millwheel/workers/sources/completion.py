@@ -1,4 +1,5 @@
-"""What a source measures of the instances that its records go to, for the next tables of groupings."""
+"""What a source measures of the instances that its records go to, for the next tables, and how far it reads ahead of
+them."""
 
 from __future__ import annotations
 
@@ -10,6 +11,13 @@ from millwheel.core.grouping.tables import Measured, Network
 from millwheel.core.model.keys import Key
 from millwheel.core.model.names import NodeName, ShardName
 from millwheel.workers.delivery.lane_times import Completed, LaneTimes
+
+AHEAD_US = 500_000
+"""What is read is chosen for by the table of its time. So no more waits for consumers than they do in about this time:
+otherwise all that is ahead would still go to a machine that has become slow."""
+_READS = 4
+"""So many reads lie between a partition and its consumers: while they do one, others are on their way."""
+_FIRST, _LEAST = 2_000, 64  # records
 
 ShardOf = Callable[[NodeName, Key], ShardName | None]
 
@@ -46,3 +54,43 @@ def _means(now: Completed, before: Completed) -> tuple[float | None, float | Non
     if not records:
         return None, None
     return (now.completion_us - before.completion_us) / records, (now.alone_us - before.alone_us) / records
+
+
+@dataclass(slots=True)
+class ReadAhead:
+    """``most`` records may wait for the consumers of one partition. That is doubled while they do them in less than
+    half of the time, and cut down in proportion when they take longer.
+
+    >>> ahead = ReadAhead()
+    >>> ahead.has_room(1_999), ahead.has_room(2_000), ahead.share
+    (True, False, 500)
+    >>> ahead.applied(2_000, sent_at_us=0, now_us=2_000_000)
+    >>> ahead.most
+    500
+    """
+
+    most: int = _FIRST
+    _changed_at_us: int = 0
+
+    @property
+    def share(self) -> int:
+        """How many records one read may have."""
+        return max(self.most // _READS, 1)
+
+    def has_room(self, waiting: int) -> bool:
+        """Whether more may be read while so many records wait for consumers."""
+        return waiting < self.most
+
+    def applied(self, waited: int, sent_at_us: int, now_us: int) -> None:
+        """A read is applied; when it was sent, ``waited`` records waited, with its own."""
+        # What was sent before the last change says nothing about it.
+        if sent_at_us < self._changed_at_us:
+            return
+        took_us = max(now_us - sent_at_us, 1)
+        if took_us > AHEAD_US:
+            most = max(self.most * AHEAD_US // took_us, _LEAST)
+        elif took_us < AHEAD_US // 2 and 2 * waited >= self.most:
+            most = 2 * self.most
+        else:
+            return
+        self.most, self._changed_at_us = most, now_us

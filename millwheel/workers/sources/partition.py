@@ -29,7 +29,7 @@ from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.shard.productions import earliest_of
 from millwheel.workers.sources.combining import Combine
-from millwheel.workers.sources.completion import CompletionTimes
+from millwheel.workers.sources.completion import CompletionTimes, ReadAhead
 from millwheel.workers.sources.frames import ReadSize
 from millwheel.workers.sources.key_epochs import delete_epochs, open_key_epochs, write_epoch
 from millwheel.workers.sources.silence import Silence
@@ -41,11 +41,15 @@ _BYTES_COUNTED = 1 << 16
 
 @dataclass(slots=True)
 class Outstanding:
-    """A read that the consumers have not applied yet, and its effects once they have."""
+    """A read that the consumers have not applied yet, and its effects once they have. When it was sent, ``waited``
+    records waited for them, with its own."""
 
     chunks: list[OutputChunk]
     after: Position
     counters: dict[str, int]
+    records: int = 0
+    waited: int = 0
+    sent_at_us: int = 0
 
     @property
     def applied(self) -> bool:
@@ -62,7 +66,8 @@ class Part:
     lay too far in the future; ``decided``: notes by position, see :class:`millwheel.sources.base.Chunk`.
     ``gone_at``: since when no listing has it. It is ``behind`` before a look has found nothing. In a run that ends once
     it has caught up it is ``certain`` once it has, and then idle if ``idles``. ``epochs``: how keys are divided, where
-    a consumer divides them by tables, with measurements of ``completion``. ``combine``: whether groups are sent in
+    a consumer divides them by tables, with measurements of ``completion`` if any goes by them; then it is read
+    ``ahead`` of the consumers by a limited time only. ``combine``: whether groups are sent in
     place of records."""
 
     partition: Partition
@@ -90,6 +95,8 @@ class Part:
     idles: bool = False
     epochs: KeyEpochs | None = None
     completion: CompletionTimes | None = None
+    ahead: ReadAhead | None = None
+    record_bytes: int = 1 << 20
     combine: Combine = field(default_factory=lambda: Combine(False))
 
     @property
@@ -123,14 +130,31 @@ class Part:
         """Whether the consumers have all that was sent as records."""
         return all(each.applied for each in self.outstanding)
 
+    @property
+    def waiting(self) -> int:
+        """How many records wait for the consumers."""
+        return sum(each.records for each in self.outstanding if not each.applied)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be read ahead of the consumers."""
+        return self.ahead is None or self.ahead.has_room(self.waiting)
+
     def most_records(self, limit: int) -> int:
         """How many records the next read may have: no more than are counted, while no key can be hot."""
-        return min(limit, MOST_COUNTED) if self.epochs is not None and self.epochs.unknown else limit
+        limit = min(limit, MOST_COUNTED) if self.epochs is not None and self.epochs.unknown else limit
+        return limit if self.ahead is None else min(limit, self.ahead.share)
 
     @property
     def most_bytes(self) -> int:
         """The same for a read in columns."""
-        return _BYTES_COUNTED if self.epochs is not None and self.epochs.unknown else self.size.bytes
+        most = _BYTES_COUNTED if self.epochs is not None and self.epochs.unknown else self.size.bytes
+        return most if self.ahead is None else min(most, self.ahead.share * self.record_bytes)
+
+    def told_bytes(self, asked: int, records: int) -> None:
+        """Learn from a read in columns how many bytes a record has."""
+        if records:
+            self.record_bytes = min(self.record_bytes, max(asked // records, 1))
 
     def leave_groups(self, bundle: Bundle) -> None:
         """Send records from here on, once that is committed."""
@@ -177,16 +201,16 @@ class Part:
         overlay.put(_store_key(DECIDED, self.partition, position), note)
         self.decided[position] = note
 
-    def extend_epochs(self, position: int, overlay: Overlay) -> bool:
+    def extend_epochs(self, position: int, overlay: Overlay, now_us: int) -> bool:
         """Before a read up to ``position`` is routed: True when it must not be sent before the bundle's commit, which
         then has the tables that it is routed by."""
         if self.epochs is None:
             return False
         measured = dict if self.completion is None else partial(self.completion.take, self.epochs.rules)
-        if (epoch := self.epochs.extended(position, measured)) is None:
-            return False
-        write_epoch(epoch, self.epochs.rules, self.partition.name, overlay)
-        return True
+        decided = self.epochs.extended(position, measured, now_us)
+        for epoch in decided:
+            write_epoch(epoch, self.epochs.rules, self.partition.name, overlay)
+        return bool(decided)
 
     def write(self, overlay: Overlay) -> None:
         """Store the committed position, and drop notes about earlier ones. A decision about input exactly at the

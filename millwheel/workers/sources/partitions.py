@@ -14,6 +14,7 @@ from millwheel.ports import StateStore
 from millwheel.sources.adapted import as_reader
 from millwheel.sources.base import Partition, Reader
 from millwheel.workers.bundle.bundle import Hold
+from millwheel.workers.sources.completion import ReadAhead
 from millwheel.workers.sources.partition import Part, open_part
 from millwheel.workers.sources.silence import Silence
 from millwheel.workers.sources.source_parts import SourceParts
@@ -103,7 +104,8 @@ class Partitions:
             channel = partition_channel(self._parts.node, name)
             rules = self._parts.rules
             part = self.awake[name] = open_part(self._unopened.pop(name), channel, self._store, silence, certain, rules)
-            part.completion = None if self._parts.completion is None else self._parts.completion()
+            if self._parts.completion is not None:
+                part.completion, part.ahead = self._parts.completion(), ReadAhead()
             part.idles = to_the_ends and idle_after_us is not None
             if part.position:  # the former owner may have died before it reported the position to the source
                 self._parts.source.committed(part.partition, part.position)

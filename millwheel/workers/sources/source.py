@@ -131,6 +131,7 @@ class SourceOperator(Operator):
         not to others: it cannot have read beyond what there is."""
         # It must be that commit, not just any: see mistake any_commit_is_the_one_awaited.
         parts = [part for part in self._partitions.awake.values() if not part.read_all and part.awaits <= self._durable]
+        parts = [part for part in parts if part.has_room]
         # Groups only once all that was sent as records is applied: their position is committed when they are read. See
         # mistake groups_begin_before_records_are_applied.
         parts = [part for part in parts if not part.combine.wanted or part.applied]
@@ -227,7 +228,7 @@ class SourceOperator(Operator):
         """Decide how keys are divided among what has never been read, if this read goes so far."""
         # A table in memory only, or one for records that an earlier owner may have sent: those come to another instance
         # than the one that has them. See mistake hot_keys_are_found_anew.
-        if part.extend_epochs(read.next_position, bundle.overlay):
+        if part.extend_epochs(read.next_position, bundle.overlay, bundle.now_us):
             part.await_commit(bundle)
 
     def _read_frame(self, part: Part, reader: Reader, bundle: Bundle) -> bool:
@@ -237,7 +238,8 @@ class SourceOperator(Operator):
         needs, fields = (self._parts.needs, self._spec.fields) if guessed is None else (guessed.names, guessed.fields)
         if self._parts.whole is not None:
             needs, fields = frozenset(self._parts.whole.fields), self._parts.whole.fields
-        read = reader.read_frame(part.position, part.most_bytes)
+        asked = part.most_bytes
+        read = reader.read_frame(part.position, asked)
         if read is None or needs is None or fields is None:
             if checked is not None:
                 checked.missed()
@@ -257,6 +259,7 @@ class SourceOperator(Operator):
         if checked is not None:
             checked.hit()
         part.silence.heard(bundle.now_us)
+        part.told_bytes(asked, len(read))
         part.size.told(read.next_position > part.position and not read.finished)
         groups = part.combine.groups(self._parts.combining, found.batches, len(read))
         if part.combine.on and groups is None:
@@ -305,7 +308,9 @@ class SourceOperator(Operator):
         chunks = [part.chunk(part.channel, found.batches)]
         for name, letters in found.letters.items():
             chunks.append(part.chunk(letters_channel(self._parts.node, name, part.partition.name), letters))
-        part.outstanding.append(Outstanding(chunks, part.after(), found.counters))
+        records = sum(len(batch) for _, batch in found.batches)
+        waited = part.waiting + records
+        part.outstanding.append(Outstanding(chunks, part.after(), found.counters, records, waited, bundle.now_us))
         bundle.chunks += chunks
 
     def _settles_at(self, now_us: int) -> int:
@@ -331,6 +336,8 @@ class SourceOperator(Operator):
             while part.outstanding and part.outstanding[0].applied:
                 settled = part.outstanding.popleft()
                 part.committed, moved = settled.after, True
+                if part.ahead is not None:
+                    part.ahead.applied(settled.waited, settled.sent_at_us, bundle.now_us)
                 for name, by in settled.counters.items():
                     bundle.count(name, by)
             if moved:

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from millwheel.core.formats.store_layout import ROW
-from millwheel.core.grouping.epochs import KeyEpochs
+from millwheel.core.grouping.epochs import EPOCH_US, KeyEpochs
 from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.pipeline import skew
 from millwheel.core.windows.panes import as_retraction
@@ -61,7 +61,7 @@ def tables_are_made_anew() -> Context:
     return replaced(key_epochs, "stored_epochs", lambda partition, store, rules: [])
 
 
-@mistake(within=2, workload="grouped", faults="kill", first=13)
+@mistake(within=2, workload="trickling", faults="kill kill-again")
 def counts_are_lost() -> Context:
     """A new owner of a source counts from nothing: it chooses again for records that have been sent."""
     right = KeyEpochs.__init__
@@ -70,6 +70,17 @@ def counts_are_lost() -> Context:
         right(self, rules, epochs, position)
 
     return replaced(KeyEpochs, "__init__", wrong)
+
+
+@mistake(within=3, workload="trickling", faults="kill kill-again")
+def epochs_of_earlier_owners_are_shortened() -> Context:
+    """A new owner of a source ends the last epoch where it begins to read, because time has passed: it makes a new
+    table for records that have been sent."""
+
+    def wrong(self: KeyEpochs, now_us: int) -> bool:
+        return bool(self._epochs) and now_us - self._began_us >= EPOCH_US and self._epochs[-1].first < self._position
+
+    return replaced(KeyEpochs, "_is_over", wrong)
 
 
 @mistake(within=3, workload="scattered")

@@ -16,7 +16,7 @@ from tests.sim.workloads.shown import Shown
 from tests.sim.workloads.sliced import Sliced
 from tests.sim.workloads.tables import Tables
 from tests.sim.workloads.transactional import Transactional
-from tests.sim.workloads.windows import AskedWindows, Combined, Grouped, HotOnly, Scattered, Windows
+from tests.sim.workloads.windows import AskedWindows, Combined, Grouped, HotOnly, Scattered, Trickling, Windows
 
 WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "numbers": Numbers,
@@ -35,6 +35,7 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "forgotten": ForgottenIds,
     "hot": HotOnly,
     "grouped": Grouped,
+    "trickling": Trickling,
     "combined": Combined,
     "asked": AskedWindows,
 }

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.grouping.catalogue import BY_NUMBER, RULES
-from millwheel.core.grouping.epochs import Epoch, KeyEpochs, Rule, counted_of
+from millwheel.core.grouping.epochs import EPOCH_US, Epoch, KeyEpochs, Rule, counted_of
 from millwheel.core.grouping.tables import EpochTable, Measured
 from millwheel.errors import InvariantError
 
@@ -26,7 +26,7 @@ def epoch(first: int, last: int, *keys: str, number: int = 0) -> Epoch:
 def test_nothing_is_hot_before_anything_was_counted() -> None:
     hot = machine()
     assert hot.unknown
-    assert hot.extended(5) == epoch(0, 5)
+    assert hot.extended(5) == [epoch(0, 5)]
     assert not hot.unknown
     assert hot.are_hot(NODE, ["a"] * 3, [1, 2, 5]) == [False] * 3
 
@@ -36,8 +36,8 @@ def test_a_key_becomes_hot_in_the_next_epoch_only() -> None:
     hot.extended(45)
     hot.count(NODE, ["a"] * 30)
     hot.moved(45)
-    assert hot.extended(45) is None
-    assert hot.extended(46) == epoch(45, 46 + 45, "a", number=1)
+    assert hot.extended(45) == []
+    assert hot.extended(46) == [epoch(45, 46 + 45, "a", number=1)]
     assert hot.are_hot(NODE, ["a", "a", "b", "a"], [45, 46, 47, 48]) == [False, True, False, True]
 
 
@@ -45,16 +45,16 @@ def test_epochs_begin_with_one_read_and_grow_to_eight() -> None:
     hot = machine()
     ends = []
     for position in range(10, 500, 10):
-        ends.append(hot.extended(position))
+        ends += hot.extended(position)
         hot.moved(position)
-    reads = [(found.last - found.first) // 10 for found in ends if found is not None]
+    reads = [(found.last - found.first) // 10 for found in ends]
     assert reads == [1, 2, 4, 8, 8, 8, 8, 8, 8]
 
 
 def test_too_little_counted_leaves_the_table_as_it_was() -> None:
     hot = machine(epoch(0, 9, "a"))
     hot.count(NODE, ["b"] * 10)
-    assert hot.extended(10) == epoch(9, 10, "a")
+    assert hot.extended(10) == [epoch(9, 10, "a")]
 
 
 def test_a_hot_key_stays_hot_to_half_of_the_threshold_and_no_further() -> None:
@@ -63,15 +63,14 @@ def test_a_hot_key_stays_hot_to_half_of_the_threshold_and_no_further() -> None:
     def next_table(of_a: int) -> set[str]:
         hot = machine(epoch(0, 9, "a"))
         hot.count(NODE, ["a"] * of_a + [f"k{i}" for i in range(100 - of_a)])
-        found = hot.extended(10)
-        assert found is not None
+        [found] = hot.extended(10)
         return set(found.tables[NODE].routes)
 
     assert next_table(7) == {"a"}
     assert next_table(4) == set()
     hot = machine(epoch(0, 9))
     hot.count(NODE, ["a"] * 7 + [f"k{i}" for i in range(93)])
-    assert hot.extended(10) == epoch(9, 10, number=1)
+    assert hot.extended(10) == [epoch(9, 10, number=1)]
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(0, 11), st.lists(st.sampled_from("abc")))
@@ -83,8 +82,7 @@ def test_a_new_owner_decides_nothing_about_what_an_earlier_one_may_have_sent(
     for read in reads:
         end += read
         ends.append(end)
-        if (decided := first.extended(end)) is not None:
-            kept.append(decided)
+        kept += first.extended(end)
         first.moved(end)
         first.count(NODE, ["a"] * read)
     positions = list(range(1, end + 1))
@@ -112,7 +110,7 @@ def test_epochs_are_forgotten_once_applied_but_for_the_last() -> None:
     assert hot.forget(9) == [epoch(0, 9)]
     assert hot.forget(99) == [epoch(9, 20)]
     assert hot.forget(99) == []
-    assert hot.extended(30) is None
+    assert hot.extended(30) == []
 
 
 def test_stretches_have_the_rows_of_each_epoch() -> None:
@@ -131,6 +129,14 @@ def test_a_long_read_is_counted_in_part(records: int) -> None:
 # --- groupings that go by counts ---------------------------------------------------------------------------
 
 Committed = tuple[int, dict[str, list[int]]]
+MOST_US = EPOCH_US // 20
+"""A record comes so often that an epoch ends by time behind the twentieth."""
+
+
+def keep(kept: list[Epoch], decided: list[Epoch]) -> None:
+    """As a store does: by the first position."""
+    for each in decided:
+        kept[:] = [*(known for known in kept if known.first != each.first), each]
 
 
 def keys_of(count: int) -> list[str]:
@@ -143,8 +149,7 @@ def read(owner: KeyEpochs, kept: list[Epoch], begin: int, ends: list[int], keys:
     found: list[int] = []
     for end in ends:
         measured = {NODE: Measured(tuple(float(100 + end * (at + 1) % 700) for at in range(3)))}
-        decided = owner.extended(end, measured.copy)
-        kept += [] if decided is None else [decided]
+        keep(kept, owner.extended(end, measured.copy, now_us=end * MOST_US))
         found += owner.choose(NODE, keys[begin:end], range(begin + 1, end + 1))
         owner.moved(end)
         begin = end
@@ -202,7 +207,7 @@ def test_a_read_without_a_record_beyond_the_end_of_an_epoch_forgets_its_counts()
     """A new owner begins in the epoch of its position, too."""
     owner, kept = KeyEpochs({NODE: Rule("shuffle", 3)}), list[Epoch]()
     read(owner, kept, 0, [4, 6], ["a"] * 6)
-    kept += [each for each in [owner.extended(14)] if each is not None]
+    keep(kept, owner.extended(14))
     owner.choose(NODE, ["a"], [7])
     owner.moved(14)
     assert owner.counts() == {NODE: [0, 0, 0]}
@@ -222,7 +227,57 @@ def test_what_was_measured_is_in_the_next_table_only() -> None:
     owner.extended(40, {NODE: Measured((100.0, 900.0))}.copy)
     owner.choose(NODE, keys, range(1, 41))
     owner.moved(40)
-    found = owner.extended(41, {NODE: Measured((None, None), (100.0, 400.0))}.copy)
-    assert found is not None
+    [found] = owner.extended(41, {NODE: Measured((None, None), (100.0, 400.0))}.copy)
     assert found.tables[NODE].prices == (100.0, 400.0)
     assert kept == []
+
+
+# --- epochs that end by time -------------------------------------------------------------------------------
+
+
+def test_an_epoch_ends_by_time_behind_what_has_been_read() -> None:
+    owner, kept = machine(), list[Epoch]()
+    for position in (10, 20, 30, 40):
+        keep(kept, owner.extended(position, now_us=position))
+        owner.count(NODE, ["a"] * 12)
+        owner.moved(position)
+    assert kept == [epoch(0, 10), epoch(10, 30, "a", number=1), epoch(30, 70, "a", number=2)]
+    assert owner.extended(50, now_us=40 + EPOCH_US - 1) == []
+    assert owner.extended(50, now_us=40 + EPOCH_US) == [
+        epoch(30, 40, "a", number=2),
+        epoch(40, 50 + 7 * 10, "a", number=3),
+    ]
+    assert owner.extended(60, now_us=40 + EPOCH_US) == []
+
+
+def test_an_epoch_does_not_end_by_time_before_anything_of_it_has_been_read() -> None:
+    owner = machine()
+    owner.extended(10)
+    owner.count(NODE, ["a"] * 12)
+    assert owner.extended(10, now_us=EPOCH_US) == []
+
+
+def test_an_epoch_does_not_end_by_time_while_too_little_is_counted() -> None:
+    owner = machine()
+    owner.extended(10)
+    owner.moved(10)
+    owner.extended(20)
+    owner.count(NODE, ["a"] * 10)
+    owner.moved(20)
+    assert owner.extended(30, now_us=EPOCH_US) == []
+
+
+def test_a_grouping_that_learns_nothing_needs_no_table_by_time() -> None:
+    owner = KeyEpochs({NODE: Rule("pkg", 2)})
+    read(owner, [], 0, [10, 20], ["a"] * 20)
+    assert owner.extended(25, now_us=2**40) == []
+
+
+def test_time_does_not_end_the_epoch_of_an_earlier_owner() -> None:
+    """It may have sent records up to its end."""
+    owner = machine(epoch(0, 9), epoch(9, 90, "a"), position=20)
+    for position in (30, 60, 90):
+        assert owner.extended(position, now_us=2**40) == []
+        owner.count(NODE, ["b"] * 30)
+        owner.moved(position)
+    assert owner.extended(91, now_us=2**40) == [epoch(90, 91, "b", number=1)]

@@ -5,7 +5,7 @@ from millwheel.core.grouping.tables import Measured, Network
 from millwheel.core.model.keys import Key
 from millwheel.core.model.names import NodeName, ShardName
 from millwheel.workers.delivery.lane_times import LaneTimes
-from millwheel.workers.sources.completion import CompletionTimes
+from millwheel.workers.sources.completion import AHEAD_US, CompletionTimes, ReadAhead
 
 
 def shard_of(node: NodeName, key: Key) -> ShardName | None:
@@ -35,3 +35,44 @@ def test_an_instance_has_the_means_of_its_shard_since_they_were_taken_last() -> 
     complete(times, "n-1", 10, 800)
     assert mine.take(rules)["n"].alone_us[2:] == (80.0, 80.0)
     assert other.take(rules)["n"].completion_us == (500.0, 500.0, 800.0, 800.0)
+
+
+def steady(ahead: ReadAhead, per_s: float, rounds: int) -> int:
+    """Consumers that take so many records a second, with always as much to do as may wait: how long a read takes in
+    the end (µs)."""
+    now_us, took_us = 0, 0
+    for _ in range(rounds):
+        waited, sent_at_us = ahead.most, now_us
+        took_us = round(waited / per_s * 1e6)
+        now_us += took_us
+        ahead.applied(waited, sent_at_us, now_us)
+    return took_us
+
+
+def test_a_partition_is_read_ahead_by_a_limited_time_whatever_the_rate() -> None:
+    for per_s in (500, 5_000, 500_000):
+        assert AHEAD_US // 4 <= steady(ReadAhead(), per_s, rounds=20) <= AHEAD_US
+
+
+def test_what_was_sent_before_a_change_does_not_change_it_again() -> None:
+    ahead = ReadAhead()
+    for sent_at_us in (0, 1, 2):
+        ahead.applied(2_000, sent_at_us, 4 * AHEAD_US)
+    assert ahead.most == 500
+    ahead.applied(500, 4 * AHEAD_US, 6 * AHEAD_US)
+    assert ahead.most == 250
+
+
+def test_nothing_grows_while_little_comes() -> None:
+    ahead = ReadAhead()
+    ahead.applied(10, 0, 5_000)
+    assert ahead.most == 2_000
+
+
+def test_some_records_are_always_read() -> None:
+    ahead = ReadAhead()
+    ahead.applied(2_000, 0, 10**12)
+    assert ahead.most == 64
+    assert ahead.share == 16
+    assert ahead.has_room(63)
+    assert not ahead.has_room(64)

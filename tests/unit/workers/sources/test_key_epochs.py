@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 
 from millwheel.core.formats.store_layout import KEY_EPOCHS, Position, decode_position, number8, pack
-from millwheel.core.grouping.epochs import Epoch, Rule
+from millwheel.core.grouping.epochs import EPOCH_US, Epoch, Rule
 from millwheel.core.grouping.tables import EpochTable
 from millwheel.core.model.times import SECOND
 from millwheel.sources.base import Partition
@@ -80,14 +80,14 @@ def test_a_partition_stores_what_it_will_be_routed_by_and_drops_what_was_applied
     store = SimStore({})
     one, overlay = part(store), Overlay(store)
     assert one.epochs is not None
-    assert one.extend_epochs(10, overlay)
+    assert one.extend_epochs(10, overlay, 0)
     one.epochs.moved(10)
-    assert one.extend_epochs(20, overlay)
+    assert one.extend_epochs(20, overlay, 0)
     one.epochs.moved(20)
-    assert not one.extend_epochs(30, overlay)
+    assert not one.extend_epochs(30, overlay, 0)
     store.apply(*overlay.take())
     assert [(each.first, each.last) for each in stored_epochs("p", store, RULES)] == [(0, 10), (10, 30)]
-    assert not part(store).extend_epochs(30, Overlay(store))
+    assert not part(store).extend_epochs(30, Overlay(store), 0)
     one.committed = Position(10)
     one.write(overlay)
     store.apply(*overlay.take())
@@ -100,7 +100,7 @@ def test_the_first_read_of_a_partition_is_short_where_keys_are_divided_by_tables
     whole = open_part(Partition("p"), "source.s/p", store, Silence(SECOND, 0), False, {})
     assert (one.most_records(20_000), one.most_records(5), whole.most_records(20_000)) == (2_000, 5, 20_000)
     assert one.most_bytes < whole.most_bytes == whole.size.bytes
-    one.extend_epochs(10, overlay)
+    one.extend_epochs(10, overlay, 0)
     assert (one.most_records(20_000), one.most_bytes) == (20_000, one.size.bytes)
 
 
@@ -109,7 +109,7 @@ def test_the_counts_of_a_position_are_committed_with_it_and_the_next_owner_goes_
     one, overlay = part(store, rule), Overlay(store)
     assert one.epochs is not None
     for begin, end in ((0, 1), (1, 4), (4, 7)):
-        one.extend_epochs(end, overlay)
+        one.extend_epochs(end, overlay, 0)
         one.epochs.choose("n", ["a"] * (end - begin), range(begin + 1, end + 1))
         one.epochs.moved(end)
         if end == 4:
@@ -121,3 +121,17 @@ def test_the_counts_of_a_position_are_committed_with_it_and_the_next_owner_goes_
     assert (again.position, again.committed.counts) == (4, {"n": [1, 1, 1]})
     assert again.epochs is not None
     assert again.epochs.choose("n", ["a"] * 2, [5, 6]) == [0, 1]
+
+
+def test_an_epoch_that_time_ends_is_stored_with_the_next_one() -> None:
+    store, rule = SimStore({}), Rule("tag", 2)
+    one, overlay = part(store, rule), Overlay(store)
+    assert one.epochs is not None
+    for end in (20, 40, 60):
+        one.extend_epochs(end, overlay, 0)
+        one.epochs.choose("n", ["a"] * 20, range(end - 19, end + 1))
+        one.epochs.moved(end)
+    assert one.extend_epochs(80, overlay, EPOCH_US)
+    store.apply(*overlay.take())
+    ends = [(each.first, each.last) for each in stored_epochs("p", store, {"n": rule})]
+    assert ends == [(0, 20), (20, 60), (60, 80 + 3 * 20)]

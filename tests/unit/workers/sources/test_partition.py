@@ -4,6 +4,7 @@ from millwheel.core.formats.store_layout import Position
 from millwheel.core.model.times import MIN_TIME, SECOND
 from millwheel.sources.base import Partition
 from millwheel.workers.delivery.outbox import OutputChunk
+from millwheel.workers.sources.completion import ReadAhead
 from millwheel.workers.sources.partition import Outstanding, Part, open_part
 from millwheel.workers.sources.silence import Silence
 from millwheel.workers.state.overlay import Overlay
@@ -82,3 +83,18 @@ def test_a_partition_with_reads_on_their_way_is_not_idle() -> None:
     assert one.idle
     one.outstanding.append(Outstanding([], Position(), {}))
     assert not one.idle
+
+
+def test_a_partition_is_read_ahead_of_its_consumers_by_so_much() -> None:
+    one = part(SimStore({}))
+    assert one.has_room
+    one.ahead = ReadAhead(100)
+    chunk = OutputChunk(1, "c", [], 0, stored=False, read=True)
+    one.outstanding.append(Outstanding([chunk], Position(), {}, records=60))
+    assert (one.waiting, one.has_room, one.most_records(20_000)) == (60, True, 25)
+    one.outstanding.append(Outstanding([chunk], Position(), {}, records=60))
+    assert not one.has_room
+    chunk.finished = True
+    assert one.has_room
+    one.told_bytes(1_000, 10)
+    assert one.most_bytes == 25 * 100
