@@ -82,10 +82,9 @@ class ColumnPlan:
 
     @property
     def combines(self) -> bool:
-        """Whether a source may group records before it sends them: a record has one window, its key is in it, and a
-        group takes less than its records."""
+        """Whether a source may group records before it sends them: a record has one window, and its key is in it."""
         plain = isinstance(self.window, Tumbling) and self.steps is None
-        return self.fires_once and plain and not self.divided and not self.grows
+        return self.fires_once and plain and not self.divided
 
     def of_any(self, batch: AnyBatch) -> ColumnPlan | None:
         """The plan for a batch, None when it is in rows."""

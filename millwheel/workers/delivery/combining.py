@@ -21,9 +21,11 @@ from millwheel.core.model.names import NodeName, groups_of, whole_of
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.graph import Graph
 from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
-from millwheel.workers.delivery.row_groups import RowGrouping, cost
+from millwheel.workers.delivery.row_groups import RowGrouping, bytes_of_lists, cost
 
 B = TypeVar("B", Batch, ColumnBatch)
+_MOST_LISTS = 8 << 20
+"""Groups are not cut: one key may have the values of a whole bundle in its list, and go to one consumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class ConsumerGroups:
             else:
                 stamps = groups[END].to_numpy() - 1  # holds the window open, and no longer
                 frame = with_types(groups.drop(KEY), plan.inferred)
+                if bytes_of_lists(frame) > _MOST_LISTS:
+                    return None
                 return ColumnBatch(groups_of(node), np.array([], np.int64), stamps, groups[KEY], frame)
         return None if self.rows is None else self.rows.groups(batch)
 

@@ -16,6 +16,7 @@ from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
 from millwheel.core.aggregates.stored_form import WHOLE
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.fixed_sums import Unfit
+from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.keys import Key
@@ -30,6 +31,8 @@ from millwheel.workers.delivery.inbox import Arrival
 Decode = Callable[[str, list[Any]], list[Any]]
 _RECORD_BYTES = 64
 """A group of so many bytes counts as much as a record."""
+_COLUMNS_BYTES = 32
+"""So does so much of a list in columns."""
 _GROUP_PARTS = 4  # Fixed: of the row of a group
 _FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
@@ -111,7 +114,14 @@ def _append(found: Batch, key: Key, row: list[Any], timestamp: int) -> None:
 
 def cost(groups: AnyBatch) -> float:
     """How many records groups are worth, by their number and by their bytes."""
-    return len(groups) if isinstance(groups, ColumnBatch) else max(len(groups), groups.size / _RECORD_BYTES)
+    if isinstance(groups, ColumnBatch):
+        return len(groups) + bytes_of_lists(groups.frame) / _COLUMNS_BYTES
+    return max(len(groups), groups.size / _RECORD_BYTES)
+
+
+def bytes_of_lists(groups: pl.DataFrame) -> int:
+    """How much the lists of groups take: the more records there are, the more."""
+    return sum(int(column.estimated_size()) for column in groups.get_columns() if isinstance(column.dtype, pl.List))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from functools import partialmethod
 from pathlib import Path
@@ -10,19 +11,32 @@ from typing import Any
 import numpy as np
 import pytest
 
-from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
 from millwheel.core.model.names import NodeName, groups_of
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.delivery import combining
 from millwheel.workers.delivery.combining import CombineLimits, Combining, ConsumerGroups
+from millwheel.workers.delivery.row_groups import bytes_of_lists, cost
 from millwheel.workers.operators.columns import ColumnOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.sources.combining import Combine
 from millwheel.workers.sources.frames import ReadSize
 from millwheel.workers.sources.source import SourceOperator
-from tests.unit.workers.operators.test_columns import DIRTY, events, pipeline, results, written
+from tests.unit.workers.operators.test_columns import (
+    DIRTY,
+    FIELDS,
+    LISTS,
+    LONG_LISTS,
+    PIPELINE,
+    events,
+    in_rows,
+    pipeline,
+    results,
+    written,
+)
 
 ALWAYS = CombineLimits(least=1, looks=1, enters=1.0, leaves=2.0, pause=1)
 BACK_AND_FORTH = CombineLimits(least=1, looks=1, enters=1.0, leaves=0.3, pause=2)
@@ -104,6 +118,35 @@ def test_a_crash_at_any_place_changes_nothing(
     assert modes["begun"] > 10
 
 
+@pytest.mark.parametrize("declared", [True, False])
+def test_lists_of_values_and_of_bins_are_sent_in_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modes: Counter[str], declared: bool
+) -> None:
+    small_reads(monkeypatch, ALWAYS, 20)
+    folder = written(tmp_path, {"a": events(300, 1), "b": events(250, 2)})
+    path = folder / "lists.yaml"
+    text = PIPELINE.format(folder=folder, fields=FIELDS if declared else "", windowing="", key="ad")
+    path.write_text(text.replace("      most: {max: cost}\n", LISTS + LONG_LISTS, 1))
+    lists: set[bool] = set()
+    groups_of_node = ConsumerGroups.groups
+
+    def grouped(self: ConsumerGroups, node: NodeName, batch: AnyBatch) -> AnyBatch | None:
+        found = groups_of_node(self, node, batch)
+        if node == "minutes" and found is not None:
+            lists.add(isinstance(found, ColumnBatch) and bytes_of_lists(found.frame) > 0)
+        return found
+
+    monkeypatch.setattr(ConsumerGroups, "groups", grouped)
+    found = []
+    for rows in (False, True):
+        with in_rows(rows), PipelineHarness(str(path), run_sources=True) as harness:
+            harness.advance_processing_time(10**9)
+            found.append({"minutes": sorted(map(json.dumps, harness.read("minutes"))), "counters": harness.counters})
+    assert found[0] == found[1]
+    assert len(found[0]["minutes"]) > 10
+    assert True in lists
+
+
 def combining_of_a_run(path: str) -> Combining | None:
     with PipelineHarness(path, run_sources=True, shards=1) as harness:
         [shard] = harness._cluster.shards_of("source.events")
@@ -130,6 +173,16 @@ def test_where_a_consumer_needs_records_it_gets_records(tmp_path: Path, change: 
     assert combining_of_a_run(str(path)) is None
 
 
+def test_lists_count_by_what_they_take_and_very_large_ones_do_not_travel(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan: ColumnPlan = Lists()  # type: ignore[assignment]
+    node, given = NodeName("n"), ConsumerGroups(plan, None)
+    groups = given.groups(node, batch([1, 2, 1, 1]))
+    assert groups is not None
+    assert cost(groups) > 2
+    monkeypatch.setattr(combining, "_MOST_LISTS", 8)
+    assert given.groups(node, batch([1, 2, 1, 1])) is None
+
+
 def batch(keys: list[int], value: int = 1) -> ColumnBatch:
     times = np.arange(len(keys))
     return ColumnBatch("s", times, times, pl.Series("key", keys), pl.DataFrame({"n": [value] * len(keys)}))
@@ -147,6 +200,15 @@ class Counts:
     def group(self, given: ColumnBatch) -> pl.DataFrame:
         counted = given.keys.alias(KEY).to_frame().group_by(KEY, maintain_order=True).len(COUNT)
         return counted.with_columns(pl.lit(0).alias(START), pl.lit(10).alias(END))
+
+
+class Lists(Counts):
+    """A plan that keeps values by key."""
+
+    def group(self, given: ColumnBatch) -> pl.DataFrame:
+        values = pl.Series("a0", [[1, 2, 3, 4]], dtype=pl.List(pl.Int64))
+        found = super().group(given)
+        return found.with_columns(values.new_from_index(0, found.height))
 
 
 def test_groups_hold_their_windows_open_and_are_one_for_each_key() -> None:

@@ -72,3 +72,34 @@ def test_a_count_that_no_column_holds_says_so() -> None:
     for acc in ([0, {1: 2**38}, {}], [0, {1: -1}, {}]):
         with pytest.raises(Unfit):
             made.from_acc(acc)
+
+
+GROUPS = st.lists(st.lists(st.lists(VALUES["float"], min_size=1, max_size=6), min_size=1, max_size=4), max_size=5)
+
+
+@given(groups=GROUPS, data=st.data())
+def test_many_groups_that_are_merged_together_have_each_its_own_bins(
+    groups: list[list[list[float]]], data: st.DataObject
+) -> None:
+    """Each group is given as the values of its parts; the parts of all come in any order."""
+    spec = AggregateSpec("x", "quantile", "f", "f < 1000.0", {"q": 0.5})
+    made, rows = made_of(spec, "float"), make_aggregator("quantile", {"q": 0.5}, None)
+    parts = [(number, part) for number, mine in enumerate(groups) for part in mine]
+    parts = data.draw(st.permutations(parts))
+    if not parts:
+        return
+    values = pl.DataFrame(
+        [
+            pl.Series("f", [value for _, part in parts for value in part], pl.Float64),
+            pl.Series("k", [number for number, part in parts for _ in part], pl.Int64),
+            pl.Series("part", [index for index, (_, part) in enumerate(parts) for _ in part], pl.Int64),
+        ]
+    )
+    staged = values.with_columns(made.staged()).with_columns(made.prepared())
+    grouped = staged.group_by("k", "part", maintain_order=True).agg(made.grouped())
+    merged = grouped.group_by("k", maintain_order=True).agg(made.merged()).sort("k")
+    for number, row in zip(sorted(set(merged["k"].to_list())), merged.to_dicts(), strict=True):
+        acc = rows.create()
+        for value in [value for part in groups[number] for value in part if value < 1000.0]:
+            acc = rows.add(acc, rows.check(value, "f"), 0)
+        assert made.to_acc(row) == acc
