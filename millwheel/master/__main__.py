@@ -12,7 +12,7 @@ from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.durable_store import open_journals, open_snapshots
 from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.core.model.names import NodeName
-from millwheel.core.pipeline.graph import Graph, Node, build_graph
+from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
 from millwheel.errors import FencedError, MillwheelError, PipelineError, SetupError
 from millwheel.master.balancing import BalanceConfig
 from millwheel.master.runtime import MasterPace
@@ -72,13 +72,15 @@ def demands(root: str) -> tuple[NodeDemand, ...]:
     """The nodes of the pipeline that the driver shipped to the root."""
     with shared_folder(root) as folder:
         graph = build_graph(load_shipped(folder))
-    return tuple(_demand(graph, node) for node in graph.nodes.values())
+    sources = [node.name for node in graph.nodes.values() if node.kind is NodeKind.SOURCE]
+    turns = {name: turn for turn, name in enumerate(sources)}
+    return tuple(_demand(graph, node, turns.get(node.name, 0)) for node in graph.nodes.values())
 
 
-def _demand(graph: Graph, node: Node) -> NodeDemand:
+def _demand(graph: Graph, node: Node, turn: int) -> NodeDemand:
     standby = node.computation is not None and bool(node.computation.standby)
     name, fixed = NodeName(node.name), why_fixed(node.kind)
-    return NodeDemand(name, graph.shards(name), fixed, standby, graph.grain(name))
+    return NodeDemand(name, graph.shards(name), fixed, standby, graph.grain(name), turn)
 
 
 def _run(

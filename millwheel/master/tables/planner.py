@@ -34,13 +34,14 @@ def why_fixed(kind: NodeKind) -> str:
 class NodeDemand:
     """A node of the graph that must be served; ``shards`` is the requested number, None for the default. ``fixed`` says
     why its shards can be neither split nor merged ("": they can be). ``standby``: each shard is to be followed. The
-    edges of new ranges are multiples of ``grain``."""
+    edges of new ranges are multiples of ``grain``. ``turn``: which worker is first to get shards of it."""
 
     name: NodeName
     shards: int | None = None
     fixed: str = ""
     standby: bool = False
     grain: int = 1
+    turn: int = 0
 
     def count(self, expected_workers: int) -> int:
         """How many shards the node starts with."""
@@ -162,10 +163,12 @@ class Census:
 
 def first_table(demand: NodeDemand, expected_workers: int, census: Census) -> RangeTable:
     """The first table of a node: equal ranges, spread over the workers of the census, each worker's side by side. A
-    source's partitions lie evenly in the key space, so however few there are, all workers read."""
+    source's partitions lie evenly in the key space, so however few there are, all workers read. Those of two sources
+    with one partition each lie at the same point; by their turns different workers own it."""
     pieces = tile(demand.count(expected_workers), demand.grain)
-    dealt = census.deal(demand.name, len(pieces))
-    owners = [owner for owner, count in Counter(dealt).items() for _ in range(count)]
+    counts = list(Counter(census.deal(demand.name, len(pieces))).items())
+    first = demand.turn % len(counts)
+    owners = [owner for owner, count in (*counts[first:], *counts[:first]) for _ in range(count)]
     named = enumerate(zip(pieces, owners, strict=True))
     shards = [
         ShardEntry(shard_name(demand.name, number), piece, owner, token=FIRST_TOKEN) for number, (piece, owner) in named

@@ -31,3 +31,15 @@ def test_nodes_of_slices_are_demanded_in_whole_slots_and_others_are_not(tmp_path
     ship(tmp_path / "p.yaml", {}, root, load_pipeline(tmp_path / "p.yaml"))
     grains = {demand.name: demand.grain for demand in demands(str(root))}
     assert grains == {"source.events": 1, "clicks": WIDTH, "sink.dead_letters": 1}
+
+
+def test_each_source_begins_with_another_worker(tmp_path: Path) -> None:
+    stream = PIPELINE[PIPELINE.index("  events:") : PIPELINE.index("computations:")]
+    both = PIPELINE.replace("computations:", stream.replace("events", "others") + "computations:")
+    (tmp_path / "p.yaml").write_text(both)
+    root = tmp_path / "root"
+    root.mkdir()
+    ship(tmp_path / "p.yaml", {}, root, load_pipeline(tmp_path / "p.yaml"))
+    turns = {demand.name: demand.turn for demand in demands(str(root))}
+    assert sorted(turns[name] for name in ("source.events", "source.others")) == [0, 1]
+    assert {turn for name, turn in turns.items() if not name.startswith("source.")} == {0}

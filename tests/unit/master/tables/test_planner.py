@@ -9,6 +9,8 @@ from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.slices.slots import SLOTS, WIDTH
 from millwheel.master.tables.planner import Census, Move, NodeDemand, first_table, plan_moves
+from millwheel.sources.base import Partition
+from millwheel.workers.host.kept_partitions import spread_of
 
 
 def table(node: str, *owners: str) -> RangeTable:
@@ -47,6 +49,23 @@ def test_single_shards_of_many_nodes_are_spread_too() -> None:
     census = Census(["w1", "w2"], [])
     owners = [first_table(NodeDemand(name, 1), 2, census).shards[0].owner for name in "abcdef"]
     assert Counter(owners) == {"w1": 3, "w2": 3}
+
+
+@given(st.integers(1, 4), st.integers(1, 8), st.integers(0, 9))
+def test_a_turn_changes_who_owns_a_range_and_not_how_many_each_owns(workers: int, shards: int, turn: int) -> None:
+    census = Census([f"w{number}" for number in range(workers)], [])
+    plain = first_table(NodeDemand("a", shards), workers, census)
+    turned = first_table(NodeDemand("a", shards, turn=turn), workers, Census([f"w{n}" for n in range(workers)], []))
+    assert [entry.range for entry in turned.shards] == [entry.range for entry in plain.shards]
+    assert Counter(entry.owner for entry in turned.shards) == Counter(entry.owner for entry in plain.shards)
+
+
+def test_sources_with_one_partition_each_are_read_by_different_workers() -> None:
+    workers = ["w1", "w2", "w3"]
+    census = Census(workers, [])
+    tables = [first_table(NodeDemand(f"source.{turn}", turn=turn), 3, census) for turn in range(3)]
+    (position,) = spread_of([Partition("only")]).values()
+    assert sorted(entry.owner for each in tables for entry in each.shards if position in entry.range) == workers
 
 
 def test_an_orphan_goes_to_the_worker_with_fewest_shards_of_its_node_then_in_all() -> None:
