@@ -106,6 +106,7 @@ class WholeJsonLines(JsonLines):
 _any = msgspec.json.Decoder().decode
 _HUGE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{200}")
 _LONG_NUMBER = 200  # Fixed: with so many digits an exponent of two can make a number too large
+_BEFORE_VALUES = np.frombuffer(b":,[ \t\r\n", np.uint8)  # Fixed: by JSON
 _E, _SMALL_LETTER = ord("e"), 0x20
 
 
@@ -113,12 +114,28 @@ def _huge_numbers(block: Block) -> list[int]:
     """The lines that may hold a number beyond the range of floats, by its digits or an exponent of three digits."""
     data = np.frombuffer(block.data, np.uint8)[: block.ends[-1]] if len(block.ends) else np.array([], np.uint8)
     exponents = np.flatnonzero(((data[1:-3] | _SMALL_LETTER) == _E) & _digits(data[:-4]) & _digits(data[3:-1])) + 1
+    exponents = _of_numbers(data, exponents)
     lengths = np.diff(block.ends, prepend=0)
     lines = np.searchsorted(block.ends, exponents, side="right")
     long = np.flatnonzero(lengths > _LONG_NUMBER)
     starts = block.ends - lengths
     asked = np.unique(np.concatenate((lines, long))).tolist()
     return [line for line in asked if _HUGE.search(block.data, starts[line], block.ends[line])]
+
+
+def _of_numbers(data: npt.NDArray[np.uint8], exponents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Those exponents that may be of a number: three digits follow, and digits before them begin where a value may.
+    Hexadecimal text is full of others."""
+    after = data[exponents + 1]
+    exponents = exponents[(_digits(after) | (after == ord("+"))) & _digits(data[exponents + 3])]
+    begins = exponents - 1
+    for _ in range(_LONG_NUMBER):  # of a longer one the line is looked at anyway
+        inside = (begins > 0) & (_digits(data[begins]) | (data[begins] == ord("-")))
+        if not inside.any():
+            break
+        begins = begins - inside
+    found: npt.NDArray[np.int64] = exponents[np.isin(data[begins], _BEFORE_VALUES) | (begins == 0)]
+    return found
 
 
 def _digits(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import json
+import re
+
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millwheel.sources.fields import FieldTypes
+from millwheel.sources.files import json_lines
 from millwheel.sources.files.json_lines import JsonLines, WholeJsonLines, one_object_a_line
 from millwheel.sources.files.lines import Block, Decoded
 from millwheel.sources.frames import row_type
@@ -61,10 +67,38 @@ def test_two_objects_that_make_up_for_an_empty_line_are_seen() -> None:
     assert not one_object_a_line(block(b'{"n":1} {"n":2}\n', b" \n"))
 
 
+def what_is_wrong_with(line: str) -> str:
+    try:
+        msgspec.json.decode(line)
+    except msgspec.DecodeError as ex:
+        return str(ex)
+    return ""
+
+
+PIECES = st.sampled_from(
+    ["1", "0", ".", "-", "e", "E", "+", "999", "e400", "e+400", "a", '"', ":", ",", "[", " ", "1e9"]
+)
+
+
+@given(st.lists(st.lists(PIECES, max_size=12).map("".join), min_size=1, max_size=4))
+def test_every_line_with_a_number_beyond_all_floats_is_among_those_that_are_looked_at(texts: list[str]) -> None:
+    lines = [json.dumps({"a": text, "b": [text]}) for text in texts] + [f'{{"a": {text}}}' for text in texts]
+    lines += [f'{{"a":[0,{text}]}}' for text in texts]
+    data = [line.encode() + b"\n" for line in lines]
+    block = Block(b"".join(data), np.cumsum([len(line) for line in data]), 100)
+    found = json_lines._huge_numbers(block)
+    beyond = [index for index, line in enumerate(lines) if "out of range" in what_is_wrong_with(line)]
+    assert set(beyond) <= set(found)
+    for index in found:
+        assert re.search(r"[eE]\+?[0-9]{3}", lines[index])
+
+
 @pytest.mark.parametrize(
     ("number", "fits"),
     [
         ("1e999", False),
+        ("[-1.5e+400]", False),
+        ("[0,1E400]", False),
         ("-1.5E+400", False),
         ("9" * 400 + ".0", False),
         ("9" * 250 + "e99", False),
