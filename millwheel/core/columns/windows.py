@@ -63,12 +63,14 @@ class MergesGroups(Protocol):
 
 
 class ColumnWindows:
-    """Open windows. ``types`` are those that were inferred of undeclared fields."""
+    """Open windows. ``types`` are those that were inferred of undeclared fields. ``fan`` segments of one size become
+    one."""
 
     kind = GroupsKind.WINDOWS
 
-    def __init__(self, plan: MergesGroups, types: Types = ()) -> None:
+    def __init__(self, plan: MergesGroups, types: Types = (), fan: int = _FAN) -> None:
         self._plan = plan
+        self._fan = fan
         self.types = types
         self._segments: list[ColumnarSegment] = []
         self._next_number = 0
@@ -101,7 +103,7 @@ class ColumnWindows:
         if not groups.height:
             return
         self._append(groups, 0)
-        while len(tail := self._of_last_level()) >= _FAN:
+        while len(tail := self._of_last_level()) >= self._fan:
             for segment in tail:
                 self._remove(segment)
             self._append(self._plan.merge([segment.groups for segment in tail]), tail[-1].level + 1)
@@ -116,15 +118,18 @@ class ColumnWindows:
         due = [segment for segment in self._segments if is_complete(segment.first, watermark)]
         if not due:
             return None
-        closed = [segment.groups.filter(~still_open(pl.col(END), watermark)) for segment in due]
+        complete = ~still_open(pl.col(END), watermark)
+        closed = [s.groups if is_complete(s.last, watermark) else s.groups.filter(complete) for s in due]
         self._forget(due, watermark)
         return in_order_of_time(self._plan.merge(closed))
 
     def _forget(self, segments: Sequence[ColumnarSegment], watermark: int) -> None:
         """Windows that end up to ``watermark`` are open no longer."""
         for segment in segments:
-            left = pl.lit(False) if is_complete(segment.last, watermark) else still_open(pl.col(END), watermark)
-            self._keep(segment, segment.groups.filter(left))
+            if is_complete(segment.last, watermark):
+                self._remove(segment)
+            else:
+                self._keep(segment, segment.groups.filter(still_open(pl.col(END), watermark)))
 
     def _keep(self, segment: ColumnarSegment, groups: pl.DataFrame) -> None:
         """What is left of a segment."""

@@ -46,6 +46,8 @@ from millwheel.workers.state.overlay import Overlay
 
 _MOST_BYTES = 32 << 20
 """Bytes of the records in the open windows of a shard; more of them go by rows."""
+_FAN = 32
+"""So many segments of one size become one. That makes no fewer records of them, so it is done seldom."""
 _AT_ONCE = 1_000
 """So many keys and windows are decoded at once."""
 _ARRAY32 = b"\xdd"  # Fixed: how msgpack begins an array with a length of four bytes
@@ -83,7 +85,7 @@ class JoinOperator(WindowCallbackOperator):
         self._kind = spec.join
         self._pairing = pairing
         self._shard = shard
-        self._windows = ColumnWindows(pairing)
+        self._windows = ColumnWindows(pairing, fan=_FAN)
         self._in_rows = self._has_rows()
         self._whole = False
         restore_segments(self._windows, shard)

@@ -137,6 +137,7 @@ def test_pairs_come_in_the_order_of_arrival(folder: Path) -> None:
 @pytest.mark.parametrize("most", [32 << 20, 2_000], ids=["in memory", "too large"])
 def test_a_crash_at_any_place_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(joining, "_MOST_BYTES", most)
+    monkeypatch.setattr(joining, "_FAN", 2)
     path = written(folder / f"crash-{most}")
     story = {"shown": records(25, 3), "clicked": records(25, 4)}
     assert assert_survives_crashes(path, story, every=12) > 10
@@ -291,6 +292,7 @@ def test_a_result_over_the_limit_of_a_record_is_a_dead_letter_in_both_forms(tmp_
 
 def test_a_crash_at_any_place_changes_nothing_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
+    monkeypatch.setattr(joining, "_FAN", 2)
     path = in_files(tmp_path, {"what": None})
 
     def story(harness: PipelineHarness) -> None:
