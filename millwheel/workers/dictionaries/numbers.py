@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.formats.number_runs import (
@@ -28,6 +29,7 @@ from millwheel.ports import StateStore
 from millwheel.workers.dictionaries.counters import Counters
 from millwheel.workers.dictionaries.singles import Singles
 from millwheel.workers.dictionaries.stored import StoredNumbers, read_numbers
+from millwheel.workers.dictionaries.table import NEVER
 from millwheel.workers.state.overlay import Overlay
 from millwheel.workers.state.runs import Runs
 
@@ -36,7 +38,7 @@ _HELD = 4_000_000
 all are in memory."""
 _FAR = 2**61  # Fixed: µs; times are cut there, so that differences of two are numbers of 64 bits
 _EVER = MIN_TIME
-"""The bucket of values without a time to live, and when new values were seen last."""
+"""The bucket of values without a time to live."""
 
 
 class Numbers:
@@ -124,9 +126,9 @@ class Numbers:
         """The heads of values that were seen in the buckets ``at``."""
         table = self._table
         rows, fresh = table.take(low, high)
-        table.seen[rows[fresh]] = _EVER
+        table.seen[rows[fresh]] = NEVER
         seen, heads = table.seen[rows], table.heads[rows]
-        if len(fresh) or bool((at - seen > TTL_PARTS * step_us).any()):
+        if bool(_are_over(seen, at, step_us).any()):
             heads = self._born_again(rows, heads, partitions, np.maximum(seen, _earlier(rows, at)), at, step_us)
         np.maximum.at(table.seen, rows, at)
         changed = table.seen[rows] != seen
@@ -137,7 +139,7 @@ class Numbers:
         self, rows: Int64s, heads: Words, partitions: Int64s, seen: Int64s, at: Int64s, step_us: int
     ) -> Words:
         """The heads where some values are new or were forgotten; ``seen``: when each had been seen last."""
-        born = (seen == _EVER) | (at - np.maximum(seen, -_FAR) > TTL_PARTS * step_us)
+        born = _are_over(seen, at, step_us)
         given = np.empty(len(rows), np.uint64)
         given[born] = heads_of(partitions[born], self._counters.next(partitions[born]))
         births = _highest_so_far(rows, np.where(born, np.arange(len(rows)), -1))
@@ -194,10 +196,16 @@ def _cut(times: Int64s, step_us: int) -> Int64s:
     return times - np.mod(times, step_us)
 
 
+def _are_over(seen: Int64s, at: Int64s, step_us: int) -> npt.NDArray[np.bool_]:
+    """Whether the lives of values that were seen last at ``seen`` are over at ``at``, or have not begun."""
+    over: npt.NDArray[np.bool_] = (seen == NEVER) | (at - np.maximum(seen, -_FAR) > TTL_PARTS * step_us)
+    return over
+
+
 def _earlier(rows: Int64s, at: Int64s) -> Int64s:
     """The latest bucket in which the same row was seen before, among these."""
     frame = pl.DataFrame({"row": rows, "at": at})
-    found: Int64s = frame.select(pl.col("at").cum_max().shift(1).over("row")).to_series().fill_null(_EVER).to_numpy()
+    found: Int64s = frame.select(pl.col("at").cum_max().shift(1).over("row")).to_series().fill_null(NEVER).to_numpy()
     return found
 
 

@@ -2,14 +2,18 @@
 them in an array, both asked and filled with a whole bundle at once.
 
 Neither stands still to grow. Rows grow where they lie. A larger hash table is filled beside the old one, from some of
-its slots for each bundle, and takes its place once it has all rows; until then the old one is asked.
+its slots for each bundle, and takes its place once it has all rows; until then the old one is asked. Nor does it stand
+still to forget: a forgotten value is one that was never seen, and stays in its row. Once there are many, another hash
+table is filled with all others in the same way, and new values get the rows that are not in it.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from millwheel.core.formats.number_runs import ROW, Int64s, NumberRows, Words
+from millwheel.core.model.times import MIN_TIME
 from millwheel.workers.dictionaries.memory import GrowingArray
 from millwheel.workers.dictionaries.slots import AT_ONCE, FREE, Slots
 
@@ -18,6 +22,10 @@ _GROWS_AT = 0.45
 """Of the slots. Beyond it a table that is twice as large is filled beside this one."""
 _MOST_FULL = 0.6
 """Of the slots: what is left of the larger table is filled at once then, as after a bundle of very many new values."""
+_FORGOTTEN = 0.25
+"""Of the rows. When the values of more have been forgotten, they leave the hash table."""
+NEVER = MIN_TIME
+"""When new and forgotten values were seen last."""
 _AHEAD = 16  # slots whose rows enter the larger table for each value that is asked for
 _WORDS = 3  # Fixed: of a row
 _HEAD, _LOW, _HIGH = range(_WORDS)
@@ -34,9 +42,14 @@ class NumberTable:
         self._larger: Slots | None = None
         self._moved = 0
         """The slots whose rows are in the larger one."""
+        self._forgotten = 0
+        self._dropped: list[npt.NDArray[np.int32]] = []
+        """Rows of forgotten values that the larger table was not given."""
+        self._free: Int64s = np.empty(0, np.int64)
+        """Rows that no slot has."""
 
     def __len__(self) -> int:
-        return self._count
+        return self._count if self._seen is None else int(np.count_nonzero(self.seen != NEVER))
 
     @property
     def size_bytes(self) -> int:
@@ -105,7 +118,7 @@ class NumberTable:
 
     def take(self, low: Words, high: Words) -> tuple[Int64s, Int64s]:
         """The row of each value, and which of them are new: the indexes of one of each in ``low``, in order. The rows
-        of new ones are the last; what else is known of them is to be set."""
+        of new ones are the last, unless values are forgotten; what else is known of them is to be set."""
         count, many = self._count, len(low)
         self._make_room(many)
         self._grow(many)
@@ -135,18 +148,19 @@ class NumberTable:
     def _closed_up(self, found: Int64s, fresh: Int64s, slot_of: Int64s) -> tuple[Int64s, Int64s]:
         """Keep of the rows behind the others those of new values."""
         count = self._count
-        self._words.array[count : count + len(fresh)] = self._words.array[count + fresh]
-        final = np.arange(count, count + len(fresh))
+        again, self._free = self._free[: len(fresh)], self._free[len(fresh) :]
+        final = np.concatenate([again, np.arange(count, count + len(fresh) - len(again))])
+        self._words.array[final] = self._words.array[count + fresh]
         self._slots.put(slot_of[fresh], final)
         if self._larger is not None:
             mine = np.flatnonzero(slot_of[fresh] < self._moved)
-            words = self._words.array[count + mine]
+            words = self._words.array[final[mine]]
             self._larger.enter(final[mine].astype(np.int32), words[:, _LOW], words[:, _HIGH])
         behind = found >= count
         position = np.empty(len(found), np.int64)
         position[fresh] = final
         found[behind] = position[found[behind] - count]
-        self._count += len(fresh)
+        self._count += len(fresh) - len(again)
         return found, fresh
 
     def _make_room(self, more: int) -> None:
@@ -162,26 +176,41 @@ class NumberTable:
         slot, not row by row: so only a small part of the new memory is touched each time."""
         count, slots = self._count, len(self._slots)
         if self._larger is None:
-            if count + more <= slots * _GROWS_AT:
+            if count + more <= slots * _GROWS_AT and self._forgotten <= count * _FORGOTTEN:
                 return
-            self._larger, self._moved = Slots(self._slots_for(count + more)), 0
+            self._larger, self._moved, self._forgotten = Slots(self._slots_for(count + more)), 0, 0
         full = count + more > slots * _MOST_FULL
         end = slots if full else min(slots, self._moved + max(AT_ONCE, _AHEAD * more))
         for start in range(self._moved, end, AT_ONCE):
             rows = self._slots.between(start, min(start + AT_ONCE, end))
-            known = np.take(self._words.array, rows, axis=0)
-            self._larger.enter(rows, known[:, _LOW], known[:, _HIGH])
+            if self._seen is not None:
+                gone = self.seen[rows] == NEVER
+                self._dropped.append(rows[gone])
+                rows = rows[~gone]
+            self._enter(self._larger, rows)
         self._moved = end
         if end == slots:
+            self._free_dropped(self._larger)
             self._slots, self._larger = self._larger, None
 
+    def _free_dropped(self, larger: Slots) -> None:
+        """New values may have the rows of forgotten ones, unless these were seen again in the meantime."""
+        if self._dropped:
+            rows = np.concatenate(self._dropped)
+            self._dropped.clear()
+            gone = self.seen[rows] == NEVER
+            self._enter(larger, rows[~gone])
+            self._free = np.concatenate([self._free, rows[gone]])
+
+    def _enter(self, slots: Slots, rows: npt.NDArray[np.int32]) -> None:
+        known = np.take(self._words.array, rows, axis=0)
+        slots.enter(rows, known[:, _LOW], known[:, _HIGH])
+
     def forget_before(self, limit: int) -> Words:
-        """Forget the values that were seen last before ``limit``. Returns their heads."""
-        old = self.seen < limit
-        gone: Words = self.heads[old].copy()
-        if len(gone):
-            kept, seen = self._words.array[: self._count][~old], self.seen[~old]
-            self._count = len(kept)
-            self._words.array[: len(kept)], self.seen[:] = kept, seen
-            self.ready()
+        """Forget the values that were seen last before ``limit``, so that they were never seen. Returns their heads."""
+        seen = self.seen
+        old = np.flatnonzero((seen < limit) & (seen != NEVER))
+        seen[old] = NEVER
+        self._forgotten += len(old)
+        gone: Words = self.heads[old]
         return gone

@@ -12,6 +12,7 @@ from millwheel.workers.dictionaries.counters import Counters
 from millwheel.workers.dictionaries.dictionary import DictionaryOperator
 from millwheel.workers.dictionaries.numbers import Numbers
 from millwheel.workers.dictionaries.stored import NumbersRead
+from millwheel.workers.dictionaries.table import NumberTable
 from millwheel.workers.recovery import inheriting
 from tests.fakes.plain_storage import SimStore
 from tests.sim.mistakes import Context, mistake, replaced
@@ -90,6 +91,20 @@ def values_live_until_their_bucket_is_removed() -> Context:
         return right(self, rows, heads, partitions, seen, np.where(seen == MIN_TIME, at, np.minimum(at, seen)), step_us)
 
     return replaced(Numbers, "_born_again", wrong)
+
+
+@mistake(within=10, workload="forgotten")
+def a_forgotten_value_lives_on() -> Context:
+    """A value that was forgotten stays in its row, and counts as one that has just been seen."""
+    right = NumberTable.forget_before
+
+    def wrong(self: NumberTable, limit: int) -> Any:
+        old = (self.seen < limit) & (self.seen != MIN_TIME)
+        gone = right(self, limit)
+        self.seen[old] = 2**61
+        return gone
+
+    return replaced(NumberTable, "forget_before", wrong)
 
 
 @mistake(within=10, workload="forgotten")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.formats.number_runs import Words, rows_of
-from millwheel.workers.dictionaries.table import NumberTable
+from millwheel.workers.dictionaries.table import NEVER, NumberTable
 
 PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=60)
 
@@ -81,10 +81,39 @@ def test_what_is_forgotten_is_new_again() -> None:
     table.seen[rows] = np.arange(5_000) % 10
     gone = table.forget_before(4)
     assert sorted(gone.tolist()) == [number for number in range(5_000) if number % 10 < 4]
-    kept = table.find(numbers, numbers)
-    assert ((kept < 0) == (numbers % np.uint64(10) < 4)).all()
-    assert (table.heads[kept[kept >= 0]] == numbers[kept >= 0]).all()
-    assert (table.seen[kept[kept >= 0]] == numbers[kept >= 0] % np.uint64(10)).all()
+    kept = numbers % np.uint64(10) >= 4
+    for _ in range(2):  # the second time, they have left the hash table
+        rows = table.find(numbers, numbers)
+        assert (table.seen[rows[(rows >= 0) & ~kept]] == NEVER).all()
+        assert (table.heads[rows[kept]] == numbers[kept]).all()
+        assert (table.seen[rows[kept]] == numbers[kept] % np.uint64(10)).all()
+        table.take(numbers[:0], numbers[:0])
+    assert (rows[~kept] == -1).all()
+
+
+def test_it_forgets_beside_its_work_and_gives_rows_again() -> None:
+    table, rng = NumberTable(timed=True), np.random.default_rng(1)
+    seen, between, most = dict[int, int](), 0, 0
+    for turn in range(150):
+        values = rng.integers(turn * 3_000, turn * 3_000 + 40_000, 4_000).astype(np.uint64)
+        rows, fresh = table.take(values, np.zeros_like(values))
+        between += table.grows
+        table.seen[rows[fresh]] = NEVER
+        found = dict(zip(values.tolist(), table.seen[rows].tolist(), strict=True))
+        assert found == {value: seen.get(value, NEVER) for value in found}
+        assert (table.heads[rows] == values)[table.seen[rows] != NEVER].all()
+        table.heads[rows], table.seen[rows] = values, turn
+        seen |= dict.fromkeys(found, turn)
+        if turn % 3 == 0:
+            old = {value for value, at in seen.items() if at < turn - 8}
+            assert {*table.forget_before(turn - 8).tolist()} == old
+            seen = {value: at for value, at in seen.items() if value not in old}
+        assert len(table) == len(seen)
+        most = max(most, len(seen))
+    assert between > 20
+    assert len(table._words.array) < 4 * most  # else rows are not given again
+    everything = np.array([*seen], np.uint64)
+    assert table.seen[table.find(everything, np.zeros_like(everything))].tolist() == [*seen.values()]
 
 
 def test_rows_are_as_they_are_stored() -> None:
