@@ -32,7 +32,7 @@ _READS = 8
 long, since nothing has been counted before it, and each one after it twice as long as the one before."""
 EPOCH_US = 500_000
 """After so much time an epoch ends with the read before, so that a machine which has become slow loses load within
-about a second, however long reads take. A table costs a commit, and has a few kilobytes."""
+a few seconds, however long reads take. A table costs a commit, and has a few kilobytes."""
 MOST_COUNTED = 2_000
 """So many records of a read are counted, evenly spread: enough to find a key that has 1/(5n) of them."""
 

@@ -223,7 +223,8 @@ class WorkerRuntime:
             case ev.DeliveryCame():
                 self._traffic.delivery(event)
             case ev.AckCame():
-                self._traffic.acked(event, now_us)
+                # It may have come while this worker was at work, which is not the consumer's time.
+                self._traffic.acked(event, now_us - self._busy_us)
                 self._reporting.changed = True
             case ev.GroupDurable():
                 self._performing.written()

@@ -12,12 +12,15 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.names import NodeName, ShardName
 from millwheel.workers.delivery.lane_times import Completed, LaneTimes
 
-AHEAD_US = 500_000
+AHEAD_US = 1_000_000
 """What is read is chosen for by the table of its time. So no more waits for consumers than they do in about this time:
 otherwise all that is ahead would still go to a machine that has become slow."""
-_READS = 4
-"""So many reads lie between a partition and its consumers: while they do one, others are on their way."""
-_FIRST, _LEAST = 2_000, 64  # records
+_READS = 2
+"""So many reads lie between a partition and its consumers: while they do one, another is on its way. Of short ones,
+what each delivery takes besides its records would be most of what is measured."""
+_LEAST = 512
+"""So many records may always wait: where a machine is so busy that little takes as long as much, less would only make
+it slower."""
 
 ShardOf = Callable[[NodeName, Key], ShardName | None]
 
@@ -62,14 +65,14 @@ class ReadAhead:
     half of the time, and cut down in proportion when they take longer.
 
     >>> ahead = ReadAhead()
-    >>> ahead.has_room(1_999), ahead.has_room(2_000), ahead.share
-    (True, False, 500)
-    >>> ahead.applied(2_000, sent_at_us=0, now_us=2_000_000)
+    >>> ahead.has_room(511), ahead.has_room(512), ahead.share
+    (True, False, 256)
+    >>> ahead.applied(512, sent_at_us=0, now_us=100_000)
     >>> ahead.most
-    500
+    1024
     """
 
-    most: int = _FIRST
+    most: int = _LEAST
     _changed_at_us: int = 0
 
     @property

@@ -50,29 +50,29 @@ def steady(ahead: ReadAhead, per_s: float, rounds: int) -> int:
 
 
 def test_a_partition_is_read_ahead_by_a_limited_time_whatever_the_rate() -> None:
-    for per_s in (500, 5_000, 500_000):
+    for per_s in (1_000, 5_000, 500_000):
         assert AHEAD_US // 4 <= steady(ReadAhead(), per_s, rounds=20) <= AHEAD_US
 
 
 def test_what_was_sent_before_a_change_does_not_change_it_again() -> None:
-    ahead = ReadAhead()
+    ahead = ReadAhead(8_000)
     for sent_at_us in (0, 1, 2):
-        ahead.applied(2_000, sent_at_us, 4 * AHEAD_US)
-    assert ahead.most == 500
-    ahead.applied(500, 4 * AHEAD_US, 6 * AHEAD_US)
-    assert ahead.most == 250
+        ahead.applied(8_000, sent_at_us, 4 * AHEAD_US)
+    assert ahead.most == 2_000
+    ahead.applied(2_000, 4 * AHEAD_US, 6 * AHEAD_US)
+    assert ahead.most == 1_000
 
 
 def test_nothing_grows_while_little_comes() -> None:
     ahead = ReadAhead()
     ahead.applied(10, 0, 5_000)
-    assert ahead.most == 2_000
+    assert ahead.most == 512
 
 
-def test_some_records_are_always_read() -> None:
-    ahead = ReadAhead()
-    ahead.applied(2_000, 0, 10**12)
-    assert ahead.most == 64
-    assert ahead.share == 16
-    assert ahead.has_room(63)
-    assert not ahead.has_room(64)
+def test_some_records_may_always_be_read() -> None:
+    ahead = ReadAhead(8_000)
+    ahead.applied(8_000, 0, 10**12)
+    assert ahead.most == 512
+    assert ahead.share == 256
+    assert ahead.has_room(511)
+    assert not ahead.has_room(512)

@@ -91,10 +91,10 @@ def test_a_partition_is_read_ahead_of_its_consumers_by_so_much() -> None:
     one.ahead = ReadAhead(100)
     chunk = OutputChunk(1, "c", [], 0, stored=False, read=True)
     one.outstanding.append(Outstanding([chunk], Position(), {}, records=60))
-    assert (one.waiting, one.has_room, one.most_records(20_000)) == (60, True, 25)
+    assert (one.waiting, one.has_room, one.most_records(20_000)) == (60, True, 50)
     one.outstanding.append(Outstanding([chunk], Position(), {}, records=60))
     assert not one.has_room
     chunk.finished = True
     assert one.has_room
     one.told_bytes(1_000, 10)
-    assert one.most_bytes == 25 * 100
+    assert one.most_bytes == 50 * 100
