@@ -6,6 +6,8 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+import msgspec
+
 from millwheel.core.formats.store_layout import ROW
 from millwheel.core.grouping.epochs import EPOCH_US, KeyEpochs
 from millwheel.core.machines.triggered import TriggeredMachine
@@ -15,6 +17,7 @@ from millwheel.core.windows.windows import SessionPieces, Sessions
 from millwheel.workers.loop.traffic import Traffic
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.workers.sources import key_epochs
+from millwheel.workers.sources.partition import Part
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -72,7 +75,20 @@ def counts_are_lost() -> Context:
     return replaced(KeyEpochs, "__init__", wrong)
 
 
-@mistake(within=3, workload="trickling", faults="kill kill-again")
+@mistake(within=2, workload="trickling", faults="kill kill-again")
+def counts_of_a_later_position() -> Context:
+    """A position is committed with the counts that the source has reached by then."""
+    right = Part.write
+
+    def wrong(self: Part, overlay: Any) -> None:
+        if self.epochs is not None:
+            self.committed = msgspec.structs.replace(self.committed, counts=self.epochs.counts())
+        right(self, overlay)
+
+    return replaced(Part, "write", wrong)
+
+
+@mistake(within=2, workload="trickling", faults="kill kill-again")
 def epochs_of_earlier_owners_are_shortened() -> Context:
     """A new owner of a source ends the last epoch where it begins to read, because time has passed: it makes a new
     table for records that have been sent."""

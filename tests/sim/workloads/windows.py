@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DELAY_US = 3 * SECOND
 WAIT_US = 5 * SECOND
-_BURST_US = 400_000
+_BURST_US = 200_000
 FIELDS = {"key": "str", "n": "int", "p": "int", "ts": "int"}
 """Declared fields: windows over them keep their state in columns."""
 
@@ -307,7 +307,8 @@ class Trickling(Grouped):
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
         self.span_us = 5 * SECOND
-        self.limits = replace(self.limits, bundle=self.rng.choice([1, 2]))  # turns of seven do not end with reads
+        # Epochs are longer than bursts, and the turns of seven instances do not end with reads.
+        self.limits = replace(self.limits, bundle=2, settle_us=100_000)
         self.keys = max(self.keys, 4)
         self.rows = {"clicks": {f"p{number}": self._partition(number) for number in range(2)}}
 
