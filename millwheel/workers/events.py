@@ -129,13 +129,16 @@ class JournalFailed:
 @dataclass(frozen=True, slots=True)
 class ShardRecovered:
     """The store of a shard is open and holds everything its lineage committed. ``replayed``: bytes of commits that no
-    snapshot had. ``numbers``: what the store of a dictionary knows of values, if that was read."""
+    snapshot had. What was read of it already (None: nothing): ``pending``, its productions that perhaps did not reach
+    every consumer, as :func:`.opening.read_pending` gives them; ``numbers``, what a dictionary's store knows of values.
+    """
 
     entry: ShardEntry
     node: NodeName
     store: StateStore
     replayed: int = 0
     numbers: StoredNumbers | None = None
+    pending: Sequence[tuple[int, ChannelName, Sequence[AnyBatch]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from millwheel.workers import events as ev
 from millwheel.workers.delivery.routing import TableRouter
 from millwheel.workers.dictionaries.stored import StoredNumbers
 from millwheel.workers.loop.runtime import MakeShard
+from millwheel.workers.shard.opening import Pending
 from millwheel.workers.shard.shard import Shard
 
 _ENDLESS = 2_000_000  # steps after which a pipeline is reported never to come to rest
@@ -225,9 +226,10 @@ class MemoryCluster:
         store: StateStore,
         router: TableRouter,
         numbers: StoredNumbers | None = None,
+        pending: Pending | None = None,
     ) -> Shard:
         """Create the machine of a shard, and keep it for inspection."""
-        shard = self.shards[entry.shard] = self._make_shard(node, entry, store, router, numbers)
+        shard = self.shards[entry.shard] = self._make_shard(node, entry, store, router, numbers, pending)
         return shard
 
     def reported(self, connection: int, node: NodeName, reports: Sequence[ShardReport]) -> None:

@@ -83,6 +83,7 @@ from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.ports import Errand
 from millwheel.workers.recovery.write_behind import WriteBehindStore
 from millwheel.workers.shard.bundle_sizes import ShardLimits
+from millwheel.workers.shard.opening import Pending
 from millwheel.workers.shard.productions import ShardIdentity
 from millwheel.workers.shard.shard import Shard
 from millwheel.workers.shard.verdicts import Policies
@@ -224,8 +225,9 @@ class Assembly:
         store: StateStore,
         router: TableRouter,
         numbers: StoredNumbers | None = None,
+        pending: Pending | None = None,
     ) -> Shard:
-        """The machine of one shard, recovered from its open store. ``numbers``: what was read of that already."""
+        """The machine of one shard, recovered from its open store. ``numbers``, ``pending``: read of that already."""
         store = WriteBehindStore(store)
         node = self.graph.nodes[node_name]
         computation = node.computation
@@ -239,8 +241,8 @@ class Assembly:
             return self._operator(node, _ShardParts(entry, store, shard, router, numbers))
 
         horizon = self._id_horizon_us(node) if exact else None
-        given = self._limits_of(node)
-        shard = Shard(identity, store, self._fanout, router.route, given, make_operator, horizon, self._policies)
+        parts = (self._fanout, router.route, self._limits_of(node), make_operator, horizon, self._policies, pending)
+        shard = Shard(identity, store, *parts)
         if self._hangs is not None:
             self._hangs.watch(shard.operator.watched(), node_name, entry)
         return shard

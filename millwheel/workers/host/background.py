@@ -28,6 +28,7 @@ from millwheel.workers.ports import Errand
 from millwheel.workers.recovery.following import Standbys
 from millwheel.workers.recovery.journal_reads import ReadOnce
 from millwheel.workers.recovery.recovery import Effort, recover
+from millwheel.workers.shard.opening import read_pending
 
 _VERIFY_PAUSE_S = 0.02  # between reads of tables that are verified later: recovery comes first
 Post = Callable[[ev.Event], None]
@@ -88,10 +89,11 @@ class Recovering:
                 journals = self.reads or self.journals
                 store = recover(entry, self.stores, self.snapshots, journals, self.scratch, effort)
             numbers = None if self.numbers is None else self.numbers.read(node, store)
+            pending = read_pending(store)
         except Exception as ex:  # handed to the loop, which ends the process with its words
             post(ev.RecoveryFailed(entry, node, ex))
         else:
-            post(ev.ShardRecovered(entry, node, store, effort.replayed, numbers))
+            post(ev.ShardRecovered(entry, node, store, effort.replayed, numbers, pending))
 
     def rest(self) -> None:
         """Nothing more is to be recovered at the moment."""

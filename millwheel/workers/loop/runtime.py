@@ -40,14 +40,15 @@ from millwheel.workers.loop.traffic import Traffic
 from millwheel.workers.performing import Performing
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.queries.answering import Answering
+from millwheel.workers.shard.opening import Pending
 from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.shard import Shard
 
 _HOPS_IN_CIRCLES = 4
 """From shard to shard of one worker within a step, beyond the way down the graph. More would make steps long."""
 
-MakeShard = Callable[[NodeName, ShardEntry, Any, TableRouter, StoredNumbers | None], Shard]
-"""(node, entry, open store, router, what was read of it) -> the shard's machine."""
+MakeShard = Callable[[NodeName, ShardEntry, Any, TableRouter, StoredNumbers | None, Pending | None], Shard]
+"""(node, entry, open store, router, what was read of it, in two parts) -> the shard's machine."""
 
 
 class WorkerRuntime:
@@ -297,7 +298,8 @@ class WorkerRuntime:
         self._reporting.at_once()
 
     def _make(self, event: ev.ShardRecovered) -> Served:
-        shard = self._make_shard(event.node, event.entry, event.store, self._ranges.router, event.numbers)
+        read = event.numbers, event.pending
+        shard = self._make_shard(event.node, event.entry, event.store, self._ranges.router, *read)
         if self._tracing is not None:
             shard.trace(self._tracing, self._graph.nodes[event.node].kind is NodeKind.SOURCE)
         return Served(shard, event.node, self._graph.roots(event.node), self._graph.depths()[event.node])

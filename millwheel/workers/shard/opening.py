@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
@@ -28,6 +30,8 @@ from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.shard.productions import earliest_of
 
+Pending = Sequence[tuple[int, ChannelName, Sequence[AnyBatch]]]
+"""(chunk, channel, its batches)"""
 _decode_pending = checked(msgspec.msgpack.Decoder(tuple[ChannelName, list[bytes]]).decode, "productions of a shard")
 
 
@@ -53,8 +57,9 @@ def read_timers(store: StateStore) -> dict[Domain, TimerQueue]:
     return queues
 
 
-def read_pending(store: StateStore) -> list[tuple[int, ChannelName, list[AnyBatch]]]:
-    """(chunk, channel, its batches) of productions that perhaps did not reach every consumer."""
+def read_pending(store: StateStore) -> Pending:
+    """The productions that perhaps did not reach every consumer. To decode them takes long: any thread may, as long as
+    nobody else uses the store."""
     found: list[tuple[int, ChannelName, list[AnyBatch]]] = []
     for store_key, data in store.scan(PENDING):
         channel, stored = _decode_pending(data)
@@ -62,10 +67,10 @@ def read_pending(store: StateStore) -> list[tuple[int, ChannelName, list[AnyBatc
     return found
 
 
-def read_productions(store: StateStore, fanout: Fanout) -> list[OutputChunk]:
+def read_productions(pending: Pending, fanout: Fanout) -> list[OutputChunk]:
     """The same productions, for their consumers."""
     chunks = []
-    for number, channel, stored in read_pending(store):
+    for number, channel, stored in pending:
         batches: list[tuple[NodeName, AnyBatch]] = []
         for batch in stored:
             if isinstance(batch, ColumnBatch):

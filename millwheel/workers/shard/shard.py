@@ -35,7 +35,14 @@ from millwheel.workers.shard.admission import Admission
 from millwheel.workers.shard.bundle_sizes import BundleSize, ShardLimits
 from millwheel.workers.shard.commit_building import CommitBuilding
 from millwheel.workers.shard.in_flight import InFlight
-from millwheel.workers.shard.opening import read_high_water_marks, read_meta, read_productions, read_timers
+from millwheel.workers.shard.opening import (
+    Pending,
+    read_high_water_marks,
+    read_meta,
+    read_pending,
+    read_productions,
+    read_timers,
+)
 from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.productions import ProductionBuilding, ShardIdentity
 from millwheel.workers.shard.seen_ids import SeenIds
@@ -63,6 +70,7 @@ class Shard:
         make_operator: OperatorFactory,
         id_horizon_us: int | None,
         policies: Policies | None = None,
+        pending: Pending | None = None,
     ) -> None:
         self.identity, self.store, self._route, self._limits = identity, store, route, limits
         self.overlay, self.meta = Overlay(store), read_meta(store)
@@ -76,7 +84,7 @@ class Shard:
         self._inbox, self.outbox = Inbox(marks, identity.hashed), Outbox(identity.token, limits.window)
         self.commits = InFlight(identity.shard, self.meta, limits.straggler_us)
         self.verdicts = Verdicts(policies)
-        self._unsent = read_productions(store, fanout)
+        self._unsent = read_productions(read_pending(store) if pending is None else pending, fanout)
         for chunk in self._unsent:
             self.outbox.add(chunk)
         self.operator = make_operator(self)

@@ -6,7 +6,7 @@ from typing import Any
 
 from millwheel.core.model.names import ChannelName
 from millwheel.workers.delivery.combining import whole
-from millwheel.workers.shard import opening
+from millwheel.workers.host import background
 from millwheel.workers.sources.partition import Part
 from millwheel.workers.sources.sorting import Sorting
 from millwheel.workers.sources.source import SourceOperator
@@ -98,10 +98,10 @@ def groups_without_their_position() -> Context:
 @mistake(within=20, workload="combined", faults="kill")
 def the_rest_of_productions_goes_to_all_after_a_crash() -> Context:
     """A new owner sends productions that it finds to all consumers, also to those that got groups of them."""
-    right = opening.read_pending
+    right = background.read_pending
 
     def wrong(store: Any) -> Any:
         found = right(store)
         return [(chunk, channel, [whole(each) for each in batches]) for chunk, channel, batches in found]
 
-    return replaced(opening, "read_pending", wrong)
+    return replaced(background, "read_pending", wrong)
