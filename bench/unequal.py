@@ -11,8 +11,8 @@ worker is stopped for 30 of 40 ms. Sums and counts of each run must be those tha
 ``slow_share`` is the share of the records that the slow worker added, and ``slow_share_later`` the same of the second
 half of the records: a fifth of two workers is in proportion to its speed. ``of_hash`` is the rate beside that of whole
 keys, which senders group before they send them, so that the work is where the input is read. Files are read as fast as
-consumers take them. With ``--rate`` so many records come in a second; then ``lag_ms`` has the mean and the 99th
-percentile, of the second half, of how long after its creation a record was added.
+consumers take them. With ``--rate`` so many records come in a second, and rates are those of whole runs; then
+``lag_ms`` has the mean and the 99th percentile, of the second half, of how long after its creation a record was added.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def measure(work: Work, skew: str, right: Rows) -> Seen:
     slowed.start()
     outcome = execute(replace(run, env={**run.env, **work.env, "BENCH_COUNTS": str(counts)}))
     slowed.end()
-    if outcome.seconds is None or outcome.error:
+    if outcome.error or (outcome.seconds is None and not work.rate):
         sys.exit(f"{skew}: {outcome.error or outcome.tail}")
     if set(results(folder / "out")) != right:
         sys.exit(f"{skew}: other rows than they should be")
@@ -212,7 +212,7 @@ def measure(work: Work, skew: str, right: Rows) -> Seen:
         {int(path.stem): np.fromfile(path, np.int64) for path in counts.glob("*.lags")}, slowed.pid
     )
     shutil.rmtree(folder)
-    return Seen(outcome.seconds, share, later, lags / 1000 if work.rate else lags[:0])
+    return Seen(outcome.seconds or outcome.wall_s, share, later, lags / 1000 if work.rate else lags[:0])
 
 
 def share_of(slow: int, added: dict[int, int]) -> float:
