@@ -231,7 +231,9 @@ class Bench(PipelineHarness):
         )
         kind = _Assembly if way.columns else _RowsOnly
         combine = CombineLimits(least=1, looks=1, enters=9.0, leaves=9.0) if way.combined else CombineLimits()
-        sizes = ShardLimits(bundle=way.bundle, timers=way.timers, columns_from=1)
+        # Types are inferred from full reads.
+        bundle = min(way.bundle, 2) if "undeclared" in case.features else way.bundle
+        sizes = ShardLimits(bundle=bundle, timers=way.timers, columns_from=1)
         limits = replace(sizes, settle_us=0, company_us=0, combine=combine)
         made = kind(self.spec, "", clock, outside, limits)
         options = ClusterOptions(

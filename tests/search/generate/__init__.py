@@ -18,7 +18,7 @@ from tests.search.generate.kinds import add_batches
 from tests.search.generate.refused import spoil
 from tests.search.generate.sinks import draw_sinks
 from tests.search.generate.sliced import add_slices
-from tests.search.generate.sources import add_ids, draw_stream, leave_fields_undeclared
+from tests.search.generate.sources import add_ids, change_types, draw_stream, leave_fields_undeclared
 from tests.search.script import Case
 
 __all__ = ["Unlucky", "case"]
@@ -67,6 +67,6 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     add_batches(draft, seed)
     draw_sinks(draft)
     refused = not racing and spoil(draft, "refused")
-    script = pushes.draw(draft, now)
+    script = change_types(draft, seed, pushes.draw(draft, now))
     yaml = emit(draft.tree)
     return Case(seed, yaml, tuple(script), stated, now, frozenset(draft.features), refused)

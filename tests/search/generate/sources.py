@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 from tests.search.freedoms import Facts
 from tests.search.generate.draft import Draft, Flow
+from tests.search.script import Action, Push
 
 
 def add_ids(draft: Draft, seed: int) -> None:
@@ -24,12 +26,32 @@ def leave_fields_undeclared(draft: Draft, seed: int) -> None:
     """Streams that are read into columns declare no fields, sometimes, with a random generator of their own. Keys that
     are divided and dictionaries need declared ones."""
     own_rng = random.Random(f"undeclared {seed}")
+    asked = draft.wanted & {"undeclared", "changing_types"}
     if not draft.columnar or "dictionary" in draft.features:
         return
-    if own_rng.random() < 0.3 or "undeclared" in draft.wanted:
+    if asked or (own_rng.random() < 0.3 and draft.wanted <= {"columns"}):  # what else is asked for stays as it was
         for options in draft.tree["streams"].values():
             options.pop("fields", None)
         draft.features.add("undeclared")
+
+
+def change_types(draft: Draft, seed: int, script: list[Action]) -> list[Action]:
+    """Where no fields are declared, whole numbers become others from some push on, sometimes, and again whole ones."""
+    own_rng = random.Random(f"types {seed}")
+    if "undeclared" not in draft.features or (own_rng.random() < 0.5 and "changing_types" not in draft.wanted):
+        return script
+    draft.features.add("changing_types")
+    first, last = sorted(own_rng.randrange(len(script) + 1) for _ in range(2))
+    return [
+        replace(action, values=tuple(map(_with_half, action.values)))
+        if isinstance(action, Push) and first <= index <= last
+        else action
+        for index, action in enumerate(script)
+    ]
+
+
+def _with_half(value: Any) -> Any:
+    return {**value, "n": value["n"] + 0.5} if type(value.get("n")) is int else value
 
 
 def draw_stream(draft: Draft, name: str, now: int | None) -> None:
