@@ -59,7 +59,7 @@ def _passes(seed: int, words: str, ways: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(5_000, 5_160, 20)])
+@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(5_040, 5_140, 20)])
 def test_many_pipelines_give_the_same_in_every_way(seeds: range) -> None:
     for seed in seeds:
         _passes(seed, "", 4)

@@ -1,6 +1,6 @@
 """What a deliberate mistake is. A mutation replaces one function for as long as its context lasts. Where a mistake
-needs a certain fault to show, the mutation names the faults to draw from; ``within`` seeds, from ``first`` on, one of
-them must fail."""
+needs a certain fault to show, the mutation names the faults to draw from; of ``within`` seeds, from ``first`` on, one
+must fail. ``first`` is a seed that is known to, where those before it would only take time."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_a_failure_is_told_shortly() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(1_000, 1_120, 20)])
+@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(1_000, 1_080, 20)])
 def test_many_seeds_pass(seeds: range) -> None:
     for seed in seeds:
         told(Case(seed))

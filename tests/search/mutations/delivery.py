@@ -35,7 +35,7 @@ def productions_need_no_commit() -> Context:
     )
 
 
-@mistake(within=120, features="loose_order order_by weak few_times", variants="reference")
+@mistake(within=120, features="loose_order order_by weak few_times", variants="reference", first=37)
 def records_without_a_name_share_one() -> Context:
     """Records that wait for their order, and have neither a number nor an id, are one if they have one time."""
     right = OrderBuffer._name
@@ -53,7 +53,7 @@ def a_new_owner_is_not_told_what_was_published() -> Context:
     return replaced(InjectorState, "published", lambda self: {})
 
 
-@mistake(within=10, features="idle_after", variants="shards", first=101)
+@mistake(within=10, features="idle_after", variants="shards", first=107)
 def a_silent_shard_holds_the_watermark_of_others() -> Context:
     """A shard whose partitions are all silent reports how far silence has moved it as if it were not."""
     right = Partitions.hold

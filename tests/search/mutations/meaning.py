@@ -16,7 +16,7 @@ from millwheel.workers.operators.deduplicated import Deduplicated
 from tests.search.mistakes import Context, mistake, replaced
 
 
-@mistake(within=60, features="session_window", variants="reference")
+@mistake(within=60, features="session_window", variants="reference", first=24)
 def sessions_that_touch_become_one() -> Context:
     """A record exactly one gap behind a session lengthens it."""
 
@@ -52,13 +52,13 @@ def an_outer_join_forgets_who_came_alone() -> Context:
     return replaced(joined, "pairs", wrong)
 
 
-@mistake(within=60, features="enrich", variants="reference")
+@mistake(within=60, features="enrich", variants="reference", first=50)
 def a_record_is_enriched_by_an_older_version_that_came_later() -> Context:
     """The version that came last counts, whatever its time."""
     return replaced(joined, "newer", lambda at, version: True)
 
 
-@mistake(within=120, features="deduplicate", variants="reference")
+@mistake(within=120, features="deduplicate", variants="reference", first=42)
 def copies_prolong_the_memory_of_the_first() -> Context:
     """What is equal to a record is dropped until it was silent for ``within``."""
     right = Deduplicated.process_record

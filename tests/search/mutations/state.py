@@ -47,7 +47,7 @@ def what_is_over_is_removed_by_a_look() -> Context:
     return replaced(Typed, "found", wrong)
 
 
-@mistake(within=40, features="ttl", variants="reference")
+@mistake(within=40, features="ttl", variants="reference", first=19)
 def each_write_moves_the_timer_of_a_removal() -> Context:
     """What is to be removed waits until its key is silent for the time to live. (A map with ``ttl``, or
     ``deduplicate``, a busy key, and a look at what lies in the store: results do not show it.)"""
@@ -100,7 +100,7 @@ def wall_clock_timers_leave_their_queue_before_the_records() -> Iterator[None]:
         yield
 
 
-@mistake(within=60, features="timers stated", variants="reference together")
+@mistake(within=60, features="timers stated", variants="reference together", first=13)
 def timers_that_timers_set_wait_for_the_next_step() -> Context:
     """A timer that is set for a time that the watermark has passed fires behind the records of the step. (Timers that
     set timers, or ``past_timers``, and a watermark that rises in large steps, or bundles.)"""

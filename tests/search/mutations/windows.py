@@ -63,7 +63,7 @@ def panes_named_by_window_and_number() -> Context:
     return replaced(windowed, "pane_cause", wrong)
 
 
-@mistake(within=60, features="weak side late", variants="crash crash-bundles crashes")
+@mistake(within=60, features="weak side late", variants="crash crash-bundles crashes", first=13)
 def late_records_sent_aside_without_an_id() -> Context:
     """What a window with weak productions sends aside has no id. (``late: side:STREAM``, weak, and a crash.)"""
     return replaced(windowed, "aside_cause", lambda call, what, number: None)
@@ -123,7 +123,7 @@ def aggregates_share_what_one_of_them_read() -> Context:
     return replaced(aggregation, "_reading", lambda part: (part.argument, True))
 
 
-@mistake(within=120, features="columns tumbling_window disorder", variants="together", first=30)
+@mistake(within=120, features="columns tumbling_window disorder", variants="together", first=83)
 def columns_speak_in_the_order_of_first_records() -> Context:
     """Of windows that become due together, columns emit first which had a record first. (A pause in the watermark of a
     stream with declared fields.)"""
@@ -199,7 +199,7 @@ def joins_in_columns_that_say_nothing_of_what_is_alone() -> Context:
     return replaced(column_pairs, "_HOW", dict.fromkeys(JoinKind, "inner"))
 
 
-@mistake(within=20, features="columns join", variants="together pairs")
+@mistake(within=20, features="columns join", variants="together pairs", first=5)
 def joins_in_columns_that_lose_what_is_not_declared() -> Context:
     """Columns of whole records have the declared fields only. (A join over fields of which one is not declared.)"""
 
@@ -220,7 +220,7 @@ def joins_that_open_a_window_again() -> Context:
     return replaced(JoinOperator, "_add", wrong)
 
 
-@mistake(within=20, features="fields callback aggregate late", variants="together bundles")
+@mistake(within=20, features="fields callback aggregate late", variants="together bundles", first=10)
 def late_records_get_into_columns_that_are_made() -> Context:
     """Columns that a source makes of single records, because a callback takes them too, have the late ones as well."""
     right = BesideColumns.split
@@ -231,13 +231,13 @@ def late_records_get_into_columns_that_are_made() -> Context:
     return replaced(BesideColumns, "split", wrong)
 
 
-@mistake(within=15, features="columns count_distinct_in_columns", variants="reference together")
+@mistake(within=15, features="columns count_distinct_in_columns", variants="reference together", first=11)
 def values_in_columns_that_count_once_for_each_bundle() -> Context:
     """A list of different values has one twice that came in two bundles. (``count_distinct`` in columns.)"""
     return replaced(Distincts, "merged", lambda self: [pl.col(self._column).explode().drop_nulls()])
 
 
-@mistake(within=10, features="session_window aggregate windowed", variants="divided", first=15)
+@mistake(within=10, features="session_window aggregate windowed", variants="divided", first=21)
 def pieces_of_sessions_hold_their_ends() -> Context:
     """A piece of a divided session holds the watermark at its end, and not at its first record."""
     right = TriggeredMachine._output_at

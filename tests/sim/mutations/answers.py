@@ -25,7 +25,7 @@ def answers_before_commit() -> Context:
     return replaced(Answering, "_is_durable", lambda self, batch: True)
 
 
-@mistake(within=10, faults="zombie partition pause", workload="sliced")
+@mistake(within=10, faults="zombie partition pause", workload="sliced", first=4)
 def zombie_answers() -> Context:
     """A worker answers without a look at the seal of its journal."""
     return replaced(AnswerLease, "_is_fresh", lambda self: True)
@@ -64,13 +64,13 @@ def expired_slice_answered() -> Context:
     return replaced(SliceAnswers, "_check_kept", lambda self, span, expired_us, name: None)
 
 
-@mistake(within=10, workload="sliced")
+@mistake(within=10, workload="sliced", first=5)
 def merged_spans_outlive_a_change() -> Context:
     """What was merged for an answer is kept although records have changed slices of its key."""
     return replaced(MergedSpans, "changed", lambda self, stored_key: None)
 
 
-@mistake(within=10, workload="sliced")
+@mistake(within=10, workload="sliced", first=5)
 def columns_count_records_of_expired_slices() -> Context:
     """A bundle in columns is counted whole, although slices of some of its records have expired."""
     return replaced(SlicePlan, "ended", lambda self, batch, expired_us: None)
@@ -90,7 +90,7 @@ def late_record_in_the_newest_slice() -> Context:
     return replaced(SlicesOperator, "_add", wrong)
 
 
-@mistake(within=20, workload="asked")
+@mistake(within=20, workload="asked", first=4)
 def windows_in_columns_are_left_out_of_answers() -> Context:
     """A question for the open windows reads only those that are in rows."""
     return replaced(ColumnOperator, "answer", lambda self, query, state, at_us: self._rows.answer(query, state, at_us))

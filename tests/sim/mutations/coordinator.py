@@ -9,7 +9,7 @@ from millwheel.core.formats.coordinator_messages import Elect, PushedTable, Won,
 from tests.sim.mistakes import Context, mistake, replaced
 
 
-@mistake(within=10, embedded=True)
+@mistake(within=10, embedded=True, first=5)
 def two_leaders_write_whatever_the_version() -> Context:
     """Everybody who stands for election leads, and compare-and-set does not compare: one overwrites what the other has
     decided. (Either alone does no harm: a single leader writes in order, and of two the table refuses one.)"""

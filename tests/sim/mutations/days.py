@@ -80,7 +80,7 @@ def the_run_reads_what_came_after_it_began() -> Context:
     return replaced(days.FollowedReader, "stop_at", lambda self, end: None)
 
 
-@mistake(within=5, faults="move split kill", days=True, first=20_008)
+@mistake(within=5, faults="move split kill", days=True, first=20010)
 def the_last_answer_in_the_list_counts() -> Context:
     """Whoever asks believes a former owner that has given its shard away, if its answer is listed last."""
 

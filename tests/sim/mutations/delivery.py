@@ -24,7 +24,7 @@ from millwheel.workers.shard.productions import ProductionBuilding
 from tests.sim.mistakes import Context, mistake, replaced
 
 
-@mistake(within=10)
+@mistake(within=10, first=4)
 def ack_before_commit() -> Context:
     """Deliveries are acked when they arrive."""
     right = Traffic.delivery
@@ -47,7 +47,7 @@ def lanes_of_a_shard_answered_as_one() -> Context:
     return replaced(Traffic, "answer", wrong)
 
 
-@mistake(within=10)
+@mistake(within=10, first=4)
 def productions_sent_before_commit() -> Context:
     """Productions leave when they are made."""
     return replaced(Traffic, "_may_have_early", lambda self, target: True)
@@ -97,7 +97,7 @@ def applied_records_not_cut_off() -> Context:
     return replaced(Batch, "after", lambda self, seq: self)
 
 
-@mistake(within=30, faults="cut loss failing one-way partition", workload="numbers", first=21)
+@mistake(within=30, faults="cut loss failing one-way partition", workload="numbers", first=23)
 def gaps_accepted() -> Context:
     """A delivery is taken although an earlier one is missing."""
     right = inbox.Inbox.offer
@@ -119,7 +119,7 @@ def pending_productions_forgotten() -> Context:
     return replaced(shard, "read_productions", lambda store, fanout: [])
 
 
-@mistake(within=60, first=31)
+@mistake(within=60, first=33)
 def unnumbered_productions_not_settled() -> Context:
     """A weak production that was checkpointed is done with when it is acked, although a crash sends it again."""
     right = Outbox._finish
@@ -131,7 +131,7 @@ def unnumbered_productions_not_settled() -> Context:
     return replaced(Outbox, "_finish", wrong)
 
 
-@mistake(within=10, faults="none", first=11010)
+@mistake(within=10, faults="none", first=11013)
 def weak_ids_without_their_maker() -> Context:
     """The id of a weak production says of what it was made, but not by whom."""
     right, found = ProductionBuilding.__init__, callbacks.record_causes

@@ -18,7 +18,7 @@ from tests.fakes.plain_storage import SimStore
 from tests.sim.mistakes import Context, mistake, replaced
 
 
-@mistake(within=10, faults="kill kill-again slow-disk sync power", workload="ids")
+@mistake(within=10, faults="kill kill-again slow-disk sync power", workload="ids", first=3)
 def a_counter_goes_back_after_a_crash() -> Context:
     """How far a partition has counted is not what the runs say: the next owner counts from the beginning."""
     right = Counters.__init__
@@ -40,7 +40,7 @@ def what_is_read_beside_the_loop_lacks_a_run() -> Context:
     return replaced(NumbersRead, "read", wrong)
 
 
-@mistake(within=20, faults="kill kill-again slow-disk sync power", workload="ids")
+@mistake(within=20, faults="kill kill-again slow-disk sync power", workload="ids", first=3)
 def a_value_gets_a_second_number() -> Context:
     """Whoever has a new value remembers it, and the store has all but the first of a bundle: after a crash that is new
     again."""
@@ -66,7 +66,7 @@ def numbers_leave_before_their_commit_has_them() -> Context:
     return replaced(DictionaryOperator, "run", wrong)
 
 
-@mistake(within=20, workload="ids")
+@mistake(within=20, workload="ids", first=7)
 def heirs_get_no_numbers() -> Context:
     """A shard that comes of a split or merge does not know the values of its parents."""
     return replaced(inheriting, "numbers_within", lambda entries, share: iter(()))

@@ -62,7 +62,7 @@ def segments_deleted_too_early() -> Context:
     return replaced(snapshots.SnapshotPolicy, "published", wrong)
 
 
-@mistake(within=60, faults="pause false-alarm session", first=16)
+@mistake(within=60, faults="pause false-alarm session", first=18)
 def seal_not_looked_for() -> Context:
     """A commit is acked as soon as it is synced."""
 
@@ -78,7 +78,7 @@ def seal_not_looked_for() -> Context:
     return replaced(AppendWriter, "commit", wrong)
 
 
-@mistake(within=20, faults="flip kill", first=250)
+@mistake(within=20, faults="flip kill", first=255)
 def damaged_tables_served() -> Context:
     """A table that was restored without reading it is believed when it is read."""
 

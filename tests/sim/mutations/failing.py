@@ -26,7 +26,7 @@ def step_that_waits_holds_no_watermark() -> Context:
     return replaced(Step, "kept", lambda self: Hold())
 
 
-@mistake(within=30, workload="letters")
+@mistake(within=30, workload="letters", first=6)
 def every_owner_replays_all_of_an_order() -> Context:
     """The numbering of an order is another one for each owner of a shard."""
     right = Replaying._offer
@@ -37,7 +37,7 @@ def every_owner_replays_all_of_an_order() -> Context:
     return replaced(Replaying, "_offer", wrong)
 
 
-@mistake(within=30, workload="letters")
+@mistake(within=30, workload="letters", first=10)
 def replays_are_offered_to_no_later_owner() -> Context:
     """An order goes to the first owners of the shards alone."""
     right = Replaying.begin

@@ -24,7 +24,7 @@ def slow_calls_taken_for_one_that_hangs() -> Context:
     return replaced(CallbackOperator, "progress", lambda self: (0, 0))
 
 
-@mistake(within=20, faults="none", workload="hanging")
+@mistake(within=20, faults="none", workload="hanging", first=4)
 def records_that_did_not_return_together_come_together_again() -> Context:
     """A call with several records accuses none of them, and nobody calls them one by one."""
     return replaced(BatchOperator, "_run_records", _always_together)
@@ -38,7 +38,7 @@ def _always_together(self: BatchOperator, bundle: Bundle) -> None:
 _run_records = BatchOperator._run_records
 
 
-@mistake(within=10, faults="none", workload="hanging")
+@mistake(within=10, faults="none", workload="hanging", first=7)
 def neighbour_of_a_hang_refused() -> Context:
     """A record is known by a number that the one before it has, too."""
     right = callbacks.record_mark

@@ -32,7 +32,7 @@ def epochs_run_into_the_next_token() -> Context:
     return replaced(outbox, "_COUNT_BITS", 2)
 
 
-@mistake(within=60, first=24)
+@mistake(within=60, first=25)
 def middle_of_a_step_without_its_beginning() -> Context:
     """In the middle of a step only the last shards' commits are handed over, without those that they rest on."""
     right = CommitGroups.submit_after

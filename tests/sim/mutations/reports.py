@@ -11,7 +11,7 @@ from millwheel.injector.session_directory import SessionDirectory
 from tests.sim.mistakes import Context, mistake, replaced
 
 
-@mistake(within=60, faults="zombie", workload="numbers", first=27)
+@mistake(within=60, faults="zombie", workload="numbers", first=29)
 def number_believed_without_its_token() -> Context:
     """A number stands for its shard, also when the table has given the shard another token."""
 

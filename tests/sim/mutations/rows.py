@@ -46,7 +46,7 @@ def rows_forgotten_by_a_commit() -> Context:
     return replaced(UpsertOperator, "run", wrong)
 
 
-@mistake(within=10, faults="kill kill-again slow-disk sync power", workload="shown")
+@mistake(within=10, faults="kill kill-again slow-disk sync power", workload="shown", first=6)
 def uncommitted_rows_shown() -> Context:
     """A sink that shows at once gets what is not durable yet."""
     return replaced(Traffic, "_may_have_early", lambda self, target: target in self._served)

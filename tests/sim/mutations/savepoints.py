@@ -52,7 +52,7 @@ def savepoint_whatever_is_on_its_way() -> Context:
     )
 
 
-@mistake(within=60, faults="kill kill-in-a-call", finish=True)
+@mistake(within=60, faults="kill kill-in-a-call", finish=True, first=6)
 def sources_end_before_what_they_read_is_applied() -> Context:
     """A source that is told to end says so at once."""
     return _together(

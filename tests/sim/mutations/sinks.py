@@ -34,7 +34,7 @@ def batches_of_the_former_owner_forgotten() -> Context:
     return replaced(SinkOperator, "_recover", wrong)
 
 
-@mistake(within=20, faults="kill kill-again slow-disk sync power", workload="transactional", first=40)
+@mistake(within=20, faults="kill kill-again slow-disk sync power", workload="transactional", first=46)
 def batches_published_before_their_commit() -> Context:
     """Batches are published as soon as they are prepared."""
     right = SinkOperator.run
@@ -58,7 +58,7 @@ def batch_not_tried_again() -> Context:
     return replaced(SinkOperator, "_learn", wrong)
 
 
-@mistake(within=10, faults="kill kill-again slow-disk", workload="transactional")
+@mistake(within=10, faults="kill kill-again slow-disk", workload="transactional", first=2)
 def batch_with_refused_rows_kept() -> Context:
     """Letters are committed, and the batch stays in the store as it was: its heir is refused, and tells, once more."""
     right = SinkOperator._leave_out_refused
@@ -72,7 +72,7 @@ def batch_with_refused_rows_kept() -> Context:
     return replaced(SinkOperator, "_leave_out_refused", wrong)
 
 
-@mistake(within=20, faults="kill kill-again slow-disk", first=25)
+@mistake(within=20, faults="kill kill-again slow-disk", first=31)
 def swept_before_it_is_published() -> Context:
     """What earlier owners left behind is removed as soon as a sink opens."""
     right = SinkOperator._publish

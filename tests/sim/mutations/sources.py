@@ -46,7 +46,7 @@ def letters_stamped_with_the_read() -> Context:
     return replaced(Sorting, "_floors", wrong)
 
 
-@mistake(within=8, workload="letters")
+@mistake(within=8, workload="letters", first=7)
 def letters_numbered_by_multiples_of_positions() -> Context:
     """Positions times so many as a record can have letters: there are positions for which that is no number."""
     right = Sorting._dead_letters
@@ -71,7 +71,7 @@ def one_channel_for_the_letters_of_all() -> Context:
     return replaced(Part, "chunk", wrong)
 
 
-@mistake(within=9, workload="combined", faults="kill")
+@mistake(within=9, workload="combined", faults="kill", first=6)
 def groups_begin_before_records_are_applied() -> Context:
     """A source sends groups, and commits the position behind them, while records before it are on their way."""
     return replaced(Part, "applied", property(lambda self: True))
@@ -83,7 +83,7 @@ def records_are_sent_before_that_is_committed() -> Context:
     return replaced(Part, "leave_groups", lambda self, bundle: self.combine.leave())
 
 
-@mistake(within=15, workload="combined", faults="kill")
+@mistake(within=15, workload="combined", faults="kill", first=13)
 def groups_without_their_position() -> Context:
     """A source sends groups, and commits how far it has read with a later commit."""
     right = SourceOperator._write

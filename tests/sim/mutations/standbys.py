@@ -20,7 +20,7 @@ from tests.sim.model_storage import ModelJournals
 from tests.sim.standbys import StandbyTask
 
 
-@mistake(within=60, faults="false-alarm session", workload="numbers", first=319)
+@mistake(within=60, faults="false-alarm session", workload="numbers", first=321)
 def newest_group_believed() -> Context:
     """A follower, which looks often, applies each group as soon as it can be read, also one that lies behind the sealed
     end, where some come since writes take long."""
@@ -75,7 +75,7 @@ def newest_group_believed() -> Context:
     return all_of_it()
 
 
-@mistake(within=60, faults="kill zombie cut", first=15)
+@mistake(within=60, faults="kill zombie cut", first=19)
 def follower_skips_a_gap() -> Context:
     """When segments were deleted before they were followed, a follower goes on with those that are left."""
 
@@ -102,7 +102,7 @@ def follower_skips_a_gap() -> Context:
     return both()
 
 
-@mistake(within=60, faults="kill kill-in-a-call", first=18)
+@mistake(within=60, faults="kill kill-in-a-call", first=25)
 def rest_of_the_journal_not_read() -> Context:
     """A takeover ends with what was followed."""
     return replaced(Standbys, "_rest", lambda self, follower, ancestor: follower.have)

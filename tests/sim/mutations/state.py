@@ -16,7 +16,7 @@ from millwheel.workers.state.runs import Runs
 from tests.sim.mistakes import Context, mistake, replaced
 
 
-@mistake(within=20)
+@mistake(within=20, first=2)
 def timers_not_stored() -> Context:
     """Timers live in memory only."""
 

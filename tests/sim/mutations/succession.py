@@ -22,7 +22,7 @@ def owner_before_seal() -> Context:
     return replaced(succession, "_next", wrong)
 
 
-@mistake(within=60)
+@mistake(within=60, first=4)
 def lineage_cut_too_early() -> Context:
     """The newest ancestor is forgotten as soon as it has published any snapshot."""
     right = succession._pruned
@@ -34,7 +34,7 @@ def lineage_cut_too_early() -> Context:
     return replaced(succession, "_pruned", wrong)
 
 
-@mistake(within=60)
+@mistake(within=60, first=6)
 def journal_collected_while_needed() -> Context:
     """The journal of the dead goes although a lineage names it."""
     right = Membership.collections
