@@ -12,7 +12,7 @@ import pytest
 
 from tests.slow.runs import Run
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 PIPELINE = """
     pipeline: quiet
