@@ -22,7 +22,9 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
     WindowSpec,
 )
+from millwheel.ports import Clock
 from millwheel.workers.delivery.combining import CombineLimits
+from millwheel.workers.host.assembly import Assembly
 from tests.sim.asking import AskingWindows
 from tests.sim.kernel import Failure
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
@@ -241,13 +243,20 @@ class Combined(Windows):
         if Random(f"rows {seed}").random() < 0.5:
             self.fields, self.columns = {}, None
         # A read has few records here, so it begins with any number of groups, and ends with many.
-        leaves = self.rng.choice([0.3, 0.6, 2.0])
-        combine = CombineLimits(1, looks=self.rng.choice([1, 3]), enters=1.0, leaves=leaves, pause=2)
-        self.limits = replace(self.limits, combine=combine)
+        self._combine = CombineLimits(1, looks=self.rng.choice([1, 3]), enters=1.0, leaves=0.3, pause=2)
+        self._owners = 0
+        self.limits = replace(self.limits, settle_us=200_000)
         for rows in self.rows["clicks"].values():
             for row in rows[: 2 * len(rows) // 3]:
                 row["key"] = self.rng.choice(["k0", row["key"]])
         self.unusable(Random(f"unusable {seed}"))
+
+    def assembly(self, clock: Clock) -> Assembly:
+        # Each owner ends at another number: what one has sent as records, the next one would send in groups.
+        self._owners += 1
+        leaves = Random(f"leaves {self.seed} {self._owners}").choice([0.2, 0.5, 2.0])
+        self.limits = replace(self.limits, combine=replace(self._combine, leaves=leaves))
+        return super().assembly(clock)
 
     def unusable(self, rng: Random) -> None:
         """In some seeds a read has a number that does not fit columns, and goes by rows."""
