@@ -14,7 +14,6 @@ from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.ports import StateStore
 from millwheel.queries.asked import AskedQueries
 from millwheel.savepoints.orders import SavepointOrder, Standing
-from millwheel.workers.dictionaries.stored import StoredNumbers
 
 
 @dataclass(slots=True)
@@ -130,14 +129,15 @@ class JournalFailed:
 class ShardRecovered:
     """The store of a shard is open and holds everything its lineage committed. ``replayed``: bytes of commits that no
     snapshot had. What was read of it already (None: nothing): ``pending``, its productions that perhaps did not reach
-    every consumer, as :func:`.opening.read_pending` gives them; ``numbers``, what a dictionary's store knows of values.
+    every consumer, as :func:`.opening.read_pending` gives them; ``numbers``, what a dictionary's store knows of values
+    (a :class:`.StoredNumbers`).
     """
 
     entry: ShardEntry
     node: NodeName
     store: StateStore
     replayed: int = 0
-    numbers: StoredNumbers | None = None
+    numbers: Any = None
     pending: Sequence[tuple[int, ChannelName, Sequence[AnyBatch]]] | None = None
 
 
