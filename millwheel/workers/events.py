@@ -14,6 +14,7 @@ from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.ports import StateStore
 from millwheel.queries.asked import AskedQueries
 from millwheel.savepoints.orders import SavepointOrder, Standing
+from millwheel.workers.store_read import StoreRead
 
 
 @dataclass(slots=True)
@@ -128,17 +129,13 @@ class JournalFailed:
 @dataclass(frozen=True, slots=True)
 class ShardRecovered:
     """The store of a shard is open and holds everything its lineage committed. ``replayed``: bytes of commits that no
-    snapshot had. What was read of it already (None: nothing): ``pending``, its productions that perhaps did not reach
-    every consumer, as :func:`.opening.read_pending` gives them; ``numbers``, what a dictionary's store knows of values
-    (a :class:`.StoredNumbers`).
-    """
+    snapshot had. ``opened``: what was read of it already, None for nothing."""
 
     entry: ShardEntry
     node: NodeName
     store: StateStore
     replayed: int = 0
-    numbers: Any = None
-    pending: Sequence[tuple[int, ChannelName, Sequence[AnyBatch]]] | None = None
+    opened: StoreRead | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,9 @@ from millwheel.testing.memory.storage import MemoryStorage
 from millwheel.testing.memory.worker import MemoryWorker, Work
 from millwheel.workers import events as ev
 from millwheel.workers.delivery.routing import TableRouter
-from millwheel.workers.dictionaries.stored import StoredNumbers
 from millwheel.workers.loop.runtime import MakeShard
-from millwheel.workers.shard.opening import Pending
 from millwheel.workers.shard.shard import Shard
+from millwheel.workers.store_read import StoreRead
 
 _ENDLESS = 2_000_000  # steps after which a pipeline is reported never to come to rest
 _LONGER = 10  # the factor by which crashes become rarer while there is no progress
@@ -220,16 +219,10 @@ class MemoryCluster:
         return self._workers[name]
 
     def make_shard(
-        self,
-        node: NodeName,
-        entry: ShardEntry,
-        store: StateStore,
-        router: TableRouter,
-        numbers: StoredNumbers | None = None,
-        pending: Pending | None = None,
+        self, node: NodeName, entry: ShardEntry, store: StateStore, router: TableRouter, opened: StoreRead | None = None
     ) -> Shard:
         """Create the machine of a shard, and keep it for inspection."""
-        shard = self.shards[entry.shard] = self._make_shard(node, entry, store, router, numbers, pending)
+        shard = self.shards[entry.shard] = self._make_shard(node, entry, store, router, opened)
         return shard
 
     def reported(self, connection: int, node: NodeName, reports: Sequence[ShardReport]) -> None:

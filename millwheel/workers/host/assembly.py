@@ -66,7 +66,6 @@ from millwheel.workers.delivery.lane_times import LaneTimes
 from millwheel.workers.delivery.routing import Fanout, TableRouter
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.dictionaries.dictionary import DictionaryOperator
-from millwheel.workers.dictionaries.stored import StoredNumbers
 from millwheel.workers.host.grouping import groupings_of
 from millwheel.workers.host.kept_partitions import decode_partitions, kept_ends, spread_of
 from millwheel.workers.joins.joining import JoinOperator
@@ -83,7 +82,6 @@ from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.ports import Errand
 from millwheel.workers.recovery.write_behind import WriteBehindStore
 from millwheel.workers.shard.bundle_sizes import ShardLimits
-from millwheel.workers.shard.opening import Pending
 from millwheel.workers.shard.productions import ShardIdentity
 from millwheel.workers.shard.shard import Shard
 from millwheel.workers.shard.verdicts import Policies
@@ -96,6 +94,7 @@ from millwheel.workers.sources.injection import InjectionOperator
 from millwheel.workers.sources.source import SourceOperator
 from millwheel.workers.sources.source_parts import SourceParts
 from millwheel.workers.state.column_segments import ColumnShard
+from millwheel.workers.store_read import StoreRead
 
 _CACHE_ENTRIES = 100_000  # values of keys that an operator keeps decoded
 _WARM_ROWS = 60_000  # that warm the columns, about a bundle
@@ -109,7 +108,7 @@ class _ShardParts:
     store: StateStore
     shard: Shard
     router: TableRouter
-    numbers: StoredNumbers | None
+    opened: StoreRead | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,32 +218,26 @@ class Assembly:
         return trigger_from_tree(computation.trigger, lambda name: self._outside.load(name, self.spec.folder)).shares()
 
     def make_shard(
-        self,
-        node_name: NodeName,
-        entry: ShardEntry,
-        store: StateStore,
-        router: TableRouter,
-        numbers: StoredNumbers | None = None,
-        pending: Pending | None = None,
+        self, name: NodeName, entry: ShardEntry, store: StateStore, router: TableRouter, opened: StoreRead | None = None
     ) -> Shard:
-        """The machine of one shard, recovered from its open store. ``numbers``, ``pending``: read of that already."""
+        """The machine of one shard, recovered from its open store. ``opened``: what was read of that already."""
         store = WriteBehindStore(store)
-        node = self.graph.nodes[node_name]
+        node = self.graph.nodes[name]
         computation = node.computation
         weak = (computation is not None and computation.productions is Productions.WEAK) or self._shows_at_once(node)
         exact = computation is None or computation.delivery is Delivery.EXACTLY_ONCE
-        circle = self._circles[node_name]
-        hashed = self.graph.hash_of(node_name)
-        identity = ShardIdentity(node_name, entry.shard, entry.token, self.spec.name, weak, exact, circle, hashed)
+        circle = self._circles[name]
+        hashed = self.graph.hash_of(name)
+        identity = ShardIdentity(name, entry.shard, entry.token, self.spec.name, weak, exact, circle, hashed)
 
         def make_operator(shard: Shard) -> Operator:
-            return self._operator(node, _ShardParts(entry, store, shard, router, numbers))
+            return self._operator(node, _ShardParts(entry, store, shard, router, opened))
 
         horizon = self._id_horizon_us(node) if exact else None
-        parts = (self._fanout, router.route, self._limits_of(node), make_operator, horizon, self._policies, pending)
+        parts = (self._fanout, router.route, self._limits_of(node), make_operator, horizon, self._policies, opened)
         shard = Shard(identity, store, *parts)
         if self._hangs is not None:
-            self._hangs.watch(shard.operator.watched(), node_name, entry)
+            self._hangs.watch(shard.operator.watched(), name, entry)
         return shard
 
     def _limits_of(self, node: Node) -> ShardLimits:
@@ -283,8 +276,9 @@ class Assembly:
         if spec.lookup is not None:
             return self._lookup(spec, spec.lookup, shard_parts)
         if spec.dictionary is not None:
-            opened = shard_parts.entry.shard, shard_parts.numbers
-            return DictionaryOperator(spec, self.spec, shard_parts.store, overlay, self._decode, *opened)
+            stored = None if shard_parts.opened is None else shard_parts.opened.numbers
+            entry = shard_parts.entry
+            return DictionaryOperator(spec, self.spec, shard_parts.store, overlay, self._decode, entry.shard, stored)
         plan = self._plans.get(spec.name)
         if spec.slices is not None:
             return SlicesOperator(spec, self.spec, shard_parts.store, overlay, self._decode, _CACHE_ENTRIES, plan)

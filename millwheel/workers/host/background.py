@@ -29,6 +29,7 @@ from millwheel.workers.recovery.following import Standbys
 from millwheel.workers.recovery.journal_reads import ReadOnce
 from millwheel.workers.recovery.recovery import Effort, recover
 from millwheel.workers.shard.opening import read_pending
+from millwheel.workers.store_read import StoreRead
 
 _VERIFY_PAUSE_S = 0.02  # between reads of tables that are verified later: recovery comes first
 Post = Callable[[ev.Event], None]
@@ -88,12 +89,11 @@ class Recovering:
             if store is None:
                 journals = self.reads or self.journals
                 store = recover(entry, self.stores, self.snapshots, journals, self.scratch, effort)
-            numbers = None if self.numbers is None else self.numbers.read(node, store)
-            pending = read_pending(store)
+            opened = StoreRead(read_pending(store), None if self.numbers is None else self.numbers.read(node, store))
         except Exception as ex:  # handed to the loop, which ends the process with its words
             post(ev.RecoveryFailed(entry, node, ex))
         else:
-            post(ev.ShardRecovered(entry, node, store, effort.replayed, numbers, pending))
+            post(ev.ShardRecovered(entry, node, store, effort.replayed, opened))
 
     def rest(self) -> None:
         """Nothing more is to be recovered at the moment."""

@@ -25,7 +25,6 @@ from millwheel.core.pipeline.graph import Graph, NodeKind
 from millwheel.errors import FencedError, SetupError, unreachable
 from millwheel.workers import events as ev
 from millwheel.workers.delivery.routing import TableRouter
-from millwheel.workers.dictionaries.stored import StoredNumbers
 from millwheel.workers.effects import CommitGroup, GatheredCopies, GatheredDeletions, GatheredSnapshots, Gathering
 from millwheel.workers.loop.commits import CommitGroups
 from millwheel.workers.loop.known import KnownEntries
@@ -40,15 +39,15 @@ from millwheel.workers.loop.traffic import Traffic
 from millwheel.workers.performing import Performing
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.queries.answering import Answering
-from millwheel.workers.shard.opening import Pending
 from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.shard import Shard
+from millwheel.workers.store_read import StoreRead
 
 _HOPS_IN_CIRCLES = 4
 """From shard to shard of one worker within a step, beyond the way down the graph. More would make steps long."""
 
-MakeShard = Callable[[NodeName, ShardEntry, Any, TableRouter, StoredNumbers | None, Pending | None], Shard]
-"""(node, entry, open store, router, what was read of it, in two parts) -> the shard's machine."""
+MakeShard = Callable[[NodeName, ShardEntry, Any, TableRouter, StoreRead | None], Shard]
+"""(node, entry, open store, router, what was read of it) -> the shard's machine."""
 
 
 class WorkerRuntime:
@@ -298,8 +297,7 @@ class WorkerRuntime:
         self._reporting.at_once()
 
     def _make(self, event: ev.ShardRecovered) -> Served:
-        read = event.numbers, event.pending
-        shard = self._make_shard(event.node, event.entry, event.store, self._ranges.router, *read)
+        shard = self._make_shard(event.node, event.entry, event.store, self._ranges.router, event.opened)
         if self._tracing is not None:
             shard.trace(self._tracing, self._graph.nodes[event.node].kind is NodeKind.SOURCE)
         return Served(shard, event.node, self._graph.roots(event.node), self._graph.depths()[event.node])

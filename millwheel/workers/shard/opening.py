@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
@@ -29,9 +27,8 @@ from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_h
 from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.shard.productions import earliest_of
+from millwheel.workers.store_read import Pending
 
-Pending = Sequence[tuple[int, ChannelName, Sequence[AnyBatch]]]
-"""(chunk, channel, its batches)"""
 _decode_pending = checked(msgspec.msgpack.Decoder(tuple[ChannelName, list[bytes]]).decode, "productions of a shard")
 
 

@@ -36,7 +36,6 @@ from millwheel.workers.shard.bundle_sizes import BundleSize, ShardLimits
 from millwheel.workers.shard.commit_building import CommitBuilding
 from millwheel.workers.shard.in_flight import InFlight
 from millwheel.workers.shard.opening import (
-    Pending,
     read_high_water_marks,
     read_meta,
     read_pending,
@@ -50,6 +49,7 @@ from millwheel.workers.shard.step import Step
 from millwheel.workers.shard.verdicts import Policies, Verdicts
 from millwheel.workers.shard.watermark import ShardWatermark
 from millwheel.workers.state.overlay import Overlay
+from millwheel.workers.store_read import StoreRead
 from millwheel.workers.tracing.tracing import ShardTracing, Tracing
 
 OperatorFactory = Callable[["Shard"], Operator]
@@ -70,7 +70,7 @@ class Shard:
         make_operator: OperatorFactory,
         id_horizon_us: int | None,
         policies: Policies | None = None,
-        pending: Pending | None = None,
+        opened: StoreRead | None = None,
     ) -> None:
         self.identity, self.store, self._route, self._limits = identity, store, route, limits
         self.overlay, self.meta = Overlay(store), read_meta(store)
@@ -84,7 +84,7 @@ class Shard:
         self._inbox, self.outbox = Inbox(marks, identity.hashed), Outbox(identity.token, limits.window)
         self.commits = InFlight(identity.shard, self.meta, limits.straggler_us)
         self.verdicts = Verdicts(policies)
-        self._unsent = read_productions(read_pending(store) if pending is None else pending, fanout)
+        self._unsent = read_productions(read_pending(store) if opened is None else opened.pending, fanout)
         for chunk in self._unsent:
             self.outbox.add(chunk)
         self.operator = make_operator(self)

@@ -137,7 +137,8 @@ def test_what_was_restored_without_reading_is_read_afterwards_and_damage_is_told
     RecoveryThread(Recovering(stores, snapshots, journals, "/scratch"), events.put).recover("a", entry)
     opened = events.get(timeout=10)
     assert isinstance(opened, ev.ShardRecovered)
-    assert opened.pending == [], "decoded by this thread, not by the loop"
+    assert opened.opened is not None
+    assert opened.opened.pending == [], "decoded by this thread, not by the loop"
     found = events.get(timeout=10)
     assert isinstance(found, ev.DamageFound)
     assert "blob 7" in str(found.error)
