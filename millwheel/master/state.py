@@ -161,7 +161,7 @@ class MasterState:
         if not self._loaded or not self._membership.known or isinstance(event, LoadReported):
             return []  # loads are weighed at the next tick
         self._membership.bury_strangers(self._holdings.mentioned())
-        if not self._membership.dead.keys().isdisjoint(self._holdings.owners()):
+        if self._membership.dead and not self._membership.dead.keys().isdisjoint(self._holdings.owners()):
             self._lost_us = self._now_us
         self._forget_old_news()
         # Chosen for the tables as they stand now: what follows from another event may be about others.

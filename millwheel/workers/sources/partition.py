@@ -42,7 +42,7 @@ _BYTES_COUNTED = 1 << 16
 @dataclass(slots=True)
 class Outstanding:
     """A read that the consumers have not applied yet, and its effects once they have. When it was sent, ``waited``
-    records waited for them, with its own."""
+    records waited for them, with its own: 0 where nobody asks."""
 
     chunks: list[OutputChunk]
     after: Position

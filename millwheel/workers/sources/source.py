@@ -309,7 +309,7 @@ class SourceOperator(Operator):
         for name, letters in found.letters.items():
             chunks.append(part.chunk(letters_channel(self._parts.node, name, part.partition.name), letters))
         records = sum(len(batch) for _, batch in found.batches)
-        waited = part.waiting + records
+        waited = part.waiting + records if part.ahead is not None else 0
         part.outstanding.append(Outstanding(chunks, part.after(), found.counters, records, waited, bundle.now_us))
         bundle.chunks += chunks
 
