@@ -11,12 +11,14 @@ from typing import Any
 import msgspec
 
 from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.core.pipeline.visitors import NUMBER
 from tests.search.freedoms import Facts, Level, Order, Promised
 from tests.search.script import Letter, Outcome, Row
 
 _SHOWN = 4
 _COUNTED = frozenset({"late", "dead_letters", "deduplicated", "unmatched", "seen", "records_in"})
 _TAKES_BACK = "__retraction__"
+_VISITOR = re.compile(rf'"{NUMBER}":\d+')
 
 
 def differences(
@@ -130,7 +132,7 @@ def _counted(counters: Mapping[str, int]) -> dict[str, int]:
 
 def _letters(letters: tuple[Letter, ...], of: set[str]) -> Counter[str]:
     return Counter(
-        f"{each.where}: {_plain(each.reason)}: {text(_unordered(each.about))}" for each in letters if each.where in of
+        _plain(f"{each.where}: {each.reason}: {text(_unordered(each.about))}") for each in letters if each.where in of
     )
 
 
@@ -141,9 +143,9 @@ def _unordered(about: Any) -> Any:
     return about
 
 
-def _plain(reason: str) -> str:
-    """The reason without what tells one run from another."""
-    return re.sub(r"line \d+", "line", reason)
+def _plain(told: str) -> str:
+    """What is told without what tells one run from another: lines, and the numbers of visitors."""
+    return _VISITOR.sub("", re.sub(r"line \d+", "line", told))
 
 
 def text(value: Any) -> str:

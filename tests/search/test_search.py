@@ -52,6 +52,10 @@ def test_what_is_seldom_drawn_gives_the_same_in_every_way(words: str) -> None:
         _passes(seed, words, 3)
 
 
+def test_numbers_of_visitors_in_dead_letters_are_nobodys_results() -> None:
+    assert not examine(case(7306, ["uv"]), chosen(7306, 1, ["reference"]))
+
+
 def _passes(seed: int, words: str, ways: int) -> None:
     found = examine(case(seed, words.split()), chosen(seed, ways))
     if found:
