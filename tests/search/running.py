@@ -9,22 +9,15 @@ from functools import partial
 from random import Random
 from typing import Any
 
-import numpy as np
-import polars as pl
-
 from millwheel.core.model.keys import check_key
 from millwheel.core.pipeline.graph import NodeKind
-from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, KeyKind, PipelineSpec, SinkSpec
+from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, KeyKind, PipelineSpec
 from millwheel.queries.model import QueryError
-from millwheel.sinks.base import SinkBatch
-from millwheel.sources.base import FrameChunk
 from millwheel.spec.loading import load_extractor
 from millwheel.testing import PipelineHarness
 from millwheel.testing.memory import cluster as cluster_module
 from millwheel.testing.memory.cluster import ClusterOptions, ManualClock, MemoryCluster
-from millwheel.testing.pushed import PushedReader, PushedStream
 from millwheel.testing.rewiring import rewired
-from millwheel.testing.taps import Tap, Taps, TapWriter, plain
 from millwheel.workers.delivery.combining import CombineLimits
 from millwheel.workers.host import assembly as assembly_module
 from millwheel.workers.host.assembly import Assembly, Factories
@@ -35,14 +28,13 @@ from tests.search.looked_up import ConstantLookup
 from tests.search.probes import answers
 from tests.search.removal import check_removed
 from tests.search.script import Action, Case, Clock, Finish, Letter, Outcome, Push, Row, Watermark
+from tests.search.streams import CaseStream
+from tests.search.tables import SearchTaps
 from tests.sim.replacing import replaced
 
-_POLL_US = 2_000_000
 _MOST = 100_000
 _CLOCK_UNITS = 3
 """A bundle is one unit: before the third one a push has reached the computations behind its source."""
-_KINDS = {"int": int, "str": str, "float": float, "bool": bool}
-_TYPES = {"int": pl.Int64, "str": pl.String, "float": pl.Float64, "bool": pl.Boolean}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,106 +82,6 @@ class _Soon:
     units: int
 
 
-class _OwnWatermark(PushedReader):
-    """A reader that states no watermark, so that the source makes one of ``max_delay`` and ``idle_after``."""
-
-    def read(self, position: int, max_records: int) -> Any:
-        chunk = super().read(position, max_records)
-        chunk.watermark = None
-        chunk.caught_up = not chunk.finished and chunk.next_position >= len(self._log)
-        return chunk
-
-
-class _Columns(_OwnWatermark):
-    """Reads the same into columns, too."""
-
-    def __init__(self, stream: PushedStream, log: Any, fields: Mapping[str, str]) -> None:
-        super().__init__(stream, log)
-        self._schema = {name: _TYPES[kind] for name, kind in fields.items()}
-        self._whole = False
-        self._inferred: dict[str, type] = {}
-
-    def take_whole(self, fields: Mapping[str, str]) -> bool:
-        self._schema, self._whole = {name: _TYPES[kind] for name, kind in fields.items()}, True
-        return True
-
-    def take_columns(self, fields: Mapping[str, str]) -> bool:
-        self._schema = {name: _TYPES[kind] for name, kind in fields.items()}
-        self._inferred = {name: _KINDS[kind] for name, kind in fields.items()}
-        return True
-
-    def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
-        """All that :meth:`read` gives, as columns."""
-        chunk = self.read(position, _MOST)
-        if any(type(value.get(name)) is not kind for value in chunk.values for name, kind in self._inferred.items()):
-            return None
-        if self._whole and any(value.keys() - self._schema.keys() for value in chunk.values):
-            return None
-        rows = [{name: value.get(name) for name in self._schema} for value in chunk.values]
-        frame = pl.DataFrame(rows, self._schema, orient="row")
-        indexes = np.array(chunk.positions, np.int64)
-        return FrameChunk(indexes, frame, chunk.next_position, chunk.rejects, chunk.finished)
-
-
-class _Stream(PushedStream):
-    """What is pushed to one stream of a case."""
-
-    def __init__(self, name: str, stated: bool, fields: Mapping[str, str]) -> None:
-        super().__init__(name)
-        self._stated = stated
-        self._columns = dict(fields)
-        if not stated:
-            self.poll_us = _POLL_US
-            self._logs.clear()
-
-    def open(self, partition: Any) -> PushedReader:
-        log = self._logs[partition.name]
-        if self._stated:
-            return PushedReader(self, log)
-        return _Columns(self, log, self._columns)
-
-
-class _SearchTaps(Taps):
-    """A tap on every stream; streams with an ``upsert`` sink show the current rows instead, by shard."""
-
-    def __init__(self, upserts: frozenset[str]) -> None:
-        super().__init__()
-        self.tables: dict[tuple[str, str], list[Row]] = {}
-        self.batches: dict[bytes, tuple[str, str, list[Row]]] = {}
-        self._upserts = upserts
-
-    def build(self, spec: SinkSpec, folder: str) -> Tap:
-        return _Table(self, spec.stream) if spec.stream in self._upserts else super().build(spec, folder)
-
-
-class _Table(Tap):
-    """A sink that shows the current rows."""
-
-    keeps_latest = True
-
-    def open(self, shard: str, token: int) -> Any:
-        return _TableWriter(self._taps, self._stream, shard)
-
-
-class _TableWriter(TapWriter):
-    """Every batch replaces the one before of the same shard."""
-
-    def prepare(self, batch: SinkBatch) -> bytes:
-        committable = f"{self._shard}/{batch.attempt}".encode()
-        rows = [Row(record.key, record.timestamp, plain(record.value)) for record in batch.records]
-        assert isinstance(self._taps, _SearchTaps)
-        self._taps.batches[committable] = (self._stream, self._shard, rows)
-        return committable
-
-    def publish(self, committable: bytes) -> None:
-        assert isinstance(self._taps, _SearchTaps)
-        stream, shard, rows = self._taps.batches[committable]
-        self._taps.tables[stream, shard] = rows
-
-    def sweep(self, committables: list[bytes]) -> None:
-        """What was prepared may stay: nobody looks at it."""
-
-
 class _Assembly(Assembly):
     """With columns switched off where the way wants rows."""
 
@@ -214,9 +106,9 @@ class Bench(PipelineHarness):
         self.upserts = frozenset(sink.stream for sink in spec.sinks if sink.options.get("mode") == "upsert")
         self.spec = _wired(case, spec)
         self._pushed = {
-            s.name: _Stream(s.name, case.stated, s.fields) for s in self.spec.streams if s.source is not None
+            s.name: CaseStream(s.name, case.stated, s.fields) for s in self.spec.streams if s.source is not None
         }
-        self._taps = self._seen = _SearchTaps(self.upserts)
+        self._taps = self._seen = SearchTaps(self.upserts)
         self._listed = {}
         self._answers: dict[str, dict[Any, Any]] = {}
         self._pushes: dict[str, list[Row]] = {}

@@ -15,7 +15,7 @@ from millwheel.testing import PipelineHarness, assert_survives_crashes
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.sources.frames import ReadSize
 from millwheel.workers.sources.source import SourceOperator
-from tests.unit.workers.operators.test_columns import events, in_rows, pipeline, written
+from tests.unit.workers.operators.column_runs import events, in_rows, pipeline, written
 
 
 def with_ids(folder: Path, declared: bool, name: str, ids: str) -> str:

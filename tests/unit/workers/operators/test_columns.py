@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
-from millwheel.core.columns.batch import ColumnBatch
-from millwheel.core.columns.forms import plans_by_type
-from millwheel.core.columns.state.inferred import PlansByType
-from millwheel.core.expressions.language import compile_expression
-from millwheel.core.machines.specs import windowing_from_spec
-from millwheel.core.model.names import ChannelName, NodeName
-from millwheel.core.model.ranges import KeyRange
-from millwheel.core.model.records import Domain
-from millwheel.core.model.timers import TimerQueue
-from millwheel.core.pipeline.spec import AggregateSpec
-from millwheel.core.windows.windows import Window
 from millwheel.sources.files.lines import LineReader
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from millwheel.workers.bundle.bundle import Bundle
-from millwheel.workers.delivery.combining import ConsumerGroups
-from millwheel.workers.delivery.inbox import Arrival
-from millwheel.workers.host.assembly import Assembly
 from millwheel.workers.operators import columns
 from millwheel.workers.operators.columns import ColumnOperator
 from millwheel.workers.operators.grouped import GroupedOperator
@@ -38,96 +20,18 @@ from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.sources.frames import ReadSize
 from millwheel.workers.sources.source import SourceOperator
-from millwheel.workers.state.column_segments import ColumnShard, segment_entry, segments_within
-from millwheel.workers.state.overlay import Overlay
-from tests.fakes.plain_storage import SimStore
-from tests.unit.core.columns.test_windows import Row, batch_of, spec_of
-
-PIPELINE = """
-pipeline: columns
-streams:
-  events:
-    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
-    timestamp: {{field: ts, unit: ms}}
-    {fields}
-    watermark: {{max_delay: 3s, max_future: null}}
-computations:
-  minutes:
-    input: {{events: {{key: {key}}}}}
-    window: {{tumbling: 10s}}
-    {windowing}
-    aggregate:
-      views: {{count: {{where: "type == 'view'"}}}}
-      spend: {{sum: cost}}
-      mean: {{mean: cost}}
-      most: {{max: cost}}
-    output: minutes
-  totals:
-    input: {{minutes: {{key: {key}}}}}
-    window: {{tumbling: 1m}}
-    aggregate: {{rows: count, spend: {{sum: spend}}}}
-    output: totals
-"""
-FIELDS = "fields: {ad: int, type: str, cost: float, ts: int}"
-
-
-def events(count: int, seed: int) -> list[dict[str, Any]]:
-    rng = random.Random(seed)
-    return [
-        {
-            "ad": min(int(rng.expovariate(0.4)), 9),
-            "type": rng.choice(["view", "click"]),
-            "cost": round(rng.lognormvariate(0, 1), 3),
-            "ts": 1_000_000 + index * 40 + rng.randrange(-4_000, 4_000),
-            "other": "x" * rng.randrange(5),
-        }
-        for index in range(count)
-    ]
-
-
-def written(folder: Path, files: Mapping[str, list[Any]]) -> Path:
-    folder.mkdir(exist_ok=True)
-    for name, rows in files.items():
-        lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
-        (folder / f"{name}.jsonl").write_text("".join(line + "\n" for line in lines))
-    return folder
-
-
-def pipeline(folder: Path, declared: bool, windowing: str = "", key: str = "ad") -> str:
-    path = folder / f"pipeline-{declared}.yaml"
-    path.write_text(PIPELINE.format(folder=folder, fields=FIELDS if declared else "", windowing=windowing, key=key))
-    return str(path)
-
-
-@contextmanager
-def in_rows(wanted: bool = True) -> Iterator[None]:
-    """Within it no computation has a column plan, whatever its fields."""
-    with pytest.MonkeyPatch.context() as patch:
-        if wanted:
-            patch.setattr(Assembly, "_column_plan", lambda self, computation: None)
-        yield
-
-
-def results(folder: Path, form: str, key: str = "ad", **options: Any) -> dict[str, Any]:
-    """In ``columns``, in ``rows``, or in columns whose types are ``guessed``."""
-    path = pipeline(folder, form == "columns", key=key)
-    with in_rows(form == "rows"), PipelineHarness(path, run_sources=True, **options) as harness:
-        harness.advance_processing_time(10**9)
-        kinds = {type(shard.operator) for shard in harness._cluster.shards_of("minutes")}
-        assert kinds == {WindowedOperator if form == "rows" else ColumnOperator}
-        rows = {name: sorted(map(json.dumps, harness.read(name))) for name in ("minutes", "totals", "dead_letters")}
-        return {**rows, "counters": harness.counters}
-
-
-DIRTY: dict[str, list[Any]] = {
-    "clean": [],
-    "a broken line": ["{no json"],
-    "a missing cost": [{"ad": 1, "type": "view", "ts": 1_001_000}],
-    "no time": [{"ad": 1, "type": "view", "cost": 1.0}],
-    "a whole cost": [{"ad": 1, "type": "view", "cost": 7, "ts": 1_002_000}],
-    "a tiny cost": [{"ad": 1, "type": "view", "cost": 1e-14, "ts": 1_002_000}],
-    "a huge cost": [{"ad": 1, "type": "view", "cost": 1e25, "ts": 1_002_000}],
-}
+from tests.unit.workers.operators.column_runs import (
+    DIRTY,
+    FIELDS,
+    LISTS,
+    LONG_LISTS,
+    PIPELINE,
+    events,
+    in_rows,
+    pipeline,
+    results,
+    written,
+)
 
 
 @pytest.mark.parametrize("key", ["ad", "[ad, type]"])
@@ -195,17 +99,6 @@ def test_calculations_give_what_rows_give_and_the_same_dead_letters(
     several = text.replace("stddev", "approx_count_distinct")
     assert found(several, GroupedOperator, rows=False) == found(several, WindowedOperator, rows=True)
     assert len(expected["minutes"]) > 10
-
-
-LISTS = """
-      kinds: {count_distinct: type}
-      costs: {count_distinct: {of: cost, where: "type == 'view'"}}
-      half: {quantile: {of: "cost - 1", where: "type == 'view'"}, q: 0.5}
-"""
-LONG_LISTS = """
-      shares: {quantiles: cost, q: [0.1, 0.9]}
-      best: {top_k: cost, k: 2}
-"""
 
 
 @pytest.mark.parametrize("most", [columns.MOST_BYTES, 3000], ids=["in columns", "too much for columns"])
@@ -385,72 +278,3 @@ def test_results_that_no_column_can_hold_come_in_the_order_of_time_too(tmp_path:
             harness.push("events", {"ad": 1, "type": "view", "cost": 2**62, "ts": second * 1_000})
         harness.advance_watermark(40_000_000)
         assert [row["window_start"] // 1_000_000 for row in harness.take("minutes")] == [0, 10, 20]
-
-
-def undeclared(store: dict[bytes, bytes], aggregates: tuple[AggregateSpec, ...]) -> tuple[ColumnOperator, Overlay]:
-    """The operator of a shard of a computation whose input declares no fields."""
-    spec, given_pipeline = spec_of(aggregates=aggregates)
-    plans = plans_by_type(spec, windowing_from_spec(spec), compile_expression)
-    assert isinstance(plans, PlansByType)
-    overlay = Overlay(SimStore(store))
-    rows = GroupedOperator(spec, given_pipeline, plans, overlay, lambda stream, values: values, 100)
-    shard = ColumnShard("shard", SimStore(store), 0)
-    return ColumnOperator(spec, plans, shard, rows, lambda stream, values: values), overlay
-
-
-def run_bundle(operator: ColumnOperator, overlay: Overlay, batch: ColumnBatch | None, watermark: int) -> Bundle:
-    timers = {domain: TimerQueue(domain) for domain in Domain}
-    arrivals = [Arrival(ChannelName("c"), 1, 0, batch, None, 0)] if batch is not None else []
-    bundle = Bundle(1, 0, watermark, arrivals, overlay, timers)
-    operator.run(bundle)
-    return bundle
-
-
-def test_shards_that_met_different_types_go_on_in_rows_when_they_are_merged() -> None:
-    aggregates = (AggregateSpec("spend", "sum", "cost"), AggregateSpec("most", "max", "cost"))
-    merged: dict[bytes, bytes] = {}
-    for number, (ad, dtype) in enumerate([(1, pl.Int64), (2, pl.Float64)]):
-        store: dict[bytes, bytes] = {}
-        operator, overlay = undeclared(store, aggregates)
-        batch = batch_of([Row(ad, "click", 2.0, 1, 5), Row(ad, "click", 3.0, 1, 6)])
-        run_bundle(operator, overlay, replace(batch, frame=batch.frame.with_columns(pl.col("cost").cast(dtype))), 0)
-        store.update(overlay.take()[0])
-        [segment] = segments_within(SimStore(store), KeyRange(0, 2**64), 0)
-        assert dict(segment.types) == {"ad": "int", "cost": "int" if dtype == pl.Int64 else "float"}
-        merged.update([segment_entry("shard", number, segment)])
-    operator, overlay = undeclared(merged, aggregates)
-    assert operator.wakes_at(0) == 0
-    assert operator.due_at() == 9
-    run_bundle(operator, overlay, None, 0)
-    assert not operator._windows
-    assert operator.open_windows(1) == operator.open_windows(2) == [Window(0, 10)]
-
-
-def groups_in_columns(operator: ColumnOperator, batch: ColumnBatch) -> ColumnBatch:
-    """What a source makes of records for this computation."""
-    assert operator._by_type is not None
-    plan = operator._by_type.of(batch)
-    assert plan is not None
-    found = ConsumerGroups(operator._by_type, None).groups(NodeName(operator._spec.name), batch)
-    assert isinstance(found, ColumnBatch)
-    return found
-
-
-@pytest.mark.parametrize("combined", [(True, True), (True, False), (False, True)])
-@pytest.mark.parametrize("dtypes", [(pl.Int64, pl.Float64), (pl.Float64, pl.Int64), (pl.Float64, pl.Float64)])
-def test_groups_of_other_types_than_the_open_windows_go_on_in_rows(
-    dtypes: tuple[Any, Any], combined: tuple[bool, bool]
-) -> None:
-    aggregates = (AggregateSpec("spend", "sum", "cost"), AggregateSpec("most", "max", "cost"))
-    operator, overlay = undeclared({}, aggregates)
-    for dtype, grouped in zip(dtypes, combined, strict=True):
-        batch = batch_of([Row(1, "click", 2.0, 1, 5), Row(2, "click", 3.0, 1, 6)])
-        batch = replace(batch, frame=batch.frame.with_columns(pl.col("cost").cast(dtype)))
-        run_bundle(operator, overlay, groups_in_columns(operator, batch) if grouped else batch, 0)
-    assert operator._in_rows == (dtypes[0] != dtypes[1])
-    if not operator._in_rows:
-        assert dict(operator._windows.types)["cost"] == "float"
-        return
-    overlay.take()
-    answered = [operator._rows._cells.load(key, Window(0, 10)) for key in (1, 2)]
-    assert all(answered), "each window is in rows"

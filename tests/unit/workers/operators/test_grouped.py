@@ -36,8 +36,8 @@ from millwheel.workers.state.column_segments import ColumnShard
 from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 from tests.unit.core.columns.test_windows import SLIDING, TUMBLING, Row, batch_of, bundles, plan_of, rows, spec_of
-from tests.unit.workers.operators.test_columns import events, pipeline, written
-from tests.unit.workers.operators.test_columns import in_rows as everything_in_rows
+from tests.unit.workers.operators.column_runs import events, pipeline, written
+from tests.unit.workers.operators.column_runs import in_rows as everything_in_rows
 
 WINDOWING = {
     "early by count": "trigger: {after_watermark: {early: {after_count: 3}}}\n    accumulation: accumulating",

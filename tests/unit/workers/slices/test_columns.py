@@ -27,7 +27,7 @@ from millwheel.workers.slices.sliced import SlicesOperator
 from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 from tests.unit.core.columns.test_windows import EVERYTHING, Row, batch_of, bundles, spec_of
-from tests.unit.workers.operators.test_columns import in_rows
+from tests.unit.workers.operators.column_runs import in_rows
 
 S = 1_000_000
 GATHERED = (

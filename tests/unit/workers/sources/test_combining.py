@@ -26,7 +26,7 @@ from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.sources.combining import Combine
 from millwheel.workers.sources.frames import ReadSize
 from millwheel.workers.sources.source import SourceOperator
-from tests.unit.workers.operators.test_columns import (
+from tests.unit.workers.operators.column_runs import (
     DIRTY,
     FIELDS,
     LISTS,
