@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from millwheel.core.formats.codec import decode_commit
-from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
+from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.records import Batch
 from millwheel.errors import FencedError
 from millwheel.workers import events as ev
@@ -139,3 +139,14 @@ def test_a_worker_with_nothing_to_do_sleeps_until_its_next_report() -> None:
     wakes_at = worker.runtime.step([])
     now = worker.runtime.step([]) and cast("Any", worker.runtime)._clock.now_us()
     assert now < wakes_at
+
+
+def test_an_ack_is_not_counted_later_than_the_work_that_it_may_have_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    runtime = Worker().runtime
+    monkeypatch.setattr(runtime, "_traffic", SimpleNamespace(acked=lambda event, at_us: told.append(at_us)))
+    ack = ev.AckCame(ChannelName("work-0"), ShardName("next-0"), 1, 0)
+    runtime._apply(ack, 5_000_000)
+    runtime._busy_us = 400_000
+    runtime._apply(ack, 5_000_000)
+    assert told == [5_000_000, 4_600_000]
