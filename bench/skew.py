@@ -12,9 +12,9 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
 
 from bench.grouping import Outcome, Setup, keys_of, simulate, speeds_of
+from bench.panels import Line, Scale, panels
 from bench.paths import HOUSE
 from millwheel.core.grouping.catalogue import GROUPINGS
 from millwheel.core.grouping.tables import Measured, first_table
@@ -28,7 +28,7 @@ SIZES = (2, 4, 6, 8, 12)
 HEAVY, LIGHT = 0.8, 0.4
 _DRAWN = ("hash", "dag", "nag", "tag")
 _COLORS = {1.0: "#1f6f8b", 2.0: "#e09f3e", 4.0: "#9e2a2b"}
-_WIDE, _HIGH, _MARGIN, _MOST_LOAD = 300, 150, 34, 3.0
+_MOST_LOAD = 3.0
 
 
 def run(name: str, setup: Setup) -> Outcome:
@@ -131,45 +131,19 @@ def _ratios(title: str, one: Sequence[float], other: Sequence[float]) -> str:
 def picture(records: int) -> str:
     """The load of each instance in each window, over the mean of the window; an instance is slowed at half time."""
     setup = Setup(speeds_of("unequal", 12), records=records, slowed=11)
-    width, height = 2 * (_WIDE + _MARGIN) + 20, 2 * (_HIGH + 2 * _MARGIN) + 24
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'font-family="sans-serif" font-size="12">',
-        "<title>Load of each of 12 instances over time</title>",
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-    ]
-    for index, name in enumerate(_DRAWN):
-        left, top = _MARGIN + index % 2 * (_WIDE + _MARGIN), _MARGIN + index // 2 * (_HIGH + 2 * _MARGIN)
-        parts += _panel(name, run(name, setup).loads, setup, left, top)
-    y = height - 12
-    for index, (speed, color) in enumerate(_COLORS.items()):
-        x = _MARGIN + 150 * index
-        parts += [
-            f'<line x1="{x}" y1="{y - 4}" x2="{x + 20}" y2="{y - 4}" stroke="{color}" stroke-width="2"/>',
-            f'<text x="{x + 26}" y="{y}">speed {speed:g}</text>',
-        ]
-    parts.append(f'<text x="{_MARGIN + 450}" y="{y}">dotted: slowed at half time</text>')
-    return "\n".join([*parts, "</svg>\n"])
+    charts = {name: _lines(run(name, setup).loads, setup) for name in _DRAWN}
+    legend = {f"speed {speed:g}": color for speed, color in _COLORS.items()} | {"dotted: slowed at half time": ""}
+    scale = Scale(_MOST_LOAD, 1, f"window {len(next(iter(charts.values()))[0].values)}")
+    return panels(
+        "Load of each of 12 instances over time", charts, scale, {**legend, "dotted: slowed at half time": ""}
+    )
 
 
-def _panel(name: str, loads: Sequence[Sequence[float]], setup: Setup, left: int, top: int) -> list[str]:
-    bottom, one = top + _HIGH, top + _HIGH - _HIGH / _MOST_LOAD
-    parts = [
-        f'<text x="{left}" y="{top - 10}" font-weight="bold">{escape(name)}</text>',
-        f'<rect x="{left}" y="{top}" width="{_WIDE}" height="{_HIGH}" fill="none" stroke="#b8c4c9"/>',
-        f'<line x1="{left}" y1="{one}" x2="{left + _WIDE}" y2="{one}" stroke="#b8c4c9"/>',
-        f'<text x="{left - 4}" y="{one + 4}" text-anchor="end">1</text>',
-        f'<text x="{left - 4}" y="{top + 10}" text-anchor="end">{_MOST_LOAD:g}</text>',
-        f'<text x="{left + _WIDE}" y="{bottom + 14}" text-anchor="end">window {len(loads)}</text>',
+def _lines(loads: Sequence[Sequence[float]], setup: Setup) -> list[Line]:
+    return [
+        Line([each[instance] / (sum(each) / len(each)) for each in loads], _COLORS[speed], instance == setup.slowed)
+        for instance, speed in enumerate(setup.speeds)
     ]
-    for instance, speed in enumerate(setup.speeds):
-        points = []
-        for window, each in enumerate(loads):
-            share = min(each[instance] / (sum(each) / len(each)), _MOST_LOAD)
-            points.append(f"{left + _WIDE * window / (len(loads) - 1):.1f},{bottom - _HIGH * share / _MOST_LOAD:.1f}")
-        dotted = ' stroke-dasharray="2 3" stroke-width="2"' if instance == setup.slowed else ""
-        parts.append(f'<polyline points="{" ".join(points)}" fill="none" stroke="{_COLORS[speed]}"{dotted}/>')
-    return parts
 
 
 def main() -> int:

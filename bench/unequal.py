@@ -1,7 +1,7 @@
 """Groupings on workers of which one runs a quarter of the time: how much it does, how fast all is done, and how late.
 
     python -m bench unequal [--records 40000] [--rounds 1] [--skews hash,pkg,dkg,nag,dag,tag] [--keys 1.1]
-                            [--instances 8] [--workers 2] [--waits 300] [--rate 0]
+                            [--instances 8] [--workers 2] [--waits 300] [--rate 0] [--draw]
 
 In the partial computation (``plugins/costly.py``) each record waits for 300 µs, as for an answer of something else;
 with ``--waits 0`` it takes about 100 µs of the processor, which needs a core for each worker. The computation has as
@@ -13,12 +13,14 @@ half of the records: a fifth of two workers is in proportion to its speed. ``of_
 keys, which senders group before they send them, so that the work is where the input is read. Files are read as fast as
 consumers take them. With ``--rate`` so many records come in a second, and rates are those of whole runs; then
 ``lag_ms`` has the mean and the 99th percentile, of the second half, of how long after its creation a record was added.
+``--draw`` writes a picture of the load of each worker over time (the last round) for docs/skew.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import signal
@@ -40,13 +42,18 @@ import psutil
 from bench.contest import execute, role_of
 from bench.contestants import Job, ours
 from bench.hot_key import PIPELINE, Rows, expected, results, write
+from bench.panels import Line, Scale, panels
+from bench.paths import HOUSE
 from bench.plugins.costly import drawn
 
+PICTURE = HOUSE / "docs" / "pictures" / "skew_unequal.svg"
 SKEWS = "hash,pkg,dkg,nag,dag,w-choices,tag"
 STOPPED_S, RUNS_S = 0.03, 0.01
 SLOW_SLOT = 1
 _TIMEOUT_S = 300.0
 _LOOK_S = 0.05
+_EACH_US = 500_000
+_SLOW, _OTHER = "#9e2a2b", "#1f6f8b"
 _PARTITIONS = 4
 _GENERATOR = "{generator: {rate: RATE, count: COUNT, partitions: PARTS, factory: 'costly:drawn'}}"
 _FILES = '{files: {path: "${input}/*.jsonl", format: "${form}"}}'
@@ -141,6 +148,9 @@ class Seen:
     share: float
     later: float
     lags_ms: np.ndarray[Any, np.dtype[np.float64]]
+    slow_us: np.ndarray[Any, np.dtype[np.int64]]
+    """When the slow worker added each of its records, and the others theirs."""
+    others_us: np.ndarray[Any, np.dtype[np.int64]]
 
 
 def main() -> int:
@@ -154,6 +164,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--waits", type=int, default=300, help="µs a record; 0: it takes the processor")
     parser.add_argument("--rate", type=int, default=0, help="records a second; 0: files")
+    parser.add_argument("--draw", action="store_true", help="write the picture of docs/skew.md")
     given = parser.parse_args()
     duckdb.execute("SET enable_progress_bar = false")
     runs = defaultdict[str, list[Seen]](list)
@@ -165,7 +176,34 @@ def main() -> int:
             for skew in given.skews.split(","):
                 runs[skew].append(measure(work, skew, right))
                 print(json.dumps(figure(skew, runs, given.records)), flush=True)
+    if given.draw:
+        PICTURE.write_text(picture({skew: each[-1] for skew, each in runs.items()}), encoding="utf-8")
     return 0
+
+
+def picture(runs: Mapping[str, Seen]) -> str:
+    """Thousands of records/s of both workers over time, on one scale for all runs: it ends with the longest."""
+    began = {skew: min(each.slow_us.min(), each.others_us.min()) for skew, each in runs.items()}
+    lasted = {skew: max(each.slow_us.max(), each.others_us.max()) - began[skew] for skew, each in runs.items()}
+    longest_s = max(lasted.values()) / 1e6
+    charts = {}
+    for skew, each in runs.items():
+        until_us = lasted[skew]
+        drawn_us = {_SLOW: each.slow_us, _OTHER: each.others_us}
+        charts[skew] = [
+            Line(_per_ms(when - began[skew], until_us), color, end=until_us / 1e6 / longest_s)
+            for color, when in drawn_us.items()
+        ]
+    highest = max(max(line.values) for lines in charts.values() for line in lines)
+    most = math.ceil(highest * 2) / 2
+    scale = Scale(most, most / 2, f"{longest_s:.0f} s")
+    legend = {"slow worker": _SLOW, "the other": _OTHER, "up: thousand records/s": ""}
+    return panels("Load of each of two workers over time", charts, scale, legend)
+
+
+def _per_ms(when_us: np.ndarray[Any, np.dtype[np.int64]], until_us: int) -> list[float]:
+    found, _ = np.histogram(when_us, max(1, round(until_us / _EACH_US)), (0, until_us))
+    return [float(count) / (until_us / len(found) / 1e3) for count in found]
 
 
 def figure(skew: str, runs: Mapping[str, Sequence[Seen]], records: int) -> dict[str, object]:
@@ -208,11 +246,14 @@ def measure(work: Work, skew: str, right: Rows) -> Seen:
     share = share_of(
         slowed.pid, {int(path.name): int(path.read_text()) for path in counts.iterdir() if not path.suffix}
     )
-    later, lags = seen_later(
-        {int(path.stem): np.fromfile(path, np.int64) for path in counts.glob("*.lags")}, slowed.pid
-    )
+    noted = {int(path.stem): np.fromfile(path, np.int64) for path in counts.glob("*.lags")}
+    later, lags = seen_later(noted, slowed.pid)
     shutil.rmtree(folder)
-    return Seen(outcome.seconds or outcome.wall_s, share, later, lags / 1000 if work.rate else lags[:0])
+    slow_us = noted.pop(slowed.pid)[1::2]
+    others_us = np.concatenate([each[1::2] for each in noted.values()])
+    return Seen(
+        outcome.seconds or outcome.wall_s, share, later, lags / 1000 if work.rate else lags[:0], slow_us, others_us
+    )
 
 
 def share_of(slow: int, added: dict[int, int]) -> float:

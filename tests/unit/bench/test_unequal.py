@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench.unequal import Slowed, Work, seen_later, share_of
+from bench.unequal import Seen, Slowed, Work, picture, seen_later, share_of
 
 
 def test_the_share_is_that_of_all_records_that_were_added() -> None:
@@ -43,3 +44,17 @@ def test_the_results_of_a_steady_input_are_those_of_all_its_records(tmp_path: Pa
     assert {start for _, start, _, _ in right} == {0}
     assert "rate: 400, count: 4000, partitions: 4" in work.text("tag")
     assert "skew: tag(8)" in work.text("tag")
+
+
+def test_the_picture_has_both_workers_of_each_run_on_one_scale() -> None:
+    def run(slow: range, others: range) -> Seen:
+        return Seen(1.0, 0.2, 0.2, np.empty(0), np.array(slow) * 1000, np.array(others) * 1000)
+
+    drawn = picture({"hash": run(range(0, 4001, 4), range(1001)), "tag": run(range(0, 2001, 10), range(2001))})
+    lines = [re.findall(r"[\d.]+,[\d.]+", line) for line in re.findall(r'<polyline points="([^"]*)"', drawn)]
+    ends = [float(points[-1].split(",")[0]) - float(points[0].split(",")[0]) for points in lines]
+    assert ends == [300, 300, 150, 150]  # tag took half of the time
+    heights = [184 - float(points[0].split(",")[1]) for points in lines[:2]]
+    assert heights == pytest.approx([25, 100], rel=0.05)  # 250 and 1,000 records/s of 1,500
+    assert "slow worker" in drawn
+    assert ">4 s<" in drawn
