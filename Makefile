@@ -2,6 +2,8 @@
 # PYTHON=/path/to/python3 names the Python to use.
 BIN := .venv/bin
 READY := .venv/.ready
+# Where it is set, each process of a run compiles all modules again that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test test-fast test-slow test-search lint types package proto lock bench site clean
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from millwheel.connectors.kafka.source import KafkaSource, build_kafka_source
 from millwheel.sources.base import Chunk, Reader
 from tests.servers.kafka import Broker
+
+_ENDS_S = 60.0  # for transactions of the tests to end
 
 
 def produce(broker: Broker, topic: str, messages: Iterable[tuple[int, Any, Any]], **more: Any) -> None:
@@ -33,33 +36,41 @@ def committed(broker: Broker, topic: str, partitions: int) -> list[tuple[bytes |
 
 
 def committed_messages(broker: Broker, topic: str, partitions: int) -> list[Any]:
-    """The messages themselves."""
+    """The messages themselves, up to the end of each partition as it is now. A commit is answered before it stands in
+    the partitions, and until then they seem to end earlier; one that stays open fails the test."""
     found = []
     for number in range(partitions):
-        consumer = Consumer(
-            {
-                "bootstrap.servers": broker.address,
-                "group.id": "test",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 10,
-                "auto.offset.reset": "earliest",
-            }
-        )
+        consumer, everything = _consumer(broker, "read_committed"), _consumer(broker, "read_uncommitted")
+        _, end = everything.get_watermark_offsets(TopicPartition(topic, number), timeout=_ENDS_S)
+        everything.close()
         consumer.assign([TopicPartition(topic, number, 0)])
-        ended = False
+        until, ended = time.monotonic() + _ENDS_S, False
         while not ended:
+            assert time.monotonic() < until, f"a transaction stays open in partition {number} of {topic}"
             # One that waits for a thousand messages waits for all of its time at the end of a partition.
-            for message in (consumer.poll(10), *consumer.consume(1000, 0)):
+            for message in (consumer.poll(0.2), *consumer.consume(1000, 0)):
                 if message is None:
                     continue
                 if message.error() is None:
                     found.append(message)
                 else:
                     assert message.error().name() == "_PARTITION_EOF", message.error()
-                    ended = True
+                    ended = message.offset() >= end
         consumer.close()
     return found
+
+
+def _consumer(broker: Broker, isolation: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": broker.address,
+            "group.id": "test",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+            "auto.offset.reset": "earliest",
+        }
+    )
 
 
 def source(broker: Broker, topic: str, fields: Mapping[str, str] | None = None, **options: Any) -> KafkaSource:
