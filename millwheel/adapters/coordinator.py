@@ -82,6 +82,7 @@ class LocalCoordination:
         self._on_lost: list[Callable[[], None]] = []
         self._lost = False
         self._closed = False
+        self._part_of_run = False
         self._heard_s = time.monotonic()
         self._line = Line(_connect(address, connect_timeout_s))
         self._wake_out, self._wake_in = socket.socketpair()
@@ -96,6 +97,7 @@ class LocalCoordination:
 
     def join(self, role: str, name: str, data: bytes) -> None:
         """See the port. Raises ConflictError if a member of that name exists."""
+        self._part_of_run = True
         self._ask(Join(next(self._numbers), role, name, data))
 
     def leave(self, role: str, name: str) -> None:
@@ -110,6 +112,7 @@ class LocalCoordination:
 
     def elect(self, role: str, name: str, data: bytes, won: Callable[[], None]) -> None:
         """See the port."""
+        self._part_of_run = True
         with self._lock:
             self._wins[role, name] = won
         self._ask(Elect(next(self._numbers), role, name, data))
@@ -251,7 +254,9 @@ class LocalCoordination:
         for answer in answers.values():
             answer.set_exception(self._unavailable())
         if asked:
-            log.error("The session with the coordinator at %s is lost: %s.", self._address, why)
+            # For one that only watches, a run that ends is the usual end.
+            level = logging.ERROR if self._part_of_run else logging.INFO
+            log.log(level, "The session with the coordinator at %s is lost: %s.", self._address, why)
             for call in lost:
                 call()
         self._wake_in.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from collections.abc import Iterator
@@ -41,6 +42,24 @@ def test_a_session_whose_server_is_gone_is_lost_at_once(server: CoordinatorServe
     with pytest.raises(UnavailableError, match="is lost"):
         session.tables()
     session.close()
+
+
+def test_only_who_is_part_of_the_run_complains_of_its_end(
+    server: CoordinatorServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    watcher, worker = LocalCoordination(server.address), LocalCoordination(server.address)
+    gone = threading.Barrier(3)
+    for session in (watcher, worker):
+        session.on_lost(gone.wait)
+    watcher.watch_members("workers", lambda members: None)
+    worker.join("workers", "w1", b"")
+    server.stop()
+    gone.wait(10)
+    levels = sorted(each.levelno for each in caplog.records if "is lost" in each.message)
+    assert levels == [logging.INFO, logging.ERROR]
+    watcher.close()
+    worker.close()
 
 
 def test_a_server_that_answers_nothing_is_given_up(tmp_path: Path) -> None:
