@@ -26,6 +26,7 @@ from millwheel.explain.combined import combined_of
 from millwheel.explain.forms import forms_of
 from millwheel.queries.formulas import formula_of
 from millwheel.spec.loading import load_object
+from millwheel.spec.parts.streams import UNITS
 
 _MODE = ("mode", "by")
 """Options of a sink that decide how changed rows are written."""
@@ -126,7 +127,8 @@ def _source(name: str, stream: StreamSpec, spec: PipelineSpec) -> Box:
     assert stream.source is not None
     lines = [_end(stream.source.kind, stream.source.options, spec.folder)]
     if stream.timestamp:
-        lines.append(f"timestamp {stream.timestamp}")
+        units = [name for name, us in UNITS.items() if us == stream.timestamp_unit_us]
+        lines.append(f"timestamp {stream.timestamp}" + (f" in {units[0]}" if stream.timestamp_unit_us > 1 else ""))
     if stream.id:
         lines.append(f"id {stream.id}, copies within {duration_text(stream.id_horizon_us)}")
     if stream.schema:

@@ -119,6 +119,13 @@ def test_boxes_say_what_they_do(shop: Picture) -> None:
     assert shop.box("good").where == "shop.yaml:11"
 
 
+def test_a_timestamp_has_its_unit() -> None:
+    pipeline = Pipeline("units")
+    hits = pipeline.read("hits", InjectionSource(), timestamp="at", timestamp_unit="ms")
+    hits.write(FileSink("out"))
+    assert picture_of(pipeline.spec()).box("source.hits").lines[1] == "timestamp at in ms"
+
+
 def test_arrows_are_streams_with_their_keys(shop: Picture) -> None:
     arrows = set(shop.arrows)
     assert Arrow("source.payments", "match", "payments", "by a, b") in arrows
