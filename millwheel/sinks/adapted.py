@@ -7,6 +7,15 @@ from typing import Any
 from millwheel.plug_ins import require, take_over
 from millwheel.sinks.base import Sink, SinkBatch, Writer
 
+_WRITER_OPTIONS = (
+    "takes_columns",
+    "publishes_aside",
+    "prepares_aside",
+    "publishes_in_order",
+    "lane",
+    "take_refused",
+    "close",
+)
 _SINK_OPTIONS = ("flush_us", "cut_records", "takes_retractions", "keeps_latest", "shows_at_once", "adopt")
 
 
@@ -41,7 +50,7 @@ class _AdaptedSink(Sink):
 class _AdaptedWriter(Writer):
     def __init__(self, made: Any) -> None:
         self._made = made
-        take_over(self, made, "takes_columns", "publishes_aside", "publishes_in_order", "lane", "take_refused", "close")
+        take_over(self, made, *_WRITER_OPTIONS)
 
     def prepare(self, batch: SinkBatch) -> bytes:
         committable: bytes = self._made.prepare(batch)

@@ -101,6 +101,10 @@ class Writer(ABC):
     publishes_aside: bool = False
     """True when :meth:`publish` may run on another thread than the rest, at the same time. Then the worker's loop never
     waits for it; otherwise a slow ``publish`` holds up all shards of the worker."""
+    prepares_aside: int = 0
+    """Above 0: a batch of at least so many records may be prepared on another thread, at the same time as the rest.
+    Then a slow ``prepare`` holds up neither the loop nor other shards; its commit waits for it. Only together with
+    :attr:`publishes_aside`. For small batches it takes longer to wake a thread than to prepare them."""
     publishes_in_order: bool = False
     """True when a batch must be visible before the next one is published. Only together with :attr:`publishes_aside`.
     Committed batches of a former owner are then published on that thread, too, and not while the shard is opened."""

@@ -88,7 +88,7 @@ class MemorySinks:
         self.target = TransactionalTarget(self.visible)
         self.look = look
         self.aside = False
-        """Whether plain sinks publish in other threads, as files do, in any order."""
+        """Whether plain sinks prepare and publish in other threads, as files do, and publish in any order."""
 
     def build(self, spec: SinkSpec, folder: str) -> MemorySink:
         kinds = {"latest": LatestSink, "at_once": AtOnceSink, "transactional": TransactionalSink}
@@ -237,6 +237,7 @@ class MemoryWriter(Writer):
         self._shard = shard
         self._swept = False
         self.publishes_aside = world.aside
+        self.prepares_aside = int(world.aside)
         self.lane = shard
 
     def prepare(self, batch: SinkBatch) -> bytes:

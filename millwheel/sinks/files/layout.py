@@ -20,6 +20,9 @@ from millwheel.sinks.files.open_files import OpenFile, OpenFiles, Roll
 from millwheel.sinks.files.paths import Partitioning
 from millwheel.sinks.files.pieces import Piece, Pieces, pack, unpack
 
+LARGE_RECORDS = 2_000
+"""A batch of so many records is encoded, written and synced on another thread: that takes longer than to wake one."""
+
 Fitting = Callable[[Sequence[SinkRecord]], tuple[list[SinkRecord], list[Refused]]]
 """The records that the format can hold, and the others."""
 
@@ -64,6 +67,7 @@ class LayoutWriter(Writer):
     includes the rows of the versions before it."""
 
     publishes_aside = True
+    prepares_aside = LARGE_RECORDS
     publishes_in_order = True
 
     def __init__(

@@ -42,7 +42,7 @@ from millwheel.sinks.files.content import Content, Shape
 from millwheel.sinks.files.folder import FolderDestination
 from millwheel.sinks.files.hidden import hidden_name, left_behind
 from millwheel.sinks.files.latest import LatestWriter, must_be_plain
-from millwheel.sinks.files.layout import Destination, Layout, LayoutWriter
+from millwheel.sinks.files.layout import LARGE_RECORDS, Destination, Layout, LayoutWriter
 from millwheel.sinks.files.marker import HIDDEN, adopt, claim
 from millwheel.sinks.files.open_files import Roll
 from millwheel.sinks.files.parquet_types import column_type
@@ -282,9 +282,10 @@ def takes_columns(options: FilesSinkOptions) -> bool:
 
 
 class FilesWriter(Writer):
-    """Writes the batches of one shard. ``publish`` may run on another thread than the rest."""
+    """Writes the batches of one shard. ``publish`` and ``prepare`` may run on other threads than the rest."""
 
     publishes_aside = True
+    prepares_aside = LARGE_RECORDS
 
     def __init__(
         self,

@@ -40,6 +40,9 @@ class Operator(ABC):
     """True when its processing-time timers emit at the shard's floor. The shard then publishes no watermark beyond a
     floor that is not durable: the next owner would emit behind it."""
 
+    asks_for: str = "answers of a lookup"
+    """What a bundle waits for while :meth:`ask` returns True, for people."""
+
     collects: bool = False
     """True when records may wait for later ones until the operator is ordered to rest; they do not count as unfinished
     work."""
@@ -116,7 +119,7 @@ class Operator(ABC):
         return
 
     def ask(self, bundle: Bundle, now_us: int) -> bool:
-        """Ask, on another thread, for what :meth:`run` needs from outside. True: the answers are not there yet. Then
+        """Ask, on another thread, for what :meth:`run` needs from outside. True: it is not there yet. Then
         the bundle waits, nothing of it is acked, and this is called again with the same bundle once :meth:`asks_at` has
         come; ``run`` is called after the first False."""
         return False

@@ -200,7 +200,7 @@ class Assembly:
             warm_up(plan, given.stream, example_frame(self.spec.stream(given.stream).fields, _WARM_ROWS))
 
     def publish_aside(self, publish: Callable[[Errand], None]) -> None:
-        """From here on, sinks that can do without the loop are published, and lookups asked, by ``publish``."""
+        """From here on, sinks that can do without the loop write, and lookups ask, by ``publish``."""
         self._outside = replace(self._outside, publish=publish)
 
     def watch(self, hangs: Hangs) -> None:
@@ -438,6 +438,6 @@ class Assembly:
         if sink.keeps_latest:
             table = Table(spec.key.kind is KeyKind.RECORD, shard_parts.shard.meta.watermark)
             return UpsertOperator(writer, token, shard_parts.store, self._decode, table, sink.flush_us)
-        publish = self._outside.publish
-        shard = SinkShard(shard_parts.entry.shard, token, shard_parts.store, publish, self.spec.name, spec.stream)
+        aside = self._outside.publish
+        shard = SinkShard(shard_parts.entry.shard, token, shard_parts.store, aside, self.spec.name, spec.stream)
         return SinkOperator(writer, shard, self._decode, sink.flush_us, sink.cut_records, sink.shows_at_once)

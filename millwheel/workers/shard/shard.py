@@ -160,7 +160,7 @@ class Shard:
         take_replayed(bundle, self.identity.pipeline)
         if self._tracing is not None:  # after copies were dropped: they are not worked on
             bundle.traced = self._tracing.bundle(bundle.number, bundle.arrivals)
-        return Step(bundle, arrivals, hold, work.at)
+        return Step(bundle, arrivals, hold, work.at, asks_for=self.operator.asks_for)
 
     def _finish(self, step: Step) -> None:
         """Run the bundle."""

@@ -20,7 +20,9 @@ from millwheel.workers import events as ev
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
+from millwheel.workers.ports import Errand
 from millwheel.workers.sinks.figures import SinkFigures
+from millwheel.workers.sinks.preparing import Preparation, Prepared, prepared
 from millwheel.workers.tracing.traced import TracedBundle
 
 _RETRY_US = 100_000  # before a failed publish is repeated
@@ -69,12 +71,12 @@ def _published(writer: Writer, committable: bytes, took: Histogram | None) -> Ex
 
 @dataclass(frozen=True, slots=True)
 class SinkShard:
-    """Name, token and store of a shard. ``publish`` hands its batches to another thread; None: the loop publishes."""
+    """Name, token and store of a shard. ``aside`` hands its batches to another thread; None: the loop does all."""
 
     name: ShardName
     token: Token
     store: StateStore
-    publish: Callable[[Publication], None] | None = None
+    aside: Callable[[Errand], None] | None = None
     pipeline: str = ""
     stream: str = ""
 
@@ -102,6 +104,7 @@ class SinkOperator(Operator):
     ``at_once``: batches are visible before they are committed, and after a crash some become visible again."""
 
     collects = True
+    asks_for = "their batch to be written"
 
     def __init__(
         self,
@@ -115,7 +118,8 @@ class SinkOperator(Operator):
         self._writer = writer
         self._shard = shard
         self._at_once = at_once
-        self._aside = shard.publish if writer.publishes_aside and not at_once else None
+        self._aside = shard.aside if writer.publishes_aside and not at_once else None
+        self._prepares_from = writer.prepares_aside if self._aside is not None else 0
         self._decode = decode
         self._in_order = self._aside is not None and writer.publishes_in_order
         self._in_columns = writer.takes_columns
@@ -130,6 +134,9 @@ class SinkOperator(Operator):
         self._latencies_ms: list[float] = []
         self._unswept: list[bytes] | None = None
         self._figures = SinkFigures()
+        self._batch: SinkBatch | None = None
+        """That of the bundle that waits for it to be prepared."""
+        self._prepared: Prepared | None = None
         self._next_number = self._recover(shard.store)
 
     def appetite(self, waiting: int, now_us: int, watermark: int) -> int:
@@ -151,6 +158,24 @@ class SinkOperator(Operator):
         """The input has ended: no further records will fill the batch."""
         self._flush_us = min(self._flush_us, LAST_FLUSH_US)
 
+    def ask(self, bundle: Bundle, now_us: int) -> bool:
+        if self._batch is None:
+            records = sum(len(arrival.batch) for arrival in bundle.arrivals)
+            if self._aside is None or not 0 < self._prepares_from <= records:
+                return False
+            self._batch = self._batch_of(bundle)
+            self._aside(Preparation(self._shard.name, self._shard.token, self._batch, self._writer, self._was_prepared))
+        return self._prepared is None
+
+    def asks_at(self) -> int:
+        return MAX_TIME if self._prepared is None else 0
+
+    def _was_prepared(self, found: Prepared | None, error: Exception | None) -> None:
+        """Another thread has prepared the batch, or could not."""
+        if error is not None:
+            raise error
+        self._prepared = found
+
     def run(self, bundle: Bundle) -> None:
         self._waiting_since_us = MAX_TIME
         for number in self._published:
@@ -159,17 +184,14 @@ class SinkOperator(Operator):
         self._leave_out_refused(bundle)
         if self._retry_at_us <= bundle.now_us:
             self._publish(bundle.now_us)
-        records, columns = self._records(bundle)
-        count = len(records) + sum(map(len, columns))
+        batch, self._batch = self._batch or self._batch_of(bundle), None
+        count = len(batch.records) + sum(map(len, batch.columns))
         if not count:
             return
-        number = self._next_number
+        made, self._prepared = self._prepared or prepared(self._writer, batch), None
+        number, committable = batch.number, made.committable
         self._next_number += 1
-        batch = SinkBatch(number, f"{self._shard.token}-{bundle.number}", records, columns)
-        if bundle.traced is not None:
-            batch = replace(batch, traces=bundle.traced.rows([len(arrival.batch) for arrival in bundle.arrivals]))
-        committable = self._writer.prepare(batch)
-        count -= self._refuse(bundle, self._writer.take_refused())
+        count -= self._refuse(bundle, made.refused)
         bundle.overlay.put(NEXT_BATCH, self._next_number.to_bytes(8, "big"))
         bundle.count("records_out", count)
         earliest = min(arrival.batch.earliest for arrival in bundle.arrivals)
@@ -234,6 +256,13 @@ class SinkOperator(Operator):
 
     def close(self) -> None:
         self._writer.close()
+
+    def _batch_of(self, bundle: Bundle) -> SinkBatch:
+        """The records of a bundle as the next batch."""
+        batch = SinkBatch(self._next_number, f"{self._shard.token}-{bundle.number}", *self._records(bundle))
+        if bundle.traced is None:
+            return batch
+        return replace(batch, traces=bundle.traced.rows([len(arrival.batch) for arrival in bundle.arrivals]))
 
     def _records(self, bundle: Bundle) -> tuple[list[SinkRecord], list[ColumnBatch]]:
         """The records of the batch: in columns if all of them are and the writer accepts columns, else one by one."""

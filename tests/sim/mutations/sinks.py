@@ -1,4 +1,4 @@
-"""Deliberate mistakes in sinks that publish in order, aside."""
+"""Deliberate mistakes in sinks that prepare and publish aside."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from millwheel.core.formats.store_layout import COMMITTABLE, NEXT_BATCH, number8
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import UnavailableError
+from millwheel.workers.sinks.preparing import Prepared
 from millwheel.workers.sinks.sink import SinkOperator
 from tests.sim.mistakes import Context, mistake, replaced
 
@@ -84,3 +85,18 @@ def swept_before_it_is_published() -> Context:
         right(self, now_us)
 
     return replaced(SinkOperator, "_publish", wrong)
+
+
+@mistake(within=20, faults="kill kill-again slow-disk", first=2)
+def batches_committed_before_they_are_prepared() -> Context:
+    """A bundle does not wait for the thread that prepares its batch: what its commit names may never be written."""
+    right = SinkOperator.ask
+
+    def wrong(self: SinkOperator, bundle: Any, now_us: int) -> bool:
+        if right(self, bundle, now_us):
+            committable = self._writer.prepare(self._batch)  # type: ignore[arg-type]
+            self._writer._world.prepared.pop(committable)  # type: ignore[attr-defined]  # written only by the thread
+            self._prepared = Prepared(committable, ())
+        return False
+
+    return replaced(SinkOperator, "ask", wrong)
