@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from millwheel.core.aggregates.base import Aggregator
+from millwheel.core.aggregates.base import Aggregator, one_by_one
 from millwheel.core.aggregates.choice import Collect
 from millwheel.core.aggregates.stored_form import WHOLE
 from millwheel.errors import RecordError
@@ -58,6 +58,9 @@ class Aggregation(Protocol):
 
     def merge(self, acc: Any, other: Any) -> Any:
         """Both together; ``other`` is neither changed nor kept."""
+
+    def running(self, acc: Any, others: Sequence[Any]) -> tuple[Any, list[Any]]:
+        """The accumulator with each of ``others`` merged in turn, and the result after each."""
 
     def subtract(self, acc: Any, prepared: Prepared, timestamp: int) -> Any:
         """Without one record."""
@@ -128,6 +131,16 @@ class NamedAggregation:
     def merge(self, acc: list[Any], other: list[Any]) -> list[Any]:
         return [part.aggregator.merge(a, b) for part, a, b in zip(self.parts, acc, other, strict=True)]
 
+    def running(self, acc: list[Any], others: Sequence[list[Any]]) -> tuple[list[Any], list[Any]]:
+        merged = []
+        results: list[dict[str, Any]] = [{} for _ in others]
+        for part, own, column in zip(self.parts, acc, zip(*others, strict=True), strict=False):
+            whole, found = part.aggregator.running(own, column)
+            merged.append(whole)
+            for row, value in zip(results, found, strict=True):
+                row[part.name] = value
+        return (merged, results) if others else (acc, [])
+
     def subtract(self, acc: list[Any], prepared: Prepared, timestamp: int) -> list[Any]:
         return [
             a if argument is _SKIP else part.aggregator.subtract(a, argument, timestamp)
@@ -154,6 +167,9 @@ class PartialAggregation(NamedAggregation):
 
     def result(self, acc: list[Any]) -> dict[str, Any]:
         return {ACCUMULATOR: WHOLE.encode(acc)}
+
+    def running(self, acc: list[Any], others: Sequence[list[Any]]) -> tuple[list[Any], list[Any]]:
+        return one_by_one(self, acc, others)
 
 
 class FinalAggregation(NamedAggregation):
@@ -229,6 +245,7 @@ class SingleAggregation:
         self.subtract = aggregator.subtract
         self.result = aggregator.result
         self.add_many = aggregator.add_many
+        self.running = aggregator.running
 
     def prepare(self, value: Any) -> Prepared:
         return self._read(value, {})
@@ -265,6 +282,9 @@ class Buffered:
     def merge(self, acc: list[Any], other: list[Any]) -> list[Any]:
         acc.extend(other)
         return acc
+
+    def running(self, acc: list[Any], others: Sequence[list[Any]]) -> tuple[list[Any], list[Any]]:
+        return one_by_one(self, acc, others)
 
     def subtract(self, acc: list[Any], prepared: Prepared, timestamp: int) -> list[Any]:
         if [prepared, timestamp] in acc:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from millwheel.core.aggregates.aggregation import Aggregation, Prepared
+from millwheel.core.aggregates.base import one_by_one
 
 Run = list[Any]
 """[number of the first record, number of the last, accumulator of them all]."""
@@ -68,6 +69,9 @@ class InOrder:
             else:
                 merged.append([first, last, self._inner.merge(self._inner.create(), piece)])
         return merged
+
+    def running(self, acc: list[Run], others: Sequence[list[Run]]) -> tuple[list[Run], list[Any]]:
+        return one_by_one(self, acc, others)
 
     def subtract(self, acc: list[Run], prepared: Prepared, timestamp: int) -> list[Run]:
         raise TypeError("windows over input with retractions keep their records")

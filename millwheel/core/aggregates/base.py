@@ -11,8 +11,9 @@ recovery all end at the same result.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from millwheel.errors import RecordError
 
@@ -63,6 +64,11 @@ class Aggregator(Generic[Acc]):
         changed nor kept: the result shares no list or dict with it."""
         raise TypeError(f"{type(self).__name__} must define merge(self, acc, other)")
 
+    def running(self, acc: Acc, others: Sequence[Acc]) -> tuple[Acc, list[Any]]:
+        """The accumulator with each of ``others`` merged in turn, and the result after each. Worth defining where many
+        are cheaper together."""
+        return one_by_one(self, acc, others)
+
     def subtract(self, acc: Acc, value: Any, timestamp: int) -> Acc:
         """Without one record that was added before."""
         raise TypeError(f"{type(self).__name__} cannot subtract; the window's records must be kept")
@@ -70,6 +76,22 @@ class Aggregator(Generic[Acc]):
     def result(self, acc: Acc) -> Any:
         """The contents of the pane. Does not change the accumulator."""
         return acc
+
+
+class _Merges(Protocol):
+    def merge(self, acc: Any, other: Any) -> Any: ...
+
+    def result(self, acc: Any) -> Any: ...
+
+
+def one_by_one(merges: _Merges, acc: Any, others: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """What ``running`` says, by merging one after the other."""
+    results = []
+    for other in others:
+        acc = merges.merge(acc, other)
+        result = merges.result(acc)
+        results.append(deepcopy(result) if result is acc else result)  # the next one may change it
+    return acc, results
 
 
 @dataclass(frozen=True, slots=True)

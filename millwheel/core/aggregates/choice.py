@@ -208,6 +208,10 @@ class CountGrowing(Aggregator[Distinct]):
         acc.merge(Distinct.of(other))
         return acc
 
+    def running(self, acc: Distinct, others: Sequence[Distinct]) -> tuple[Distinct, list[Any]]:
+        acc = Distinct.of(acc)
+        return acc, list(acc.merge_each([Distinct.of(other) for other in others]))
+
     def result(self, acc: Distinct) -> int:
         return len(Distinct.of(acc))
 

@@ -8,13 +8,16 @@ commit writes about what it adds, whatever the size of the set, and nothing is r
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
+import numpy as np
 from pyroaring import BitMap64
 
+from millwheel.core.aggregates.first_seen import among, first_seen
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import CorruptionError
 
@@ -26,6 +29,8 @@ _SHARE = 4
 """New numbers may take this part of the bytes of all before they are written together: each is written 5 times."""
 _MOST_ENTRIES = 64
 """So many entries may have to be read for one part."""
+_TOGETHER = 8
+"""From so many sets on, it is quicker to merge them at once and to look afterwards which brought what."""
 _NUMBERS = 2**64  # Fixed: a bitmap holds the numbers below this
 
 
@@ -164,6 +169,29 @@ class Distinct:
         self.others.update(other.others)
         for part in other._parts:
             self._take(part.load(other._chunks))
+
+    def merge_each(self, others: Sequence[Distinct]) -> list[int]:
+        """Merge other sets one after the other; how many values there are after each of them."""
+        found = None
+        if len(others) >= _TOGETHER:
+            found = first_seen([[part.load(each._chunks).to_array() for part in each._parts] for each in others])
+        counts: list[int] = []
+        if found is None:
+            for other in others:
+                self.merge(other)
+                counts.append(len(self))
+            return counts
+        numbers, first = found
+        fresh, before = BitMap64(array("Q", numbers.tobytes())), len(self) - len(self.others)
+        for part in self._parts:
+            fresh -= part.load(self._chunks)
+        added = first[among(numbers, np.frombuffer(fresh.to_array(), np.uint64))]
+        so_far = before + np.cumsum(np.bincount(added, minlength=len(others)))
+        self._take(fresh)
+        for other, count in zip(others, so_far.tolist(), strict=True):
+            self.others.update(other.others)
+            counts.append(len(self.others) + count)
+        return counts
 
     def _take(self, numbers: BitMap64) -> None:
         if not numbers:

@@ -5,13 +5,18 @@ it to all of them, it is added to one *slice*, that of the first of these window
 passes the end of a window, its result is the previous result plus the slices since then. Slices stay apart for the
 allowed lateness, so that a late record can correct each window that is not final.
 
+Where the watermark rises far at once, hundreds of windows are due. A timer fires as many as its call may, and is set
+again for the next one, whose time has passed: until then it holds the watermark.
+
 The results equal those of the same windows kept one by one under the default trigger, at a lower cost.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -23,6 +28,7 @@ from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windowing.calls import Call, Group
 from millwheel.core.windowing.contract import (
+    MANY,
     Effects,
     KeyState,
     LateRecord,
@@ -164,8 +170,13 @@ class CumulativeMachine:
         call = Call(state, key, Times(max(times.watermark, at + 1), times.now_us), effects)
         own = self._period(stored, base, 0, 0)
         own.timer_at_us = None
-        self._advance(base, own, call)
+        self._advance(base, own, call, times.most)
         self._store(base, own, call)
+
+    def due_with(self, at: int, watermark: int) -> int:
+        """How many windows are due with a timer that was set for ``at``, at most."""
+        window = self._window
+        return min(max(watermark - at, 0), window.size) // window.every + 1
 
     def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         found = set()
@@ -180,22 +191,22 @@ class CumulativeMachine:
     def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         return []
 
-    def _advance(self, base: Window, own: Period, call: Call) -> None:
-        """Fire every window whose end the watermark has passed since the last call."""
-        running, added = None, 0
-        for end in self._ahead(base, own, call.times.watermark):
-            if running is None:
-                # What is final is never needed apart again, so it may grow in place.
-                running = (
-                    own.acc if not self._lateness_us else self._aggregation.merge(self._aggregation.create(), own.acc)
-                )
-            while added < len(own.slices) and own.slices[added][0] <= end:
-                running = self._aggregation.merge(running, own.slices[added][1])
-                added += 1
-            self._emit(base, end, own, self._aggregation.result(running), Timing.ON_TIME, call)
-        if added and not self._lateness_us:
-            own.acc, own.slices = running, own.slices[added:]
-        own.done = max(own.done, min(call.times.watermark, base.end))
+    def _advance(self, base: Window, own: Period, call: Call, most: int = MANY) -> None:
+        """Fire the windows whose end the watermark has passed since the last call, the first ``most`` of them."""
+        watermark = call.times.watermark
+        ends = list(islice(self._ahead(base, own, watermark), most))
+        if ends:
+            due = bisect_right(own.slices, ends[-1], key=itemgetter(0))
+            # What is final is never needed apart again, so it may grow in place.
+            start = own.acc if not self._lateness_us else self._aggregation.merge(self._aggregation.create(), own.acc)
+            before = deepcopy(self._aggregation.result(start))  # it may be the accumulator itself, which grows
+            whole, after = self._aggregation.running(start, [acc for _, acc in own.slices[:due]])
+            for end in ends:
+                behind = bisect_right(own.slices, end, hi=due, key=itemgetter(0))
+                self._emit(base, end, own, after[behind - 1] if behind else before, Timing.ON_TIME, call)
+            if not self._lateness_us:
+                own.acc, own.slices = whole, own.slices[due:]
+        own.done = ends[-1] if len(ends) == most else max(own.done, min(watermark, base.end))
 
     def _ahead(self, base: Window, own: Period, watermark: int) -> Iterator[int]:
         """Ends of the windows to fire, up to the watermark."""
@@ -273,8 +284,10 @@ class CumulativeMachine:
 
     def _fold(self, own: Period, watermark: int) -> None:
         """Slices of final windows are merged into one."""
-        final = 0
-        while final < len(own.slices) and is_final(own.slices[final][0], watermark, self._lateness_us):
+        final, lateness_us = 0, self._lateness_us
+        while final < len(own.slices) and is_final(own.slices[final][0], watermark, lateness_us):
+            if own.slices[final][0] > own.done:
+                break  # its window is due, but has not fired
             own.acc = self._aggregation.merge(own.acc, own.slices[final][1])
             final += 1
         if final:
@@ -287,7 +300,7 @@ class CumulativeMachine:
     def _store(self, base: Window, own: Period, call: Call) -> None:
         watermark = call.times.watermark
         self._fold(own, watermark)
-        if is_final(base.end, watermark, self._lateness_us):
+        if own.done >= base.end and is_final(base.end, watermark, self._lateness_us):
             if own.timer_at_us is not None:
                 call.effects.timers.append(TimerEffect(call.key, tag_of(base), Domain.EVENT, None))
             if call.state.get(base) is not None:

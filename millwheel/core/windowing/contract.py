@@ -126,13 +126,19 @@ class Effects:
     rejected: list[RejectedRecord] = field(default_factory=list)
 
 
+MANY = 1 << 62
+"""No limit."""
+
+
 @dataclass(slots=True)
 class Times:
-    """The clocks as of a call: input watermark, wall clock, percentile watermarks (µs)."""
+    """The clocks as of a call: input watermark, wall clock, percentile watermarks (µs). ``most``: how many windows a
+    timer may fire in the call, if it can fire the others when it is called again."""
 
     watermark: int
     now_us: int
     percentiles: Mapping[float, int] = field(default_factory=dict)
+    most: int = MANY
 
 
 class Machine(Protocol):

@@ -117,7 +117,8 @@ class Bundle:
     ``number`` is the number of its commit. ``chunks`` are reads of a source, which need no checkpoint.
     ``commit_before_sending`` makes the chunks wait for this bundle's commit, because the read depended on something
     that a second reading may not repeat; otherwise nothing waits for a commit of ``positions_only``. ``due`` are the
-    timers that have fired, at most about ``most_timers`` of each domain. ``floor`` is the earliest timestamp of
+    timers that have fired, at most about ``most_timers`` of each domain; ``fired_more`` counts the windows that fired
+    with them beyond one each, which are as much work. ``floor`` is the earliest timestamp of
     productions without an input record (from a processing-time timer). ``tried`` counts calls by what they are about,
     ``failures`` those that failed, and ``firsts`` says in words how, by kind. ``traced`` are its traced records, if it
     has any.
@@ -134,6 +135,7 @@ class Bundle:
     chunks: list[OutputChunk] = field(default_factory=list)
     due: list[Due] = field(default_factory=list)
     most_timers: int = _MOST_TIMERS
+    fired_more: int = 0
     floor: int = 0
     commit_before_sending: bool = False
     positions_only: bool = False
@@ -157,10 +159,15 @@ class Bundle:
         """Also those that are set meanwhile for a time that the watermark has passed already. Had it risen in smaller
         steps they would have fired, too, before the records that are here now."""
         queue = self.timers[Domain.EVENT]
-        most = max(self.most_timers, _MOST_TIMERS) if self.arrivals else self.most_timers
-        while len(self.due) < most and (timer := queue.pop_due(self.watermark)) is not None:
+        while self.room and (timer := queue.pop_due(self.watermark)) is not None:
             self.due.append(timer)
             yield timer
+
+    @property
+    def room(self) -> int:
+        """How many timers may still fire before the records of the bundle."""
+        most = max(self.most_timers, _MOST_TIMERS) if self.arrivals else self.most_timers
+        return max(most - len(self.due) - self.fired_more, 0)
 
     def _processing_timers(self) -> Iterator[Due]:
         """Timers that are set meanwhile wait for the next bundle, so that one that always sets itself blocks

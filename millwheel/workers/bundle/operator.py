@@ -81,6 +81,11 @@ class Operator(ABC):
         """It needs a bundle once the input watermark (µs) has passed this; MAX_TIME means never."""
         return MAX_TIME
 
+    def due_with(self, at: int, watermark: int) -> int:
+        """As how many timers one counts that was set for ``at`` or later, now that the watermark (both µs) has passed
+        that: more than 1 where it may fire several windows."""
+        return 1
+
     def hold(self, now_us: int) -> Hold:
         """The holds on the output watermark besides those of inbox, timers and productions.
 

@@ -18,6 +18,7 @@ from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import HOLD, WINDOW, key_prefix, number8, number_from8, parse_timer, unpack
 from millwheel.core.key_windows.machine import KeyWindowMachine
 from millwheel.core.machines.counted import CountMachine
+from millwheel.core.machines.cumulative import CumulativeMachine
 from millwheel.core.machines.specs import machine_from_spec, window_from_spec
 from millwheel.core.model.keys import Key, key_from_bytes
 from millwheel.core.model.names import groups_of
@@ -54,6 +55,8 @@ from millwheel.workers.state.overlay import Overlay
 from millwheel.workers.state.window_results import WindowAnswers, WindowResults
 
 _FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
+_OF_A_PERIOD = 4
+"""A cumulative window that fires counts as so many timers: it may add up large sets."""
 
 
 class WindowedOperator(Operator):
@@ -88,6 +91,10 @@ class WindowedOperator(Operator):
 
     def wakes_at(self, now_us: int) -> int:
         return now_us if self.share_timers.due() else MAX_TIME
+
+    def due_with(self, at: int, watermark: int) -> int:
+        machine = self._machine
+        return _OF_A_PERIOD * machine.due_with(at, watermark) if isinstance(machine, CumulativeMachine) else 1
 
     def run(self, bundle: Bundle) -> None:
         times = Times(bundle.watermark, bundle.now_us, self.share_timers.passed)
@@ -181,6 +188,7 @@ class WindowedOperator(Operator):
             effects = Effects()
             cells = self._cells.of(timer.key)
             cause = window_timer_cause(timer) if self._identified else None
+            times.most = max(bundle.room // _OF_A_PERIOD, 1)
             try:
                 self._machine.on_timer(cells, timer.key, timer.tag, timer.domain, timer.at, times, effects)
             except _FATAL:
@@ -191,6 +199,8 @@ class WindowedOperator(Operator):
                 failed = aside_cause(cause, "failed", timer.at)
                 self.letter(bundle, timer.key, None, max(timer.at, bundle.floor), reason, failed, TIMER)
             else:
+                if isinstance(self._machine, CumulativeMachine):
+                    bundle.fired_more += _OF_A_PERIOD * len(effects.panes)
                 self._perform(effects, cause, bundle)
                 self._flush(cause, bundle)
 

@@ -69,7 +69,9 @@ class Admission:
     def take(self, now_us: int, congested: bool) -> list[Arrival]:
         """The arrivals of a bundle: none while more timers are due than fire in one, because those come first."""
         wanted = self.operator.appetite(max(1, self.inbox.records), now_us, self.watermark.input)
-        crowded = self.timers[Domain.EVENT].more_due_than(self.limits.timers, self.watermark.input)
+        timers, watermark = self.timers[Domain.EVENT], self.watermark.input
+        each = self.operator.due_with(timers.earliest(), watermark)
+        crowded = timers.more_due_than(self.limits.timers // each, watermark)
         if crowded or not wanted or not len(self.inbox):
             return []
         return self.inbox.take(min(wanted, self.bundle.most), self._circles if congested else None)

@@ -14,6 +14,7 @@ from millwheel.core.columns.functions.lists import Distincts
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.state.sessions import SessionColumns
 from millwheel.core.machines.counted import CountMachine, Filling
+from millwheel.core.machines.cumulative import CumulativeMachine, Period
 from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.silences import SilencesMachine
 from millwheel.core.machines.triggered import TriggeredMachine
@@ -27,6 +28,7 @@ from millwheel.core.windowing.calls import Call
 from millwheel.core.windowing.contract import KeyState
 from millwheel.core.windowing.state import WindowState
 from millwheel.core.windows import windows
+from millwheel.core.windows.lateness import is_final
 from millwheel.core.windows.panes import Pane
 from millwheel.core.windows.windows import SessionPieces, Sliding, Tumbling, Window, WindowFunction
 from millwheel.sources.base import Reader
@@ -259,3 +261,29 @@ def types_of_groups_are_checked_only_while_no_window_is_open() -> Context:
         right(self, bundle, () if self._windows else combined)
 
     return replaced(ColumnOperator, "_learn_types", wrong)
+
+
+@mistake(within=20, features="cumulative_window aggregate", variants="reference")
+def slices_of_due_windows_are_final() -> Context:
+    """Slices are merged into the result before them once the watermark has passed them, also while the windows between
+    have not fired. (Cumulative windows of which more are due than fire in one bundle.)"""
+
+    def wrong(self: Any, own: Period, watermark: int) -> None:
+        while own.slices and is_final(own.slices[0][0], watermark, self._lateness_us):
+            own.acc = self._aggregation.merge(own.acc, own.slices[0][1])
+            own.slices = own.slices[1:]
+
+    return replaced(CumulativeMachine, "_fold", wrong)
+
+
+@mistake(within=20, features="cumulative_window aggregate", variants="reference")
+def a_bundle_has_fired_all_windows() -> Context:
+    """A period has fired all that the watermark has passed, also where a bundle had to stop before. (Cumulative windows
+    of which more are due than fire in one bundle.)"""
+    original = CumulativeMachine._advance
+
+    def wrong(self: Any, base: Window, own: Period, call: Call, *most: int) -> None:
+        original(self, base, own, call, *most)
+        own.done = max(own.done, min(call.times.watermark, base.end))
+
+    return replaced(CumulativeMachine, "_advance", wrong)

@@ -172,3 +172,37 @@ def test_damage_is_corruption() -> None:
             Distinct.from_stored(bad, None)
     with pytest.raises(CorruptionError, match="entries of its own"):
         Distinct.from_stored(_set_of(range(0, 90_000, 7)).stored(Entries()), None)
+
+
+@given(
+    st.lists(values, max_size=30),
+    st.lists(st.lists(st.one_of(st.integers(0, 40), values), max_size=6), max_size=20),
+    st.booleans(),
+)
+def test_sets_that_are_merged_together_count_as_one_after_the_other(
+    start: list[Any], added: list[list[Any]], stored: bool
+) -> None:
+    entries = Entries()
+    found, expected = _set_of(start), _set_of(start)
+    if stored:
+        found = Distinct.from_stored(found.stored(entries), entries)
+    counts = []
+    for each in added:
+        expected.merge(_set_of(each))
+        counts.append(len(expected))
+    assert found.merge_each([_set_of(each) for each in added]) == counts
+    assert found == expected
+
+
+def test_a_large_set_in_parts_counts_what_each_of_many_sets_brings() -> None:
+    rng, entries = np.random.default_rng(5), Entries()
+    found = _set_of(rng.integers(0, 6_000_000, 500_000).tolist())
+    found.stored(entries)
+    expected = set(found.values())
+    counts = []
+    added = [rng.integers(0, 6_000_000, 500).tolist() for _ in range(40)]
+    for each in added:
+        expected |= set(each)
+        counts.append(len(expected))
+    assert found.merge_each([_set_of(each) for each in added]) == counts
+    assert set(Distinct.from_stored(found.stored(entries), entries).values()) == expected

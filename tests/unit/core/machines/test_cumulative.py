@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.machines.cumulative import CumulativeMachine
 from millwheel.core.machines.fixed import AlignedMachine
+from millwheel.core.windowing.contract import MANY, Effects, Times
 from millwheel.core.windows.panes import Pane
 from millwheel.core.windows.windows import Cumulative
 from millwheel.testing import WindowHarness
@@ -36,6 +38,7 @@ def _order(pane: Pane) -> Any:
     moves=st.lists(st.integers(0, 25), min_size=20, max_size=20),
     bundle=st.integers(1, 4),
     stored=st.booleans(),
+    most=st.sampled_from([1, 2, 7, MANY]),
 )
 def test_panes_are_those_of_windows_kept_one_by_one(
     records: list[tuple[int, int]],
@@ -46,13 +49,16 @@ def test_panes_are_those_of_windows_kept_one_by_one(
     moves: list[int],
     bundle: int,
     stored: bool,
+    most: int,
 ) -> None:
+    """However many windows a timer may fire at once."""
     window = Cumulative(*shape)
     settings: dict[str, Any] = {
         "accumulation": accumulation, "allowed_lateness": lateness, "aggregate": function, "stored": stored,
     }  # fmt: skip
     shared, native = WindowHarness(window, **settings), WindowHarness(window, **settings)
     assert isinstance(shared.machine, CumulativeMachine)
+    shared._times = lambda: Times(shared.watermark, shared.now, most=most)  # type: ignore[method-assign]
     native.machine = AlignedMachine(shared.windowing, shared.aggregation)
     panes: list[list[Pane]] = []
     for harness in (shared, native):
@@ -129,3 +135,57 @@ def test_changes_need_the_plain_trigger_and_time(settings: dict[str, Any]) -> No
         settings = {"trigger": AfterCount(1)}
     with pytest.raises(ValueError, match="leave out"):
         WindowHarness(Cumulative(10, 5, changes=True), **settings)
+
+
+@pytest.mark.parametrize("lateness", [0, 1000])
+def test_a_timer_fires_as_many_windows_as_it_may_and_is_set_for_the_next(lateness: int) -> None:
+    harness = WindowHarness(Cumulative(100, 10), aggregate="count", allowed_lateness=lateness)
+    for at in (5, 15, 35):
+        harness.push("k", 1, at)
+    (domain, tag, at), effects = harness.timers("k")[0], Effects()
+    assert at == 9
+    state = harness._state("k")
+    harness.machine.on_timer(state, "k", tag, domain, at, Times(80, 0, most=3), effects)
+    assert [(pane.window.end, pane.result) for pane in effects.panes] == [(10, 1), (20, 2), (30, 2)]
+    assert [timer.at for timer in effects.timers] == [39]
+    again = Effects()
+    harness.machine.on_timer(state, "k", tag, domain, 39, Times(80, 0, most=100), again)
+    assert [(pane.window.end, pane.result) for pane in again.panes] == [(end, 3) for end in (40, 50, 60, 70, 80)]
+    assert [timer.at for timer in again.timers] == [89]
+
+
+def test_so_many_windows_are_due_with_a_timer_at_most() -> None:
+    machine = CumulativeMachine(*_parts(Cumulative(100, 10)))
+    assert machine.due_with(9, 9) == 1
+    assert machine.due_with(9, 31) == 3
+    assert machine.due_with(9, 2**62) == 11
+
+
+def _parts(window: Cumulative) -> Any:
+    harness = WindowHarness(window, aggregate="count")
+    return harness.windowing, harness.aggregation, window
+
+
+class Last(Aggregator[list[int]]):
+    """Its result is the accumulator, which grows."""
+
+    def create(self) -> list[int]:
+        return []
+
+    def add(self, acc: list[int], value: int, timestamp: int) -> list[int]:
+        acc.append(value)
+        return acc
+
+    def merge(self, acc: list[int], other: list[int]) -> list[int]:
+        acc.extend(other)
+        return acc
+
+
+def test_a_result_is_what_it_was_although_the_accumulator_grows_behind_it() -> None:
+    harness = WindowHarness(Cumulative(100, 10), aggregate=Last())
+    harness.push_bundle([("k", 1, 5), ("k", 2, 25)])
+    harness.advance_watermark(50)
+    assert [pane.result for pane in harness.take()] == [[1], [1], [1, 2], [1, 2], [1, 2]]
+    harness.push_bundle([("k", 3, 65)])
+    harness.advance_watermark(80)
+    assert [pane.result for pane in harness.take()] == [[1, 2], [1, 2, 3], [1, 2, 3]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.pipeline.spec import Productions
+from millwheel.core.pipeline.spec import AggregateSpec, Productions, WindowSpec
 from millwheel.workers.shard.bundle_sizes import ShardLimits
-from tests.unit.workers.bench import NOW, Counting, Dial, ShardBench, Silent
+from tests.unit.workers.bench import NOW, Counting, Dial, ShardBench, Silent, computation, pipeline
 
 
 def test_a_shard_without_work_does_not_run_and_sleeps_for_ever() -> None:
@@ -78,3 +78,26 @@ def test_a_bundle_takes_no_more_than_its_size_and_at_least_one_delivery() -> Non
     assert [len(bench.shard.admission.take(NOW, False)) for _ in range(4)] == [1, 1, 1, 0]
     bench.deliver(*[("a", n, 5) for n in range(9)], channel="large")
     assert len(bench.shard.admission.take(NOW, False)) == 1
+
+
+def test_where_very_many_windows_of_periods_are_due_they_fire_in_several_bundles_before_records_are_taken() -> None:
+    """400 keys of which 11 windows are due: more than 5,000 timers, as the admission counts."""
+    window = WindowSpec("cumulative", {"size_us": 1_000, "every_us": 10})
+    work = computation(window=window, aggregates=(AggregateSpec("n", "count"),))
+    bench = ShardBench(Counting, spec=pipeline(work))
+    bench.deliver(*[(f"k{key}", {}, 5) for key in range(400)])
+    bench.run()
+    bench.watermark(112)
+    bench.deliver(("k0", {}, 115), channel="later")
+    pending = [bench.shard.run(NOW), bench.shard.run(NOW)]
+    assert [len(each.arrivals) if each else None for each in pending] == [0, 0]
+    assert len(bench.shard.commits) == 3
+    first = bench.shard.outbox.unfinished
+    while bench.shard.admission.runnable(NOW):
+        bench.shard.run(NOW)
+        bench.waiting += bench.shard.commits.submittable(NOW)
+        bench.settle()
+    made = [value for value in bench.through() if value["window_end"] <= 110]
+    assert first
+    assert len(made) == 400 * 11
+    assert {value["n"] for value in made} == {1}
