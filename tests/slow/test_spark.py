@@ -81,7 +81,6 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     cluster.launcher.stop(20)
 
 
-@pytest.mark.alone
 def test_whatever_is_killed_the_worker_comes_back_and_nothing_is_left(cluster: Cluster) -> None:
     for what in ("worker", "task", "warm parent", "daemon", "executor"):
         chain = cluster.chain(0)
@@ -91,7 +90,7 @@ def test_whatever_is_killed_the_worker_comes_back_and_nothing_is_left(cluster: C
         cluster.until(lambda known=known: len(lives(cluster.folder, 0)) > known)  # type: ignore[misc]
         took_s = time.monotonic() - began_s
         print(f"{what} killed, there again after {took_s:.2f} s")
-        assert took_s < 30
+        assert took_s < 60  # other tests may start their JVMs
         eventually(lambda gone=chain["worker"]: alive(gone.pid) is None, 10)  # type: ignore[misc]
         assert len(lives(cluster.folder, 1)) == other, f"killing the {what} of one slot ended the worker of another"
         assert cluster.exits[-1].code == -signal.SIGKILL, cluster.exits[-1]

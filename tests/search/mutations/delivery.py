@@ -65,7 +65,7 @@ def a_silent_shard_holds_the_watermark_of_others() -> Context:
     return replaced(Partitions, "hold", wrong)
 
 
-@mistake(within=5, features="id stated", variants="crashes crash-bundles", first=105)
+@mistake(within=5, features="id stated", variants="crashes crash-bundles", first=107)
 def ids_that_were_forgotten_come_back() -> Context:
     """A new owner remembers ids that the former one had forgotten, until the watermark rises again."""
     right = Shard.start
@@ -102,7 +102,7 @@ def runs_of_ids_that_become_one_lose_the_older_ones() -> Iterator[None]:
         yield
 
 
-@mistake(within=2, features="tumbling_window aggregate windowed", variants="divided-crashes", first=8)
+@mistake(within=10, features="tumbling_window aggregate windowed", variants="divided-crashes", first=24)
 def a_replay_decides_instances_anew() -> Context:
     """A record of a divided key goes to the next instance, as records arrive, and not to that of its number."""
     turn = count()

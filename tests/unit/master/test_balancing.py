@@ -153,7 +153,7 @@ def test_what_is_on_its_way_is_left_alone() -> None:
 skewed = st.dictionaries(st.integers(0, SPACE - 1), st.floats(0.0005, 0.6), min_size=1, max_size=40)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(skewed, st.integers(1, 5), st.integers(1, 12))
 def test_under_constant_load_the_steps_end_and_leave_nobody_worse(
     keys: dict[int, float], workers: int, shards: int
@@ -206,7 +206,7 @@ def test_what_only_a_fast_worker_finds_cold_is_not_merged() -> None:
     assert [type(step) for step in world.steps] == [Merge]  # the others, which do nothing
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(skewed, st.integers(1, 12), st.lists(st.integers(1, 5), min_size=2, max_size=5))
 def test_steps_between_workers_of_different_weight_end_too_and_leave_nobody_worse(
     keys: dict[int, float], shards: int, weights: list[int]

@@ -126,5 +126,5 @@ def test_what_is_left_in_a_count_window_counts_behind_it_wherever_a_crash_comes(
     held = [(0, 7)]
     last = LAST_TIME - LAST_TIME % (60 * SECOND)
     assert rows == (held if output_time == "earliest" else [(0, 5), (last, 2)])
-    for unit in range(1, units, 5):
+    for unit in range(1, units, 11):
         assert said(crash_at=unit)[0] == rows, f"unit {unit}"

@@ -164,7 +164,7 @@ def test_no_production_is_taken_for_a_copy_of_another(tmp_path: Path, form: str)
 def test_a_crash_at_any_place_neither_loses_nor_doubles_a_weak_production(tmp_path: Path, form: str) -> None:
     text = {**CALLBACKS, **WINDOWS}[form]
     wanted, units = came(tmp_path, text, "weak")
-    for index in range(1, units, 13):
+    for index in range(1, units, 23):
         assert came(tmp_path, text, "weak", crash_at=index)[0] == wanted, f"unit {index}"
 
 
@@ -172,7 +172,7 @@ def test_a_crash_at_any_place_neither_loses_nor_doubles_what_leaves_a_window_asi
     text = f"{WINDOW}, late: {{side: aside}}"
     wanted, units = came(tmp_path, text, "weak", "aside")
     assert wanted.total() == 3
-    for index in range(1, units, 13):
+    for index in range(1, units, 23):
         assert came(tmp_path, text, "weak", "aside", crash_at=index)[0] == wanted, f"unit {index}"
 
 

@@ -139,8 +139,8 @@ def test_a_crash_at_any_place_changes_nothing(folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(joining, "_MOST_BYTES", most)
     monkeypatch.setattr(joining, "_FAN", 2)
     path = written(folder / f"crash-{most}")
-    story = {"shown": records(25, 3), "clicked": records(25, 4)}
-    assert assert_survives_crashes(path, story, every=12) > 10
+    story = {"shown": records(15, 3), "clicked": records(15, 4)}
+    assert assert_survives_crashes(path, story, every=13) > 10
 
 
 def test_windows_and_their_state_are_seen_while_they_are_open(folder: Path) -> None:

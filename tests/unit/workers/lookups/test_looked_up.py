@@ -150,12 +150,12 @@ def test_a_crash_loses_and_doubles_nothing(tmp_path: Path) -> None:
         return {"call": calls}
 
     with harness(tmp_path, answers=answer, crash_every=7) as run:
-        for at in range(30):
+        for at in range(15):
             run.push("orders", order(at, at, f"u{at % 4}"))
             run.advance_processing_time(run.now + 200_000)
         run.finish()
         run.advance_processing_time(run.now + 60_000_000)
-        assert sorted(row["at"] for row in run.read("priced")) == list(range(30))
+        assert sorted(row["at"] for row in run.read("priced")) == list(range(15))
 
 
 def test_without_answers_the_harness_says_what_to_write(tmp_path: Path) -> None:

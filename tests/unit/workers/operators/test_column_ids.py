@@ -76,7 +76,7 @@ def test_a_copy_counts_once_wherever_a_worker_crashes(
     def story(harness: PipelineHarness) -> None:
         harness.advance_processing_time(10**9)
 
-    assert assert_survives_crashes(path, story, every=3, run_sources=True) > 10
+    assert assert_survives_crashes(path, story, every=5, run_sources=True) > 10
 
 
 @pytest.mark.parametrize("how", ["weak", "divided"])

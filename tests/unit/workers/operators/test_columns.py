@@ -193,7 +193,7 @@ def test_a_crash_at_any_place_changes_nothing(tmp_path: Path, monkeypatch: pytes
     def story(harness: PipelineHarness) -> None:
         harness.advance_processing_time(10**9)
 
-    assert assert_survives_crashes(pipeline(folder, True, key=key), story, every=3, run_sources=True) > 10
+    assert assert_survives_crashes(pipeline(folder, True, key=key), story, every=5, run_sources=True) > 10
 
 
 def test_a_crash_at_any_place_changes_nothing_where_types_are_guessed(
@@ -207,7 +207,7 @@ def test_a_crash_at_any_place_changes_nothing_where_types_are_guessed(
     def story(harness: PipelineHarness) -> None:
         harness.advance_processing_time(10**9)
 
-    assert assert_survives_crashes(pipeline(folder, False), story, every=3, run_sources=True) > 10
+    assert assert_survives_crashes(pipeline(folder, False), story, every=5, run_sources=True) > 10
 
 
 def test_pushed_rows_are_aggregated_on_columns_too(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_late_records_in_columns_go_where_they_go_in_rows(
 @pytest.mark.parametrize("key", [("ad",), ("kind", "ad")], ids=["one field", "two fields"])
 @pytest.mark.parametrize("late", ["drop", "side:behind", "refire"])
 @given(bundles=bundles, gap=st.integers(1, 12))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_sessions_in_columns_are_those_of_rows(
     key: tuple[str, ...], late: str, bundles: list[tuple[list[Row], int]], gap: int
 ) -> None:
@@ -145,7 +145,7 @@ def test_sessions_in_columns_are_those_of_rows(
 @pytest.mark.parametrize("key", [("ad",), ("kind", "ad")], ids=["one field", "two fields"])
 @pytest.mark.parametrize("condition", ["", "size > 0"])
 @given(bundles=bundles, count=st.integers(1, 6))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_count_windows_in_columns_are_those_of_rows(
     key: tuple[str, ...], condition: str, bundles: list[tuple[list[Row], int]], count: int
 ) -> None:
@@ -164,7 +164,7 @@ KEY_WINDOWS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("key", [("ad",), ("kind", "ad")], ids=["one field", "two fields"])
 @pytest.mark.parametrize("changes", KEY_WINDOWS.values(), ids=KEY_WINDOWS)
 @given(bundles=bundles, slide=st.integers(1, 5), times=st.integers(1, 5), offset=st.integers(0, 3))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_key_windows_in_columns_are_those_of_rows(
     key: tuple[str, ...],
     changes: dict[str, Any],
@@ -227,7 +227,7 @@ def test_a_crash_at_any_place_changes_no_window(
     def story(harness: PipelineHarness) -> None:
         harness.advance_processing_time(10**9)
 
-    assert assert_survives_crashes(str(path), story, every=3, run_sources=True) > 10
+    assert assert_survives_crashes(str(path), story, every=5, run_sources=True) > 10
     assert len(grouped_so_far) > 10
 
 
@@ -293,7 +293,7 @@ mixed = st.lists(
 @pytest.mark.parametrize("key", [("ad",), ("kind", "ad")], ids=["one field", "two fields"])
 @pytest.mark.parametrize("window", HELD.values(), ids=HELD)
 @given(script=mixed, condition=st.sampled_from(["", "size > 0"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_state_in_columns_gives_what_rows_give_also_where_it_goes_on_in_rows(
     window: WindowSpec, key: tuple[str, ...], script: list[tuple[list[Row], int, bool]], condition: str
 ) -> None:

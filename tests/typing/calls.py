@@ -1,0 +1,45 @@
+"""Checked by mypy and basedpyright in ``tests/slow/test_typing.py``: right calls of streams pass, wrong ones do not."""
+
+from __future__ import annotations
+
+from millwheel import (
+    AfterCount,
+    Computation,
+    Context,
+    FileSink,
+    FileSource,
+    Pipeline,
+    Record,
+    Sessions,
+    Tumbling,
+    ValueState,
+    agg,
+    param,
+)
+
+
+class Limit(Computation):
+    seen = ValueState(int, default=0)
+
+    def process_record(self, ctx: Context, record: Record) -> None:
+        self.seen.set(self.seen.get() + 1)
+
+
+p = Pipeline("p")
+hits = p.read("hits", FileSource(param("input"), "jsonl"), timestamp="ts", fields={"a": int, "b": "float"})
+one = hits.key_by("user").process(Limit)
+kept, left = hits.key_by("user", "path").process(Limit, output=["kept", "left"])
+keyed = p.flatten(one, kept).key_by(lambda value: value["x"])
+both = keyed.window(Tumbling("1m"), late="refire").trigger(AfterCount(3)).aggregate({"n": agg.count(), "m": "count"})
+both.write(FileSink("out", flush="1s")).filter("n > 3").map({"n": "n"}, shards=4)
+
+hits.window(Sessions("1m"), output_time="begin")  # error
+hits.map(3)  # error
+hits.key_by("a").write(FileSink("x"))  # error
+p.read("x", "file")  # error
+hits.process(int)  # error
+hits.windw(Tumbling("1m"))  # error
+hits.filter("x", shard=4)  # error
+FileSource("x", "json")  # error
+agg.top_k("x")  # error
+kept.key_by("a").aggregate({})  # error
