@@ -11,10 +11,11 @@ from millwheel.core.model.range_table import RangeTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealJournal:
-    """Close a dead worker's journal, answer with JournalSealed or SealFailed."""
+    """Close a dead worker's journal, answer with JournalSealed or SealFailed. ``urgent``: its shards wait for that."""
 
     incarnation: WorkerName
     reason: str
+    urgent: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

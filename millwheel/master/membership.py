@@ -135,12 +135,12 @@ class Membership:
             self._attached.add(name)
             yield AttachWorker(incarnation=name, address=live[name].address)
 
-    def seals(self) -> Iterator[SealJournal]:
-        """Seal the journal of each dead worker, whether it owned shards or not."""
-        for name, end in list(self._dead.items()):
+    def seals(self, owners: Collection[WorkerName]) -> Iterator[SealJournal]:
+        """Seal the journal of each dead worker, whether it owned shards or not; of one that did, before all others."""
+        for name, end in sorted(self._dead.items(), key=lambda item: item[0] not in owners):
             if end is None and name not in self._sealing:
                 self._sealing.add(name)
-                yield SealJournal(incarnation=name, reason=self._reasons[name])
+                yield SealJournal(incarnation=name, reason=self._reasons[name], urgent=name in owners)
 
     def removals(self, owners: Collection[WorkerName]) -> Iterator[RemoveMember]:
         """End the membership of dead workers that no longer own anything."""

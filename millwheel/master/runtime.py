@@ -1,8 +1,8 @@
 """The master's loop as a step: take events, ask the pure machine, perform its effects. One thread.
 
 A step performs seals and writes of tables itself, in the order in which the machine gave them, and feeds the
-outcome back before it returns. Slow work that nothing waits for (looking at snapshots, deleting journals) goes to
-``background``.
+outcome back before it returns. Slow work that nothing waits for (looking at snapshots, deleting journals, sealing
+those of workers that owned nothing) goes to ``background``.
 """
 
 from __future__ import annotations
@@ -169,8 +169,10 @@ class MasterRuntime:
 
     def _perform(self, effect: Effect) -> Event | None:
         match effect:
-            case SealJournal():
+            case SealJournal(urgent=True):
                 return self._seal(effect)
+            case SealJournal():  # tens of milliseconds of disk, while the shards of another dead worker may wait
+                self._ports.background(lambda: self._ports.post(self._seal(effect)))
             case WriteRangeTable():
                 return self._write(effect.table)
             case RemoveMember():

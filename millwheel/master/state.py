@@ -171,7 +171,7 @@ class MasterState:
             self._choose_standbys()
         return [
             *self._membership.lines(),
-            *self._membership.seals(),
+            *self._membership.seals(self._holdings.owners()),
             *self._writes(),
             *self._membership.removals(self._holdings.owners()),
             *self._membership.collections(self._holdings.mentioned()),

@@ -16,7 +16,7 @@ from xxhash import xxh3_128
 
 from millwheel.adapters.snapshots.blob_cache import BlobCache
 from millwheel.adapters.snapshots.blob_digests import IMMUTABLE, Digests
-from millwheel.adapters.spaces.durable import chunks
+from millwheel.adapters.spaces.durable import chunks, sync_file
 from millwheel.adapters.spaces.files import Files
 from millwheel.adapters.spaces.object_space import ObjectSpace
 from millwheel.errors import CorruptionError
@@ -82,6 +82,9 @@ class Restoring:
             raise _damaged(f"{folder}/{name}", blob, identity.size, found)
         if target.endswith(IMMUTABLE):
             self._digests.remember(identity, digest)
+            if self._pace.cache is not None:
+                # Nothing else that is local must survive: what is in the cache is believed by its name.
+                sync_file(self._files, target)
             self.keep(target, blob)
 
     def keep(self, path: str, blob: Blob) -> None:

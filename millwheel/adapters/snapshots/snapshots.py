@@ -168,7 +168,7 @@ class FileSnapshots:
         folder = self._folder(manifest.shard)
         with explaining(f"restore a snapshot of {manifest.shard} to {path}"):
             remove_tree(self._files, path)
-            make_dirs(self._files, path)
+            make_dirs(self._files, path, durable=False)
             try:
                 self._restoring.bring(manifest, folder, path)
             except (CorruptionError, FileNotFoundError) as ex:

@@ -97,29 +97,40 @@ def chunks(files: Files, path: str) -> Iterator[bytes]:
         files.close(fd)
 
 
-def copy_file(files: Files, source: str, target: str) -> None:
-    """Copy to a new, synced file."""
+def copy_file(files: Files, source: str, target: str, durable: bool = True) -> None:
+    """Copy to a new file, and sync it if it must be ``durable``."""
     fd = files.create(target)
     try:
         at = 0
         for part in chunks(files, source):
             write_all(files, fd, part, at)
             at += len(part)
+        if durable:
+            files.sync(fd)
+    finally:
+        files.close(fd)
+
+
+def sync_file(files: Files, path: str) -> None:
+    """Make the content of a file durable."""
+    fd = files.open_read(path)
+    try:
         files.sync(fd)
     finally:
         files.close(fd)
 
 
-def make_dirs(files: Files, path: str) -> None:
-    """Create a folder and the folders above it, durably. It may exist, but whoever made it may have died before it
-    was durable: its name is synced in any case."""
+def make_dirs(files: Files, path: str, durable: bool = True) -> None:
+    """Create a folder and the folders above it, durably unless told otherwise. It may exist, but whoever made it may
+    have died before it was durable: its name is synced in any case."""
     parent = path.rpartition("/")[0]
     if not files.exists(path):
         if parent:
-            make_dirs(files, parent)
+            make_dirs(files, parent, durable)
         with contextlib.suppress(FileExistsError):
             files.make_dir(path)
-    files.sync_dir(parent or "/")
+    if durable:
+        files.sync_dir(parent or "/")
 
 
 def remove_tree(files: Files, path: str) -> None:

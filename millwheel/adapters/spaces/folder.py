@@ -6,7 +6,7 @@ import errno
 from contextlib import suppress
 from pathlib import Path
 
-from millwheel.adapters.spaces.durable import copy_file, create_if_absent, make_dirs, read_whole
+from millwheel.adapters.spaces.durable import copy_file, create_if_absent, make_dirs, read_whole, sync_file
 from millwheel.adapters.spaces.files import Files, PosixFiles
 
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
@@ -59,7 +59,7 @@ class FolderSpace:
 
     def put_file(self, source: str, key: str, *, immutable: bool) -> str:
         if immutable and self._linked(source, key):
-            self._sync(key)
+            sync_file(self.files, key)
         else:
             copy_file(self.files, source, key)
         return key
@@ -70,7 +70,7 @@ class FolderSpace:
 
     def fetch_file(self, key: str, target: str) -> None:
         self._must_be(key)
-        copy_file(self.files, key, target)
+        copy_file(self.files, key, target, durable=False)
 
     def _must_be(self, key: str) -> None:
         if not self.files.exists(key):
@@ -84,10 +84,3 @@ class FolderSpace:
                 return False
             raise
         return True
-
-    def _sync(self, path: str) -> None:
-        fd = self.files.open_read(path)
-        try:
-            self.files.sync(fd)
-        finally:
-            self.files.close(fd)

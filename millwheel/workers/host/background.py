@@ -202,20 +202,27 @@ class RecoveryThread:
         self._recovering = recovering
         self._post = post
         self._queue: queue.SimpleQueue[tuple[NodeName, ShardEntry]] = queue.SimpleQueue()
+        self._left = 0
+        self._lock = threading.Lock()
         for number in range(2):
             threading.Thread(target=self._run, name=f"recovery-{number}", daemon=True).start()
         self._opened: queue.SimpleQueue[None] = queue.SimpleQueue()
         threading.Thread(target=self._verify, name="verify", daemon=True).start()
 
     def recover(self, node: NodeName, entry: ShardEntry) -> None:
+        with self._lock:
+            self._left += 1
         self._queue.put((node, entry))
 
     def _run(self) -> None:
         while True:
             node, entry = self._queue.get()
             self._recovering.open(node, entry, self._post)
-            if self._queue.empty():
-                self._recovering.rest()
+            with self._lock:
+                self._left -= 1
+                # Not when the queue is empty: the other thread, with the last shard, would read the journal once more.
+                if not self._left:
+                    self._recovering.rest()
             self._opened.put(None)
 
     def _verify(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from millwheel.core.formats.codec import shard_of_commit
 from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.ports import Followed, JournalsRead
 
-_AT_MOST_BYTES = 128 << 20  # of a journal that are kept for the next shard; more is read again
+_AT_MOST_BYTES = 256 << 20
+"""Of a journal that are kept for the next shard; more is read again. A worker with a few shards of much state has up to
+some 32 MiB of commits for each since its snapshot, and as much again in segments that others still need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,11 @@ class ReadOnce:
 
     def _fresh(self, incarnation: str, upto: int, prefix: bytes) -> Iterator[bytes]:
         self.forget()
-        whole = _Whole(incarnation, upto, {})
+        by_shard: defaultdict[bytes, list[bytes]] = defaultdict(list)
+        whole = _Whole(incarnation, upto, by_shard)
         rest, size = self._journals.read(incarnation, upto), 0
         for entry in rest:
-            whole.by_shard.setdefault(shard_of_commit(entry), []).append(entry)
+            by_shard[shard_of_commit(entry)].append(entry)
             size += len(entry)
             if size > _AT_MOST_BYTES:
                 return chain(whole.beginning_with(prefix), (entry for entry in rest if entry.startswith(prefix)))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from millwheel.core.formats.codec import Commit, commits_prefix, decode_commit
+from millwheel.core.formats.codec import Commit, commits_prefix, decode_commit, number_of_commit
 from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.core.formats.store_layout import META, decode_meta
 from millwheel.core.model.names import NO_TOKEN, ShardName
@@ -164,7 +164,7 @@ def replay(
 ) -> int:
     """Apply what an ancestor committed after commit ``have``; where the shard stands then. ``since``: how far its
     journal was followed. Raises CorruptionError when a commit is missing."""
-    for commit, size in _commits(shard, ancestor, journals, since):
+    for commit, size in _commits(shard, ancestor, journals, since, have):
         if effort is not None and commit.number > have:
             effort.replayed += size
         have = apply(commit, ancestor.incarnation, store, have)
@@ -190,12 +190,14 @@ def apply(commit: Commit, incarnation: str, store: StateStore, have: int) -> int
 
 
 def _commits(
-    shard: ShardName, ancestor: Ancestor, journals: JournalsRead, since: JournalPosition | None
+    shard: ShardName, ancestor: Ancestor, journals: JournalsRead, since: JournalPosition | None, have: int
 ) -> Iterator[tuple[Commit, int]]:
-    """An ancestor's commits of the shard, each with its bytes."""
+    """An ancestor's commits of the shard after commit ``have``, each with its bytes."""
     prefix = commits_prefix(shard, ancestor.token)
     found = journals.read(ancestor.incarnation, ancestor.sealed_end, since, prefix)
     for entry in found:
+        if 0 <= number_of_commit(entry, prefix) <= have:
+            continue  # the snapshot has it; most of a journal may be such
         commit = decode_commit(entry)
         if 0 <= ancestor.last_commit < commit.number:
             return

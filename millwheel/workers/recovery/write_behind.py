@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence
 
 from millwheel.ports import StateStore
 
@@ -34,14 +34,14 @@ class WriteBehindStore:
         return found
 
     def apply(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
-        if isinstance(puts, Sized) and len(puts) > _LARGE:
+        puts = puts if type(puts) is list else list(puts)
+        if len(puts) > _LARGE:
             self._write()
             self._store.apply(puts, deletes)
             return
         waiting = self._waiting
-        for key, value in puts:
-            waiting[key] = value
-            self._bytes += len(key) + len(value)
+        waiting.update(puts)
+        self._bytes += sum([len(key) + len(value) for key, value in puts])
         for key in deletes:
             waiting[key] = None
         if len(waiting) > _ENTRIES or self._bytes > _BYTES:

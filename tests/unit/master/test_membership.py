@@ -12,7 +12,7 @@ def collected() -> Membership:
     membership.take(())
     membership.journals_found(["w1-late"])
     membership.journals_found(["w1-late"])
-    assert [effect.incarnation for effect in membership.seals()] == ["w1-late"]
+    assert [effect.incarnation for effect in membership.seals(())] == ["w1-late"]
     membership.sealed("w1-late", 7)
     assert [effect.incarnation for effect in membership.collections(())] == ["w1-late"]
     return membership
@@ -22,7 +22,7 @@ def test_a_worker_that_joins_after_its_journal_was_collected_gets_nothing_and_is
     membership = collected()
     membership.take([LATE])
     assert membership.takers() == set()
-    assert [effect.incarnation for effect in membership.seals()] == ["w1-late"]
+    assert [effect.incarnation for effect in membership.seals(())] == ["w1-late"]
     membership.sealed("w1-late", 7)
     assert [effect.incarnation for effect in membership.removals(())] == ["w1-late"]
 
@@ -46,4 +46,16 @@ def test_those_who_die_together_are_sealed_in_the_order_of_their_names() -> None
     for _ in range(2):
         left_over.journals_found(names)
     for membership in (gone, strange, left_over):
-        assert [effect.incarnation for effect in membership.seals()] == names
+        assert [effect.incarnation for effect in membership.seals(())] == names
+
+
+def test_the_journals_for_which_shards_wait_are_sealed_before_all_others() -> None:
+    membership = Membership()
+    for name in ("spare", "owner", "another"):
+        membership.bury(name, "refused")
+    seals = list(membership.seals({"owner"}))
+    assert [(seal.incarnation, seal.urgent) for seal in seals] == [
+        ("owner", True),
+        ("spare", False),
+        ("another", False),
+    ]

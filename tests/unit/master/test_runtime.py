@@ -96,10 +96,12 @@ class Rig:
         self.session = server.connect()
         self.clock, self.journals, self.snapshots, self.lines = Clock(), Journals(), Snapshots(), Lines()
         self.events: list[Event] = []
+        self.later: list[Callable[[], None]] | None = None
+        """Work in the background that has not been done, where it is kept."""
         ports = MasterPorts(
             *(self.clock, self.session, self.journals, self.snapshots, self.lines),
             post=self.events.append,
-            background=lambda work: work(),
+            background=lambda work: self.later.append(work) if self.later is not None else work(),
         )
         config = MasterConfig(nodes=(NodeDemand("traffic"),), expected_workers=workers)
         self.runtime = MasterRuntime(MasterState(config), ports, MasterPace())
@@ -263,3 +265,18 @@ def test_snapshots_of_a_shard_that_was_split_go_when_its_children_have_their_own
 def test_a_member_has_the_weight_that_it_publishes() -> None:
     assert runtime._member(WorkerName("w1"), b'{"address": "a:1", "weight": 3}', leaving=False).weight == 3
     assert runtime._member(WorkerName("w1"), b'{"address": "a:1"}', leaving=False).weight == 1
+
+
+def test_the_journal_of_one_that_owned_nothing_is_sealed_while_shards_already_move() -> None:
+    rig = Rig(FakeZooKeeper())
+    join(rig.server, "w1"), join(rig.server, "w2")
+    rig.turn()
+    rig.later = []
+    rig.events += [WorkerUnreachable(incarnation=name, reason="lost") for name in ("spare", "w1")]
+    rig.turn()
+    assert set(rig.owners()) == {"w2"}
+    assert rig.journals.done == ["seal w1"]
+    for work in rig.later:
+        work()
+    rig.turn()
+    assert "seal spare" in rig.journals.done

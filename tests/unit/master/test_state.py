@@ -206,7 +206,7 @@ def test_a_journal_that_nobody_knows_is_sealed_when_it_is_found_twice() -> None:
     found = JournalsFound(incarnations=("w1", "w2", "starting", "ghost"))
     assert state.handle(found) == []
     state.handle(members("w1", "w2", "starting"))
-    assert state.handle(found) == [SealJournal(incarnation="ghost", reason="its journal is left over")]
+    assert state.handle(found) == [SealJournal(incarnation="ghost", reason="its journal is left over", urgent=False)]
     assert state.handle(JournalSealed(incarnation="ghost", end=0)) == [CollectJournal(incarnation="ghost")]
     assert state.handle(found) == []
     assert state.handle(found) == []

@@ -11,6 +11,7 @@ from millwheel.adapters.spaces.durable import (
     make_dirs,
     read_whole,
     remove_tree,
+    sync_file,
     write_all,
     write_new,
 )
@@ -120,6 +121,19 @@ def test_a_copy_is_synced(disk: MemoryDisk) -> None:
     disk.sync_dir("/a")
     disk.crash()
     assert read_whole(disk, "/a/y") == b"".join(chunks(disk, "/a/y")) == b"content"
+
+
+def test_a_copy_or_a_folder_that_need_not_be_durable_waits_for_no_disk(disk: MemoryDisk) -> None:
+    write_new(disk, "/a/x", b"content")
+    disk.sync_dir("/a")
+    disk.crash()
+    copy_file(disk, "/a/x", "/a/y", durable=False)
+    make_dirs(disk, "/a/z", durable=False)
+    assert read_whole(disk, "/a/y") == b"content"
+    assert disk.exists("/a/z")
+    disk.crash()
+    assert not disk.exists("/a/z")
+    sync_file(disk, "/a/x")
 
 
 def test_folders_are_made_durably_and_removed_with_what_is_in_them(disk: MemoryDisk) -> None:

@@ -16,6 +16,7 @@ from millwheel.core.formats.codec import (
     encode_batch,
     encode_commit,
     encode_value,
+    number_of_commit,
     pack_ints,
     shard_of_commit,
     stream_decoder,
@@ -154,5 +155,16 @@ def test_a_commit_tells_its_shard_and_token_without_being_decoded(made: list[tup
     for one, entry in zip(commits, entries, strict=True):
         assert entry.startswith(commits_prefix(one.shard, one.token))
         assert shard_of_commit(entry) == shard_of_commit(commits_prefix(one.shard, one.token))
+        assert number_of_commit(entry, commits_prefix(one.shard, one.token)) == one.number
         for other, its in zip(commits, entries, strict=True):
             assert (shard_of_commit(entry) == shard_of_commit(its)) == (one.shard == other.shard)
+
+
+@pytest.mark.parametrize("number", [0, 1, 127, 128, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**63])
+def test_the_number_of_a_commit_is_read_without_the_rest(number: int) -> None:
+    entry = encode_commit(Commit("a-0", 3, number, [(b"k", b"v")], []))
+    prefix = commits_prefix("a-0", 3)
+    assert number_of_commit(entry, prefix) == number
+    assert number_of_commit(prefix, prefix) == -1
+    assert number_of_commit(prefix + b"\xc0", prefix) == -1
+    assert number_of_commit(prefix + b"\x95", prefix) == -1
