@@ -186,6 +186,8 @@ class _Form(msgspec.Struct, array_like=True):
     frame: bytes
     born_us: int
     ids: bytes = b""
+    key_fields: tuple[str, ...] = ()
+    """The fields that the keys are; ``keys`` is then empty."""
 
 
 _DIGEST = 8  # Fixed: bytes of the checksum in the stored form
@@ -197,14 +199,16 @@ _KEY, _TIME, _SEQ, _PART, _ID = "key", "time", "seq", "part", "id"
 def encode_columns(batch: ColumnBatch, packed: bool = False) -> bytes:
     """Encode for the wire, or ``packed`` for the store: packing a megabyte takes less time than writing it to disk."""
     compression: Compression = "lz4" if packed else "uncompressed"
+    key_fields = _key_fields(batch)
     form = _Form(
         batch.stream,
         batch.seqs.tobytes(),
         batch.timestamps.tobytes(),
-        frame_bytes(batch.keys.alias(_KEY).to_frame(), compression),
+        b"" if key_fields else frame_bytes(batch.keys.alias(_KEY).to_frame(), compression),
         frame_bytes(batch.frame, compression),
         batch.born_us,
         b"" if batch.ids is None else frame_bytes(batch.ids.alias(_ID).to_frame(), compression),
+        key_fields,
     )
     body = _encode(form)
     return b"".join((COLUMNS_MARK, xxhash.xxh3_64_digest(body), body))
@@ -219,7 +223,8 @@ def decode_columns(data: bytes) -> ColumnBatch:
     try:
         form = _decode(body)
         seqs, timestamps = np.frombuffer(form.seqs, np.int64), np.frombuffer(form.timestamps, np.int64)
-        keys, frame = frame_from(form.keys), frame_from(form.frame)
+        frame = frame_from(form.frame)
+        keys = _keys_from(form, frame)
         ids = frame_from(form.ids)[_ID] if form.ids else None
     except (CorruptionError, *DAMAGE) as ex:
         raise CorruptionError(f"a delivery of {len(data)} bytes is no batch of columns: {ex}") from ex
@@ -230,10 +235,31 @@ def decode_columns(data: bytes) -> ColumnBatch:
     return ColumnBatch(form.stream, seqs, timestamps, keys[_KEY], frame, form.born_us, ids)
 
 
+def _key_fields(batch: ColumnBatch) -> tuple[str, ...]:
+    """The fields that the keys were read from, if the records have them still."""
+    keys, fields = batch.keys, batch.frame
+    names = keys.struct.fields if isinstance(keys.dtype, pl.Struct) else [keys.name]
+    if not set(names) <= set(fields.columns):
+        return ()
+    parts = keys.struct.unnest() if isinstance(keys.dtype, pl.Struct) else [keys]
+    same = all(part.dtype == fields[part.name].dtype and part.equals(fields[part.name]) for part in parts)
+    return tuple(names) if same else ()
+
+
+def _keys_from(form: _Form, frame: pl.DataFrame) -> pl.DataFrame:
+    if not form.key_fields:
+        return frame_from(form.keys)
+    if missing := set(form.key_fields) - set(frame.columns):
+        raise CorruptionError(f"no field {min(missing)!r}, which is a key")
+    return key_column([frame[name] for name in form.key_fields]).alias(_KEY).to_frame()
+
+
 def frame_bytes(frame: pl.DataFrame, compression: Compression = "uncompressed") -> bytes:
     """A frame as an Arrow stream."""
     buffer = io.BytesIO()
-    frame.write_ipc_stream(buffer, compression=compression)
+    # As offsets and bytes. Views of text in structs would come with all the text of the frame that they were cut from,
+    # however few of them are left.
+    frame.write_ipc_stream(buffer, compression=compression, compat_level=pl.CompatLevel.oldest())
     return buffer.getvalue()
 
 

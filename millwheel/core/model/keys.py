@@ -6,7 +6,7 @@ holds ``1 == 1.0 == True`` and two keys that are equal in memory but differ on d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -101,3 +101,8 @@ def stored_key(key: Key) -> bytes:
 def key_hash(key: Key) -> int:
     """Where the key lies in the 64-bit space (xxh3 of its canonical bytes)."""
     return _xxh3(_encode(key))
+
+
+def key_hashes(keys: Iterable[Key]) -> Iterator[int]:
+    """:func:`key_hash` of many keys."""
+    return map(_xxh3, map(_encode, keys))

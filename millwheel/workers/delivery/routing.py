@@ -14,7 +14,7 @@ from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.grouping.epochs import KeyEpochs, Rule
 from millwheel.core.grouping.tables import Network
-from millwheel.core.model.keys import Key, KeyHash, key_hash
+from millwheel.core.model.keys import Key, KeyHash, key_hash, key_hashes
 from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName, ShardName, groups_of, rest_of
 from millwheel.core.model.range_table import RangeTable
@@ -222,7 +222,8 @@ class _Edges:
 
     def _hashed_indexes(self, keys: list[Key]) -> npt.NDArray[np.int32]:
         """Without a look at what is known, which takes longer than to hash a key and forgets those that return."""
-        hashes = np.fromiter(map(self._hashed, keys), np.uint64, len(keys))
+        each = key_hashes(keys) if self._hashed is key_hash else map(self._hashed, keys)
+        hashes = np.fromiter(each, np.uint64, len(keys))
         found = np.searchsorted(np.array(self._los, np.uint64), hashes, side="right") - 1
         return found.astype(np.int32)
 

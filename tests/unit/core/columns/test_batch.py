@@ -99,11 +99,41 @@ def test_ids_stay_with_their_records(ids: pl.Series) -> None:
 
 
 def test_a_batch_from_before_columns_had_ids_is_read() -> None:
-    body = msgspec.msgpack.decode(memoryview(encode_batch(batch_of([1, 2], [10, 20])))[9:])
-    assert body.pop() == b""
+    batch = replace(batch_of([1, 2], [10, 20]), keys=pl.Series([7, 8]))
+    body = msgspec.msgpack.decode(memoryview(encode_batch(batch))[9:])
+    assert [body.pop(), body.pop()] == [[], b""]
     old = msgspec.msgpack.encode(body)
     got = decode_batch(COLUMNS_MARK + xxhash.xxh3_64_digest(old) + old)
-    assert got.rows() == batch_of([1, 2], [10, 20]).rows()
+    assert got.rows() == batch.rows()
+
+
+@pytest.mark.parametrize("names", [["ad"], ["ad", "type"]])
+def test_keys_that_are_fields_travel_once(names: list[str]) -> None:
+    batch = batch_of([1, 2, 3], [10, 20, 30])
+    batch = replace(batch, frame=batch.frame.with_columns(pl.col("type").fill_null("y")))
+    keyed = replace(batch, keys=key_column([batch.frame[name] for name in names]))
+    others = replace(keyed, keys=keyed.keys.reverse())
+    assert len(encode_batch(keyed)) < len(encode_batch(others))
+    for sent in (keyed, others):
+        got = decode_batch(encode_batch(sent))
+        assert isinstance(got, ColumnBatch)
+        assert got.rows() == sent.rows()
+        assert decode_batch(encode_batch(got)).rows() == sent.rows()
+
+
+def test_a_key_that_is_no_field_of_the_records_is_reported() -> None:
+    body = msgspec.msgpack.decode(memoryview(encode_batch(batch_of([1, 2], [10, 20])))[9:])
+    assert body[-1] == ["ad"]
+    damaged = msgspec.msgpack.encode([*body[:-1], ["gone"]])
+    with pytest.raises(CorruptionError, match="no field 'gone', which is a key"):
+        decode_batch(COLUMNS_MARK + xxhash.xxh3_64_digest(damaged) + damaged)
+
+
+def test_a_part_of_records_with_text_in_structs_travels_without_the_rest() -> None:
+    text = pl.DataFrame({"id": [f"{number:020}" for number in range(10_000)]}).to_struct("record")
+    frame = text.to_frame().filter(pl.Series(range(10_000)) % 100 == 0)
+    batch = ColumnBatch("s", np.array([], np.int64), np.arange(100), pl.Series(range(100)), frame)
+    assert len(encode_batch(batch)) < 10_000
 
 
 def test_an_empty_batch_says_so() -> None:

@@ -8,7 +8,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.model.keys import Key, check_key, key_bytes, key_from_bytes, key_hash, stored_key
+from millwheel.core.model.keys import Key, check_key, key_bytes, key_from_bytes, key_hash, key_hashes, stored_key
 from millwheel.errors import RecordError
 
 KEYS = st.recursive(
@@ -35,6 +35,11 @@ def test_a_key_comes_back_from_its_bytes(key: Any) -> None:
 @given(KEYS)
 def test_the_hash_is_the_xxh3_of_the_canonical_bytes(key: Any) -> None:
     assert key_hash(key) == xxhash.xxh3_64_intdigest(key_bytes(key))
+
+
+@given(st.lists(KEYS))
+def test_many_keys_are_hashed_as_one_is(keys: list[Any]) -> None:
+    assert list(key_hashes(keys)) == list(map(key_hash, keys))
 
 
 @given(KEYS, KEYS)
