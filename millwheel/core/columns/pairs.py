@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +27,9 @@ from millwheel.core.windows.windows import Tumbling
 INPUT, AT, VALUE = "input", "at", "value"
 _SIDES = ("0", "1")
 """The columns of the values of either input."""
+_BOUNDS = {START: "window_start", END: "window_end"}
+_FEW = 64
+"""Up to so many windows are paired one after the other; more of them, which are small, in one operation."""
 _FAR = 2**62  # Fixed: beyond, the bounds of a window may not fit into 64 bits
 _HOW: Mapping[JoinKind, Literal["inner", "left", "full"]] = {
     JoinKind.INNER: "inner",
@@ -83,24 +87,37 @@ class Pairing:
             groups = list(map(encoded, groups))
         return pl.concat(groups, how="diagonal")
 
-    def pairs(self, closed: pl.DataFrame) -> pl.DataFrame | None:
-        """The results of windows that have closed, those of a key in the order of their windows. None where they are
-        made record by record."""
-        whole = self._with_both(closed)
-        if whole is None:
+    def pairs(self, closed: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
+        """The results of windows that have closed, those of a key in the order of their windows. ``closed`` are their
+        records in the order of arrival, in each part by the ends of the windows. None where they are made record by
+        record."""
+        kinds = self._kinds(closed)
+        if kinds is None:
             return None
+        windows = _windows_of(closed)
+        if windows is None:
+            return self._paired([self.merge(closed).sort(END, maintain_order=True)], kinds, (START, END))
+        found = [self._of_window(window, kinds) for window in windows]
+        return pl.concat(found) if found else None
+
+    def _of_window(self, window: Sequence[pl.DataFrame], kinds: Sequence[Any]) -> pl.DataFrame:
+        found = self._paired(window, kinds, ())
+        bounds = (pl.lit(window[0][name][0], pl.Int64).alias(given) for name, given in _BOUNDS.items())
+        return found.select(*self.key_names, *bounds, *self.streams)
+
+    def _paired(self, parts: Sequence[pl.DataFrame], kinds: Sequence[Any], bounds: Sequence[str]) -> pl.DataFrame:
+        """The pairs of records with the same key, and with the same ``bounds`` if they are of several windows."""
         names = [f"k{index}" for index in range(len(self.key_names))]
-        parts = zip(key_parts(whole[KEY]), names, strict=True)
-        whole = whole.with_columns(part.alias(name) for part, name in parts)
-        on = [*names, START, END]
-        left, right = (whole.filter(pl.col(INPUT) == number).select(*on, side) for number, side in enumerate(_SIDES))
-        found = left.join(right, on=on, how=_HOW[self.kind], maintain_order="left_right", coalesce=True)
-        if self.kind is JoinKind.OUTER:  # those without a left record come last
+        tables = [
+            pl.concat([_side(part, number, names, bounds, kind) for part in parts]) for number, kind in enumerate(kinds)
+        ]
+        on = [*names, *bounds]
+        found = tables[0].join(tables[1], on=on, how=_HOW[self.kind], maintain_order="left_right", coalesce=True)
+        if self.kind is JoinKind.OUTER and bounds:  # those without a left record come last
             found = found.sort(END, maintain_order=True)
         return found.select(
             *(pl.col(name).alias(given) for name, given in zip(names, self.key_names, strict=True)),
-            pl.col(START).alias("window_start"),
-            pl.col(END).alias("window_end"),
+            *(pl.col(name).alias(_BOUNDS[name]) for name in bounds),
             *(pl.col(side).alias(stream) for side, stream in zip(_SIDES, self.streams, strict=True)),
         )
 
@@ -108,18 +125,44 @@ class Pairing:
         """The keys of pairs."""
         return key_column([found[name] for name in self.key_names])
 
-    def _with_both(self, closed: pl.DataFrame) -> pl.DataFrame | None:
-        """With a column for either input, also if no record of it is there."""
-        if VALUE in closed.schema:
+    def _kinds(self, closed: Sequence[pl.DataFrame]) -> list[Any] | None:
+        """The types of the records of either input, also if none of it is there; None where records are encoded, or
+        where their types differ."""
+        if any(VALUE in part.schema for part in closed) or len({part.schema[KEY] for part in closed}) > 1:
             return None
+        kinds = []
         for side, fields in zip(_SIDES, self.fields, strict=True):
-            if side in closed.schema:
-                continue
-            if not fields and self.kind is not JoinKind.INNER:
-                return None  # the type of what is missing is not known
-            kind = pl.Struct({name: dtype(kind) for name, kind in fields.items()}) if fields else pl.Null
-            closed = closed.with_columns(pl.lit(None, kind).alias(side))
-        return closed
+            found = {str(part.schema[side]): part.schema[side] for part in closed if side in part.schema}
+            if len(found) > 1 or not (found or fields or self.kind is JoinKind.INNER):
+                return None
+            declared = pl.Struct({name: dtype(kind) for name, kind in fields.items()}) if fields else pl.Null
+            kinds.append(next(iter(found.values()), declared))
+        return kinds
+
+
+def _windows_of(closed: Sequence[pl.DataFrame]) -> list[list[pl.DataFrame]] | None:
+    """The parts of each window, in the order of the ends, without a copy; None where there are too many windows to look
+    at each."""
+    found: dict[int, list[pl.DataFrame]] = {}
+    for part in closed:
+        ends = part[END].to_numpy()
+        begins = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(ends)]
+        if len(begins) > _FEW:
+            return None
+        for begin, until in pairwise(begins):
+            found.setdefault(int(ends[begin]), []).append(part.slice(begin, until - begin))
+    return [found[end] for end in sorted(found)] if len(found) <= _FEW else None
+
+
+def _side(part: pl.DataFrame, number: int, names: Sequence[str], bounds: Sequence[str], kind: Any) -> pl.DataFrame:
+    """The keys and records of one input."""
+    side, other = _SIDES[number], _SIDES[1 - number]
+    if side not in part.schema:
+        part = part.clear().with_columns(pl.lit(None, kind).alias(side))
+    elif other in part.schema:
+        part = part.filter(pl.col(INPUT) == number)
+    keys = (key.alias(name) for key, name in zip(key_parts(part[KEY]), names, strict=True))
+    return pl.DataFrame([*keys, *(part[name] for name in bounds), part[side]])
 
 
 def pairing_of(spec: ComputationSpec, pipeline: PipelineSpec, window: Tumbling) -> Pairing:

@@ -23,7 +23,8 @@ from millwheel.core.columns.batch import ColumnBatch, joined
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.pairs import AT, INPUT, VALUE, Pairing, encoded, encoded_schema
 from millwheel.core.columns.plan import END, KEY, START
-from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.columns.state.join_windows import JoinWindows
+from millwheel.core.columns.windows import in_order_of_time
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.formats.store_layout import WINDOW
 from millwheel.core.model.keys import Key, key_bytes, key_from_bytes
@@ -48,6 +49,8 @@ _MOST_BYTES = 32 << 20
 """Bytes of the records in the open windows of a shard; more of them go by rows."""
 _FAN = 32
 """So many segments of one size become one. That makes no fewer records of them, so it is done seldom."""
+_TOGETHER = 1_000
+"""So few records of both inputs are one segment."""
 _AT_ONCE = 1_000
 """So many keys and windows are decoded at once."""
 _ARRAY32 = b"\xdd"  # Fixed: how msgpack begins an array with a length of four bytes
@@ -85,7 +88,7 @@ class JoinOperator(WindowCallbackOperator):
         self._kind = spec.join
         self._pairing = pairing
         self._shard = shard
-        self._windows = ColumnWindows(pairing, fan=_FAN)
+        self._windows = JoinWindows(pairing, fan=_FAN)
         self._in_rows = self._has_rows()
         self._whole = False
         restore_segments(self._windows, shard)
@@ -109,8 +112,8 @@ class JoinOperator(WindowCallbackOperator):
         if self._in_rows and self._windows:  # a merge of a shard in rows with another
             self._go_on_in_rows(bundle)
         super().run(bundle)
-        closed = self._windows.close(bundle.watermark)
-        if closed is not None:
+        closed = self._windows.take_closed(bundle.watermark)
+        if closed:
             self._speak(closed, bundle)
         write_segments(self._windows, self._shard.name, bundle.overlay)
 
@@ -119,26 +122,29 @@ class JoinOperator(WindowCallbackOperator):
     def _take(self, bundle: Bundle, times: Times) -> None:
         if not self._in_rows:
             try:
-                records = self._frame(bundle)
+                frames = self._frames(bundle)
             except (_Unfit, RecordError, TypeError, ValueError, OverflowError):
                 self._go_on_in_rows(bundle)
             else:
-                self._add(records, bundle)
+                for records in frames:
+                    self._add(records, bundle)
                 bundle.arrivals = []
                 if self._windows.size() > _MOST_BYTES:
                     self._go_on_in_rows(bundle)
         super()._take(bundle, times)
 
-    def _frame(self, bundle: Bundle) -> pl.DataFrame:
-        """The records of a bundle, those of an input in the order in which they came."""
+    def _frames(self, bundle: Bundle) -> list[pl.DataFrame]:
+        """The records of a bundle, those of an input in the order in which they came. Those of the other input are in
+        a frame of their own, unless they are few: together, each would have the fields of both."""
         batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
         columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
         if columns and len(columns) == len(batches):
             frames = [self._pairing.taken(batch) for stream in self._streams for batch in _of(stream, columns)]
             fitting = [frame for frame in frames if frame is not None]
             if len(fitting) == len(frames):
-                return self._pairing.merge(fitting)
-        return self._encoded_frame(bundle)
+                few = sum(map(len, columns)) <= _TOGETHER
+                return [self._pairing.merge(fitting)] if few else fitting
+        return [self._encoded_frame(bundle)]
 
     def _encoded_frame(self, bundle: Bundle) -> pl.DataFrame:
         keys: list[bytes] = []
@@ -160,8 +166,8 @@ class JoinOperator(WindowCallbackOperator):
         return pl.DataFrame(dict(zip(schema, columns, strict=True)), schema)
 
     def _add(self, records: pl.DataFrame, bundle: Bundle) -> None:
-        in_time = still_open(pl.col(END), bundle.watermark)
-        kept = records.filter(in_time)
+        in_time = still_open(records[END], bundle.watermark)
+        kept = records if in_time.all() else records.filter(in_time)
         if kept.height < records.height:
             effects = Effects()
             for key, _, _, number, at, value in encoded(records.filter(~in_time)).iter_rows():
@@ -183,14 +189,14 @@ class JoinOperator(WindowCallbackOperator):
 
     # --- closed windows ----------------------------------------------------------------------------------
 
-    def _speak(self, closed: pl.DataFrame, bundle: Bundle) -> None:
+    def _speak(self, closed: list[pl.DataFrame], bundle: Bundle) -> None:
         """The pairs of windows that have closed."""
         plain = isinstance(self._instance, Joined) and not self._typed and not self._attempts.avoided.hangs
         pairs = self._pairing.pairs(closed) if plain else None
         if pairs is not None:
             self._produce_columns(pairs, bundle)
             return
-        speaking = _by_key(closed).filter(_speaks(self._kind))
+        speaking = _by_key(in_order_of_time(self._pairing.merge(closed))).filter(_speaks(self._kind))
         if plain:
             assert isinstance(self._instance, Joined)
             self._produce(self._instance, speaking, bundle)

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millwheel.core.columns import pairs
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
 from millwheel.core.columns.pairs import INPUT, VALUE, Pairing, encoded
 from millwheel.core.columns.plan import END, KEY, START
+from millwheel.core.columns.state.join_windows import by_end
 from millwheel.core.formats.codec import decode_value
 from millwheel.core.model.keys import key_from_bytes
 from millwheel.core.pipeline.joins import pairs_of
@@ -92,35 +94,25 @@ def by_window(found: Sequence[Row], plan: Pairing) -> list[tuple[str, list[Row]]
 
 @pytest.mark.parametrize("kind", JoinKind)
 @pytest.mark.parametrize("key", KEYS, ids=str)
-@given(shown=rows, clicked=rows, cut=st.integers(0, 12))
+@given(shown=rows, clicked=rows, cut=st.integers(0, 12), few=st.sampled_from([2, 64]), together=st.booleans())
 @settings(max_examples=20, deadline=None)
 def test_pairs_of_columns_are_those_of_records(
-    kind: JoinKind, key: tuple[str, ...], shown: list[Row], clicked: list[Row], cut: int
+    kind: JoinKind, key: tuple[str, ...], shown: list[Row], clicked: list[Row], cut: int, few: int, together: bool
 ) -> None:
-    """Those of a key and window in the same order, too."""
+    """Those of a key and window in the same order, too; window by window, or all at once."""
     plan = pairing(kind, key)
     frames = taken(plan, shown, clicked, cut)
     if not frames:
         return
-    found = plan.pairs(plan.merge(frames))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pairs, "_FEW", few)
+        found = plan.pairs([by_end(frame) for frame in ([plan.merge(frames)] if together else frames)])
     assert found is not None
+    assert found["window_end"].is_sorted()
     assert by_window(found.to_dicts(), plan) == by_window(expected(plan, shown, clicked), plan)
     if found.height:
         parts = [found[name].to_list() for name in key]
         assert key_list(plan.keys_of(found)) == (list(zip(*parts, strict=True)) if len(key) > 1 else parts[0])
-
-
-@given(shown=rows, clicked=rows)
-@settings(max_examples=20, deadline=None)
-def test_results_of_a_key_come_in_the_order_of_windows(shown: list[Row], clicked: list[Row]) -> None:
-    plan = pairing(JoinKind.OUTER)
-    frames = taken(plan, shown, clicked)
-    if not frames:
-        return
-    whole = plan.merge(frames)
-    found = plan.pairs(whole.sort(END, maintain_order=True))
-    assert found is not None
-    assert found["window_end"].is_sorted()
 
 
 @given(shown=rows, clicked=rows, cut=st.integers(0, 12))
@@ -135,7 +127,7 @@ def test_records_keep_their_order_and_their_values_when_they_are_encoded(
         return
     mixed = [encoded(frame) if index == cut % len(frames) else frame for index, frame in enumerate(frames)]
     whole = plan.merge(mixed)
-    assert plan.pairs(whole) is None
+    assert plan.pairs([by_end(whole)]) is None
     got = [
         (number, key_from_bytes(key), list(decode_value(value).items()))
         for number, key, value in whole.select(INPUT, KEY, VALUE).iter_rows()
@@ -170,9 +162,9 @@ def test_what_is_missing_has_the_declared_type_or_is_made_record_by_record() -> 
     row = {"ad": 1, "who": "x", "at": 5, "cost": 1.0}
     for kind, declared, found in ((JoinKind.LEFT, True, 1), (JoinKind.INNER, False, 0), (JoinKind.LEFT, False, None)):
         plan = pairing(kind, declared=declared)
-        pairs = plan.pairs(plan.merge(taken(plan, [row], [])))
-        assert (None if pairs is None else pairs.height) == found
+        made = plan.pairs(taken(plan, [row], []))
+        assert (None if made is None else made.height) == found
     plan = pairing(JoinKind.LEFT)
-    pairs = plan.pairs(plan.merge(taken(plan, [row], [])))
-    assert pairs is not None
-    assert pairs.schema["clicked"] == pairs.schema["shown"]
+    made = plan.pairs(taken(plan, [row], []))
+    assert made is not None
+    assert made.schema["clicked"] == made.schema["shown"]

@@ -1,0 +1,38 @@
+"""The open windows of a join, in columns.
+
+The records of a segment lie in the order in which their windows end, and those of a window in the order of arrival. So
+what closes is cut off, without a copy, and what stays is not touched.
+"""
+
+from __future__ import annotations
+
+from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.columns.plan import END
+from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.windows.lateness import is_complete, still_open
+
+
+class JoinWindows(ColumnWindows):
+    """See the head of this file."""
+
+    def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int) -> None:
+        super().restore(number, level, by_end(groups), watermark)
+
+    def take_closed(self, watermark: int) -> list[pl.DataFrame]:
+        """The records of windows that end at or before ``watermark``, which are open no longer: those of each segment,
+        in the order of arrival."""
+        closed = []
+        for segment in [segment for segment in self._segments if is_complete(segment.first, watermark)]:
+            groups = segment.groups
+            count = groups.height - int(still_open(groups[END], watermark).sum())
+            closed.append(groups.head(count))
+            self._keep(segment, groups.slice(count))
+        return closed
+
+    def _append(self, groups: pl.DataFrame, level: int) -> None:
+        super()._append(by_end(groups), level)
+
+
+def by_end(groups: pl.DataFrame) -> pl.DataFrame:
+    """Records in the order in which their windows end, those of a window as they come."""
+    return groups if groups[END].is_sorted() else groups.sort(END, maintain_order=True)
