@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -27,9 +26,6 @@ from millwheel.core.windows.windows import Tumbling
 INPUT, AT, VALUE = "input", "at", "value"
 _SIDES = ("0", "1")
 """The columns of the values of either input."""
-_BOUNDS = {START: "window_start", END: "window_end"}
-_FEW = 64
-"""Up to so many windows are paired one after the other; more of them, which are small, in one operation."""
 _FAR = 2**62  # Fixed: beyond, the bounds of a window may not fit into 64 bits
 _HOW: Mapping[JoinKind, Literal["inner", "left", "full"]] = {
     JoinKind.INNER: "inner",
@@ -89,35 +85,23 @@ class Pairing:
 
     def pairs(self, closed: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
         """The results of windows that have closed, those of a key in the order of their windows. ``closed`` are their
-        records in the order of arrival, in each part by the ends of the windows. None where they are made record by
-        record."""
+        records, in parts that lie one behind the other. None where they are made record by record."""
         kinds = self._kinds(closed)
         if kinds is None:
             return None
-        windows = _windows_of(closed)
-        if windows is None:
-            return self._paired([self.merge(closed).sort(END, maintain_order=True)], kinds, (START, END))
-        found = [self._of_window(window, kinds) for window in windows]
-        return pl.concat(found) if found else None
-
-    def _of_window(self, window: Sequence[pl.DataFrame], kinds: Sequence[Any]) -> pl.DataFrame:
-        found = self._paired(window, kinds, ())
-        bounds = (pl.lit(window[0][name][0], pl.Int64).alias(given) for name, given in _BOUNDS.items())
-        return found.select(*self.key_names, *bounds, *self.streams)
-
-    def _paired(self, parts: Sequence[pl.DataFrame], kinds: Sequence[Any], bounds: Sequence[str]) -> pl.DataFrame:
-        """The pairs of records with the same key, and with the same ``bounds`` if they are of several windows."""
         names = [f"k{index}" for index in range(len(self.key_names))]
-        tables = [
-            pl.concat([_side(part, number, names, bounds, kind) for part in parts]) for number, kind in enumerate(kinds)
-        ]
-        on = [*names, *bounds]
-        found = tables[0].join(tables[1], on=on, how=_HOW[self.kind], maintain_order="left_right", coalesce=True)
-        if self.kind is JoinKind.OUTER and bounds:  # those without a left record come last
-            found = found.sort(END, maintain_order=True)
+        left, right = (
+            pl.concat([_side(part, number, names, kind) for part in closed]) for number, kind in enumerate(kinds)
+        )
+        # The pairs come in the order of the left records; those without a left record come last.
+        on, how = [*names, START, END], _HOW[self.kind]
+        found = by_end(left).join(right, on=on, how=how, maintain_order="left_right", coalesce=True)
+        if self.kind is JoinKind.OUTER:
+            found = by_end(found)
         return found.select(
             *(pl.col(name).alias(given) for name, given in zip(names, self.key_names, strict=True)),
-            *(pl.col(name).alias(_BOUNDS[name]) for name in bounds),
+            pl.col(START).alias("window_start"),
+            pl.col(END).alias("window_end"),
             *(pl.col(side).alias(stream) for side, stream in zip(_SIDES, self.streams, strict=True)),
         )
 
@@ -140,29 +124,20 @@ class Pairing:
         return kinds
 
 
-def _windows_of(closed: Sequence[pl.DataFrame]) -> list[list[pl.DataFrame]] | None:
-    """The parts of each window, in the order of the ends, without a copy; None where there are too many windows to look
-    at each."""
-    found: dict[int, list[pl.DataFrame]] = {}
-    for part in closed:
-        ends = part[END].to_numpy()
-        begins = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(ends)]
-        if len(begins) > _FEW:
-            return None
-        for begin, until in pairwise(begins):
-            found.setdefault(int(ends[begin]), []).append(part.slice(begin, until - begin))
-    return [found[end] for end in sorted(found)] if len(found) <= _FEW else None
-
-
-def _side(part: pl.DataFrame, number: int, names: Sequence[str], bounds: Sequence[str], kind: Any) -> pl.DataFrame:
-    """The keys and records of one input."""
+def _side(part: pl.DataFrame, number: int, names: Sequence[str], kind: Any) -> pl.DataFrame:
+    """The keys, windows and records of one input."""
     side, other = _SIDES[number], _SIDES[1 - number]
     if side not in part.schema:
         part = part.clear().with_columns(pl.lit(None, kind).alias(side))
     elif other in part.schema:
         part = part.filter(pl.col(INPUT) == number)
     keys = (key.alias(name) for key, name in zip(key_parts(part[KEY]), names, strict=True))
-    return pl.DataFrame([*keys, *(part[name] for name in bounds), part[side]])
+    return pl.DataFrame([*keys, part[START], part[END], part[side]])
+
+
+def by_end(groups: pl.DataFrame) -> pl.DataFrame:
+    """Records in the order in which their windows end, those of a window as they come."""
+    return groups if groups[END].is_sorted() else groups.sort(END, maintain_order=True)
 
 
 def pairing_of(spec: ComputationSpec, pipeline: PipelineSpec, window: Tumbling) -> Pairing:

@@ -7,6 +7,7 @@ what closes is cut off, without a copy, and what stays is not touched.
 from __future__ import annotations
 
 from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.columns.pairs import by_end
 from millwheel.core.columns.plan import END
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.windows.lateness import is_complete, still_open
@@ -31,8 +32,3 @@ class JoinWindows(ColumnWindows):
 
     def _append(self, groups: pl.DataFrame, level: int) -> None:
         super()._append(by_end(groups), level)
-
-
-def by_end(groups: pl.DataFrame) -> pl.DataFrame:
-    """Records in the order in which their windows end, those of a window as they come."""
-    return groups if groups[END].is_sorted() else groups.sort(END, maintain_order=True)

@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.columns import pairs
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
 from millwheel.core.columns.pairs import INPUT, VALUE, Pairing, encoded
 from millwheel.core.columns.plan import END, KEY, START
-from millwheel.core.columns.state.join_windows import by_end
 from millwheel.core.formats.codec import decode_value
 from millwheel.core.model.keys import key_from_bytes
 from millwheel.core.pipeline.joins import pairs_of
@@ -94,19 +92,17 @@ def by_window(found: Sequence[Row], plan: Pairing) -> list[tuple[str, list[Row]]
 
 @pytest.mark.parametrize("kind", JoinKind)
 @pytest.mark.parametrize("key", KEYS, ids=str)
-@given(shown=rows, clicked=rows, cut=st.integers(0, 12), few=st.sampled_from([2, 64]), together=st.booleans())
+@given(shown=rows, clicked=rows, cut=st.integers(0, 12), together=st.booleans())
 @settings(max_examples=20, deadline=None)
 def test_pairs_of_columns_are_those_of_records(
-    kind: JoinKind, key: tuple[str, ...], shown: list[Row], clicked: list[Row], cut: int, few: int, together: bool
+    kind: JoinKind, key: tuple[str, ...], shown: list[Row], clicked: list[Row], cut: int, together: bool
 ) -> None:
-    """Those of a key and window in the same order, too; window by window, or all at once."""
+    """Those of a key and window in the same order, too."""
     plan = pairing(kind, key)
     frames = taken(plan, shown, clicked, cut)
     if not frames:
         return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pairs, "_FEW", few)
-        found = plan.pairs([by_end(frame) for frame in ([plan.merge(frames)] if together else frames)])
+    found = plan.pairs([plan.merge(frames)] if together else frames)
     assert found is not None
     assert found["window_end"].is_sorted()
     assert by_window(found.to_dicts(), plan) == by_window(expected(plan, shown, clicked), plan)
@@ -127,7 +123,7 @@ def test_records_keep_their_order_and_their_values_when_they_are_encoded(
         return
     mixed = [encoded(frame) if index == cut % len(frames) else frame for index, frame in enumerate(frames)]
     whole = plan.merge(mixed)
-    assert plan.pairs([by_end(whole)]) is None
+    assert plan.pairs([whole]) is None
     got = [
         (number, key_from_bytes(key), list(decode_value(value).items()))
         for number, key, value in whole.select(INPUT, KEY, VALUE).iter_rows()
