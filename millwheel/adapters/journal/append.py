@@ -32,9 +32,13 @@ from millwheel.core.formats.journal_segment import (
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError, UnavailableError, invariant
 from millwheel.ports import Followed
 
+_SEGMENT_GROUPS = 4_000
+"""A segment has no more groups than that: some 20 s of a busy worker's. To seal a journal its last segment is read, and
+to recover a shard all that have not been deleted; what they take is a matter of groups where these are small."""
+
 
 class AppendForm:
-    """Segments of about ``segment_bytes`` that are appended to."""
+    """Segments of about ``segment_bytes``, or of fewer in many groups, that are appended to."""
 
     def __init__(self, files: Files, segment_bytes: int) -> None:
         self._files = files
@@ -134,7 +138,7 @@ class AppendWriter:
         self._put_id = os.urandom(PUT_ID_BYTES)
         self._fd = -1
         self._segment = self._seed = self._offset = 0
-        self._group = 1
+        self._group = self._full_at = 1
         self._roll()
         try:
             self.commit(())
@@ -153,7 +157,7 @@ class AppendWriter:
         if self._broken is not None:
             raise self._broken
         if entries:
-            if self._offset >= self._segment_bytes:
+            if self._offset >= self._segment_bytes or self._group >= self._full_at:
                 self._roll_or_explain()
             self._append(encode_group(self._seed, self._group, entries))
         # After the sync, never before: a sealer that came in between has measured a length without this group, and
@@ -216,6 +220,7 @@ class AppendWriter:
             self._files.close(self._fd)
         opened = decode_header(head)
         self._fd, self._segment, self._seed, self._offset = fd, segment, opened.seed, opened.start
+        self._full_at = self._group + _SEGMENT_GROUPS
         with self._lock:
             self._segments = (*self._segments, segment)
 

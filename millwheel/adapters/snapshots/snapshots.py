@@ -56,6 +56,7 @@ class FileSnapshots:
         # A checkpoint links the tables that the last one had, and those it was restored from.
         self._digests = Digests(self._files)
         self._restoring = Restoring(self._space, self._files, self._digests, pace)
+        self._prepared: set[str] = set()
         self._durable: dict[str, int] = {}  # by folder, the newest manifest that is known to be
 
     # --- manifests
@@ -107,8 +108,10 @@ class FileSnapshots:
         mine = Rank(token, last_commit)
         prefix = blob_prefix(mine)
         with explaining(f"publish a snapshot of {shard} in {folder}"):
-            self._space.prepare(self._path)
-            self._space.prepare(folder)
+            if folder not in self._prepared:  # two syncs, for nothing new after the first time
+                self._space.prepare(self._path)
+                self._space.prepare(folder)
+                self._prepared.add(folder)
             uploaded: dict[str, Blob] = {}
             for _ in range(_TRIES):
                 manifests = self._manifests(folder, shard)

@@ -20,14 +20,18 @@ from millwheel.workers.shard.shard import Shard
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPace:
-    """A shard is snapshotted after so many bytes of commits, or after so long a time (µs) if there were any; one that
-    was recovered from the journal of the dead already after ``recovered_us``, and at once if ``replayed_bytes`` or
-    more had to be replayed, or if it has ``ancestors`` or more: where owners die faster than that, every one would
-    replay it all again, and look into one journal more than the one before. A snapshot that failed is tried again after
-    ``retry_us``."""
+    """A shard is snapshotted after so many bytes of commits, or after so long a time (µs) if there were any. A small
+    one (of up to ``small_bytes``) also is after so many ``commits``, but not sooner than ``often_us`` after the last
+    time: its next owner would replay them all. One that was recovered from the journal of the dead is already after
+    ``recovered_us``, and at once if ``replayed_bytes`` or more had to be replayed, or if it has ``ancestors`` or more:
+    where owners die faster than that, every one would replay it all again, and look into one journal more than the one
+    before. A snapshot that failed is tried again after ``retry_us``."""
 
     bytes: int = 32 << 20
     age_us: int = 30 * SECOND
+    commits: int = 1_000
+    often_us: int = 10 * SECOND
+    small_bytes: int = 1 << 20
     recovered_us: int = 3 * SECOND
     replayed_bytes: int = 128 << 10
     ancestors: int = 16
@@ -36,13 +40,15 @@ class SnapshotPace:
 
 @dataclass(slots=True)
 class _Shard:
-    """``covered`` is the last commit in a published snapshot, ``taken`` the last one in a checkpoint. ``inherited``:
-    former owners' journals are kept until there is a snapshot, also of a shard that has never committed anything."""
+    """``covered`` is the last commit in a published snapshot, ``taken`` the last one in a checkpoint, ``begun`` the
+    same or that with which the shard was opened. ``inherited``: former owners' journals are kept until there is a
+    snapshot, also of a shard that has never committed anything."""
 
     token: Token
     covered: int
     since_us: int
     inherited: bool
+    begun: int
     journaled: int = 0
     taken: int = -1
     path: str = ""
@@ -72,7 +78,9 @@ class SnapshotPolicy:
         wait_us = 0 if costly else min(pace.recovered_us, pace.age_us)
         died = any(ancestor.sealed_end >= 0 for ancestor in lineage)
         since_us = now_us - (pace.age_us - wait_us) if died else now_us
-        self._shards[shard.identity.shard] = _Shard(shard.identity.token, -1, since_us, bool(lineage))
+        self._shards[shard.identity.shard] = _Shard(
+            shard.identity.token, -1, since_us, bool(lineage), shard.commits.made
+        )
 
     def forget(self, shard: ShardName) -> None:
         """A shard left."""
@@ -109,13 +117,17 @@ class SnapshotPolicy:
         nothing = -1 if state.inherited else 0
         if shard.commits.made <= max(state.covered, nothing) or now_us < state.not_before_us:
             return False
-        return leaving or state.journaled >= self._pace.bytes or now_us >= state.since_us + self._pace.age_us
+        if leaving or state.journaled >= self._pace.bytes or now_us >= state.since_us + self._pace.age_us:
+            return True
+        many = shard.commits.made >= state.begun + self._pace.commits and now_us >= state.since_us + self._pace.often_us
+        return many and shard.store.size_bytes() <= self._pace.small_bytes
 
     def _take(self, shard: Shard, state: _Shard, now_us: int) -> None:
         name = shard.identity.shard
         state.path = self._queue.checkpoint_path(name, state.token, shard.commits.made)
         shard.checkpoint(state.path)
-        state.taken, state.submitted, state.journaled, state.since_us = shard.commits.made, False, 0, now_us
+        state.taken = state.begun = shard.commits.made
+        state.submitted, state.journaled, state.since_us = False, 0, now_us
         self._busy = name
 
     def published(self, name: str, token: Token, last_commit: int) -> None:

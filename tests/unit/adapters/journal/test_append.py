@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millwheel.adapters.journal import append
 from millwheel.adapters.journal.append import AppendForm, AppendWriter
 from millwheel.adapters.journal.folder import SEAL, JournalFolder
 from millwheel.adapters.spaces.durable import make_dirs
@@ -124,3 +125,12 @@ def test_only_the_journals_of_the_dead_are_collected() -> None:
     assert folder.segments() == []
     with pytest.raises(FencedError):
         writer.commit([b"zombie"])
+
+
+def test_a_segment_is_full_after_many_groups_however_small_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(append, "_SEGMENT_GROUPS", 3)
+    _, folder, form, writer = made()
+    assert [writer.commit([b"x%d" % number]) for number in range(8)] == [1, 1, 1, 2, 2, 2, 3, 3]
+    writer.delete_segment(1)
+    found = [entry for group in form.read(folder, form.seal(folder)) for entry in group]
+    assert found == [b"x%d" % number for number in range(3, 8)]

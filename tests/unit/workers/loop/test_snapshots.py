@@ -14,7 +14,8 @@ from millwheel.workers.loop.snapshots import SnapshotPace, SnapshotPolicy
 from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.productions import ShardIdentity
 
-AGE_US, BYTES = SnapshotPace().age_us, SnapshotPace().bytes
+PACE = SnapshotPace()
+AGE_US, BYTES = PACE.age_us, PACE.bytes
 FIRST_RETRY_US = 5_000_000
 
 
@@ -26,6 +27,11 @@ class FakeShard:
     token: int = 1
     commits: Any = field(default_factory=lambda: SimpleNamespace(made=0, durable=0))
     checkpoints: list[str] = field(default_factory=list)
+    bytes: int = 1_000
+
+    @property
+    def store(self) -> Any:
+        return SimpleNamespace(size_bytes=lambda: self.bytes)
 
     @property
     def identity(self) -> ShardIdentity:
@@ -105,6 +111,39 @@ def test_a_shard_is_snapshotted_by_age(bench: Bench) -> None:
     bench.step(AGE_US)
     assert bench.shards["t-0"].checkpoints == ["t-0/1/1"]
     assert bench.outside.asked == [("t-0", 1, 1)]
+
+
+@pytest.mark.parametrize(("size", "expected"), [(PACE.small_bytes, ["t-0/1/1000"]), (PACE.small_bytes + 1, [])])
+def test_a_small_shard_is_snapshotted_by_its_commits_but_not_too_often(
+    bench: Bench, size: int, expected: list[str]
+) -> None:
+    shard = bench.shards["t-0"]
+    shard.bytes = size
+    for _ in range(PACE.commits - 1):
+        bench.commit("t-0", 1)
+    bench.step(PACE.often_us)
+    assert shard.checkpoints == []
+    bench.commit("t-0", 1)
+    bench.step(PACE.often_us - 1)
+    assert shard.checkpoints == []
+    bench.step(PACE.often_us)
+    assert shard.checkpoints == expected
+    bench.policy.published("t-0", 1, PACE.commits)
+    for _ in range(PACE.commits):
+        bench.commit("t-0", 1)
+    bench.step(2 * PACE.often_us - 1)
+    assert shard.checkpoints == expected
+    bench.step(2 * PACE.often_us)
+    assert len(shard.checkpoints) == 2 * len(expected)
+
+
+def test_commits_from_before_a_shard_was_opened_count_for_nothing(bench: Bench) -> None:
+    shard = bench.shards["t-0"]
+    shard.commits.made = shard.commits.durable = 10 * PACE.commits
+    bench.policy.opened(shard, 0)
+    bench.commit("t-0", 1)
+    bench.step(PACE.often_us)
+    assert shard.checkpoints == []
 
 
 def test_a_shard_is_snapshotted_by_what_it_wrote(bench: Bench) -> None:
