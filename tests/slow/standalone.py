@@ -74,7 +74,7 @@ class StandaloneCluster:
     def submit(self, package: Path, arguments: list[str]) -> str:
         """What ``deploy/standalone.sh`` said about these arguments, run where no millwheel lies but in ``package``."""
         conf = self.folder / "conf"
-        conf.mkdir()
+        conf.mkdir(exist_ok=True)
         settings = {
             "driver.host": "127.0.0.1",
             "ui.enabled": "false",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.slow.runs import EXAMPLES, REPO, Run
+from tests.slow.runs import EXAMPLES, Run
 
 pytestmark = pytest.mark.slow
 
@@ -89,18 +87,6 @@ def test_lambdas_and_nested_functions_run_on_workers_and_give_the_right_rows(tmp
     run.kill_at_random(("millwheel.workers",), seed=5, times=1, pause_s=(0.0, 0.1))
     run.wait()
     assert run.code == 0, run.said
-    assert_right(tmp_path / "out", lines)
-
-
-def test_spark_submit_finds_them_too(tmp_path: Path) -> None:
-    from tests.slow.standalone import StandaloneCluster
-
-    pipeline, lines = words(tmp_path, 300)
-    package = tmp_path / "millwheel.zip"
-    subprocess.run([sys.executable, str(REPO / "deploy" / "make_zip.py"), str(package)], check=True)
-    with StandaloneCluster(tmp_path / "cluster", workers=2) as cluster:
-        command = [pipeline, "--set", f"input={tmp_path / 'in.jsonl'}", "--set", f"output={tmp_path / 'out'}"]
-        cluster.submit(package, [*command, "--root", str(tmp_path / "root")])
     assert_right(tmp_path / "out", lines)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.slow.runs import EXAMPLES, REPO, Run, ads_events
+from tests.slow.runs import EXAMPLES, Run, ads_events
 
 pytestmark = pytest.mark.slow
 
@@ -181,18 +181,4 @@ def test_killed_executors_of_spark_change_nothing(tmp_path: Path, events: Path) 
     killed = run.kill_at_random(("CoarseGrainedExecutorBackend",), seed=3, times=2, pause_s=(0.05, 1.0))
     run.wait(240)
     assert killed["CoarseGrainedExecutorBackend"] >= 1, run.said
-    assert_right(run, events)
-
-
-def test_spark_submit_on_a_standalone_cluster_gives_the_same_rows(tmp_path: Path, events: Path) -> None:
-    from tests.slow.standalone import StandaloneCluster
-
-    package = tmp_path / "millwheel.zip"
-    subprocess.run([sys.executable, str(REPO / "deploy" / "make_zip.py"), str(package)], check=True)
-    with StandaloneCluster(tmp_path / "cluster", workers=2) as cluster:
-        command = [str(EXAMPLES / "ads" / "pipeline.yaml"), "--summary", str(tmp_path / "summary.json")]
-        command += ["--set", f"input={events}", "--set", f"output={tmp_path / 'out'}", "--root", str(tmp_path / "root")]
-        said = cluster.submit(package, command)
-    run = ads(tmp_path, events)
-    run.code, run.said = 0, said
     assert_right(run, events)

@@ -24,7 +24,7 @@ def test_a_child_is_in_a_session_of_its_own_and_waiting_has_an_end(tmp_path: Pat
     assert os.getsid(child.pid) == child.pid
     started = time.monotonic()
     assert child.wait(0.05) is None
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 50, "it did not wait for the end of the child"
     child.kill()
     assert child.wait(10) == -signal.SIGKILL
     child.terminate()  # nothing is left to signal

@@ -39,7 +39,7 @@ def test_children_die_when_their_parent_is_killed() -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    eventually(lambda: all(gone(pid) for pid in children), 10)
+    eventually(lambda: all(gone(pid) for pid in children), 60)
 
 
 def test_a_child_whose_parent_died_before_it_could_ask_dies_at_once() -> None:
@@ -65,7 +65,7 @@ def test_where_the_kernel_cannot_a_thread_watches(monkeypatch: pytest.MonkeyPatc
     child = int(parent.stdout.readline())
     parent.kill()
     parent.communicate()
-    eventually(lambda: gone(child), 10)
+    eventually(lambda: gone(child), 60)
 
 
 def test_a_process_started_by_hand_has_no_parent_to_die_with(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,14 +152,14 @@ _TREES = st.recursive(
 def _only_pipeline_errors(folder: Path, data: bytes) -> None:
     file = folder / "fuzz.yaml"
     file.write_bytes(data)
-    start = time.perf_counter()
+    start = time.process_time()
     problems: tuple[str, ...] = ()
     try:
         check_pipeline(file, {"x": "1"}, {})
     except PipelineError as ex:
         problems = ex.problems
     assert all(problem.startswith(str(file)) for problem in problems)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 _FUZZ = settings(

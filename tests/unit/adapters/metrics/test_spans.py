@@ -109,7 +109,7 @@ def test_a_collector_that_hangs_stops_nobody_and_what_does_not_fit_is_counted(mo
     assert (queue.ended, queue.dropped) == (6, 2)
     queue.close()  # returns although the exporter does not
     held.go.set()
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + 60
     while len(held.sizes) < 2 and time.monotonic() < deadline_s:
         time.sleep(0.005)
     assert held.sizes == [1, 3]

@@ -111,7 +111,7 @@ def test_a_worker_ends_with_its_task_and_others_go_on(daemon: Daemon) -> None:
     task = daemon.task()
     second = daemon.start(1)
     task.send_signal(signal.SIGKILL)
-    eventually(lambda: not runs(first.pid), 10)
+    eventually(lambda: not runs(first.pid), 60)
     assert runs(second.pid)
 
 
@@ -119,12 +119,12 @@ def test_all_end_with_the_daemon_and_tasks_hear_of_a_parent_that_is_gone(daemon:
     worker, warm = daemon.start(0), daemon.warm()
     warm.send_signal(signal.SIGKILL)
     assert daemon.answer(0).startswith("-9")
-    eventually(lambda: not runs(worker.pid), 10)
+    eventually(lambda: not runs(worker.pid), 60)
     second = daemon.start(0)
     assert second.parent() != warm, "without a warm parent it is executed by its task"
     daemon.process.kill()
     daemon.process.wait()
-    eventually(lambda: not runs(second.pid), 10)
+    eventually(lambda: not runs(second.pid), 60)
 
 
 def test_without_a_daemon_of_ours_there_is_no_line() -> None:

@@ -84,13 +84,13 @@ def test_a_paused_worker_is_killed_when_its_process_is_named(daemon: Daemon) -> 
 
 def test_a_worker_dies_with_its_task(daemon: Daemon) -> None:
     daemon.task.send_signal(signal.SIGKILL)
-    eventually(lambda: gone(daemon.worker), 10)
+    eventually(lambda: gone(daemon.worker), 60)
 
 
 def test_task_and_worker_end_when_the_daemon_is_gone(daemon: Daemon) -> None:
     daemon.process.kill()
     daemon.process.wait()
-    eventually(lambda: gone(daemon.worker) and gone(daemon.task), 10)
+    eventually(lambda: gone(daemon.worker) and gone(daemon.task), 60)
 
 
 def test_without_a_folder_for_logs_they_stay_where_the_task_runs(
