@@ -21,6 +21,7 @@ from millwheel.testing.rewiring import rewired
 from millwheel.workers.delivery.combining import CombineLimits
 from millwheel.workers.host import assembly as assembly_module
 from millwheel.workers.host.assembly import Assembly, Factories
+from millwheel.workers.joins import joining, leaving
 from millwheel.workers.operators.callbacks import CallbackOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from tests.search.divided import as_whole, divided
@@ -33,6 +34,7 @@ from tests.search.tables import SearchTaps
 from tests.sim.replacing import replaced
 
 _MOST = 100_000
+_LARGE_BYTES, _PART = 100, 1  # as if this were much for a join to hold, and many records to leave at once
 _CLOCK_UNITS = 3
 """A bundle is one unit: before the third one a push has reached the computations behind its source."""
 
@@ -67,6 +69,8 @@ class Way:
     """By groupings, where they can be."""
     combined: bool = False
     """Groups are sent in place of records wherever they can be, and nowhere in the other ways."""
+    large: bool = False
+    """A few records are more than a join holds in columns, so they go on in rows, some keys in each bundle."""
 
     @property
     def crashes(self) -> bool:
@@ -342,6 +346,9 @@ def _paths(way: Way) -> Iterator[None]:
             stack.enter_context(replaced(CallbackOperator, "_run_fast", _never))
         if not way.cached:
             stack.enter_context(replaced(assembly_module, "_CACHE_ENTRIES", 0))
+        if way.large:
+            stack.enter_context(replaced(joining, "_MOST_BYTES", _LARGE_BYTES))
+            stack.enter_context(replaced(leaving, "PART_RECORDS", _PART))
         yield
 
 

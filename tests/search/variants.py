@@ -57,8 +57,11 @@ VARIANTS: dict[str, Way] = {
         service_lives=True,
     ),
     "uncached-bundles": Way("uncached-bundles", cached=False, together=4),
+    "large": Way("large", large=True, together=8),
+    "large-crashes": Way("large-crashes", large=True, together=8, crash_every=25, service_lives=True),
 }
 """By name. Places of crashes and numbers of records are drawn anew for each seed."""
+_LARGE = 0.3  # of the seeds that draw their ways
 REFERENCE = Way("reference", together=1, bundle=1, timers=1)
 """Not run in another way: what the base gave is compared with what the reference says."""
 
@@ -79,8 +82,11 @@ def chosen(seed: int, count: int, names: Iterable[str] = ()) -> list[Way]:
     """``count`` of the ways, as the seed draws them."""
     rng = random.Random(f"ways {seed}")
     named = {**VARIANTS, REFERENCE.name: REFERENCE}
-    known = [named[name] for name in names] or [REFERENCE, *rng.sample(list(VARIANTS.values()), count)]
-    return [_varied(way, rng) for way in known]
+    if asked := [_varied(named[name], rng) for name in names]:
+        return asked
+    drawn = rng.sample([way for way in VARIANTS.values() if not way.large], count)
+    large = random.Random(f"large {seed}").random() < _LARGE
+    return [REFERENCE, *(_varied(replace(way, large=large), rng) for way in drawn)]
 
 
 def _varied(way: Way, rng: random.Random) -> Way:

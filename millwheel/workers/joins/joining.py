@@ -6,20 +6,22 @@ results are made in one operation, and leave in columns. Otherwise their records
 and only keys that make a result are looked at.
 
 Open windows are in memory. What is large (``_MOST_BYTES`` in the open windows of a shard), or has a time or a key
-that no column can hold, makes the shard go on in rows: every open window is handed to the row form, whose results
-are the same, and when its windows have closed the shard takes whole bundles again.
+that no column can hold, makes the shard go on in rows: the open windows are handed to the row form, whose results
+are the same, some keys in each bundle (:mod:`millwheel.workers.joins.leaving`). When the windows in rows have closed,
+the shard takes whole bundles again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from millwheel.api import Computation
-from millwheel.core.columns.batch import ColumnBatch, joined
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, joined
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.pairs import AT, INPUT, VALUE, Pairing, encoded, encoded_schema
 from millwheel.core.columns.plan import END, KEY, START
@@ -39,6 +41,7 @@ from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError, invariant
 from millwheel.workers.bundle.bundle import WINDOW as CALL_OF_WINDOW
 from millwheel.workers.bundle.bundle import Bundle, Hold
+from millwheel.workers.joins.leaving import Leaving, keys_of, where
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.joined import Joined
 from millwheel.workers.operators.window_callback import WindowCallbackOperator
@@ -89,6 +92,7 @@ class JoinOperator(WindowCallbackOperator):
         self._pairing = pairing
         self._shard = shard
         self._windows = JoinWindows(pairing, fan=_FAN)
+        self._leaving = Leaving(self._windows, pairing)
         self._in_rows = self._has_rows()
         self._whole = False
         restore_segments(self._windows, shard)
@@ -109,34 +113,39 @@ class JoinOperator(WindowCallbackOperator):
     def run(self, bundle: Bundle) -> None:
         if self._in_rows and not self._has_rows():
             self._in_rows = False
-        if self._in_rows and self._windows:  # a merge of a shard in rows with another
-            self._go_on_in_rows(bundle)
         super().run(bundle)
-        closed = self._windows.take_closed(bundle.watermark)
-        if closed:
-            self._speak(closed, bundle)
+        if self._in_rows:
+            self._hand_over(self._leaving.next_part(), bundle)
         write_segments(self._windows, self._shard.name, bundle.overlay)
 
     # --- a bundle ------------------------------------------------------------------------------------------
 
     def _take(self, bundle: Bundle, times: Times) -> None:
-        if not self._in_rows:
-            try:
-                frames = self._frames(bundle)
-            except (_Unfit, RecordError, TypeError, ValueError, OverflowError):
-                self._go_on_in_rows(bundle)
-            else:
-                for records in frames:
-                    self._add(records, bundle)
-                bundle.arrivals = []
-                if self._windows.size() > _MOST_BYTES:
-                    self._go_on_in_rows(bundle)
+        if closed := self._windows.take_closed(bundle.watermark):
+            self._speak(closed, bundle)
+        batches = [arrival.batch for arrival in bundle.arrivals]
+        stay = [np.full(len(batch), not self._in_rows) for batch in batches]
+        if self._in_rows and self._windows:
+            stay = self._leaving.stays(batches)
+        try:
+            frames = self._frames([where(batch, mask) for batch, mask in zip(batches, stay, strict=True) if mask.any()])
+        except (_Unfit, RecordError, TypeError, ValueError, OverflowError):
+            self._in_rows = True
+            for batch in batches:
+                self._hand_over(self._leaving.taken_out(keys_of(batch)), bundle)
+        else:
+            for records in frames:
+                self._add(records, bundle)
+            pairs = zip(bundle.arrivals, stay, strict=True)
+            left = [replace(arrival, batch=where(arrival.batch, ~mask)) for arrival, mask in pairs if not mask.all()]
+            bundle.arrivals = left
+            self._in_rows = self._in_rows or self._windows.size() > _MOST_BYTES
         super()._take(bundle, times)
 
-    def _frames(self, bundle: Bundle) -> list[pl.DataFrame]:
+    def _frames(self, batches: Sequence[AnyBatch]) -> list[pl.DataFrame]:
         """The records of a bundle, those of an input in the order in which they came. Those of the other input are in
         a frame of their own, unless they are few: together, each would have the fields of both."""
-        batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
+        batches = [batch for batch in batches if len(batch)]
         columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
         if columns and len(columns) == len(batches):
             frames = [self._pairing.taken(batch) for stream in self._streams for batch in _of(stream, columns)]
@@ -144,15 +153,15 @@ class JoinOperator(WindowCallbackOperator):
             if len(fitting) == len(frames):
                 few = sum(map(len, columns)) <= _TOGETHER
                 return [self._pairing.merge(fitting)] if few else fitting
-        return [self._encoded_frame(bundle)]
+        return [self._encoded_frame(batches)] if batches else []
 
-    def _encoded_frame(self, bundle: Bundle) -> pl.DataFrame:
+    def _encoded_frame(self, batches: Sequence[AnyBatch]) -> pl.DataFrame:
         keys: list[bytes] = []
         inputs: list[int] = []
         stamps: list[int] = []
         values: list[bytes] = []
-        for arrival in bundle.arrivals:
-            batch = arrival.batch.rows()
+        for given in batches:
+            batch = given.rows()
             keys += map(key_bytes, batch.keys)
             inputs += [self._numbers[batch.stream]] * len(batch)
             stamps += batch.timestamps
@@ -176,16 +185,15 @@ class JoinOperator(WindowCallbackOperator):
             self._perform(effects, None, bundle)
         self._windows.add(kept)
 
-    def _go_on_in_rows(self, bundle: Bundle) -> None:
-        self._in_rows = True
-        if not self._windows:
+    def _hand_over(self, records: pl.DataFrame | None, bundle: Bundle) -> None:
+        """Records that were held in columns go on in rows."""
+        if records is None:
             return
         groups = []
-        for key, start, end, inputs, stamps, values in _by_key(self._windows.all_groups()).iter_rows():
+        for key, start, end, inputs, stamps, values in _by_key(records).iter_rows():
             acc = [[[n, decode_value(value)], at] for n, at, value in zip(inputs, stamps, values, strict=True)]
             groups.append((key_from_bytes(key), Group(Window(start, end), acc, len(acc), None, None)))
         self.take_groups(groups, bundle)
-        self._windows.clear()
 
     # --- closed windows ----------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns import windows as column_windows
 from millwheel.core.columns.functions.lists import Distincts
 from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.columns.state.join_windows import JoinWindows
 from millwheel.core.columns.state.sessions import SessionColumns
 from millwheel.core.machines.counted import CountMachine, Filling
 from millwheel.core.machines.cumulative import CumulativeMachine, Period
@@ -210,6 +211,13 @@ def joins_in_columns_that_lose_what_is_not_declared() -> Context:
         return self.whole is not None and self.whole.fields == self.stream.fields
 
     return replaced(SourceParts, "_takes_whole", wrong)
+
+
+@mistake(within=20, features="join tumbling_window", variants="large-crashes")
+def keys_that_have_left_the_columns_come_back() -> Context:
+    """What keys leave behind in a segment is not stored: after a crash they are in it again. (A join in tumbling
+    windows with more records than its columns hold.)"""
+    return replaced(JoinWindows, "cut", lambda self, segment, rest: self._keep(segment, rest))
 
 
 @mistake(within=20, features="join tumbling_window disorder", variants="together pairs bundles")

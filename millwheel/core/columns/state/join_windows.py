@@ -9,12 +9,16 @@ from __future__ import annotations
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.pairs import by_end
 from millwheel.core.columns.plan import END
-from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.columns.windows import Changes, ColumnarSegment, ColumnWindows, MergesGroups
 from millwheel.core.windows.lateness import is_complete, still_open
 
 
 class JoinWindows(ColumnWindows):
     """See the head of this file."""
+
+    def __init__(self, plan: MergesGroups, fan: int) -> None:
+        super().__init__(plan, fan=fan)
+        self._cut: set[int] = set()
 
     def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int) -> None:
         super().restore(number, level, by_end(groups), watermark)
@@ -29,6 +33,31 @@ class JoinWindows(ColumnWindows):
             closed.append(groups.head(count))
             self._keep(segment, groups.slice(count))
         return closed
+
+    def segments(self) -> list[ColumnarSegment]:
+        """All of them, in the order of arrival."""
+        return list(self._segments)
+
+    def put(self, groups: pl.DataFrame, level: int) -> None:
+        """Add a segment of a level, which is put together with no other one."""
+        self._append(groups, level)
+
+    def cut(self, segment: ColumnarSegment, rest: pl.DataFrame) -> None:
+        """Only the ``rest`` of a segment stays, in its place, also in the store."""
+        self._keep(segment, rest)
+        if rest.height and segment not in self._changes.new:
+            self._changes.new.append(segment)
+            self._cut.add(segment.number)
+
+    def take_changes(self) -> Changes:
+        self._cut.clear()
+        return super().take_changes()
+
+    def _remove(self, segment: ColumnarSegment) -> None:
+        super()._remove(segment)
+        if segment.number in self._cut:  # the store has it as it was
+            self._cut.remove(segment.number)
+            self._changes.gone.append(segment.number)
 
     def _append(self, groups: pl.DataFrame, level: int) -> None:
         super()._append(by_end(groups), level)

@@ -18,7 +18,7 @@ from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.spec.pipelines import load_pipeline
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from millwheel.workers.host.assembly import Assembly
-from millwheel.workers.joins import joining
+from millwheel.workers.joins import joining, leaving
 from millwheel.workers.joins.joining import JoinOperator
 from millwheel.workers.operators.window_callback import WindowCallbackOperator
 from millwheel.workers.sources.frames import ReadSize
@@ -101,6 +101,7 @@ def test_whole_bundles_give_the_pairs_of_records_one_by_one(
     path = written(folder / f"{how}-{len(key)}-{most}", how, key, more)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joining, "_MOST_BYTES", most)
+        patch.setattr(leaving, "PART_RECORDS", 2)
         found = said(path, story, False, JoinOperator)
     assert found == said(path, story, True, WindowCallbackOperator)
 
@@ -137,10 +138,50 @@ def test_pairs_come_in_the_order_of_arrival(folder: Path) -> None:
 @pytest.mark.parametrize("most", [32 << 20, 2_000], ids=["in memory", "too large"])
 def test_a_crash_at_any_place_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(joining, "_MOST_BYTES", most)
+    monkeypatch.setattr(leaving, "PART_RECORDS", 5)
     monkeypatch.setattr(joining, "_FAN", 2)
     path = written(folder / f"crash-{most}")
     story = {"shown": records(15, 3), "clicked": records(15, 4)}
     assert assert_survives_crashes(path, story, every=13) > 10
+
+
+def test_no_bundle_hands_over_more_than_a_part_of_what_is_too_large(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All at once takes longer than a worker may be silent, and again after each restart."""
+    handed: list[int] = []
+
+    def counted(self: JoinOperator, groups: list[Any], bundle: Any) -> None:
+        handed.append(sum(group.count for _, group in groups))
+        right(self, groups, bundle)
+
+    right = JoinOperator.take_groups
+    monkeypatch.setattr(joining, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(leaving, "PART_RECORDS", 40)
+    monkeypatch.setattr(JoinOperator, "take_groups", counted)
+    path = written(folder / "large", window="{tumbling: 1s}")
+    story = [
+        (stream, [row(number * 10 + at, ad=at * 7 + number) for at in range(10)])
+        for number in range(60)
+        for stream in ("shown", "clicked")
+    ]
+    found = said(path, story, False, JoinOperator)
+    assert len(handed) > 3
+    assert max(handed) < 2 * 40
+    monkeypatch.setattr(JoinOperator, "take_groups", right)
+    assert found == said(path, story, True, WindowCallbackOperator)
+
+
+def test_a_window_that_closes_while_its_keys_leave_has_each_key_in_one_form(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joining, "_MOST_BYTES", 1_000)
+    monkeypatch.setattr(leaving, "PART_RECORDS", 40)
+    path = written(folder / "closing", how="inner", window="{tumbling: 1s}")
+    story = [(stream, [row(ad, ad=ad) for ad in range(200)]) for stream in ("shown", "clicked", "shown")]
+    found = said(path, story, False, JoinOperator)
+    assert len(found["matched"]) == 400
+    assert found == said(path, story, True, WindowCallbackOperator)
 
 
 def test_windows_and_their_state_are_seen_while_they_are_open(folder: Path) -> None:

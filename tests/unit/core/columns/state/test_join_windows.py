@@ -51,7 +51,7 @@ def test_each_window_closes_once_with_its_records_in_the_order_of_arrival(
 
 def test_segments_that_were_stored_in_another_order_are_put_in_order() -> None:
     [frame] = frames_of([[9, 3, 9, 3, 5]])
-    windows = JoinWindows(Concat())
+    windows = JoinWindows(Concat(), fan=3)
     windows.restore(7, 0, frame, 3)
     assert [part.rows() for part in windows.take_closed(5)] == [[(5, 4)]]
     assert windows.all_groups().rows() == [(9, 0), (9, 2)]
