@@ -78,7 +78,7 @@ class Reporting:
 
 def _report_of(served: Served, now_us: int, careful: bool) -> ShardReport | None:
     shard = served.shard
-    hold = shard.watermark.hold(now_us)
+    hold = shard.watermark.held(now_us)
     if hold.at > shard.watermark.floor:
         shard.watermark.tell(hold.at)
     if careful and not served.reads and served.heard_us < hold.at:
@@ -101,4 +101,5 @@ def _report_of(served: Served, now_us: int, careful: bool) -> ShardReport | None
     counters = {**shard.meta.counters, **shard.verdicts.counters()}
     identity = shard.identity
     name, token = identity.shard, identity.token
-    return ShardReport(name, token, hold.at, hold.holder, counters, latencies, shares, hold.idle_us)
+    holder = shard.watermark.in_words(hold)
+    return ShardReport(name, token, hold.at, holder, counters, latencies, shares, hold.idle_us)

@@ -207,14 +207,14 @@ class Served:
 
     def has_ended(self, now_us: int) -> bool:
         """True if a source has reached its final end and has not reported it."""
-        return self.reads and self.last.state[0] < MAX_TIME and self.shard.watermark.hold(now_us).at == MAX_TIME
+        return self.reads and self.last.state[0] < MAX_TIME and self.shard.watermark.held(now_us).at == MAX_TIME
 
     def has_news(self, now_us: int) -> bool:
         """After a bundle without a commit: a source that found nothing has news only when its silence says
         something."""
         if not self.reads or self.shard.commits.waiting is not None:
             return True
-        hold = self.shard.watermark.hold(now_us)
+        hold = self.shard.watermark.held(now_us)
         return (hold.at, hold.idle_us) != self.last.state[:2]
 
     def work(self) -> ShardWork:

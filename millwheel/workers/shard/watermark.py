@@ -60,12 +60,17 @@ class ShardWatermark:
 
     def hold(self, now_us: int) -> Hold:
         """The time before which no output can come, with the hold that keeps it back."""
+        held = self.held(now_us)
+        return Hold(held.at, self.in_words(held), held.idle_us)
+
+    def held(self, now_us: int) -> Hold:
+        """The same without its words: most looks are for the time alone."""
         hold = self._commits.lowest(self.lowest(self.work(now_us)))
         if self._commits.floor < hold.at < IDLE_TIME and self.floor_matters():
             # Beyond the durable floor, the next owner's timers and late records would be emitted behind a watermark
             # that others have seen: late records of our own making (tests/unit/workers/shard/test_watermark.py).
             hold = Hold(self._commits.floor, "the floor of timers and late records, whose rise is not durable yet")
-        return Hold(hold.at, self._in_words(hold), hold.idle_us)
+        return hold
 
     def floor_matters(self) -> bool:
         """True while processing-time timers of callbacks wait, and where late records are emitted. Both leave at the
@@ -88,7 +93,8 @@ class ShardWatermark:
             return {share: self.floor if at == MAX_TIME else at for share, at in lowest.items()}
         return lowest
 
-    def _in_words(self, hold: Hold) -> str:
+    def in_words(self, hold: Hold) -> str:
+        """What keeps the watermark there, of :meth:`held`, for people."""
         if hold.holder == "timer" and (first := self._timers[Domain.EVENT].first()):
             return f"timer {first.tag!r} of key {first.key!r} at {first.at}"
         if hold.holder == "production":

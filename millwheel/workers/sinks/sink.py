@@ -134,6 +134,8 @@ class SinkOperator(Operator):
         self._latencies_ms: list[float] = []
         self._unswept: list[bytes] | None = None
         self._figures = SinkFigures()
+        self._refusals = False
+        """The target has refused records, of which nobody has been told."""
         self._batch: SinkBatch | None = None
         """That of the bundle that waits for it to be prepared."""
         self._prepared: Prepared | None = None
@@ -149,7 +151,7 @@ class SinkOperator(Operator):
         self._waiting_since_us = min(self._waiting_since_us, now_us)
 
     def wakes_at(self, now_us: int) -> int:
-        if (self._resting and self._published) or any(pending.refused for pending in self._pending):
+        if self._refusals or (self._resting and self._published):
             return now_us
         flush_at_us = self._waiting_since_us + self._flush_us if self._waiting_since_us < MAX_TIME else MAX_TIME
         return min(flush_at_us, self._retry_at_us)
@@ -220,6 +222,7 @@ class SinkOperator(Operator):
                 bundle.count("records_out", -self._refuse(bundle, pending.refused))
                 bundle.overlay.put(COMMITTABLE + number8(pending.number), pending.committable)
                 pending.commit, pending.refused = bundle.number, ()
+        self._refusals = False
 
     def durable(self, number: int, now_us: int) -> None:
         self._durable = number
@@ -335,6 +338,7 @@ class SinkOperator(Operator):
         elif isinstance(error, BatchRefusedError):
             pending.asked = False
             pending.commit, pending.committable, pending.refused = _NO_COMMIT_YET, error.committable, error.refused
+            self._refusals = bool(error.refused) or self._refusals
         else:
             raise error
 

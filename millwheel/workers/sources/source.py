@@ -65,7 +65,7 @@ class SourceOperator(Operator):
         return 0
 
     def wakes_at(self, now_us: int) -> int:
-        if self._end.due(self.unrest() == 0):
+        if self._end.finishing and self._end.due(self.unrest() == 0):
             return now_us
         polls = [part.next_poll_us for part in self._readable()]
         polls.append(self._settles_at(now_us))
@@ -79,7 +79,7 @@ class SourceOperator(Operator):
             self._settle(bundle)
         # An end that is committed before the last reads are applied loses them: no later owner reads on. See mistake
         # sources_end_before_what_they_read_is_applied.
-        if self._end.due(self.unrest() == 0):
+        if self._end.finishing and self._end.due(self.unrest() == 0):
             self._end.commit(bundle)
             bundle.positions_only = False
         if self._lists() and bundle.now_us >= self._partitions.lists_at():

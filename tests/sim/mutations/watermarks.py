@@ -14,7 +14,7 @@ from tests.sim.mistakes import Context, mistake, replaced
 @mistake(within=20)
 def watermark_ahead_of_work() -> Context:
     """A shard reports its input watermark, whatever it still has to do."""
-    return replaced(ShardWatermark, "hold", lambda self, now_us: Hold(self.input, "input"))
+    return replaced(ShardWatermark, "held", lambda self, now_us: Hold(self.input, "input"))
 
 
 @mistake(within=20)
@@ -30,11 +30,11 @@ def watermark_reported_before_commit() -> Context:
     def of_the_sent(self: Outbox) -> int:
         return min((chunk.min_timestamp for chunk in self._open.values() if chunk.open_parts), default=MAX_TIME)
 
-    def hold(self: ShardWatermark, now_us: int) -> Hold:
+    def held(self: ShardWatermark, now_us: int) -> Hold:
         with replaced(Outbox, "min_timestamp", of_the_sent):
             return self.lowest(self.work(now_us))
 
-    return replaced(ShardWatermark, "hold", hold)
+    return replaced(ShardWatermark, "held", held)
 
 
 @mistake(within=100, faults="zombie", workload="numbers", first=27)

@@ -15,7 +15,7 @@ class Shard:
         self.at = at
         self.watermark = self
 
-    def hold(self, now_us: int) -> Hold:
+    def held(self, now_us: int) -> Hold:
         return Hold(self.at)
 
 

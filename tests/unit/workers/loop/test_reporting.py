@@ -92,7 +92,9 @@ def test_a_shard_is_only_asked_if_something_happened_to_it_since_its_last_report
 
 def _served(name: str) -> Served:
     shard: Any = Mock()
-    shard.watermark = Mock(floor=0, hold=lambda now_us: Hold(0, "input"), of_shares=lambda now_us: {})
+    shard.watermark = Mock(
+        floor=0, held=lambda now_us: Hold(0, "input"), in_words=lambda hold: hold.holder, of_shares=lambda now_us: {}
+    )
     shard.commits.durable = 1
     shard.verdicts = Mock(version=0, counters=dict)
     shard.operator = Mock(told=0, take_latencies=list)
