@@ -37,7 +37,7 @@ def journal_replayed_twice() -> Context:
     """Replay does not skip what the snapshot holds, nor check that commits are contiguous."""
 
     def wrong(name: str, ancestor: Any, journals: Any, store: Any, have: int, since: Any = None, **_: Any) -> int:
-        for commit, _size in recovery._commits(name, ancestor, journals, since):
+        for commit, _size in recovery._commits(name, ancestor, journals, since, -1):
             store.apply(commit.puts[: len(commit.puts) // 2], commit.deletes)
             have = commit.number
         data = store.get(META)
@@ -106,7 +106,7 @@ def seal_deleted_by_collection() -> Context:
     return replaced(AppendForm, "collect", wrong)
 
 
-@mistake(within=30, faults="zombie")
+@mistake(within=60, faults="zombie", first=32)
 @contextmanager
 def seal_not_noticed_when_idle() -> Iterator[None]:
     """A worker that commits nothing never looks whether it was declared dead; nor does it write full stops, which would
