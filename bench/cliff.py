@@ -5,7 +5,8 @@
 All runs of a round follow each other. The clock runs from the first look at the input to the last byte of the results
 (``contest.py``), so the start of processes is outside. Every result is compared with DuckDB's over the same input, and
 a run with one that is wrong ends the program. Prints one JSON line per way: the median rate, the median share of the
-plain rate of the same round, and what ``millwheel explain`` says of the computation.
+plain rate of the same round, what ``millwheel explain`` says of the computation, and how much was written: a join reads
+one file twice, and writes both records of each pair, where others write a row for each key and window.
 """
 
 from __future__ import annotations
@@ -170,8 +171,8 @@ def form_of(path: Path) -> str:
     return forms_of(spec, build_graph(spec), lambda name: load_object(name, spec.folder))["made"]
 
 
-def measure(folder: Path, name: str, load: Input) -> tuple[float, str]:
-    """Records a second of one run, checked; and its form."""
+def measure(folder: Path, name: str, load: Input) -> tuple[float, dict[str, object]]:
+    """Records a second of one run, checked; and what is said of it."""
     work = folder / "run"
     work.mkdir()
     path = work / "cliff.yaml"
@@ -191,10 +192,14 @@ def measure(folder: Path, name: str, load: Input) -> tuple[float, str]:
         )
         (wrong,) = connection.execute(STEPS[name].query).fetchall()[0]
         (records,) = connection.execute("select count(*) from records").fetchall()[0]
+        (results,) = connection.execute("select count(*) from rows").fetchall()[0]
+    written = sum(path.stat().st_size for path in (work / "out").glob("*.jsonl"))
     if wrong:
         sys.exit(f"{name}: {wrong} rows are not those of DuckDB")
     shutil.rmtree(work)
-    return records * (2 if name == _JOIN else 1) / outcome.seconds, form
+    read = records * (2 if name == _JOIN else 1)
+    told = {"form": form, "read": read, "results": results, "written_mb": round(written / 1e6, 1)}
+    return read / outcome.seconds, told
 
 
 def main() -> int:
@@ -212,16 +217,16 @@ def main() -> int:
         parser.error(f"no such ways: {', '.join(sorted(unknown))}; there are {', '.join(STEPS)}")
     load = ads(given.records, FILES)
     rates: dict[str, list[float]] = {name: [] for name in names}
-    forms = {}
+    about = {}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(given.rounds):
             for name in names:
-                rate, forms[name] = measure(Path(folder), name, load)
+                rate, about[name] = measure(Path(folder), name, load)
                 rates[name].append(rate)
     for name, found in rates.items():
         shares = [rate / plain for rate, plain in zip(found, rates["plain"], strict=True)]
         told = {"records_per_s": round(statistics.median(found)), "of_plain": round(statistics.median(shares), 2)}
-        print(json.dumps({"way": name, **told, "least": round(min(shares), 2), "form": forms[name]}), flush=True)
+        print(json.dumps({"way": name, **told, "least": round(min(shares), 2), **about[name]}), flush=True)
     return 0
 
 

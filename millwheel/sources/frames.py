@@ -66,6 +66,10 @@ _FIRST: tuple[Callable[[Sequence[Any]], list[Any]], ...] = (
     lambda rows: [row.f3 for row in rows],
     lambda rows: [row.f4 for row in rows],
     lambda rows: [row.f5 for row in rows],
+    lambda rows: [row.f6 for row in rows],
+    lambda rows: [row.f7 for row in rows],
+    lambda rows: [row.f8 for row in rows],
+    lambda rows: [row.f9 for row in rows],
 )
 """Written-out attribute access takes half the time of ``attrgetter``; it is a tenth of the cost of a frame."""
 

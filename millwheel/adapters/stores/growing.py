@@ -13,10 +13,10 @@ from millwheel.ports import StateStore, StateStores
 SMALL_BYTES = 256 << 10
 """A larger store moves into a database when there is no memory left for it. In memory its content takes about four
 times this size."""
-SHARED_BYTES = 32 << 20
+SHARED_BYTES = 64 << 20
 """The memory of a worker for stores that are larger than that. A database takes 10 ms of CPU and ten syncs to open, and
 all shards wait: windows of a short run are over before it pays."""
-_MOST_BYTES = 8 << 20  # of it for one store: a checkpoint writes it whole
+_MOST_BYTES = 16 << 20  # of it for one store: a checkpoint writes it whole
 
 
 class SharedMemory:

@@ -69,6 +69,10 @@ class WholeRecords:
         self.fields = {**self._declared, **found}
         return True
 
+    def begins(self) -> bool:
+        """Whether a first read was not as declared, so that the next one, of rows, tells the types."""
+        return self._misses == 1 and self.fields is self._declared
+
     def given_up(self) -> bool:
         """Whether so many reads in a row were not as declared that no further one is tried."""
         return self._misses >= _MOST_MISSES

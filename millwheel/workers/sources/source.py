@@ -32,6 +32,9 @@ from millwheel.workers.sources.source_parts import SourceParts
 
 _PER_FULL = 20
 """The next read is tried in columns, too, if this one had that part of a full one: few records are as fast in rows."""
+_LOOKED_AT = 2_000
+"""So many records tell the types of what a stream does not declare, where all fields are passed on: they are read again
+in columns, and each further read is checked."""
 _SILENCE_PER_PAUSE, _LONGEST_PAUSE = 100, 5
 """A silent partition is polled after a pause of 1/100 of its silence so far, at least one and at most five poll
 intervals."""
@@ -170,7 +173,8 @@ class SourceOperator(Operator):
             self._partitions.exhausted(part, ex, bundle.now_us)
 
     def _read(self, part: Part, reader: Reader, bundle: Bundle) -> None:
-        read = reader.read(part.position, part.most_records(self._parts.max_records))
+        most = part.most_records(self._parts.max_records)
+        read = reader.read(part.position, min(most, _LOOKED_AT) if self._parts.infers else most)
         if self._parts.has_types(part, reader, read) and self._read_frame(part, reader, bundle):
             return
         if not part.combine.on:

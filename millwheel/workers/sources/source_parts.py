@@ -82,6 +82,11 @@ class SourceParts:
             part.columns = whole.fields
         return True
 
+    @property
+    def infers(self) -> bool:
+        """Whether the next read of rows is to tell the types of columns of whole records."""
+        return self.whole is not None and self.whole.begins()
+
     def has_types(self, part: Part, reader: Reader, read: Read) -> bool:
         """Whether the types of undeclared fields are known once this is read, so that it can be read again in columns:
         once records come in rows, consumers keep windows in rows until all that are open have closed."""

@@ -92,9 +92,9 @@ def test_a_store_that_shrinks_gives_its_memory_back(tmp_path: Path) -> None:
 
 def test_no_store_takes_all_memory(tmp_path: Path) -> None:
     stores = GrowingStores(RocksStores(str(tmp_path / "stores")), PosixFiles())
-    stores.open("s", None).apply([(b"k%d" % n, b"v" * (1 << 20)) for n in range(7)], [])
+    stores.open("s", None).apply([(b"k%d" % n, b"v" * (1 << 20)) for n in range(15)], [])
     assert not (tmp_path / "stores").exists()
-    stores.open("s", None).apply([(b"k%d" % n, b"v" * (1 << 20)) for n in range(9)], [])
+    stores.open("s", None).apply([(b"k%d" % n, b"v" * (1 << 20)) for n in range(17)], [])
     assert (tmp_path / "stores" / "s").exists()
 
 

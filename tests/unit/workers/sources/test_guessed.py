@@ -61,10 +61,13 @@ def test_what_whole_records_have_beside_declared_fields_is_inferred_once_they_we
     whole = WholeRecords({"b": "float", "a": "int"})
     values = [{"a": 1, "b": 2.0, "d": "x", "c": True}, {"a": 2, "c": False, "d": ""}]
     assert not whole.look(values)
+    assert not whole.begins()
     whole.missed()
+    assert whole.begins()
     assert not whole.look([{"a": 1, "c": None}])
     assert not whole.look([{"a": 1, "c": 1}, {"a": 1}])
     assert whole.look(values)
+    assert not whole.begins(), "the types have been looked for"
     assert list(whole.fields.items()) == [("b", "float"), ("a", "int"), ("c", "bool"), ("d", "str")]
     assert not whole.look(values), "to read the same again in the same columns changes nothing"
     assert whole.look([{"a": 1}])
