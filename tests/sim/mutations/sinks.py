@@ -35,7 +35,7 @@ def batches_of_the_former_owner_forgotten() -> Context:
     return replaced(SinkOperator, "_recover", wrong)
 
 
-@mistake(within=20, faults="kill kill-again slow-disk sync power", workload="transactional", first=46)
+@mistake(within=20, faults="kill kill-again slow-disk sync power", workload="transactional", first=91)
 def batches_published_before_their_commit() -> Context:
     """Batches are published as soon as they are prepared."""
     right = SinkOperator.run
