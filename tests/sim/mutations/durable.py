@@ -78,7 +78,7 @@ def seal_not_looked_for() -> Context:
     return replaced(AppendWriter, "commit", wrong)
 
 
-@mistake(within=20, faults="flip kill", first=255)
+@mistake(within=5, faults="flip kill", first=2026)
 def damaged_tables_served() -> Context:
     """A table that was restored without reading it is believed when it is read."""
 
