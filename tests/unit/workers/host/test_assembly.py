@@ -58,3 +58,16 @@ computations:
     assembly = Assembly(load_pipeline(file), str(tmp_path), ManualClock(0), Factories(build_source, build_sink))
     assert assembly._plans.keys() == {"c"}
     assembly.warm_up()
+
+
+def test_made_up_records_that_a_calculation_cannot_use_end_no_worker(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("""pipeline: p
+streams:
+  hits: {source: {injection: {}}, timestamp: at, fields: {at: int, k: str, n: int}}
+computations:
+  c: {input: {hits: {key: k}}, window: {tumbling: 10s}, aggregate: {a: {sum: "60 / n"}}, output: out}
+""")
+    assembly = Assembly(load_pipeline(file), str(tmp_path), ManualClock(0), Factories(build_source, build_sink))
+    assert assembly._plans.keys() == {"c"}
+    assembly.warm_up()
