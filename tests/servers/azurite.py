@@ -21,6 +21,7 @@ import pytest
 from platformdirs import user_cache_path
 
 from tests.fakes.s3_server import BUCKET
+from tests.servers.ports import free_port
 
 VERSION = "3.35.0"
 ACCOUNT = "devstoreaccount1"
@@ -56,9 +57,7 @@ class Azurite:
     """A process with one empty container."""
 
     def __init__(self, folder: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         command = [str(program()), "--blobHost", "127.0.0.1", "--blobPort", str(self._port), "--location", folder]
         options = ["--silent", "--skipApiVersionCheck", "--inMemoryPersistence"]
         self._process = subprocess.Popen([*command[:-2], *options], stdout=subprocess.DEVNULL, cwd=folder)

@@ -9,7 +9,6 @@ import fcntl
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -19,6 +18,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from platformdirs import user_cache_path
+
+from tests.servers.ports import free_port
 
 VERSION = "4.2.0"
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -64,10 +65,7 @@ class Broker:
         self._jars = jars()
         self._process: subprocess.Popen[bytes] | None = None
         self._admin: AdminClient | None = None
-        with socket.socket() as one, socket.socket() as two, socket.socket() as three:
-            for each in (one, two, three):
-                each.bind(("127.0.0.1", 0))
-            port, controller, guarded = (each.getsockname()[1] for each in (one, two, three))
+        port, controller, guarded = (free_port() for _ in range(3))
         self.address = f"127.0.0.1:{port}"
         self.guarded = f"127.0.0.1:{guarded}"
         (folder / "server.properties").write_text(

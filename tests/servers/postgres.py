@@ -9,7 +9,6 @@ import fcntl
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,8 @@ from typing import Any
 
 import pytest
 from platformdirs import user_cache_path
+
+from tests.servers.ports import free_port
 
 USER, PASSWORD = "mill", "pass-of-mill"
 _START_S = 60.0
@@ -84,9 +85,7 @@ class Server:
     def __init__(self) -> None:
         self._bin, self._environment = binaries()
         self._folder = Path(tempfile.mkdtemp(prefix="millwheel-pg-", dir="/tmp"))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
+        self.port = free_port()
         self.dsn = f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/postgres"
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Any = None

@@ -9,7 +9,6 @@ import fcntl
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 import urllib.request
@@ -19,6 +18,8 @@ from typing import Any
 
 import pytest
 from platformdirs import user_cache_path
+
+from tests.servers.ports import free_port
 
 _PACKAGE = "prometheus"
 _START_S = 60.0
@@ -59,9 +60,7 @@ class Prometheus:
     """A server on a free port of the loopback, with the configuration of ``folder``/prometheus.yml."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{free_port()}"
         log = (folder / "prometheus.log").open("wb")
         words = [f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"]
         words += [f"--web.listen-address={self.url.removeprefix('http://')}", "--web.enable-lifecycle"]

@@ -9,7 +9,6 @@ import fcntl
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -20,6 +19,8 @@ from typing import Any
 import pytest
 import redis
 from platformdirs import user_cache_path
+
+from tests.servers.ports import free_port
 
 _PACKAGES = ("redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1")
 _START_S = 30.0
@@ -66,9 +67,7 @@ class RedisServer:
         self._folder = folder
         self._command = command()
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.password = password
         self.url = f"redis://{':' + password + '@' if password else ''}127.0.0.1:{self.port}/0"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import socket
 import subprocess
 import tarfile
 import time
@@ -19,6 +18,8 @@ from pathlib import Path
 
 import pytest
 from platformdirs import user_cache_path
+
+from tests.servers.ports import free_port
 
 VERSION = "2.6.13.Final"  # later ones need Java 21
 _ARTIFACT = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
@@ -59,9 +60,7 @@ class RegistryServer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
 
     def start(self) -> None:

@@ -14,15 +14,10 @@ import pyspark
 
 from millwheel.launch.launchers.java import find_java, java_environment
 from millwheel.launch.launchers.spark import LIGHT_JVM
+from tests.servers.ports import free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent
 SUBMIT = Path(__file__).parents[2] / "deploy" / "standalone.sh"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def dependencies_only(folder: Path) -> None:

@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.ports import free_port
 from tests.slow.runs import REPO, Run
 from tests.slow.test_inject import CODE
 from tests.slow.test_savepoints import done, rows_of
@@ -36,12 +36,6 @@ sinks:
   counts: {files: {path: "${output}/counts", flush: 100ms}}
 """
 REQUESTS = 20
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def post(port: int, body: bytes, key: str) -> tuple[int, dict[str, int]]:

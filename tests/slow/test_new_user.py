@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import psutil
 import pytest
 
 from tests.servers.chromium import browser
+from tests.servers.ports import free_port
 from tests.slow.runs import REPO
 from tests.slow.test_wheel import SUPPORTED, built, installed
 from tests.unit.test_docs import files_of_the_readme
@@ -79,12 +79,6 @@ def run(user: User) -> Iterator[psutil.Popen]:
         for each in (*process.children(recursive=True), process):
             each.kill()
         process.wait()
-
-
-def free_port() -> int:
-    """A port that nobody has now."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ import redis
 from redis.exceptions import RedisClusterException
 
 from millwheel.core.slices.slots import slot_of_key
+from tests.servers.ports import free_port
 from tests.servers.redis import command
 from tests.slow.runs import Run
 
@@ -86,13 +86,6 @@ def record(number: int) -> dict[str, Any]:
 def expected(key: int, start_us: int, end_us: int, upto: int) -> dict[str, int]:
     mine = [each for each in map(record, range(key, upto, KEYS)) if start_us <= each["at"] < end_us]
     return {"n": len(mine), "spend": sum(each["cost"] for each in mine)}
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def until(what: Any, within_s: float = 60.0) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import httpx
 import pytest
 
 from millwheel.core.model.keys import key_hash
+from tests.servers.ports import free_port
 from tests.servers.redis import RedisServer
 from tests.slow.runs import Run
 
@@ -58,11 +58,6 @@ def asked(run: Run, holds: Callable[[dict[str, Any]], bool], within_s: float = 6
                 return found
         time.sleep(0.3)
     raise AssertionError(f"not within {within_s:.0f} s: {found}\n{done.stderr}")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def page_shows(port: int, words: str) -> bool:

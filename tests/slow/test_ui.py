@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import psutil
 import pytest
 
 from tests.servers.chromium import browser
+from tests.servers.ports import free_port
 from tests.slow.runs import Run
 
 pytestmark = pytest.mark.slow
@@ -100,8 +100,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     folder = tmp_path_factory.mktemp("ui")
     (folder / "p.yaml").write_text(PIPELINE)
     (folder / "checks.py").write_text(CODE)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     run = Run(folder / "p.yaml", folder, params={"out": str(folder / "out")}, more=("--ui", str(port))).start()
     Run.started.remove(run)  # all tests of this file use it
     url = f"http://127.0.0.1:{port}/"

@@ -22,6 +22,7 @@ from millwheel.core.model.ranges import tile
 from millwheel.errors import MillwheelError, SetupError, UnavailableError
 from millwheel.launch.coordinator import embedded_zookeeper
 from tests.fakes.tcp_proxy import TcpProxy
+from tests.servers.ports import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -178,8 +179,7 @@ def test_a_server_that_is_silent_is_given_up_too(shaky: ZooKeeperCoordination, p
 
 
 def test_nobody_at_the_address_is_a_sentence_in_bounded_time() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     began = time.monotonic()
     with pytest.raises(SetupError, match=rf"ZooKeeper at 127\.0\.0\.1:{port} did not answer within 1 s"):
         ZooKeeperCoordination(f"127.0.0.1:{port}/x", "hits", connect_timeout_s=1.0)
