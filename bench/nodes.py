@@ -90,7 +90,7 @@ class Bench:
                 whole = max(whole, self._rows_everywhere(source, process, time.time()))
         with self._running("bounded", "format: jsonl") as (process, began):
             if process.wait(_PATIENCE_S):
-                raise SystemExit(f"the run ended with {process.returncode}")
+                raise SystemExit(self._ended("bounded", process))
             end = time.time() - began
         return Costs(first_row, memory, whole, end)
 
@@ -103,13 +103,18 @@ class Bench:
         command = [*self._command, "run", str(folder / "p.yaml"), "--root", str(folder / "root")]
         command += ["--set", f"folder={folder}", "--workers", str(self._workers), "--launcher", "processes"]
         began = time.time()
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
         try:
             yield process, began
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(_PATIENCE_S)
             shutil.rmtree(folder / "root", ignore_errors=True)
+
+    def _ended(self, name: str, process: subprocess.Popen[bytes]) -> str:
+        said = (self._folder / name / "log").read_text(encoding="utf-8", errors="replace")
+        return f"the run ended with {process.poll()}: {said[-1000:].strip()}"
 
     def _rows_everywhere(self, source: object, process: subprocess.Popen[bytes], since: float) -> float:
         """Seconds from ``since`` until each sink has a row of a record that was written after it."""
@@ -118,7 +123,7 @@ class Bench:
         until, written = since + _PATIENCE_S, 0.0
         while missing:
             if process.poll() is not None or time.time() > until:
-                raise SystemExit(f"no rows in {len(missing)} sinks; the run ended with {process.returncode}")
+                raise SystemExit(f"no rows in {len(missing)} sinks; {self._ended('endless', process)}")
             if time.time() > written + _WRITE_S:
                 written = time.time()
                 source.writelines(_lines(_KEYS, written))  # type: ignore[attr-defined]
