@@ -11,7 +11,6 @@ from millwheel.formats.avro.containers import ContainerRows
 from millwheel.formats.csv_rows import CsvRows
 from millwheel.sinks.base import Refused, SinkBatch, SinkRecord
 from millwheel.sinks.changes import change_rows
-from millwheel.sinks.files.parquet_rows import ParquetRows
 from millwheel.sinks.rows import frames_of, has_tuple_keys, json_lines, json_lines_of, records_of, rows_of
 
 
@@ -35,12 +34,7 @@ class Content:
         self._shape = shape
         self._avro = avro
         self.suffix = shape.form
-        encoders: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
-            "jsonl": json_lines,
-            "csv": CsvRows(list(shape.fields)).encode,
-            "parquet": ParquetRows(shape.fields).encode,
-        }
-        self._encode = encoders[self.suffix] if avro is None else avro.encode
+        self._encode = _encoder(shape) if avro is None else avro.encode
 
     def of(self, batch: SinkBatch) -> bytes:
         """The content of a file with the records of a batch."""
@@ -72,3 +66,13 @@ class Content:
         if shape.mark is not None:
             return change_rows(records, shape.with_key, shape.with_timestamp, shape.mark)
         return rows_of(records, shape.with_key, shape.with_timestamp)
+
+
+def _encoder(shape: Shape) -> Callable[[list[dict[str, Any]]], bytes]:
+    if shape.form == "jsonl":
+        return json_lines
+    if shape.form == "csv":
+        return CsvRows(list(shape.fields)).encode
+    from millwheel.sinks.files.parquet_rows import ParquetRows
+
+    return ParquetRows(shape.fields).encode

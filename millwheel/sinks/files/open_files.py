@@ -11,8 +11,6 @@ import io
 from dataclasses import dataclass
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from millwheel.formats.avro.containers import joined
 
@@ -86,6 +84,9 @@ def _joined_csv(old: bytes, new: bytes) -> bytes | None:
 
 
 def _joined_parquet(old: bytes, new: bytes) -> bytes | None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     tables = [pq.read_table(io.BytesIO(data), use_threads=False) for data in (old, new)]
     try:
         table = pa.concat_tables(tables, promote_options="permissive")

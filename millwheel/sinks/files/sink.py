@@ -45,7 +45,6 @@ from millwheel.sinks.files.latest import LatestWriter, must_be_plain
 from millwheel.sinks.files.layout import LARGE_RECORDS, Destination, Layout, LayoutWriter
 from millwheel.sinks.files.marker import HIDDEN, adopt, claim
 from millwheel.sinks.files.open_files import Roll
-from millwheel.sinks.files.parquet_types import column_type
 from millwheel.sinks.files.paths import Partitioning
 
 _FORMATS = ("jsonl", "csv", "parquet", "avro")
@@ -119,11 +118,8 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
             raise ValueError(f"option 'cut_records' is {self.cut_records}; write how many rows a file has at most")
         if self.fields and form.name in ("jsonl", "avro"):
             raise ValueError("option 'fields' fixes the columns of format: parquet and csv; remove it")
-        for name, kind in self.fields.items():
-            try:
-                column_type(kind)
-            except ValueError as ex:
-                raise ValueError(f"option 'fields': {name!r} is {ex}") from None
+        if self.fields or form.name == "parquet":
+            _check_types(self.fields)
         mode = mode_of(self.mode)
         if mode is Mode.UPSERT and (self.partition_by or self.roll):
             name = "partition_by" if self.partition_by else "roll"
@@ -156,6 +152,17 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
         if isinstance(form.options, CsvOptions) and form.options != CsvOptions():
             raise ValueError("option 'format': csv has no options here; write format: csv, and columns as 'fields'")
         return form
+
+
+def _check_types(fields: Mapping[str, str]) -> None:
+    # Loads PyArrow, a tenth of a second and some 10 MB for each process, which other formats do without.
+    from millwheel.sinks.files.parquet_types import column_type
+
+    for name, kind in fields.items():
+        try:
+            column_type(kind)
+        except ValueError as ex:
+            raise ValueError(f"option 'fields': {name!r} is {ex}") from None
 
 
 class FileCommittable(msgspec.Struct, frozen=True, array_like=True):

@@ -188,13 +188,15 @@ class Assembly:
         return spec.enrich is not None or spec.deduplicate is not None
 
     def warm_up(self) -> None:
-        """Group a bundle by each plan, and let sources read one: code is loaded, threads have begun, and memory is
-        there, a fifth of a second that the first records would wait for."""
+        """Group a bundle by each plan, let sources read one, build the sinks: code is loaded, threads have begun, and
+        memory is there, a fifth of a second that the first records would wait for."""
         for stream in self.spec.streams:
             if stream.source is not None and stream.source.kind != "injection":
                 schema = self._schemas.get(stream.name)
                 source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
                 source.warm_up()
+        for sink in self.spec.sinks:
+            self._outside.sink(sink, self.spec.folder)
         for name, plan in self._plans.items():
             (given,) = self.graph.nodes[name].inputs
             warm_up(plan, given.stream, example_frame(self.spec.stream(given.stream).fields, _WARM_ROWS))
