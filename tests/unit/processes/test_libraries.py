@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from millwheel.processes.libraries import SETTINGS, worker_environment
+from millwheel.processes.libraries import SETTINGS, no_idle_threads, worker_environment
 
 _ASK = "import polars, pyarrow; print(pyarrow.default_memory_pool().backend_name, polars.thread_pool_size())"
 
@@ -28,3 +28,18 @@ def test_arrow_and_polars_understand_their_settings() -> None:
     env = worker_environment({**os.environ, **SETTINGS})
     told = subprocess.run([sys.executable, "-c", _ASK], env=env, capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["system", "1"]
+
+
+def test_a_command_has_no_idle_threads_unless_its_environment_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    no_idle_threads()
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "3"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts the threads in /proc")
+def test_numpy_starts_no_thread_in_a_command() -> None:
+    ask = "from millwheel.processes.libraries import no_idle_threads; no_idle_threads(); import numpy, os; "
+    ask += "print(len(os.listdir('/proc/self/task')))"
+    env = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    told = subprocess.run([sys.executable, "-c", ask], env=env, capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["1"]
