@@ -4,7 +4,8 @@
 
 Parts A (windows) and B (callbacks) get two files of ``--records`` events per worker, so twice the workers have twice
 the work; ideal is the same time. The pipeline of ``--nodes`` nodes with a sink each has next to no records: it shows
-what starting, a death and ending cost as shards become more. Every answer is checked. Without ``--workers``, the counts
+what starting, a death and ending cost as shards become more. Bare Python loops over the same files, one for each
+worker, show what the machine itself has for more processes. Every answer is checked. Without ``--workers``, the counts
 are those of the list above up to the number of cores. Workers are plain processes; it needs neither Java nor anything
 outside requirements.lock. Prints a table, and writes what it ran on and every run into one JSON file.
 """
@@ -22,6 +23,7 @@ from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 
+from bench.bare_loops import seconds as bare_seconds
 from bench.contest import Outcome, execute
 from bench.contestants import Job, ours
 from bench.machine import machine
@@ -89,6 +91,7 @@ class _Work:
 
 def _works(load: GrowingInput, workers: int, nodes: int) -> list[_Work]:
     rates = [_Work(part, workers, partial(_rate, part, load, workers)) for part in _PIPELINES]
+    rates.append(_Work("bare loops", workers, partial(_bare, load, workers)))
     return [*rates, _Work(f"{nodes} nodes", workers, partial(_nodes, nodes, workers))]
 
 
@@ -110,6 +113,13 @@ def _rate(part: str, load: GrowingInput, workers: int, folder: Path) -> ScaleRun
         return ScaleRun(part, workers, 0, error=outcome.error or f"no results: {outcome.tail}")
     wrong = (load.wrong_windows if part == "A" else load.wrong_outliers)(files, job.output)
     return ScaleRun(part, workers, 0, _rates(outcome, load.records * files), outcome.roles, wrong == 0)
+
+
+def _bare(load: GrowingInput, workers: int, _folder: Path) -> ScaleRun:
+    """A bare Python loop for each worker, over its two files."""
+    files = [load.lines(number) for number in range(FILES_PER_WORKER * workers)]
+    took = bare_seconds([files[at : at + FILES_PER_WORKER] for at in range(0, len(files), FILES_PER_WORKER)])
+    return ScaleRun("bare loops", workers, 0, {"records_per_s": load.records * len(files) / took, "seconds": took})
 
 
 def _rates(outcome: Outcome, records: int) -> dict[str, float]:

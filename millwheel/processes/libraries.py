@@ -27,8 +27,8 @@ SETTINGS = {
 
 
 def no_idle_threads() -> None:
-    """Keeps OpenBLAS from starting a thread for each core in this process, unless the environment says otherwise. Each of
-    them spins for a while before it sleeps: on 16 cores two seconds of CPU for a command that never uses them."""
+    """Keeps OpenBLAS from starting a thread for each core in this process, unless the environment says otherwise.
+    Each of them spins for a while before it sleeps: on 16 cores, seconds of CPU for a command that never uses them."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", SETTINGS["OPENBLAS_NUM_THREADS"])
 
 
