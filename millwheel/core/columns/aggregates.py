@@ -27,6 +27,7 @@ from millwheel.core.columns.fixed_sums import (
     to_exact,
     whole_part,
 )
+from millwheel.core.columns.functions.adding import Cells
 from millwheel.core.columns.functions.bins import Binned
 from millwheel.core.columns.functions.gathered import Gathered
 from millwheel.core.columns.functions.lists import Distincts, Largest
@@ -87,7 +88,19 @@ class _Direct(ABC):
         """See :class:`ColumnAggregate`."""
 
 
-class Counted(_Direct):
+class Additive(_Direct):
+    """What adding up gives: counts and sums, see :mod:`.functions.adding`."""
+
+    @abstractmethod
+    def addends(self) -> dict[str, pl.Expr]:
+        """Columns of a bundle that :meth:`added` needs, by names that begin with that of its column."""
+
+    @abstractmethod
+    def added(self, addends: pl.DataFrame, cells: Cells) -> list[pl.Series]:
+        """The columns of the groups, one for each entry of ``dtypes``. Raises Unadded."""
+
+
+class Counted(Additive):
     """count."""
 
     holds = True
@@ -99,6 +112,12 @@ class Counted(_Direct):
 
     def prepared(self) -> list[pl.Expr]:
         return [self._argument.counted().alias(self._column)]
+
+    def addends(self) -> dict[str, pl.Expr]:
+        return _condition_of(self._argument, self._column)
+
+    def added(self, addends: pl.DataFrame, cells: Cells) -> list[pl.Series]:
+        return [_counts(addends, self._column, cells)]
 
     def merged(self) -> list[pl.Expr]:
         return [pl.col(self._column).sum()]
@@ -116,7 +135,7 @@ class Counted(_Direct):
         return self._argument.unfit()
 
 
-class Summed(_Direct):
+class Summed(Additive):
     """sum, of whole numbers or of floats. ``<column>n`` counts, since the row form's sum of no floats is a whole 0."""
 
     holds = True
@@ -137,6 +156,14 @@ class Summed(_Direct):
             return [argument.or_zero(argument.field.cast(pl.Int128)).alias(column), count]
         whole, fraction = whole_part(argument.field), fraction_part(argument.field)
         return [argument.or_zero(whole).alias(column), argument.or_zero(fraction).alias(f"{column}f"), count]
+
+    def addends(self) -> dict[str, pl.Expr]:
+        field = self._argument.field if self._floats else self._argument.field.cast(pl.Int64)
+        return {self._column: self._argument.or_zero(field)} | _condition_of(self._argument, f"{self._column}n")
+
+    def added(self, addends: pl.DataFrame, cells: Cells) -> list[pl.Series]:
+        values, count = addends[self._column].to_numpy(), _counts(addends, f"{self._column}n", cells)
+        return [*cells.floats(values), count] if self._floats else [cells.wholes(values), count]
 
     def merged(self) -> list[pl.Expr]:
         return [pl.col(name).sum() for name in self.dtypes]
@@ -168,7 +195,7 @@ class Summed(_Direct):
         return [*checks, fits(self._argument.field)] if self._floats else checks
 
 
-class Averaged(_Direct):
+class Averaged(Additive):
     """mean: a sum, and how many went in."""
 
     holds = True
@@ -179,6 +206,12 @@ class Averaged(_Direct):
         self.dtypes = self._sum.dtypes
         self.prepared = self._sum.prepared
         self.unfit = self._sum.unfit
+
+    def addends(self) -> dict[str, pl.Expr]:
+        return self._sum.addends()
+
+    def added(self, addends: pl.DataFrame, cells: Cells) -> list[pl.Series]:
+        return self._sum.added(addends, cells)
 
     def merged(self) -> list[pl.Expr]:
         return self._sum.merged()
@@ -201,6 +234,14 @@ class Averaged(_Direct):
     def from_acc(self, acc: Any) -> list[Any]:
         *parts, _ = self._sum.from_acc(acc[1])
         return [*parts, acc[0]]
+
+
+def _condition_of(argument: Argument, name: str) -> dict[str, pl.Expr]:
+    return {} if argument.condition is None else {name: argument.condition}
+
+
+def _counts(addends: pl.DataFrame, name: str, cells: Cells) -> pl.Series:
+    return cells.counts(addends[name].to_numpy() if name in addends.columns else None)
 
 
 class Extremal(_Direct):

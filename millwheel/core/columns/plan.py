@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.columns.aggregates import ColumnAggregate, Summed, column_aggregate
+from millwheel.core.columns.aggregates import Additive, ColumnAggregate, Summed, column_aggregate
 from millwheel.core.columns.arrays import Assigned, assign_array, first_steps, sessions_of
-from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_column, key_list
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, Int64s, key_column, key_list
 from millwheel.core.columns.counted import CountedRows, Filled, count_windows, none_filled
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns, kind_of_number
 from millwheel.core.columns.fixed_sums import Unfit
+from millwheel.core.columns.functions.adding import Unadded, cells
 from millwheel.core.columns.lazy_polars import dtype, pl
 from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.spec import (
@@ -95,7 +96,7 @@ class ColumnPlan:
         """The fields of a record that its key is read from."""
         return self.key_names[:-1] if self.divided else self.key_names
 
-    def keys_of(self, frame: pl.DataFrame, instances: npt.NDArray[np.int64]) -> pl.Series:
+    def keys_of(self, frame: pl.DataFrame, instances: Int64s) -> pl.Series:
         """The keys of records with these fields; ``instances`` are used where keys are divided."""
         parts = [frame[name] for name in self.key_fields]
         return key_column([*parts, pl.Series(INSTANCE, instances)] if self.divided else parts)
@@ -111,7 +112,11 @@ class ColumnPlan:
     def group(self, batch: ColumnBatch, filled: Filled = none_filled) -> pl.DataFrame:
         """The groups of a bundle. Raises Unfit when the columns cannot hold its numbers. ``filled`` is for count
         windows: their groups span the timestamps of the records, and those of a key are in order."""
-        keys, stamps, bundle = self._prepared(batch)
+        self._check(batch.frame)  # before anything is computed: some of it fails for what does not fit
+        keys, stamps, frame = self._counting(batch)
+        if (added := self._added(keys, stamps, frame)) is not None:
+            return added
+        bundle = self._prepared(frame)
         if isinstance(self.window, Count):
             return self._by_count(keys, stamps, bundle, count_windows(keys, self.window.count, filled))
         assigned = self._assign(keys, stamps)
@@ -121,29 +126,48 @@ class ColumnPlan:
         whole = pl.DataFrame([*columns, *bundle.get_columns()])
         return self._together(whole, pl.len().cast(pl.Int64).alias(COUNT), self._grouped())
 
-    def _by_count(
-        self, keys: pl.Series, stamps: npt.NDArray[np.int64], bundle: pl.DataFrame, counted: CountedRows
-    ) -> pl.DataFrame:
+    def _by_count(self, keys: pl.Series, stamps: Int64s, bundle: pl.DataFrame, counted: CountedRows) -> pl.DataFrame:
         stamps, bundle = stamps[counted.rows], bundle[counted.rows]
         columns = [keys[counted.rows].alias(KEY), pl.Series(START, stamps), pl.Series(END, stamps + 1)]
         whole = pl.DataFrame([*columns, *bundle.get_columns()])
         return self._numbered(whole, counted.windows, pl.len().cast(pl.Int64).alias(COUNT), self._grouped())
 
-    def _prepared(self, batch: ColumnBatch) -> tuple[pl.Series, npt.NDArray[np.int64], pl.DataFrame]:
-        """The keys, the timestamps and the columns of the aggregates, of the records that count. Raises Unfit."""
-        self._check(batch.frame)  # before anything is computed: some of it fails for what does not fit
-        prepared = [column for aggregate in self.aggregates for column in aggregate.prepared()]
-        frame = batch.frame.lazy() if self.condition is None else batch.frame.lazy().filter(self.condition)
-        stamps, keys = batch.timestamps, batch.keys
-        if self.condition is not None:
-            kept = batch.frame.select(self.condition).to_series()
-            stamps, keys = stamps[kept.to_numpy()], keys.filter(kept)
-        names = [name for aggregate in self.aggregates for name in aggregate.dtypes]
-        if staged := [column for aggregate in self.aggregates for column in aggregate.staged()]:
-            frame = frame.with_columns(staged)
-        return keys, stamps, frame.with_columns(prepared).select(names).collect(engine="in-memory")
+    def _counting(self, batch: ColumnBatch) -> tuple[pl.Series, Int64s, pl.DataFrame]:
+        """The keys, the timestamps and the fields of the records that count."""
+        if self.condition is None:
+            return batch.keys, batch.timestamps, batch.frame
+        kept = batch.frame.select(self.condition).to_series()
+        return batch.keys.filter(kept), batch.timestamps[kept.to_numpy()], batch.frame.filter(kept)
 
-    def _assign(self, keys: pl.Series, timestamps: npt.NDArray[np.int64]) -> Assigned:
+    def _added(self, keys: pl.Series, stamps: Int64s, frame: pl.DataFrame) -> pl.DataFrame | None:
+        """The groups where all that is asked of them is added up, and their keys and windows lie close together."""
+        additive = [aggregate for aggregate in self.aggregates if isinstance(aggregate, Additive)]
+        if not isinstance(self.window, Tumbling) or len(additive) < len(self.aggregates):
+            return None
+        found = cells(key_parts(keys), stamps, self.window)
+        if found is None:
+            return None
+        addends = {name: column for aggregate in additive for name, column in aggregate.addends().items()}
+        columns = frame.with_columns(**addends)[list(addends)]
+        try:
+            added = [column for aggregate in additive for column in aggregate.added(columns, found)]
+        except Unadded:
+            return None
+        parts = [pl.Series(name, part) for name, part in zip(self.key_names, found.keys, strict=True)]
+        bounds = pl.Series(found.starts), pl.Series(found.starts + self.window.size)
+        whole = [key_column(parts), *bounds, found.counts(), *added]
+        return pl.DataFrame([column.alias(name) for name, column in zip(self.schema, whole, strict=True)])
+
+    def _prepared(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The columns of the aggregates, of records that count."""
+        prepared = [column for aggregate in self.aggregates for column in aggregate.prepared()]
+        names = [name for aggregate in self.aggregates for name in aggregate.dtypes]
+        lazy = frame.lazy()
+        if staged := [column for aggregate in self.aggregates for column in aggregate.staged()]:
+            lazy = lazy.with_columns(staged)
+        return lazy.with_columns(prepared).select(names).collect(engine="in-memory")
+
+    def _assign(self, keys: pl.Series, timestamps: Int64s) -> Assigned:
         if isinstance(self.window, Sessions):
             return sessions_of(keys, timestamps, self.window.gap, isinstance(self.window, SessionPieces))
         if isinstance(self.window, Cumulative):  # its machine adds the steps up
@@ -171,7 +195,7 @@ class ColumnPlan:
         """Several groups frames as one, with one row per (key, window)."""
         return self._together(pl.concat(groups), pl.col(COUNT).sum(), self._merged())
 
-    def merge_numbered(self, groups: pl.DataFrame, numbers: npt.NDArray[np.int64]) -> pl.DataFrame:
+    def merge_numbered(self, groups: pl.DataFrame, numbers: Int64s) -> pl.DataFrame:
         """One row for each of the ``numbers``: groups of one key, whose windows become the one that spans them."""
         return self._numbered(groups, numbers, pl.col(COUNT).sum(), self._merged())
 
@@ -182,7 +206,7 @@ class ColumnPlan:
         return [column for aggregate in self.aggregates for column in aggregate.merged()]
 
     def _numbered(
-        self, frame: pl.DataFrame, numbers: npt.NDArray[np.int64], count: pl.Expr, merged: Sequence[pl.Expr]
+        self, frame: pl.DataFrame, numbers: Int64s, count: pl.Expr, merged: Sequence[pl.Expr]
     ) -> pl.DataFrame:
         bounds = [pl.col(KEY).first(), pl.col(START).min(), pl.col(END).max(), count]
         grouped = frame.lazy().group_by(pl.Series(_GROUP, numbers), maintain_order=True).agg(*bounds, *merged)
