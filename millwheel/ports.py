@@ -13,6 +13,7 @@ from typing import Protocol
 from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable
+from millwheel.errors import MillwheelError
 
 
 class Clock(Protocol):
@@ -233,6 +234,11 @@ class Coordination(Protocol):
 
         An ambiguous outcome is settled by reading again before this returns.
         """
+
+    def write_tables(self, tables: Sequence[RangeTable]) -> Sequence[int | MillwheelError]:
+        """Tables of different nodes, each as :meth:`write_table` does, side by side, so that all of them wait for the
+        disk together. For each the new version, or the error. If this process dies meanwhile, any of them may be
+        stored."""
 
     def get(self, name: str) -> bytes | None:
         """A small named value of the pipeline (for example its identity)."""

@@ -15,7 +15,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
@@ -48,7 +48,7 @@ from millwheel.core.formats.coordinator_messages import (
 )
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import RangeTable
-from millwheel.errors import ConflictError, SetupError, UnavailableError
+from millwheel.errors import ConflictError, MillwheelError, SetupError, UnavailableError
 
 log = logging.getLogger("millwheel.coordinator")
 
@@ -129,7 +129,15 @@ class LocalCoordination:
 
     def write_table(self, table: RangeTable) -> int:
         """See the port. A call whose answer is lost is lost with its session, so there is nothing to settle."""
-        return int(self._ask(WriteTable(next(self._numbers), table.computation, table.encode(), table.version)))
+        return int(self._ask(self._write(table)))
+
+    def write_tables(self, tables: Sequence[RangeTable]) -> Sequence[int | MillwheelError]:
+        """See the port. The coordinator stores all that has come while it stored the first."""
+        try:
+            answers = [self._asked(self._write(table)) for table in tables]
+        except UnavailableError as error:
+            return [error] * len(tables)
+        return [self._outcome(answer) for answer in answers]
 
     def get(self, name: str) -> bytes | None:
         """See the port."""
@@ -158,13 +166,28 @@ class LocalCoordination:
 
     # --- calls
 
+    def _write(self, table: RangeTable) -> WriteTable:
+        return WriteTable(next(self._numbers), table.computation, table.encode(), table.version)
+
+    def _outcome(self, answer: Future[Answer]) -> int | MillwheelError:
+        try:
+            return int(self._answered(answer))
+        except MillwheelError as error:
+            return error
+
     def _ask(self, ask: Ask) -> Any:
+        return self._answered(self._asked(ask))
+
+    def _asked(self, ask: Ask) -> Future[Answer]:
         answer: Future[Answer] = Future()
         with self._lock:
             if self._lost or self._closed:
                 raise self._unavailable()
             self._answers[ask.number] = answer
         self._send(ask)
+        return answer
+
+    def _answered(self, answer: Future[Answer]) -> Any:
         try:
             got = answer.result(self._lost_after_s)
         except FutureTimeoutError as error:

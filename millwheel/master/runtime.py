@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Protocol
 
 from millwheel.core.model.names import NodeName, ShardName, WorkerName
@@ -155,10 +156,11 @@ class MasterRuntime:
             self._next_tick_us = now_us + self._pace.tick_us
             pending.append(Tick(now_us=now_us))
         while pending:
-            for effect in self._state.handle(pending.popleft()):
-                outcome = self._perform(effect)
-                if outcome is not None:
-                    pending.append(outcome)
+            for kind, effects in groupby(self._state.handle(pending.popleft()), type):
+                if kind is WriteRangeTable:
+                    pending += self._write([effect.table for effect in effects if isinstance(effect, WriteRangeTable)])
+                else:
+                    pending += [outcome for outcome in map(self._perform, effects) if outcome is not None]
         self._scan_when_due(now_us)
         if ticks:
             loads, members, exposures = self._state.loads, self._state.workers, self._state.exposures()
@@ -173,8 +175,6 @@ class MasterRuntime:
                 return self._seal(effect)
             case SealJournal():  # tens of milliseconds of disk, while the shards of another dead worker may wait
                 self._ports.background(lambda: self._ports.post(self._seal(effect)))
-            case WriteRangeTable():
-                return self._write(effect.table)
             case RemoveMember():
                 self._remove(effect.incarnation)
             case AttachWorker():
@@ -201,16 +201,21 @@ class MasterRuntime:
         )
         return JournalSealed(incarnation=effect.incarnation, end=end)
 
-    def _write(self, table: RangeTable) -> Event:
-        try:
-            version = self._ports.coordination.write_table(table)
-        except ConflictError:
-            return self._reread(table.computation)
-        except UnavailableError as error:
-            log.warning("The range table of %s was not written: %s", table.computation, error)
-            return WriteFailed(node=table.computation)
-        log.info("The range table of %s is written, version %d: %s.", table.computation, version, _owners(table))
-        return TableSeen(table=replace(table, version=version))
+    def _write(self, tables: Sequence[RangeTable]) -> list[Event]:
+        outcomes = self._ports.coordination.write_tables(tables)
+        return [self._wrote(table, outcome) for table, outcome in zip(tables, outcomes, strict=True)]
+
+    def _wrote(self, table: RangeTable, outcome: int | MillwheelError) -> Event:
+        match outcome:
+            case ConflictError():
+                return self._reread(table.computation)
+            case UnavailableError():
+                log.warning("The range table of %s was not written: %s", table.computation, outcome)
+                return WriteFailed(node=table.computation)
+            case MillwheelError():
+                raise outcome
+        log.info("The range table of %s is written, version %d: %s.", table.computation, outcome, _owners(table))
+        return TableSeen(table=replace(table, version=outcome))
 
     def _reread(self, node: NodeName) -> Event:
         log.warning("Another master wrote the range table of %s; deciding again.", node)

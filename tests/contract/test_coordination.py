@@ -270,6 +270,22 @@ def test_a_table_that_does_not_exist_is_not_replaced(cluster: Cluster) -> None:
         cluster.connect().write_table(table("traffic", "w.1", version=3))
 
 
+def test_tables_are_written_side_by_side_each_with_its_own_outcome(cluster: Cluster) -> None:
+    one, two = cluster.connect(), cluster.connect()
+    names = [f"n{number}" for number in range(40)]
+    assert one.write_tables([]) == []
+    assert one.write_tables([table(name, "w.1") for name in names]) == [0] * 40
+    two.write_table(table("n7", "w.2", version=0))
+    outcomes = one.write_tables([table(name, "w.3", version=0) for name in names])
+    assert [type(outcome) for outcome in outcomes] == [ConflictError if name == "n7" else int for name in names]
+    assert {outcome for outcome in outcomes if isinstance(outcome, int)} == {1}
+    owners = {name: found.shards[0].owner for name, found in two.tables().items()}
+    assert owners == {name: "w.2" if name == "n7" else "w.3" for name in names}
+    one.close()
+    (refused,) = one.write_tables([table("late", "w.1")])
+    assert isinstance(refused, UnavailableError)
+
+
 def test_tables_are_told_now_and_in_every_new_version(cluster: Cluster) -> None:
     one, two = cluster.connect(), cluster.connect()
     one.write_table(table("traffic", "w.1"))

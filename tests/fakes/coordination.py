@@ -8,14 +8,25 @@ cut off (its calls raise UnavailableError and its callbacks wait).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from millwheel.core.model.range_table import RangeTable
-from millwheel.errors import ConflictError, UnavailableError
+from millwheel.errors import ConflictError, MillwheelError, UnavailableError
 
 MembersCallback = Callable[[Mapping[str, bytes]], None]
 TableCallback = Callable[[RangeTable], None]
+
+
+def one_by_one(write: Callable[[RangeTable], int], tables: Sequence[RangeTable]) -> list[int | MillwheelError]:
+    """What each write returns or raises."""
+    outcomes: list[int | MillwheelError] = []
+    for table in tables:
+        try:
+            outcomes.append(write(table))
+        except MillwheelError as error:
+            outcomes.append(error)
+    return outcomes
 
 
 @dataclass(frozen=True)
@@ -204,6 +215,9 @@ class FakeCoordination:
         self._server.tell_table(table.computation)
         self._server.changed()
         return found + 1
+
+    def write_tables(self, tables: Sequence[RangeTable]) -> Sequence[int | MillwheelError]:
+        return one_by_one(self.write_table, tables)
 
     def get(self, name: str) -> bytes | None:
         self._check()

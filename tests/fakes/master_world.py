@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.master.effects import (
@@ -103,10 +104,15 @@ class World:
         self._feed(master, master.inbox.popleft())
         return True
 
-    def perform(self, master: Master) -> bool:
+    def perform(self, master: Master, pick: int = 0) -> bool:
+        """The next effect, or any of several writes of tables that come next: they are made side by side."""
         if not master.todo:
             return False
-        self._perform(master, master.todo.popleft())
+        writes = sum(1 for _ in takewhile(lambda effect: isinstance(effect, WriteRangeTable), master.todo))
+        at = pick % max(1, writes)
+        effect = master.todo[at]
+        del master.todo[at]
+        self._perform(master, effect)
         return True
 
     def tick(self, master: Master) -> None:

@@ -6,12 +6,13 @@ its calls block the calling task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from millwheel.core.model.range_table import RangeTable
-from millwheel.errors import ConflictError, UnavailableError
+from millwheel.errors import ConflictError, MillwheelError, UnavailableError
+from tests.fakes.coordination import one_by_one
 from tests.sim.kernel import SECOND, Simulation
 from tests.sim.network import Network
 from tests.sim.process import Process
@@ -258,6 +259,9 @@ class SimCoordination:
 
     def write_table(self, table: RangeTable) -> int:
         return int(self._call(lambda: self._server.write_table(table)))
+
+    def write_tables(self, tables: Sequence[RangeTable]) -> Sequence[int | MillwheelError]:
+        return one_by_one(self.write_table, tables)
 
     def get(self, name: str) -> bytes | None:
         return self._call(lambda: self._server.stored.values.get(name))  # type: ignore[no-any-return]

@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from millwheel.adapters.zookeeper.guard import OPEN, ZooKeeperGuard
 from millwheel.adapters.zookeeper.session import ZooKeeperSession
 from millwheel.adapters.zookeeper.watch import Candidate, Tables, WatchedMembers, WatchLoop
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import RangeTable
-from millwheel.errors import ConflictError, SetupError, invariant
+from millwheel.errors import ConflictError, MillwheelError, SetupError, invariant
 
 _HOSTS = re.compile(r"([^\s/,]+:\d+)(,[^\s/,]+:\d+)*")
 _CHROOT = re.compile(r"(/[A-Za-z0-9_.-]+)*/?")
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
 _CONNECT_TIMEOUT_S = 10.0  # to the first connection; after that the error is that there is no ZooKeeper
+_WRITES_AT_ONCE = 16
+"""Of tables: a death changes all that the worker had shards of, and each write alone waits for ZooKeeper's disk."""
 
 
 class ZooKeeperCoordination:
@@ -94,6 +97,20 @@ class ZooKeeperCoordination:
         if not self._session.create(path, table.encode()):
             raise ConflictError(f"There is a range table of {table.computation} already")
         return 0
+
+    def write_tables(self, tables: Sequence[RangeTable]) -> Sequence[int | MillwheelError]:
+        """See the port. ZooKeeper syncs at once what comes at once; threads, because each write is settled by
+        itself."""
+        if len(tables) < 2:
+            return [self._written(table) for table in tables]
+        with ThreadPoolExecutor(min(len(tables), _WRITES_AT_ONCE), "table-writes") as threads:
+            return list(threads.map(self._written, tables))
+
+    def _written(self, table: RangeTable) -> int | MillwheelError:
+        try:
+            return self.write_table(table)
+        except MillwheelError as error:
+            return error
 
     def get(self, name: str) -> bytes | None:
         """See the port."""

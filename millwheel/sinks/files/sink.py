@@ -185,6 +185,9 @@ MOST_ROLL_BYTES = 1_000_000_000
 """An open file is held in memory and written in one piece."""
 SMALL_BYTES = 64 * 1024
 """A batch of at most this many bytes goes through the journal."""
+_LANES = 8
+"""Threads that publish the batches of a worker: each batch waits twice for the disk, which syncs at once what waits
+together. After a death each shard has a batch at the same time."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = checked(msgspec.msgpack.Decoder(FileCommittable).decode, "a committable")
@@ -313,6 +316,7 @@ class FilesWriter(Writer):
         self._refused: list[Refused] = []
         self.takes_columns = takes_columns(options)
         self._written: set[str] = set()
+        self.lane = f"files {xxhash.xxh3_64_intdigest(f'{folder} {shard}'.encode()) % _LANES}"
 
     def prepare(self, batch: SinkBatch) -> bytes:
         data, count = self._encoded(batch)

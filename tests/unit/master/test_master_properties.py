@@ -38,7 +38,7 @@ def play(world: World, action: str, pick: int) -> None:
         case "deliver":
             world.deliver(master)
         case "perform":
-            world.perform(master)
+            world.perform(master, pick)
         case "catch_up":
             while world.deliver(master) or world.perform(master):
                 pass

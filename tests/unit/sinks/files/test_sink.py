@@ -96,6 +96,13 @@ def test_the_visible_name_tells_shard_and_number() -> None:
     assert disk.list_dir(FOLDER) == [HIDDEN, "part-sink.alerts-0-00000007.jsonl"]
 
 
+def test_batches_of_many_shards_are_published_by_a_few_threads_and_those_of_one_by_the_same() -> None:
+    sink = sink_on(fresh_disk())
+    lanes = [[sink.open(f"out-{number}", token).lane for number in range(200)] for token in (1, 2)]
+    assert lanes[0] == lanes[1]
+    assert len(set(lanes[0])) == 8
+
+
 def test_publishing_again_changes_nothing() -> None:
     disk = fresh_disk()
     writer = writer_on(disk, 1)
