@@ -21,7 +21,8 @@ def curves(title: str, across: str, lines: Mapping[str, Points]) -> str:
     if not points:
         raise ValueError(f"{title}: nothing to draw")
     xs, ys = [math.log10(x) for x, _ in points], [_log(y) for _, y in points]
-    low, high = math.floor(min(ys)), max(math.ceil(max(ys)), math.floor(min(ys)) + 1)
+    low = math.floor(min(ys))
+    high = max(max(ys) + 0.05, low + 1)
     first, last = min(xs), max(max(xs), min(xs) + 1e-9)
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -29,7 +30,7 @@ def curves(title: str, across: str, lines: Mapping[str, Points]) -> str:
         return _LEFT + along * _WIDTH, _TOP + (high - _log(y)) / (high - low) * _HEIGHT
 
     parts = _frame(title, across)
-    for power in range(low, high + 1):
+    for power in range(low, math.floor(high) + 1):
         _, y_px = at(points[0][0], 10.0**power)
         parts.append(f'<line x1="{_LEFT}" y1="{y_px:.1f}" x2="{_LEFT + _WIDTH}" y2="{y_px:.1f}" stroke="#e4e8ea"/>')
         parts.append(f'<text x="{_LEFT - 8}" y="{y_px + 4:.1f}" text-anchor="end">{number(10.0**power)}</text>')

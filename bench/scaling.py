@@ -1,6 +1,7 @@
 """``python -m bench scale``: what 1, 2, 4, 8 and 16 workers do on the machine it is started on.
 
     python -m bench scale [--workers 1 2 4 8 16] [--rounds 3] [--records 250000] [--nodes 32] [--out scale.json]
+                          [--picture FILE] [--drawn-from scale.json]
 
 Parts A (windows) and B (callbacks) get two files of ``--records`` events per worker, so twice the workers have twice
 the work; ideal is the same time. The pipeline of ``--nodes`` nodes with a sink each has next to no records: it shows
@@ -8,6 +9,7 @@ what starting, a death and ending cost as shards become more. Bare Python loops 
 worker, show what the machine itself has for more processes. Every answer is checked. Without ``--workers``, the counts
 are those of the list above up to the number of cores. Workers are plain processes; it needs neither Java nor anything
 outside requirements.lock. Prints a table, and writes what it ran on and every run into one JSON file.
+``--picture`` draws how rates grow with the workers; with ``--drawn-from``, from the file of an earlier run.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from pathlib import Path
 from bench.bare_loops import seconds as bare_seconds
 from bench.contest import Outcome, execute
 from bench.contestants import Job, ours
+from bench.curves import curves
 from bench.machine import machine
 from bench.nodes import Bench
 from bench.scaling_input import FILES_PER_WORKER, GrowingInput, growing
@@ -53,6 +56,10 @@ class ScaleRun:
 def main() -> int:
     """See the module."""
     arguments = _parser().parse_args()
+    if arguments.drawn_from is not None:
+        earlier = json.loads(arguments.drawn_from.read_text(encoding="utf-8"))["runs"]
+        arguments.picture.write_text(picture([ScaleRun(**each) for each in earlier]), encoding="utf-8")
+        return 0
     counts = arguments.workers or [count for count in WORKERS if count <= (os.cpu_count() or 1)]
     load = growing(arguments.records, FILES_PER_WORKER * max(counts))
     found: list[ScaleRun] = []
@@ -66,6 +73,8 @@ def main() -> int:
     at = datetime.now(timezone.utc).isoformat(timespec="seconds")
     text = {"at": at, "machine": before, "settings": settings, "runs": [asdict(each) for each in found]}
     arguments.out.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
+    if arguments.picture is not None:
+        arguments.picture.write_text(picture(found), encoding="utf-8")
     print(table(found), f"\n{before['cores']} cores, {before['cpu']}; all runs are in {arguments.out}")
     return 1 if any(each.error or each.correct is False for each in found) else 0
 
@@ -79,6 +88,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--records", type=int, default=250_000, help="in each of the two files of a worker")
     parser.add_argument("--nodes", type=int, default=32)
     parser.add_argument("--out", type=Path, default=Path("scale.json"))
+    parser.add_argument("--picture", type=Path, help="draw the rates as an SVG")
+    parser.add_argument("--drawn-from", type=Path, help="run nothing, draw --picture from this file")
     return parser
 
 
@@ -149,6 +160,23 @@ def table(runs: Sequence[ScaleRun]) -> str:
     """Medians per work and count of workers, as Markdown; the rate also as times that of the fewest workers."""
     works = list(dict.fromkeys(each.work for each in runs))
     return "\n\n".join(_panel(work, [each for each in runs if each.work == work]) for work in works)
+
+
+def picture(runs: Sequence[ScaleRun]) -> str:
+    """Medians of the rates as times that of the fewest workers, as an SVG."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for work in dict.fromkeys(each.work for each in runs):
+        good = [each for each in runs if each.work == work and each.correct is not False]
+        rates: dict[int, list[float]] = {}
+        for each in good:
+            if "records_per_s" in each.metrics:
+                rates.setdefault(each.workers, []).append(each.metrics["records_per_s"])
+        if rates:
+            first = spread(rates[min(rates)]).median
+            lines[work] = [(count, spread(rates[count]).median / first) for count in sorted(rates)]
+    counts = sorted({count for line in lines.values() for count, _ in line})
+    ideal = {"as many times": [(float(count), count / counts[0]) for count in counts]}
+    return curves("Records per second, as times that of the fewest workers", "workers", {**lines, **ideal})
 
 
 def _panel(work: str, runs: Sequence[ScaleRun]) -> str:

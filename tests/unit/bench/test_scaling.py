@@ -1,4 +1,4 @@
-from bench.scaling import ScaleRun, table
+from bench.scaling import ScaleRun, picture, table
 
 
 def of(workers: int, run: int, rate: float, correct: bool = True) -> ScaleRun:
@@ -26,3 +26,16 @@ def test_each_work_has_a_table() -> None:
     assert table([of(1, 0, 100.0), nodes]).splitlines()[-3:] == [
         "| 32 nodes: workers | first_row_s |", "|---|---|", "| 4 | 2.5 |",
     ]  # fmt: skip
+
+
+def test_the_picture_has_a_line_for_each_work_with_rates_and_one_for_the_ideal() -> None:
+    runs = [
+        of(1, 0, 100.0),
+        of(4, 0, 300.0),
+        of(4, 1, 900.0, correct=False),
+        ScaleRun("32 nodes", 4, 0, {"memory_mb": 9.0}),
+    ]
+    drawn = picture(runs)
+    assert drawn.count("<polyline") == 2
+    assert ">A: 3<" in drawn
+    assert ">as many times: 4<" in drawn
