@@ -1,4 +1,4 @@
-"""The journal of a dead worker is read once for all of its shards that are recovered here."""
+"""The journals of dead workers are read once for all of their shards that are recovered here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.ports import Followed, JournalsRead
 
 _AT_MOST_BYTES = 256 << 20
-"""Of a journal that are kept for the next shard; more is read again. A worker with a few shards of much state has up to
+"""Of journals that are kept for the next shard; more is read again. A worker with a few shards of much state has up to
 some 32 MiB of commits for each since its snapshot, and as much again in segments that others still need."""
 
 
@@ -22,9 +22,8 @@ class _Whole:
     """All entries of a sealed journal by shard, in order. A holder keeps them even if the cache drops them. Without
     this division each of fifty shards would examine the entries of all."""
 
-    incarnation: str
-    upto: int
     by_shard: dict[bytes, list[bytes]]
+    size: int = 0
 
     def beginning_with(self, prefix: bytes) -> Iterator[bytes]:
         entries = self.by_shard.get(shard_of_commit(prefix), [])
@@ -32,13 +31,14 @@ class _Whole:
 
 
 class ReadOnce:
-    """What recoveries need of :class:`millwheel.ports.Journals`. Keeps the entries of one sealed journal, which do not
-    change any more, unless there are very many. ``lock`` lets one reader read and the others wait for it."""
+    """What recoveries need of :class:`millwheel.ports.Journals`. Keeps the entries of sealed journals, which do not
+    change any more, unless there are very many: of several, because a shard whose owners die one after the other needs
+    all of theirs. ``lock`` lets one reader read and the others wait for it."""
 
     def __init__(self, journals: JournalsRead, lock: AbstractContextManager[object]) -> None:
         self._journals = journals
         self._lock = lock
-        self._known: _Whole | None = None
+        self._known: dict[tuple[str, int], _Whole] = {}
 
     def read(
         self, incarnation: str, upto: int, since: JournalPosition | None = None, prefix: bytes = b""
@@ -48,22 +48,25 @@ class ReadOnce:
             return self._journals.read(incarnation, upto, since, prefix)
         with self._lock:
             # Looked at once: another recovery may end, and forget, between any two lines of this function.
-            known = self._known
-            if known is None or (known.incarnation, known.upto) != (incarnation, upto):
+            known = self._known.get((incarnation, upto))
+            if known is None:
                 return self._fresh(incarnation, upto, prefix)
         return known.beginning_with(prefix)
 
     def _fresh(self, incarnation: str, upto: int, prefix: bytes) -> Iterator[bytes]:
-        self.forget()
         by_shard: defaultdict[bytes, list[bytes]] = defaultdict(list)
-        whole = _Whole(incarnation, upto, by_shard)
-        rest, size = self._journals.read(incarnation, upto), 0
+        known = self._known
+        rest, size, room = self._journals.read(incarnation, upto), 0, _room(known)
         for entry in rest:
             by_shard[shard_of_commit(entry)].append(entry)
             size += len(entry)
-            if size > _AT_MOST_BYTES:
-                return chain(whole.beginning_with(prefix), (entry for entry in rest if entry.startswith(prefix)))
-        self._known = whole
+            while size > room and known:
+                del known[next(iter(known))]  # that of the longest dead
+                room = _room(known)
+            if size > room:
+                read = _Whole(by_shard).beginning_with(prefix)
+                return chain(read, (entry for entry in rest if entry.startswith(prefix)))
+        self._known[incarnation, upto] = whole = _Whole(by_shard, size)
         return whole.beginning_with(prefix)
 
     def follow(self, incarnation: str, since: JournalPosition | None) -> Followed:
@@ -72,4 +75,8 @@ class ReadOnce:
 
     def forget(self) -> None:
         """Drop everything. Any thread, at any moment: current readers keep the entries that they have."""
-        self._known = None
+        self._known = {}
+
+
+def _room(known: dict[tuple[str, int], _Whole]) -> int:
+    return _AT_MOST_BYTES - sum(whole.size for whole in known.values())

@@ -89,6 +89,28 @@ def test_another_journal_or_another_end_is_read(journals: Counting, once: ReadOn
     assert journals.reads == ["w1", "w2", "w2"]
 
 
+def test_shards_whose_owners_died_one_after_the_other_read_the_journal_of_each_once(
+    journals: Counting, once: ReadOnce
+) -> None:
+    for _ in range(3):
+        assert numbers(once.read("w1", 3, prefix=OF_W1)) == [0, 1, 2]
+        assert numbers(once.read("w2", 3, prefix=OF_W2)) == [0, 1, 2]
+    assert journals.reads == ["w1", "w2"]
+
+
+@pytest.mark.parametrize(("room", "reads"), [(1.9, ["w1", "w2", "w1"]), (0.9, ["w1", "w2", "w2", "w1"])])
+def test_of_journals_that_are_large_together_the_last_is_kept(
+    journals: Counting, once: ReadOnce, monkeypatch: pytest.MonkeyPatch, room: float, reads: list[str]
+) -> None:
+    size = sum(map(len, SimJournals.read(journals, "w1", 3)))
+    monkeypatch.setattr(journal_reads, "_AT_MOST_BYTES", int(size * room))
+    assert numbers(once.read("w1", 3, prefix=OF_W1)) == [0, 1, 2]
+    for _ in range(2):
+        assert numbers(once.read("w2", 3, prefix=OF_W2)) == [0, 1, 2]
+    assert numbers(once.read("w1", 3, prefix=OF_W1)) == [0, 1, 2]
+    assert journals.reads == reads
+
+
 def test_what_may_still_grow_and_rests_are_not_kept(journals: Counting, once: ReadOnce) -> None:
     assert len(numbers(once.read("w1", -1, prefix=OF_W1))) == 3
     journals.write("w1", [entry("w1", 3)])
