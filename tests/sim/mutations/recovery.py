@@ -7,7 +7,7 @@ from typing import Any
 
 from millwheel.workers.delivery import outbox
 from millwheel.workers.loop.commits import CommitGroups
-from millwheel.workers.recovery.journal_reads import ReadOnce, _Whole
+from millwheel.workers.recovery.journal_reads import ReadOnce
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -20,8 +20,22 @@ def journal_forgotten_while_it_is_answered() -> Context:
         entries = right(self, incarnation, upto, since, prefix)
         if upto < 0 or since is not None:
             return entries
-        kept: _Whole | None = self._known
+        kept = self._known.get((incarnation, upto))
         return kept.beginning_with(prefix) if kept is not None else iter(())
+
+    return replaced(ReadOnce, "read", wrong)
+
+
+@mistake(within=40)
+def journal_of_another_dead_worker() -> Context:
+    """Of several journals that are kept, a recovery is answered from the first, whosever it is."""
+    right = ReadOnce.read
+
+    def wrong(self: ReadOnce, incarnation: str, upto: int, since: Any = None, prefix: bytes = b"") -> Iterator[bytes]:
+        kept = dict(self._known)
+        if upto < 0 or since is not None or not kept:
+            return right(self, incarnation, upto, since, prefix)
+        return next(iter(kept.values())).beginning_with(prefix)
 
     return replaced(ReadOnce, "read", wrong)
 
