@@ -84,6 +84,49 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.positions)
 
+    @property
+    def held_positions(self) -> list[int] | npt.NDArray[np.int64]:
+        """The positions as they are there already: an array of int64 becomes a list only when somebody wants one."""
+        return self.positions
+
+
+class LinesChunk(Chunk):
+    """A read of many lines, whose positions are an array."""
+
+    __slots__ = ("_ends", "_listed")
+    _listed: list[int]
+
+    def __init__(
+        self,
+        ends: npt.NDArray[np.int64],
+        values: list[Any],
+        next_position: int,
+        rejects: list[Reject],
+        finished: bool,
+        note: bytes,
+        begins: tuple[int, bytes] | None,
+    ) -> None:
+        self._ends = ends
+        super().__init__([], values, next_position, rejects, finished, note=note, begins=begins)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @property
+    def positions(self) -> list[int]:
+        """As a list."""
+        if len(self._listed) < len(self._ends):
+            self._listed = self._ends.tolist()
+        return self._listed
+
+    @positions.setter
+    def positions(self, positions: list[int]) -> None:
+        self._listed = positions
+
+    @property
+    def held_positions(self) -> npt.NDArray[np.int64]:
+        return self._ends
+
 
 @dataclass(slots=True)
 class FrameChunk:

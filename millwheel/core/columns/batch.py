@@ -131,6 +131,10 @@ class ColumnBatch:
         for start in range(0, count, rows):
             yield self._cut(start, start + rows)
 
+    def named(self, stream: str) -> ColumnBatch:
+        """The same records of another stream."""
+        return replace(self, stream=stream)
+
     def rows(self) -> Batch:
         """The same records as dicts."""
         return Batch(

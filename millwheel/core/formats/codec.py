@@ -7,11 +7,12 @@ production is encoded once for the journal, the store and the wire, and every co
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from millwheel.core.columns.batch import COLUMNS_MARK, AnyBatch, ColumnBatch, decode_columns, encode_columns
 from millwheel.core.model.damage import DAMAGE
@@ -21,18 +22,26 @@ from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.records import Batch
 from millwheel.errors import CorruptionError, RecordError
 
+Ints = list[int] | npt.NDArray[np.int64]
+
 encode_value = msgspec.msgpack.Encoder().encode
 decode_value = msgspec.msgpack.Decoder().decode
 
 
 class _BatchForm(msgspec.Struct, array_like=True):
+    """``keys`` are packed where they are many numbers, else a list."""
+
     stream: str
     seqs: bytes
     timestamps: bytes
     keys: Any
-    values: list[msgspec.Raw]
+    values: msgspec.Raw
     ids: Any
     born_us: int
+
+
+_FEW_BYTES = 64 * 8
+"""Up to so many numbers a list is quicker than an array."""
 
 
 class Commit(msgspec.Struct, array_like=True, frozen=True):
@@ -53,6 +62,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_batch = msgspec.msgpack.Decoder(_BatchForm).decode
 _decode_commit = msgspec.msgpack.Decoder(Commit).decode
 _ARRAY_OF_5, _STR8, _FIXED_MAP, _UINT8, _UINT64 = b"\x95", 0xD9, 0x80, 0xCC, 0xCF
+_FIXED_ARRAY, _ARRAY16, _ARRAY32 = 0x90, 0xDC, 0xDD
 
 
 def encode_commit(commit: Commit) -> bytes:
@@ -100,9 +110,9 @@ def decode_commit(data: bytes) -> Commit:
         ) from ex
 
 
-def pack_ints(numbers: Sequence[int]) -> bytes:
+def pack_ints(numbers: Ints) -> bytes:
     """int64 values as little-endian bytes (all supported platforms are little-endian)."""
-    return array("q", numbers).tobytes()
+    return array("q", numbers).tobytes() if isinstance(numbers, list) else numbers.tobytes()
 
 
 def unpack_ints(data: bytes) -> list[int]:
@@ -116,17 +126,9 @@ def encode_batch(batch: AnyBatch) -> bytes:
     """A batch for the wire or the store. Values that are not ``Raw`` yet are encoded here."""
     if isinstance(batch, ColumnBatch):
         return encode_columns(batch)
-    return _encode(
-        _BatchForm(
-            batch.stream,
-            pack_ints(batch.seqs),
-            pack_ints(batch.timestamps),
-            batch.keys,
-            batch.values,
-            batch.ids,
-            batch.born_us,
-        )
-    )
+    keys = batch.held_keys if batch.numbers is None else pack_ints(batch.numbers)
+    seqs, timestamps = pack_ints(batch.held_seqs), pack_ints(batch.held_timestamps)
+    return _encode((batch.stream, seqs, timestamps, keys, batch.held_values, batch.ids, batch.born_us))
 
 
 def decode_batch(data: bytes) -> AnyBatch:
@@ -138,14 +140,31 @@ def decode_batch(data: bytes) -> AnyBatch:
         return decode_columns(data)
     try:
         form = _decode_batch(data)
-        seqs, timestamps = unpack_ints(form.seqs), unpack_ints(form.timestamps)
+        seqs, timestamps = _numbers(form.seqs), _numbers(form.timestamps)
+        keys = np.frombuffer(form.keys, np.int64) if type(form.keys) is bytes else _batch_keys(form)
     except DAMAGE as ex:
         raise CorruptionError(f"a delivery of {len(data)} bytes is no batch: {ex}") from ex
-    keys = _batch_keys(form)
-    columns = [keys, timestamps, form.values, seqs or timestamps, timestamps if form.ids is None else form.ids]
-    if len({-1 if type(column) is not list else len(column) for column in columns}) != 1 or keys is None:
+    ids = form.ids
+    lengths = {len(timestamps), _length(form.values), len(seqs) or len(timestamps)}
+    lengths.add(-1 if keys is None else len(keys))
+    if ids is not None:
+        lengths.add(len(ids) if type(ids) is list else -1)
+    if len(lengths) != 1 or keys is None:
         raise CorruptionError(f"a delivery on stream {form.stream!r} has columns of different lengths")
-    return Batch(form.stream, seqs, timestamps, keys, form.values, form.ids, form.born_us, len(data))
+    return Batch(form.stream, seqs, timestamps, keys, form.values, ids, form.born_us, len(data))
+
+
+def _numbers(data: bytes) -> Ints:
+    return np.frombuffer(data, np.int64) if len(data) > _FEW_BYTES else unpack_ints(data)
+
+
+def _length(values: msgspec.Raw) -> int:
+    """How many elements an encoded array has; -1 for anything else."""
+    head = bytes(memoryview(values)[:5])
+    if head[0] & 0xF0 == _FIXED_ARRAY:
+        return head[0] & 0x0F
+    size = {_ARRAY16: 2, _ARRAY32: 4}.get(head[0])
+    return -1 if size is None else int.from_bytes(head[1 : 1 + size], "big")
 
 
 def deliveries(batch: AnyBatch, most: int = DELIVERY_BYTES) -> list[AnyBatch]:
@@ -155,12 +174,15 @@ def deliveries(batch: AnyBatch, most: int = DELIVERY_BYTES) -> list[AnyBatch]:
     if batch.size <= most:
         return [batch]
     raws = [value if type(value) is msgspec.Raw else _raw(encode_value(value)) for value in batch.values]
-    whole = replace(batch, values=raws)
+    held = batch.held_seqs, batch.held_timestamps, batch.held_keys
+    whole = Batch(batch.stream, *held, raws, batch.ids, batch.born_us, batch.size)
     pieces: list[AnyBatch] = []
     start, size = 0, 0
     for index, raw in enumerate([*raws, None]):
         if raw is None or (index > start and size + len(raw) > most):
-            pieces.append(replace(whole.pick(list(range(start, index))), size=size))
+            piece = whole.pick(list(range(start, index)))
+            piece.size = size
+            pieces.append(piece)
             start, size = index, 0
         size += 0 if raw is None else len(raw)
     return pieces
@@ -188,21 +210,24 @@ def tuple_key(key: Any) -> Any:
     return tuple(tuple_key(part) for part in key) if type(key) is list else key
 
 
-def stream_decoder(kinds: Mapping[str, Any]) -> Callable[[str, list[Any]], list[Any]]:
+def stream_decoder(kinds: Mapping[str, Any]) -> Callable[[str, list[Any] | msgspec.Raw], list[Any]]:
     """(stream, values as they travelled) -> values as a consumer sees them: ``Raw`` ones are decoded, into the type
     that ``kinds`` names for the stream, others (from a source in the same process) are as they are."""
     plain = _decode_list(Any)
     typed = {stream: _decode_list(kind) for stream, kind in kinds.items()}
 
-    def decode(stream: str, values: list[Any]) -> list[Any]:
-        if not values or type(values[0]) is not msgspec.Raw:
+    def decode(stream: str, values: list[Any] | msgspec.Raw) -> list[Any]:
+        if not isinstance(values, msgspec.Raw) and (not values or type(values[0]) is not msgspec.Raw):
             return values
         return typed.get(stream, plain)(values)
 
     return decode
 
 
-def _decode_list(kind: Any) -> Callable[[list[Any]], list[Any]]:
+def _decode_list(kind: Any) -> Callable[[list[Any] | msgspec.Raw], list[Any]]:
     """Decodes encoded values as one msgpack array: one call for all of them takes half the time of a call for each."""
-    decode = msgspec.msgpack.Decoder(list[kind]).decode
-    return lambda values: decode(b"".join((b"\xdd", len(values).to_bytes(4, "big"), *values)))
+    decode: Callable[[Any], list[Any]] = msgspec.msgpack.Decoder(list[kind]).decode
+    joined = b"".join
+    return lambda values: decode(
+        joined((b"\xdd", len(values).to_bytes(4, "big"), *values)) if isinstance(values, list) else values
+    )

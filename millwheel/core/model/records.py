@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # `millwheel --help` loads this file, and numpy takes longer 
     from typing_extensions import TypeVar
 
     V = TypeVar("V", default=Any)
+    Int64s = npt.NDArray[np.int64]
+    Ints = list[int] | Int64s
 else:
     from typing import TypeVar
 
@@ -93,7 +95,6 @@ def taken(values: Sequence[Any], name: str) -> list[Any] | None:
         return None
 
 
-@dataclass(slots=True)
 class Batch:
     """Records of one stream in order, as parallel columns of equal length.
 
@@ -101,75 +102,161 @@ class Batch:
     are under the extractor of the computation the batch goes to. ``ids`` are external ids, or those of weak productions
     (None: there are none). Values that a computation produced are still encoded (``msgspec.Raw``); ``born_us`` is the
     wall clock at which the oldest record entered the system. ``size`` is the approximate size of the encoded batch
-    (bytes; 0: not known). ``numbers`` are the keys as an array, if they are all int64 and were available as one.
+    (bytes; 0: not known).
+
+    Most batches are only routed, cut and sent on. So ``seqs``, ``timestamps`` and ``keys`` may be given as arrays of
+    int64, and ``values`` as one encoded array: they become lists when somebody looks at them. What begins with ``held``
+    is as it was given; ``numbers`` are the keys, if they were given as an array.
     """
 
-    stream: str
-    seqs: list[int]
-    timestamps: list[int]
-    keys: list[Key]
-    values: list[Any]
-    ids: list[Any] | None = None
-    born_us: int = 0
-    size: int = field(default=0, compare=False)
-    numbers: npt.NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
+    __slots__ = ("_keys", "_seqs", "_timestamps", "_values", "born_us", "ids", "numbers", "size", "stream")
+
+    def __init__(
+        self,
+        stream: str,
+        seqs: Ints,
+        timestamps: Ints,
+        keys: list[Key] | Int64s,
+        values: list[Any] | msgspec.Raw,
+        ids: list[Any] | None = None,
+        born_us: int = 0,
+        size: int = 0,
+    ) -> None:
+        self.stream = stream
+        self._seqs = seqs
+        self._timestamps = timestamps
+        self._keys = keys
+        self.numbers = None if isinstance(keys, list) else keys
+        self._values = values
+        self.ids = ids
+        self.born_us = born_us
+        self.size = size
+
+    @property
+    def seqs(self) -> list[int]:
+        """See the class."""
+        found = self._seqs
+        if not isinstance(found, list):
+            found = self._seqs = found.tolist()
+        return found
+
+    @property
+    def timestamps(self) -> list[int]:
+        """See the class."""
+        found = self._timestamps
+        if not isinstance(found, list):
+            found = self._timestamps = found.tolist()
+        return found
+
+    @property
+    def keys(self) -> list[Key]:
+        """See the class."""
+        found = self._keys
+        if not isinstance(found, list):
+            found = self._keys = found.tolist()
+        return found
+
+    @property
+    def values(self) -> list[Any]:
+        """See the class."""
+        found = self._values
+        if isinstance(found, msgspec.Raw):
+            found = self._values = _raws(found)
+        return found
+
+    @property
+    def held_keys(self) -> list[Key] | Int64s:
+        return self._keys if self.numbers is None else self.numbers
+
+    @property
+    def held_seqs(self) -> Ints:
+        return self._seqs
+
+    @property
+    def held_timestamps(self) -> Ints:
+        return self._timestamps
+
+    @property
+    def held_values(self) -> list[Any] | msgspec.Raw:
+        return self._values
 
     def __len__(self) -> int:
-        return len(self.timestamps)
+        return len(self._timestamps)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Batch) and self._parts() == other._parts()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Batch{self._parts()!r}"
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.stream, self.seqs, self.timestamps, self.keys, self.values, self.ids, self.born_us
 
     @property
     def last_seq(self) -> int:
         """The number of the last record; 0 when they are unnumbered, or none."""
-        return self.seqs[-1] if self.seqs else 0
+        return int(self._seqs[-1]) if len(self._seqs) else 0
 
     @property
     def earliest(self) -> int:
         """The lowest timestamp (MAX_TIME: no records)."""
-        return min(self.timestamps, default=MAX_TIME)
+        times = self._timestamps
+        return min(times, default=MAX_TIME) if isinstance(times, list) else int(times.min()) if len(times) else MAX_TIME
 
     @property
     def weight(self) -> int:
         """The credit between two shards that the records take."""
-        return max(len(self.timestamps), self.size // CREDIT_BYTES)
+        return max(len(self._timestamps), self.size // CREDIT_BYTES)
 
     def after(self, seq: int) -> Batch:
         """The records with a number beyond ``seq``; all of them when they are unnumbered."""
-        if not self.seqs or self.seqs[0] > seq:
+        if not len(self._seqs) or self._seqs[0] > seq:
             return self
-        return self.tail(bisect_right(self.seqs, seq))
+        return self.tail(bisect_right(self._seqs, seq))
 
     def rows(self) -> Batch:
         """The records as parallel lists, which they are."""
         return self
 
-    def under(self, keys: list[Key], numbers: npt.NDArray[np.int64] | None = None) -> Batch:
+    def under(self, keys: list[Key] | Int64s) -> Batch:
         """The same records under other keys."""
-        return Batch(
-            *(self.stream, self.seqs, self.timestamps, keys, self.values, self.ids, self.born_us, self.size, numbers)
-        )
+        return self._with(self.stream, self._seqs, keys, self.born_us)
+
+    def named(self, stream: str) -> Batch:
+        """The same records of another stream."""
+        return self._with(stream, self._seqs, self.held_keys, self.born_us)
+
+    def numbered(self, seqs: Ints, born_us: int) -> Batch:
+        """The same records with other numbers."""
+        return self._with(self.stream, seqs, self.held_keys, born_us)
+
+    def _with(self, stream: str, seqs: Ints, keys: list[Key] | Int64s, born_us: int) -> Batch:
+        return Batch(stream, seqs, self._timestamps, keys, self._values, self.ids, born_us, self.size)
 
     def tail(self, start: int) -> Batch:
         """The records from ``start`` on."""
         ids = None if self.ids is None else self.ids[start:]
         return Batch(
             self.stream,
-            self.seqs[start:],
-            self.timestamps[start:],
-            self.keys[start:],
+            self._seqs[start:],
+            self._timestamps[start:],
+            self.held_keys[start:],
             self.values[start:],
             ids,
             self.born_us,
             self._share(len(self) - start),
         )
 
-    def pick(self, indexes: Sequence[int]) -> Batch:
+    def pick(self, indexes: Sequence[int] | Int64s) -> Batch:
         """The records at ``indexes``, in that order."""
         at = _picker(indexes)
         return Batch(
             self.stream,
-            at(self.seqs) if self.seqs else [],
-            at(self.timestamps),
-            at(self.keys),
+            at(self._seqs) if len(self._seqs) else [],
+            at(self._timestamps),
+            at(self.held_keys),
             at(self.values),
             None if self.ids is None else at(self.ids),
             self.born_us,
@@ -178,15 +265,19 @@ class Batch:
 
     def _share(self, count: int) -> int:
         """About what ``count`` of the records weigh."""
-        return self.size * count // (len(self.timestamps) or 1)
+        return self.size * count // (len(self._timestamps) or 1)
 
 
-def _picker(indexes: Sequence[int]) -> Callable[[list[Any]], list[Any]]:
+_raws = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+
+
+def _picker(indexes: Sequence[int] | Int64s) -> Callable[[Any], Any]:
     """Takes what is at ``indexes`` out of a column."""
-    if len(indexes) < 2:
-        return lambda column: [column[index] for index in indexes]
-    get = itemgetter(*indexes)
-    return lambda column: list(get(column))
+    rows = indexes if isinstance(indexes, Sequence) else indexes.tolist()
+    get: Callable[[Any], Iterable[Any]] = (
+        itemgetter(*rows) if len(rows) > 1 else lambda column: [column[i] for i in rows]
+    )
+    return lambda column: list(get(column)) if isinstance(column, list) else column[indexes]
 
 
 @dataclass(slots=True)

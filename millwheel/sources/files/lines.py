@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import RecordError
-from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
+from millwheel.sources.base import Chunk, FrameChunk, LinesChunk, Reader, Reject
 from millwheel.sources.files.followed import FollowedInput
 from millwheel.sources.files.inputs import PartitionInput
 
@@ -29,6 +29,8 @@ _PIECE_BYTES = 1 << 20
 """The bytes that are converted to columns at once: their objects fit into the cache of the processor."""
 _BOM = b"\xef\xbb\xbf"
 _NEWLINE = 10  # Fixed: the byte
+_FEW = 64
+"""Up to so many numbers a list is quicker than an array."""
 Ends = npt.NDArray[np.int64]
 
 
@@ -148,13 +150,14 @@ class LineReader(Reader):
         wanted = min(max(int(self._line_bytes * max_records * 1.05), 4096), _MOST_BYTES)
         step = self._step(position, wanted, max_records, self._format)
         decoded = step.decoded
-        positions = decoded.positions
+        positions, block = decoded.positions, step.block
+        values, end, rejects, note = decoded.values, step.next_position, decoded.rejects, self._note(position, step)
+        if positions is None and block is not None and len(block.ends) > _FEW:
+            ends = block.ends + block.base
+            return LinesChunk(ends, values, end, rejects, step.finished, note, step.begins)
         if positions is None:
-            positions = step.block.positions() if step.block is not None else []
-        note = self._note(position, step)
-        return Chunk(
-            positions, decoded.values, step.next_position, decoded.rejects, step.finished, note=note, begins=step.begins
-        )
+            positions = block.positions() if block is not None else []
+        return Chunk(positions, values, end, rejects, step.finished, note=note, begins=step.begins)
 
     def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
         """See :class:`millwheel.sources.base.Reader`."""

@@ -85,7 +85,7 @@ class BesideColumns:
         ids = None if batch.ids is None else _ids(batch.ids)
         if batch.ids is not None and ids is None:
             return None
-        seqs, times = np.array(batch.seqs, np.int64), np.array(batch.timestamps, np.int64)
+        seqs, times = np.array(batch.held_seqs, np.int64), np.array(batch.held_timestamps, np.int64)
         keys = pl.Series("key", [""], pl.String).new_from_index(0, len(batch))  # each of them has a key of its own
         return ColumnBatch(batch.stream, seqs, times, keys, pl.DataFrame(series), batch.born_us, ids)
 

@@ -8,7 +8,7 @@ position behind a read or the high-water marks of a bundle.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -121,7 +121,7 @@ def why_never_grouped(stream: str, spec: PipelineSpec) -> str:
 def whole(batch: B) -> B:
     """Productions under the name of their stream, where only some of its consumers get them."""
     name = whole_of(batch.stream)
-    return batch if name == batch.stream else replace(batch, stream=name)
+    return batch if name == batch.stream else batch.named(name)
 
 
 def share(groups: Collection[AnyBatch], batches: Sequence[tuple[NodeName, AnyBatch]]) -> float:

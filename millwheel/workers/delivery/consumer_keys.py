@@ -166,7 +166,7 @@ def keyed(consumer: Consumer, batch: Batch, decoded: Sequence[Any], most: int) -
     if keys and len(keys) > _FEW_ROWS and type(keys[0]) is int:
         ints = ints_of(keys)
         if ints and (numbers := numbers_of(ints)) is not None:
-            return batch.under(ints, numbers), []
+            return batch.under(numbers), []
     if keys and _are_plain(keys, most):
         return batch.under(keys), []
     keys, missing = _keys_one_by_one(consumer, decoded, most)

@@ -299,10 +299,13 @@ class TableRouter:
         if len(batch) <= _FEW_ROWS:
             return _route_few(edges, batch)
         indexes = edges.row_indexes(batch)
-        present = np.flatnonzero(np.bincount(indexes)).tolist()
+        counts = np.bincount(indexes)
+        present = np.flatnonzero(counts).tolist()
         if len(present) == 1:
             return [(edges.shards[present[0]], batch)]
-        return [(edges.shards[index], batch.pick(np.flatnonzero(indexes == index).tolist())) for index in present]
+        ends = np.cumsum(counts).tolist()
+        rows = np.argsort(indexes, kind="stable")
+        return [(edges.shards[at], batch.pick(rows[ends[at] - counts[at] : ends[at]])) for at in present]
 
 
 def _route_few(edges: _Edges, batch: Batch) -> list[tuple[ShardName, AnyBatch]]:

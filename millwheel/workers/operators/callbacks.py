@@ -13,6 +13,8 @@ from itertools import repeat
 from operator import length_hint
 from typing import Any, TypeVar
 
+import msgspec
+
 from millwheel.api import Computation, Context
 from millwheel.core.model.keys import Key
 from millwheel.core.model.limits import Limits
@@ -38,7 +40,7 @@ from millwheel.workers.state.keyed_state import KeyedState
 from millwheel.workers.state.overlay import Overlay
 
 T = TypeVar("T")
-Decode = Callable[[str, list[Any]], list[Any]]
+Decode = Callable[[str, list[Any] | msgspec.Raw], list[Any]]
 """(stream, values as they travelled) -> values as the callback sees them."""
 Process = Callable[[Context, Record], None]
 Fire = Callable[[Due], None]
@@ -200,7 +202,7 @@ class CallbackOperator(Operator):
         context, state, process = self._context, self._state, self._process
         for number, arrival in enumerate(self._at_once(bundle, self._fire_one)):
             batch = arrival.batch.rows()
-            values, times = self._decode(batch.stream, batch.values), batch.timestamps
+            values, times = self._decode(batch.stream, batch.held_values), batch.timestamps
             records = map(Record, batch.keys, values, times, repeat(batch.stream))
             # Where the iterator stands is where we are: nothing has to be counted for that.
             keys = iter(batch.keys)

@@ -115,7 +115,7 @@ class WindowCallbackOperator(WindowedOperator):
 
     # --- records into the windows -----------------------------------------------------------
 
-    def _numbered(self, stream: str, values: list[Any]) -> list[Any]:
+    def _numbered(self, stream: str, values: list[Any] | msgspec.Raw) -> list[Any]:
         number = self._numbers[stream]
         plain = _plain_values(stream, values)
         if not self._takes_back:  # what looks like a retraction is data

@@ -158,7 +158,7 @@ class ProductionBuilding:
             return
         first = self._meta.next_seq
         self._meta.next_seq += len(groups)
-        batch = replace(groups, seqs=list(range(first, self._meta.next_seq)), born_us=born_us)
+        batch = groups.numbered(list(range(first, self._meta.next_seq)), born_us)
         data = encode_batch(batch)
         batch.size = len(data)
         parts.stored.append(data)

@@ -143,13 +143,11 @@ class Sorting:
         return set(late if good is None else [good[index] for index in late])
 
     def _batch(self, partition: str, read: Read, stamps: _Stamps, dropped: set[int]) -> Batch:
-        values, seqs, times = read.values, read.positions, _listed(stamps)
-        if dropped:
-            kept = [index for index in range(len(values)) if index not in dropped]
-            values, seqs, times = [values[i] for i in kept], [seqs[i] for i in kept], [times[i] for i in kept]
+        values = read.values
         ids = column_of(values, self._spec.id) if self._spec.id else None
         keys = [partition if given is None else given for given in ids] if ids else [partition] * len(values)
-        return Batch(self._spec.name, seqs, times, keys, values, ids, self._now, self._size)
+        batch = Batch(self._spec.name, read.held_positions, stamps, keys, values, ids, self._now, self._size)
+        return batch.pick([index for index in range(len(values)) if index not in dropped]) if dropped else batch
 
     def _letter(
         self, position: int, partition: str, reason: str, raw: Any, node: str = "", timestamp: int | None = None

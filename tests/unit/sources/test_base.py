@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from millwheel.core.model.times import MAX_TIME
-from millwheel.sources.base import Chunk, FrameChunk, FrameReader, Partition, Reader, ResumingReader, Source
+from millwheel.sources.base import Chunk, FrameChunk, FrameReader, LinesChunk, Partition, Reader, ResumingReader, Source
 
 
 class Plain(Source, Reader):
@@ -46,6 +46,14 @@ def test_a_partition_is_known_by_its_name() -> None:
 def test_the_length_of_a_read_is_that_of_its_records() -> None:
     assert len(Chunk([1, 2], ["a", "b"], 5)) == 2
     assert len(FrameChunk(np.array([1, 2, 3]), pl.DataFrame({"n": [1, 2, 3]}), 3)) == 3
+
+
+def test_the_positions_of_many_lines_are_an_array_until_somebody_wants_a_list() -> None:
+    read = LinesChunk(np.array([3, 7]), ["a", "b"], 7, [], True, b"n", None)
+    assert (len(read), read.held_positions.tolist()) == (2, [3, 7])
+    read.positions.append(9)  # a list like any other
+    assert read.positions == [3, 7, 9]
+    assert Chunk([1, 2], ["a", "b"], 5).held_positions == [1, 2]
 
 
 def test_earlier_names_can_still_be_imported() -> None:

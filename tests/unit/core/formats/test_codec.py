@@ -4,6 +4,7 @@ import contextlib
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,6 +69,21 @@ def test_a_batch_that_is_passed_on_has_the_same_bytes(batch: Batch) -> None:
     assert encode_batch(decode_batch(data)) == data
 
 
+@given(st.lists(st.tuples(INT64, INT64, VALUES), max_size=200), st.data())
+def test_arrays_travel_as_arrays_and_damage_is_found(rows: list[tuple[int, int, Any]], data: st.DataObject) -> None:
+    times, keys = (np.array([row[at] for row in rows], np.int64) for at in (0, 1))
+    batch = Batch("s", np.arange(len(rows)), times, keys, [row[2] for row in rows], None, 5)
+    sent = encode_batch(batch)
+    come = decode_batch(sent)
+    assert isinstance(come, Batch)
+    assert stream_decoder({})("s", come.held_values) == [row[2] for row in rows]
+    assert encode_batch(come) == sent
+    assert plain(come) == plain(batch)
+    with contextlib.suppress(CorruptionError):
+        found = decode_batch(damage(sent, data))
+        assert len(found.rows().keys) == len(found.rows().values) == len(found.rows().timestamps)
+
+
 @given(COMMITS)
 def test_a_commit_is_read_as_it_was_written(commit: Commit) -> None:
     assert decode_commit(encode_commit(commit)) == commit
@@ -128,7 +144,7 @@ def test_deep_nesting_in_a_key_is_corruption() -> None:
 def test_columns_of_different_lengths_are_told_with_the_stream() -> None:
     good = encode_batch(Batch("clicks", [1], [1], ["k"], [1]))
     form = msgspec.msgpack.decode(good)
-    for column, wrong in ((1, pack_ints([1, 2])), (3, []), (4, [1, 2]), (5, ["a", "b"])):
+    for column, wrong in ((1, pack_ints([1, 2])), (3, []), (3, b"\0" * 16), (4, [1, 2]), (4, {1: 2}), (5, ["a", "b"])):
         bad = [*form]
         bad[column] = wrong
         with pytest.raises(CorruptionError, match="clicks"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +30,45 @@ def batches(draw: Any) -> Batch:
         7,
         draw(st.integers(0, 10_000)),
     )
+
+
+@st.composite
+def held_both_ways(draw: Any) -> tuple[Batch, Batch]:
+    """The same records as lists, and as arrays with their values encoded together."""
+    count = draw(st.integers(0, 6))
+    seqs = sorted(draw(st.sets(st.integers(1, 50), min_size=count, max_size=count))) if draw(st.booleans()) else []
+    times = draw(st.lists(st.integers(-9, 9), min_size=count, max_size=count))
+    keys = draw(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=count, max_size=count))
+    encode = msgspec.msgpack.encode
+    values = [msgspec.Raw(encode(f"v{n}")) for n in range(count)]
+    arrays = (np.array(column, np.int64) for column in (seqs, times, keys))
+    return Batch("s", seqs, times, keys, values, None, 7, 60), Batch(
+        "s", *arrays, msgspec.Raw(encode(values)), None, 7, 60
+    )
+
+
+@given(held_both_ways(), st.data())
+def test_arrays_are_the_same_records_as_lists(held: tuple[Batch, Batch], data: Any) -> None:
+    lists, arrays = held
+    seq = data.draw(st.integers(0, 51))
+    indexes = data.draw(st.lists(st.sampled_from(range(len(lists))), unique=True) if len(lists) else st.just([]))
+    start = data.draw(st.integers(0, 6))
+    whole = (len(arrays), arrays.last_seq, arrays.earliest, arrays.weight)
+    assert whole == (len(lists), lists.last_seq, lists.earliest, lists.weight)
+    for part in (
+        lambda batch: batch.after(seq),
+        lambda batch: batch.pick(indexes),
+        lambda batch: batch.pick(np.array(indexes, np.int64)),
+        lambda batch: batch.tail(start),
+        lambda batch: batch.named("other"),
+        lambda batch: batch.numbered(list(range(len(batch))), 3),
+        lambda batch: batch.under(["x"] * len(batch)),
+        lambda batch: batch,
+    ):
+        assert part(arrays) == part(lists)
+        assert {type(number) for number in (*part(arrays).seqs, *part(arrays).timestamps)} <= {int}
+    assert arrays != Batch("other", [], [], [], [])
+    assert repr(arrays).startswith("Batch('s', [")
 
 
 def rows(batch: Batch) -> list[tuple[Any, ...]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,7 +83,7 @@ def test_contexts_travel_beside_a_delivery_and_a_worker_without_tracing_ignores_
     tracings[0].table.put("up", 2, Arrived(CONTEXT))
     for target in (there, plain):
         for seqs in ([1, 2], [3, 4]):
-            here.send(target.address, 9, Send("up", "work", "work-0", EPOCH, 3, replace(batch, seqs=seqs)))
+            here.send(target.address, 9, Send("up", "work", "work-0", EPOCH, 3, batch.numbered(seqs, 0)))
             here.flush()
             came = pumped([here, target], 1)
             assert isinstance(came, ev.DeliveryCame)
