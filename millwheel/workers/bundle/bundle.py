@@ -190,13 +190,16 @@ class Bundle:
         self.counters[name] = self.counters.get(name, 0) + by
 
     def take_counts(self) -> None:
-        """The bundle has run: the callbacks' counters become part of the commit, and all records and timers were
-        tried."""
+        """The bundle has run: the callbacks' counters become part of the commit, and all timers were tried."""
         for name, by in self.outputs.counted:
             self.count(name, by)
         self.outputs.counted.clear()
-        self.try_(RECORD, sum([len(arrival.batch) for arrival in self.arrivals]))
         self.try_(TIMER, len(self.due))
+
+    def try_records(self) -> None:
+        """All records are tried. Operators take them out of ``arrivals``, so this comes before the bundle runs; who
+        takes groups adds the records that they stand for."""
+        self.try_(RECORD, sum([len(arrival.batch) for arrival in self.arrivals]))
 
     def remember(self, key: Any, value: Any, timestamp: int, history: list[Any]) -> None:
         """A record of this step was a dead letter before."""

@@ -127,11 +127,13 @@ def bytes_of_lists(groups: pl.DataFrame) -> int:
 @dataclass(frozen=True, slots=True)
 class Received:
     """What came in groups: ``groups`` of windows that are open, those of a key together; ``records`` that are to be
-    looked at one by one, as arrivals; and how many records were ``late``."""
+    looked at one by one, as arrivals; how many records were ``late``; and how many more records than groups there
+    were (``beyond_one``)."""
 
     groups: list[tuple[Key, Group]]
     records: list[Arrival]
     late: int
+    beyond_one: int
 
 
 def are_groups(batch: AnyBatch, name: str) -> bool:
@@ -143,7 +145,7 @@ def received(arrivals: Iterable[Arrival], stream: str, window: WindowFunction, w
     """Take groups apart. ``stream`` is the one whose records they stand for, ``window`` that of the computation."""
     by_key: dict[Key, list[Group]] = {}
     records: list[Arrival] = []
-    late = 0
+    late = beyond_one = 0
     for arrival in arrivals:
         batch = arrival.batch.rows()
         odd = Batch(stream, [], [], [], [], None, batch.born_us)
@@ -155,6 +157,7 @@ def received(arrivals: Iterable[Arrival], stream: str, window: WindowFunction, w
                 odd.values.append(row[0])
                 continue
             start, end, count, acc = row
+            beyond_one += count - 1
             windows = open_windows(_windows(window, Window(start, end)), watermark)
             if not windows:
                 late += count
@@ -163,7 +166,7 @@ def received(arrivals: Iterable[Arrival], stream: str, window: WindowFunction, w
             by_key.setdefault(key, []).extend(Group(each, decoded, count, None, None) for each in windows)
         if len(odd):
             records.append(replace(arrival, batch=odd))
-    return Received([(key, group) for key, mine in by_key.items() for group in mine], records, late)
+    return Received([(key, group) for key, mine in by_key.items() for group in mine], records, late, beyond_one)
 
 
 def _windows(window: WindowFunction, stretch: Window) -> Sequence[Window]:

@@ -48,7 +48,7 @@ from millwheel.core.windows.windows import Sessions, Window
 from millwheel.errors import InvariantError, RecordError, invariant
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query
-from millwheel.workers.bundle.bundle import Bundle, Hold
+from millwheel.workers.bundle.bundle import RECORD, Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
@@ -175,6 +175,7 @@ class ColumnOperator(Operator):
             plan = self._plan if self._by_type is None else self._by_type.plan(dict(types_told(batch.frame)))
             assert plan is not None  # by which the sender has grouped
             groups = batch.frame.with_columns(batch.keys.alias(KEY)).select(list(plan.schema))
+            bundle.try_(RECORD, int(groups[COUNT].sum()) - groups.height)
             if batch.earliest < bundle.watermark:
                 closed = ~still_open(pl.col(END), bundle.watermark)
                 bundle.count("late", int(groups.filter(closed)[COUNT].sum()))

@@ -116,6 +116,7 @@ class WindowedOperator(Operator):
         found = received(mine, self._only_stream(), window_from_spec(self._spec.window), bundle.watermark)
         others = [arrival for arrival in bundle.arrivals if not are_groups(arrival.batch, name)]
         bundle.arrivals = [*others, *found.records]
+        bundle.try_(RECORD, found.beyond_one)
         if found.late:
             bundle.count("late", found.late)
         return found.groups

@@ -166,6 +166,7 @@ class Shard:
         """Run the bundle."""
         bundle = step.bundle
         self._building.forget_done()
+        bundle.try_records()
         self.operator.run(bundle)
         step.chunk, step.asks = self._productions.checkpoint(bundle), False
         bundle.take_counts()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -187,3 +189,48 @@ def test_nothing_passes_a_step_that_waits() -> None:
         assert shard.commits.waiting is not None
         harness.advance_watermark(100 * SECOND)
         assert shard.watermark.hold(harness.now).at <= 0
+
+
+_COUNTED = """
+pipeline: counted
+streams:
+  hits:
+    source: {{files: {{path: {folder}/in, format: jsonl}}}}
+    timestamp: at
+    {fields}
+computations:
+  sums:
+    input: {{hits: {{key: user}}}}
+    {windowing}
+    aggregate: {{n: {{sum: n}}}}
+"""
+
+
+@pytest.mark.parametrize("users", [7, 2_000], ids=["groups are sent", "records are sent"])
+@pytest.mark.parametrize("fields", ["", "fields: {user: int, at: int, n: int}"], ids=["guessed", "declared"])
+@pytest.mark.parametrize(
+    "windowing",
+    [
+        "window: {tumbling: 1s}\n    output: out",
+        "window: {session: 500us}\n    output: out",
+        "window: {sliding: 2s, every: 1s}\n    output: out",
+        "window: {cumulative: 1m, every: 1s}\n    output: out",
+        "window: {count: 3}\n    output: out",
+        "window: {tumbling: 1s}\n    allowed_lateness: 1s\n    output: out",
+        "slices: {every: 1s, keep: 1h, levels: [1s]}",
+    ],
+)
+def test_a_few_failures_are_few_in_columns_and_in_groups_too(
+    tmp_path: Path, windowing: str, fields: str, users: int
+) -> None:
+    """All records count as tried, also those that operators take out of a bundle at once, and those of groups."""
+    (tmp_path / "in").mkdir()
+    given = [{key: value for key, value in row.items() if key != "n" or row["n"] % 20} for row in hits(6_000, users)]
+    (tmp_path / "in" / "hits.jsonl").write_text("".join(json.dumps(row) + "\n" for row in given))
+    path = tmp_path / "p.yaml"
+    path.write_text(_COUNTED.format(folder=tmp_path, fields=fields, windowing=windowing))
+    with PipelineHarness(path, run_sources=True) as harness:
+        harness.advance_processing_time(2 * SECOND)
+        assert harness.counters["records_in"] == 6_000
+        assert harness.counters["dead_letters"] == 300
+        assert len(harness.read(DEAD_LETTERS)) == 300
