@@ -1,4 +1,5 @@
-"""Aggregates over declared fields: a function that cannot use the declared type is refused before anything starts."""
+"""Keys and aggregates of declared fields: a type that cannot be a key, or that a function cannot use, is refused before
+anything starts."""
 
 from __future__ import annotations
 
@@ -6,22 +7,41 @@ from collections.abc import Mapping
 from typing import Any
 
 from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
-from millwheel.core.pipeline.spec import AggregateSpec, ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.spec import AggregateSpec, ComputationSpec, InputSpec, KeyKind, PipelineSpec
 from millwheel.errors import RecordError
 from millwheel.spec.checks.topology import find
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
 
+_NO_KEYS = ("bool", "float")
 _SAMPLES: Mapping[str, Any] = {"int": 1, "float": 1.5, "str": "text", "bool": True}
 
 
 def check_field_types(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
-    """Note every aggregate whose argument is a field of a type that its function refuses."""
+    """Note every key of a field whose type is none of a key, and every aggregate whose argument is a field of a type
+    that its function refuses."""
     for computation in spec.computations:
+        for given in computation.inputs:
+            problem = _problem_of_key(spec, given)
+            if problem:
+                reader.bad(find(top, "computations", computation.name, "input", given.stream, "key"), problem)
         for aggregate in computation.aggregates:
             problem = _problem(spec, computation, aggregate)
             if problem:
                 reader.bad(find(top, "computations", computation.name, "aggregate", aggregate.name), problem)
+
+
+def _problem_of_key(spec: PipelineSpec, given: InputSpec) -> str:
+    if given.key.kind not in (KeyKind.FIELD, KeyKind.FIELDS):
+        return ""
+    declared = spec.stream(given.stream).fields
+    for name in given.key.names:
+        if declared.get(name) in _NO_KEYS:
+            return (
+                f"a key cannot be {declared[name]}, as which the stream {given.stream!r} declares the field {name!r}: "
+                "use str, int or bytes, for example with a `key: module:function` that converts it"
+            )
+    return ""
 
 
 def _problem(spec: PipelineSpec, computation: ComputationSpec, aggregate: AggregateSpec) -> str:

@@ -39,3 +39,17 @@ def test_fields_of_right_types_and_expressions_are_right(problems: Any) -> None:
     found = problems(f"{HEAD}  c: {{input: s, window: {{tumbling: 1m}}, aggregate: {{{aggregates}}}, output: o}}\n")
     assert len(found) == 1
     assert "Plain" in found[0]
+
+
+@pytest.mark.parametrize(("key", "field", "kind"), [("yes", "yes", "bool"), ("[v, x]", "x", "float")])
+def test_a_key_of_a_declared_type_that_no_key_has_is_refused(problems: Any, key: str, field: str, kind: str) -> None:
+    found = problems(f"{HEAD}  c: {{input: {{s: {{key: {key}}}}}, callback: 'detectors:Plain', output: o}}\n")
+    [problem] = [each for each in found if "key" in each]
+    assert f"computations.c.input.s.key: a key cannot be {kind}" in problem
+    assert f"declares the field {field!r}" in problem
+
+
+@pytest.mark.parametrize("key", ["n", "[n, v]", "other"])
+def test_keys_of_other_types_are_right(problems: Any, key: str) -> None:
+    found = problems(f"{HEAD}  c: {{input: {{s: {{key: {key}}}}}, callback: 'detectors:Plain', output: o}}\n")
+    assert not [each for each in found if "a key cannot be" in each]
