@@ -198,7 +198,7 @@ class LocalCoordination:
 
     def _send(self, message: msgspec.Struct) -> None:
         with self._lock, contextlib.suppress(OSError):  # the reading thread notices a broken connection
-            self._line.send(encode(message))
+            self._line.send([encode(message)])
             if not self._line.waits_to_write:
                 return
         self._wake()

@@ -14,6 +14,7 @@ import socket
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -145,7 +146,7 @@ class CoordinatorServer:
             self._close(session)
             return [ev.SessionClosed(session)]
 
-    def _heard(self, session: int, frames: list[bytes]) -> list[ev.Event]:
+    def _heard(self, session: int, frames: Sequence[bytes | memoryview]) -> list[ev.Event]:
         events: list[ev.Event] = []
         for frame in frames:
             message = decode_to_server(frame)
@@ -183,7 +184,7 @@ class CoordinatorServer:
         if line is None:
             return
         try:
-            line.send(frame)
+            line.send([frame])
             self._listen_to(session, line)
         except OSError:
             return  # the end of the connection is read, and told, in a later step

@@ -12,12 +12,13 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from google.protobuf.message import DecodeError
 
+from millwheel.adapters.exchange.frames import Building, Frame, taken_apart
 from millwheel.adapters.exchange.handshake import Handshakes, RefusedError, dial
 from millwheel.adapters.exchange.line import Line
 from millwheel.adapters.exchange.mailbox import Mailbox
@@ -42,9 +43,8 @@ class End:
 
     address: str = ""
     line: Line | None = None
-    building: pb.Frame = field(default_factory=pb.Frame)
-    size: int = 0
-    unsent: list[bytes] = field(default_factory=list)
+    building: Building = field(default_factory=Building)
+    unsent: list[list[bytes]] = field(default_factory=list)
     writing: bool = False
 
 
@@ -69,7 +69,7 @@ class Exchange:
         self,
         listen: str,
         mailbox: Mailbox,
-        on_frame: Callable[[pb.Frame, End], None],
+        on_frame: Callable[[Frame, End], None],
         on_lost: Callable[[str], None],
         security: Security | None = None,
     ) -> None:
@@ -89,21 +89,20 @@ class Exchange:
 
     # --- sending
 
-    def deliver(self, address: str, delivery: pb.Delivery) -> None:
-        """Queue a delivery; :meth:`flush` sends it."""
+    def deliver(self, address: str, delivery: pb.Delivery, batch: Sequence[bytes]) -> None:
+        """Queue a delivery, which has no batch yet, and its batch in pieces; :meth:`flush` sends it."""
         end = self._peers.get(address)
         if end is None:
             end = self._peers[address] = self._callers.get(address) or self._dialling(address)
-        end.building.deliveries.append(delivery)
-        end.size += len(delivery.batch)
+        end.building.add(delivery, batch)
         self._unflushed[end] = None
-        if end.size >= FRAME_BYTES:
+        if end.building.size >= FRAME_BYTES:
             self._close_frame(end)
 
     def answer(self, end: End) -> pb.Frame:
         """The frame that the next :meth:`flush` sends to that caller; messages are appended to it."""
         self._unflushed[end] = None
-        return end.building
+        return end.building.message
 
     def flush(self) -> None:
         """Send everything queued."""
@@ -113,8 +112,8 @@ class Exchange:
                 self._close_frame(end)
 
     def _close_frame(self, end: End) -> None:
-        frame = end.building.SerializeToString()
-        end.building, end.size = pb.Frame(), 0
+        frame = end.building.pieces()
+        end.building = Building()
         if not frame:
             return
         if end.line is None:
@@ -155,7 +154,7 @@ class Exchange:
 
     def _receive(self, end: End, line: Line) -> None:
         for data in line.receive():
-            self._on_frame(pb.Frame.FromString(data), end)
+            self._on_frame(taken_apart(data), end)
 
     def _guarded(self, end: End, do: Callable[[Line], None]) -> None:
         """Use a line. It is closed if it breaks or a frame cannot be decoded."""

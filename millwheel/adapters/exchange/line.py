@@ -8,13 +8,18 @@ from __future__ import annotations
 import socket
 import ssl
 from collections import deque
+from collections.abc import Sequence
 from struct import Struct
+
+import numpy as np
+
+from millwheel.adapters.exchange.frames import Buffer
 
 MAX_FRAME_BYTES = 64 << 20
 """No frame is larger; senders cut their batches well below it."""
 _LENGTH = Struct("<I")
 _READ_BYTES = 256 << 10  # one read of a connection: several deliveries, and little memory for each worker
-_TOGETHER_BYTES = 64 << 10  # smaller frames are joined and sent in one call
+_TOGETHER_BYTES = 64 << 10  # smaller pieces are joined and sent in one call
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -27,16 +32,24 @@ class Line:
         self._tls = isinstance(connected, ssl.SSLSocket)
         self._out: deque[memoryview] = deque()
         self._in = bytearray()
+        self._large: memoryview | None = None
+        """The frame that is coming, if it is longer than one read, and how much of it is there."""
+        self._there = 0
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, frame: bytes) -> None:
-        """Queue a frame, and write as much as the kernel takes now."""
-        if len(frame) < _TOGETHER_BYTES:
-            self._out.append(memoryview(_LENGTH.pack(len(frame)) + frame))
-        else:
-            self._out += (memoryview(_LENGTH.pack(len(frame))), memoryview(frame))
+    def send(self, frame: Sequence[bytes]) -> None:
+        """Queue a frame, given in pieces, and write as much as the kernel takes now."""
+        few = [_LENGTH.pack(sum(map(len, frame)))]
+        for piece in frame:
+            if len(piece) < _TOGETHER_BYTES:
+                few.append(piece)
+                continue
+            self._out += (memoryview(b"".join(few)), memoryview(piece))
+            few = []
+        if few:
+            self._out.append(memoryview(b"".join(few)))
         self.write()
 
     def write(self) -> None:
@@ -57,34 +70,55 @@ class Line:
         """True while something is queued that the kernel did not take."""
         return bool(self._out)
 
-    def receive(self) -> list[bytes]:
+    def receive(self) -> list[Buffer]:
         """The frames that are complete by now."""
+        frames: list[Buffer] = []
         while True:
             try:
-                data = self._socket.recv(_READ_BYTES)
+                wanted, got = self._receive(frames)
             except _NOT_NOW:
                 break
-            if not data:
+            if not got:
                 raise ConnectionError("the peer closed the connection")
-            self._in += data
-            if len(data) < _READ_BYTES and not self._tls:
+            if got < wanted and not self._tls:
                 break  # a socket with more would have filled the buffer; TLS gives record by record
-        return self._complete()
+        return frames
 
-    def _complete(self) -> list[bytes]:
-        got, frames, at = self._in, [], 0
+    def _receive(self, frames: list[Buffer]) -> tuple[int, int]:
+        """Read once: how many bytes there was room for, and how many came."""
+        if self._large is None:
+            data = self._socket.recv(_READ_BYTES)
+            self._in += data
+            self._complete(frames)
+            return _READ_BYTES, len(data)
+        # A long frame goes where it stays: its bytes are not copied from reads.
+        wanted = len(self._large) - self._there
+        got = self._socket.recv_into(self._large[self._there :])
+        self._there += got
+        if got == wanted:
+            frames.append(self._large)
+            self._large = None
+        return wanted, got
+
+    def _complete(self, frames: list[Buffer]) -> None:
+        """The frames in what was read; the rest is the beginning of the next one."""
+        got, at = self._in, 0
         while len(got) - at >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(got, at)
             if size > MAX_FRAME_BYTES:
                 raise ConnectionError(f"the peer announced a frame of {size:,} bytes; the most is {MAX_FRAME_BYTES:,}")
-            end = at + _LENGTH.size + size
-            if len(got) < end:
+            begin, end = at + _LENGTH.size, at + _LENGTH.size + size
+            if len(got) >= end:
+                frames.append(bytes(memoryview(got)[begin:end]))
+            elif size >= _READ_BYTES:
+                self._large, self._there = np.empty(size, np.uint8).data, len(got) - begin
+                self._large[: self._there] = memoryview(got)[begin:]
+                end = len(got)
+            else:
                 break
-            frames.append(bytes(memoryview(got)[at + _LENGTH.size : end]))
             at = end
         if at:
             del got[:at]
-        return frames
 
     def close(self) -> None:
         """Idempotent. Unwritten bytes are lost."""

@@ -7,14 +7,21 @@ production is encoded once for the journal, the store and the wire, and every co
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.columns.batch import COLUMNS_MARK, AnyBatch, ColumnBatch, decode_columns, encode_columns
+from millwheel.core.columns.batch import (
+    COLUMNS_MARK,
+    AnyBatch,
+    ColumnBatch,
+    columns_pieces,
+    decode_columns,
+    encode_columns,
+)
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.keys import check_key
 from millwheel.core.model.limits import DELIVERY_BYTES
@@ -131,13 +138,20 @@ def encode_batch(batch: AnyBatch) -> bytes:
     return _encode((batch.stream, seqs, timestamps, keys, batch.held_values, batch.ids, batch.born_us))
 
 
-def decode_batch(data: bytes) -> AnyBatch:
-    """The inverse of :func:`encode_batch`, with values still encoded (``Raw``) and keys as they were.
+def batch_pieces(batch: AnyBatch) -> Sequence[bytes]:
+    """:func:`encode_batch` in pieces, which saves a copy."""
+    return columns_pieces(batch) if isinstance(batch, ColumnBatch) else [encode_batch(batch)]
+
+
+def decode_batch(data: bytes | memoryview) -> AnyBatch:
+    """The inverse of :func:`encode_batch`, with values still encoded (``Raw``) and keys as they were. Columns that came
+    in a view may be parts of it.
 
     Raises CorruptionError when the bytes are no batch or its columns differ in length.
     """
     if data[:1] == COLUMNS_MARK:
         return decode_columns(data)
+    data = bytes(data)  # values are parts of it, and may be kept for long
     try:
         form = _decode_batch(data)
         seqs, timestamps = _numbers(form.seqs), _numbers(form.timestamps)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millwheel.adapters.exchange.exchange import End, Exchange
+from millwheel.adapters.exchange.frames import Frame
 from millwheel.adapters.exchange.mailbox import Mailbox
 from millwheel.adapters.grpc.security import Security
-from millwheel.core.formats.codec import decode_batch, encode_batch
+from millwheel.core.formats.codec import batch_pieces, decode_batch
 from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.pb import worker_pb2 as pb
 from millwheel.workers import events as ev
@@ -45,11 +46,10 @@ class ExchangeTransport:
             sender_token=sender_token,
             epoch=epoch,
             index=send.index,
-            batch=encode_batch(send.batch),
         )
         if self._tracing is not None and (contexts := self._tracing.outgoing(send)):
             delivery.traces = contexts
-        self._exchange.deliver(address, delivery)
+        self._exchange.deliver(address, delivery, batch_pieces(send.batch))
 
     def ack(self, reply_to: object, channel: ChannelName, target: ShardName, epoch: int, index: int) -> None:
         assert isinstance(reply_to, End)
@@ -73,9 +73,9 @@ class ExchangeTransport:
         """End all connections to peers."""
         self._exchange.close()
 
-    def _on_frame(self, frame: pb.Frame, end: End) -> None:
-        for d in frame.deliveries:
-            batch, epoch = decode_batch(d.batch), joined_epoch(Token(d.sender_token), d.epoch)
+    def _on_frame(self, frame: Frame, end: End) -> None:
+        for d, data in frame.deliveries:
+            batch, epoch = decode_batch(data), joined_epoch(Token(d.sender_token), d.epoch)
             channel, node, target = ChannelName(d.channel), NodeName(d.node), ShardName(d.target)
             if self._tracing is not None and d.traces:
                 self._tracing.incoming(channel, d.traces)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.exchange.exchange import FRAME_BYTES, End, Exchange
+from millwheel.adapters.exchange.frames import Frame
 from millwheel.adapters.exchange.mailbox import Mailbox
 from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.errors import CorruptionError
@@ -23,7 +24,7 @@ class Peer:
     """One side, pumped by the test."""
 
     def __init__(self, security: Security | None = None) -> None:
-        self.frames: list[tuple[pb.Frame, End]] = []
+        self.frames: list[tuple[Frame, End]] = []
         self.lost: list[str] = []
         self.mailbox = Mailbox()
         self.refuse_what_comes = False
@@ -33,17 +34,17 @@ class Peer:
         self.exchange.close()
         self.mailbox.close()
 
-    def _came(self, frame: pb.Frame, end: End) -> None:
+    def _came(self, frame: Frame, end: End) -> None:
         if self.refuse_what_comes:
             raise CorruptionError("what came cannot be read")
         self.frames.append((frame, end))
 
     def batches(self) -> list[bytes]:
-        return [delivery.batch for frame, _ in self.frames for delivery in frame.deliveries]
+        return [bytes(batch) for frame, _ in self.frames for _, batch in frame.deliveries]
 
     def send(self, address: str, *batches: bytes) -> None:
         for index, batch in enumerate(batches):
-            self.exchange.deliver(address, pb.Delivery(channel="c", target="t", index=index, batch=batch))
+            self.exchange.deliver(address, pb.Delivery(channel="c", target="t", index=index), [batch])
         self.exchange.flush()
 
 
@@ -132,7 +133,7 @@ def test_who_was_called_answers_and_delivers_over_the_same_connection_in_one_fra
     right.send(left.exchange.address, b"to the left")
     pump(*pair, until=lambda: bool(left.frames))
     [(frame, _)] = left.frames
-    assert (len(frame.acks), left.batches()) == (1, [b"to the left"])
+    assert (len(list(frame.acks)), left.batches()) == (1, [b"to the left"])
 
 
 def test_who_delivers_to_a_caller_is_told_when_the_caller_is_gone() -> None:

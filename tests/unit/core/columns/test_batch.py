@@ -12,7 +12,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.columns.batch import COLUMNS_MARK, ColumnBatch, joined, key_column
+from millwheel.core.columns.batch import COLUMNS_MARK, ColumnBatch, encode_columns, joined, key_column
 from millwheel.core.formats.codec import decode_batch, encode_batch
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import CorruptionError
@@ -100,8 +100,8 @@ def test_ids_stay_with_their_records(ids: pl.Series) -> None:
 
 def test_a_batch_from_before_columns_had_ids_is_read() -> None:
     batch = replace(batch_of([1, 2], [10, 20]), keys=pl.Series([7, 8]))
-    body = msgspec.msgpack.decode(memoryview(encode_batch(batch))[9:])
-    assert [body.pop(), body.pop()] == [[], b""]
+    body = msgspec.msgpack.decode(memoryview(encode_columns(batch, packed=True))[9:])
+    assert [body.pop() for _ in range(4)] == [[], [], [], b""]
     old = msgspec.msgpack.encode(body)
     got = decode_batch(COLUMNS_MARK + xxhash.xxh3_64_digest(old) + old)
     assert got.rows() == batch.rows()
@@ -121,10 +121,31 @@ def test_keys_that_are_fields_travel_once(names: list[str]) -> None:
         assert decode_batch(encode_batch(got)).rows() == sent.rows()
 
 
+def test_numbers_without_nulls_travel_as_they_lie_in_memory() -> None:
+    frame = pl.DataFrame({"a": [1, 2], "b": ["x", None], "c": [0.5, 1.5], "d": [None, 3], "e": [True, False]})
+    for keys in (pl.Series("key", [7, 8]), pl.Series("key", ["k", "l"]), frame["a"]):
+        batch = ColumnBatch("s", np.array([3, 4]), np.array([5, 6]), keys, frame, 9)
+        data = encode_batch(batch)
+        for sent in (data, memoryview(bytearray(b"." + data))[1:], encode_columns(batch, packed=True)):
+            got = decode_batch(sent)
+            assert isinstance(got, ColumnBatch)
+            assert (got.rows(), got.frame.schema) == (batch.rows(), frame.schema)
+    numbers = replace(batch, keys=frame["a"], frame=frame.select("c", "a"))
+    assert decode_batch(encode_batch(numbers)).rows() == numbers.rows()
+
+
+def test_columns_of_different_lengths_are_reported() -> None:
+    body = msgspec.msgpack.decode(memoryview(encode_batch(batch_of([1, 2], [10, 20])))[9:])
+    body[8][0][3] = body[8][0][3][:8]
+    damaged = msgspec.msgpack.encode(body)
+    with pytest.raises(CorruptionError, match="is no batch of columns: its columns are no frame"):
+        decode_batch(COLUMNS_MARK + xxhash.xxh3_64_digest(damaged) + damaged)
+
+
 def test_a_key_that_is_no_field_of_the_records_is_reported() -> None:
     body = msgspec.msgpack.decode(memoryview(encode_batch(batch_of([1, 2], [10, 20])))[9:])
-    assert body[-1] == ["ad"]
-    damaged = msgspec.msgpack.encode([*body[:-1], ["gone"]])
+    assert body[7] == ["ad"]
+    damaged = msgspec.msgpack.encode([*body[:7], ["gone"], *body[8:]])
     with pytest.raises(CorruptionError, match="no field 'gone', which is a key"):
         decode_batch(COLUMNS_MARK + xxhash.xxh3_64_digest(damaged) + damaged)
 
