@@ -68,13 +68,19 @@ class Timer:
 
 class Values(list[Any]):
     """Values that were read together. A field that several parts look at is taken out once: twenty thousand dicts do
-    not fit into the cache of a processor, so to go through them takes as long as to compare what is found there."""
+    not fit into the cache of a processor, so to go through them takes as long as to compare what is found there.
 
-    __slots__ = ("_columns",)
+    ``kind`` is the type of all of them, if they were decoded into one, from a text of ``text_bytes``. ``arrays`` has
+    the fields that were looked at as numbers (None: they are none)."""
 
-    def __init__(self, values: Iterable[Any]) -> None:
+    __slots__ = ("_columns", "arrays", "kind", "text_bytes")
+
+    def __init__(self, values: Iterable[Any], kind: type | None = None, text_bytes: int = 0) -> None:
         super().__init__(values)
         self._columns: dict[str, list[Any] | None] = {}
+        self.arrays: dict[str, Int64s | None] = {}
+        self.kind = kind
+        self.text_bytes = text_bytes
 
     def column(self, name: str) -> list[Any] | None:
         """A field of all values, or an attribute; None when one lacks it. Whoever changes the field changes it there,

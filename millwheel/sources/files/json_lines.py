@@ -31,6 +31,7 @@ class JsonLines:
         self._one = decoder.decode
         self._many = decoder.decode_lines
         self._fields = fields if schema is None and fields else None
+        self._kind = schema if isinstance(schema, type) and issubclass(schema, msgspec.Struct) else None
         # Values without a field in the schema are skipped, and their encoding is not checked.
         self._skips = schema is not None
 
@@ -52,7 +53,9 @@ class JsonLines:
             values = self._many(memoryview(block.data)[: block.ends[-1]])
         except DAMAGE:
             return None
-        return Decoded(None, Values(values)) if len(values) == len(block.ends) else None
+        if len(values) != len(block.ends):
+            return None
+        return Decoded(None, Values(values, self._kind, int(block.ends[-1])))
 
     def _line(self, line: bytes) -> Any:
         if self._skips:

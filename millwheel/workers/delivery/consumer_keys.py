@@ -19,7 +19,7 @@ from millwheel.core.pipeline.dictionaries import partitions_of_numbers, partitio
 from millwheel.core.pipeline.skew import divided_keys, instances_of, with_instances
 from millwheel.core.pipeline.spec import INSTANCE, Divided, KeySpec
 from millwheel.errors import InvariantError, RecordError
-from millwheel.workers.delivery.timestamps import ints_of, numbers_of, plain_column
+from millwheel.workers.delivery.timestamps import numbers_column, plain_column
 
 Extractor = Callable[[Any], Key]
 _TEXT_KEYS = {str, bytes}
@@ -164,8 +164,8 @@ def keyed(consumer: Consumer, batch: Batch, decoded: Sequence[Any], most: int) -
         return batch, []
     keys = plain_column(decoded, consumer.fields[0]) if len(consumer.fields) == 1 else None
     if keys and len(keys) > _FEW_ROWS and type(keys[0]) is int:
-        ints = ints_of(keys)
-        if ints and (numbers := numbers_of(ints)) is not None:
+        numbers = numbers_column(decoded, consumer.fields[0])
+        if numbers is not None:
             return batch.under(numbers), []
     if keys and _are_plain(keys, most):
         return batch.under(keys), []

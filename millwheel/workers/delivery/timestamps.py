@@ -57,6 +57,21 @@ def ints_of(values: Sequence[Any]) -> list[int] | None:
         return None
 
 
+def numbers_column(values: Sequence[Any], name: str) -> Stamps | None:
+    """One field of many records as an array; None when one of them has another value than a whole number of up to 64
+    bits."""
+    if not isinstance(values, Values):
+        return _as_numbers(plain_column(values, name))
+    if name not in values.arrays:
+        values.arrays[name] = _as_numbers(values.column(name))
+    return values.arrays[name]
+
+
+def _as_numbers(column: Sequence[Any] | None) -> Stamps | None:
+    ints = ints_of(column) if column else None
+    return None if ints is None else numbers_of(ints)
+
+
 def extent(numbers: Stamps | list[int]) -> tuple[int, int]:
     """The lowest and the highest of some numbers, of which there must be one."""
     if isinstance(numbers, list):
@@ -82,15 +97,15 @@ class Timestamps:
         """:meth:`of`, with an array for many."""
         if self._function is not None:
             return self._by_function(values)
+        if len(values) > _FEW:
+            numbers = numbers_column(values, self._field)
+            if numbers is not None and self._in_years(*extent(numbers)):
+                return numbers * self._unit, {}
+            return self._one_by_one(column_of(values, self._field))
         raw = column_of(values, self._field)
         ints = ints_of(raw)
-        if ints is None:
-            return self._one_by_one(raw)
-        if len(ints) <= _FEW:
-            if not ints or self._in_years(*extent(ints)):
-                return [number * self._unit for number in ints], {}
-        elif (numbers := numbers_of(ints)) is not None and self._in_years(*extent(numbers)):
-            return numbers * self._unit, {}
+        if ints is not None and (not ints or self._in_years(*extent(ints))):
+            return [number * self._unit for number in ints], {}
         return self._one_by_one(raw)
 
     def _in_years(self, lowest: int, highest: int) -> bool:

@@ -220,10 +220,8 @@ class CallbackOperator(Operator):
             context.calls += len(batch)
             moments = state.moments(times)
             rows = zip(keys, times, moments, records, strict=True)
-            for key, timestamp, moment, record in _watched(rows, number, bundle):
+            for key, context.timestamp, state.timestamp, record in _watched(rows, number, bundle):
                 context.key = state.key = key
-                context.timestamp = timestamp
-                state.timestamp = moment
                 process(context, record)
                 if state.unsettled:
                     self._settle(bundle, self._fire_one)
