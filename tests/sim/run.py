@@ -21,6 +21,7 @@ from tests.sim.world import Refused, Shape, World
 _SAFETY_US = 5 * SECOND
 _LIVENESS_US = 60 * SECOND
 _SEARCHED_FROM = 1_000
+_ROOM = 6_000  # bytes of journals, where there is any: for groups of some hundreds
 _DAILY = ("numbers", "windows", "accounts", "transactional", "graphs")
 
 
@@ -86,6 +87,8 @@ def simulate(case: Case) -> Result:
     shape = Shape.drawn(sim, case.seed)
     if case.embedded or (case.seed >= _SEARCHED_FROM and _is_embedded(case.seed)):
         shape = replace(shape, embedded=True)
+    if case.seed >= _SEARCHED_FROM and random.Random(f"journals of {case.seed}").random() < 0.5:
+        shape = replace(shape, room=_ROOM)
     if hosts := hosts_of(case.seed, case.faults):
         shape = replace(shape, hosts=hosts, workers=max(shape.workers, 2))
     refused = ""

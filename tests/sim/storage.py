@@ -69,9 +69,9 @@ class Storage(Protocol):
 class FileStorage:
     """The real journals and snapshots over one disk in memory."""
 
-    def __init__(self, sim: Simulation, form: str, segment_bytes: int) -> None:
+    def __init__(self, sim: Simulation, form: str, segment_bytes: int, room: int) -> None:
         self.trouble = Trouble()
-        self._sim, self._form, self._segment_bytes = sim, form, segment_bytes
+        self._sim, self._form, self._segment_bytes, self._room = sim, form, segment_bytes, room
         self._disk = MemoryDisk()
         self._disk.make_dir(ROOT)
         self._files: dict[str, SimFiles] = {}
@@ -83,7 +83,7 @@ class FileStorage:
         return files
 
     def journals(self, process: Process) -> FileJournals:
-        return FileJournals(ROOT, self._form, self._segment_bytes, self._of(process))
+        return FileJournals(ROOT, self._form, self._segment_bytes, self._of(process), room_bytes=self._room)
 
     def snapshots(self, process: Process, root: str = ROOT) -> FileSnapshots:
         return FileSnapshots(root, self._of(process))

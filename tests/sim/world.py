@@ -54,6 +54,8 @@ class Shape:
     machines: Machines = EQUAL
     hosts: int = 0
     """How many hosts the workers share; 0: each has one of its own."""
+    room: int = 0
+    """Bytes of zeros over which groups of journals are written; 0: their files grow."""
 
     @staticmethod
     def drawn(sim: Simulation, seed: int) -> Shape:
@@ -94,7 +96,9 @@ class World:
         )
         self.graph = workload.assembly(Process(sim, "driver").clock).graph
         self.storage: Storage = (
-            ModelStorage(sim) if shape.storage == "model" else FileStorage(sim, shape.storage, shape.segment_bytes)
+            ModelStorage(sim)
+            if shape.storage == "model"
+            else FileStorage(sim, shape.storage, shape.segment_bytes, shape.room)
         )
         self.checkers = Checkers(self.graph, self.storage)
         self.savepoints = savepoints or Savepoints(0, wanted=False)

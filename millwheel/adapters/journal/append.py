@@ -37,15 +37,22 @@ _SEGMENT_GROUPS = 4_000
 to recover a shard all that have not been deleted; what they take is a matter of groups where these are small."""
 
 
-class AppendForm:
-    """Segments of about ``segment_bytes``, or of fewer in many groups, that are appended to."""
+_SMALL_PART = 8
+"""Groups of at most this part of the room have zeros written for them first. For larger ones that would double what is
+written, to save a small part of what writing them takes."""
 
-    def __init__(self, files: Files, segment_bytes: int) -> None:
+
+class AppendForm:
+    """Segments of about ``segment_bytes``, or of fewer in many groups, that are appended to. ``room_bytes``: small
+    groups are written over so many zeros, which were written before them (0: there is no room, files grow)."""
+
+    def __init__(self, files: Files, segment_bytes: int, room_bytes: int = 0) -> None:
         self._files = files
         self._segment_bytes = segment_bytes
+        self._room_bytes = room_bytes
 
     def create(self, folder: JournalFolder) -> AppendWriter:
-        return AppendWriter(self._on_files(folder), self._segment_bytes)
+        return AppendWriter(self._on_files(folder), self._segment_bytes, self._room_bytes)
 
     def seal(self, folder: JournalFolder) -> int:
         """Seal, then measure, then publish. The first sealer to publish decides for all."""
@@ -126,8 +133,9 @@ class AppendWriter:
 
     quick = True
 
-    def __init__(self, folder: SegmentFolder, segment_bytes: int) -> None:
+    def __init__(self, folder: SegmentFolder, segment_bytes: int, room_bytes: int = 0) -> None:
         self._folder = folder
+        self._room_bytes = room_bytes
         self._files = folder.files
         self._seal = f"{folder.path}/{SEAL}"
         self._segment_bytes = segment_bytes
@@ -137,7 +145,7 @@ class AppendWriter:
         self._broken: MillwheelError | None = None
         self._put_id = os.urandom(PUT_ID_BYTES)
         self._fd = -1
-        self._segment = self._seed = self._offset = 0
+        self._segment = self._seed = self._offset = self._size = 0
         self._group = self._full_at = 1
         self._roll()
         try:
@@ -172,23 +180,38 @@ class AppendWriter:
         return self._segment
 
     def _append(self, group: bytes) -> None:
+        end = self._offset + len(group)
         try:
+            if end > self._size and len(group) <= self._room_bytes // _SMALL_PART:
+                self._make_room()
             write_all(self._files, self._fd, group, self._offset)
             self._files.sync_data(self._fd)  # before anything is acked (mutation group_not_synced)
         except OSError as ex:
-            raise self._failed(ex, self._offset + len(group)) from ex
-        self._offset += len(group)
+            raise self._failed(ex, end) from ex
+        self._offset = end
+        self._size = max(self._size, end)
         self._group += 1
 
+    def _make_room(self) -> None:
+        """Zeros for the next groups. To sync what is written over them takes the disk once; where the file grows, its
+        file system writes, and waits for, a record of that as well. Without space for them the file grows."""
+        try:
+            write_all(self._files, self._fd, bytes(self._room_bytes), self._size)
+            self._size += self._room_bytes
+        except OSError:
+            self._files.truncate(self._fd, self._offset)
+            self._size = self._offset
+
     def _failed(self, ex: OSError, end: int) -> MillwheelError:
-        """Undo a write that stopped in the middle. One that is complete but perhaps not durable must stand: a
-        sealer may have counted it already."""
+        """Undo a write that stopped in the middle of a file that grows. One that is complete but perhaps not durable
+        must stand: a sealer may have counted it already. Over zeros, nobody knows which of both it is."""
         error = explained(ex, f"write group {self._group} to {self._folder.segment_path(self._segment)}")
         try:
             if self._files.size(self._fd) < end:
                 self._files.truncate(self._fd, self._offset)
                 self._files.sync(self._fd)
                 if self._files.size(self._fd) == self._offset:
+                    self._size = self._offset
                     return error
         except OSError:
             pass
@@ -220,6 +243,7 @@ class AppendWriter:
             self._files.close(self._fd)
         opened = decode_header(head)
         self._fd, self._segment, self._seed, self._offset = fd, segment, opened.seed, opened.start
+        self._size = self._offset
         self._full_at = self._group + _SEGMENT_GROUPS
         with self._lock:
             self._segments = (*self._segments, segment)

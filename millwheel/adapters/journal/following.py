@@ -21,6 +21,7 @@ from millwheel.core.formats.journal_segment import (
     SegmentKind,
     decode_entries,
     decode_header,
+    is_room,
     unpack_end,
     valid_prefix,
 )
@@ -43,7 +44,7 @@ def certain_groups(folder: SegmentFolder, since: JournalPosition | None) -> Foll
     data, opened = _rest(folder, since)
     prefix = valid_prefix(data, opened)
     if finished:
-        _check_whole(folder, since, prefix, len(data))
+        _check_whole(folder, since, prefix, len(data), data)
         return Followed(_entries(data, prefix), JournalPosition(since.segment + 1, 0, prefix.next_group), whole=False)
     return _without_newest(since, data, opened, prefix)
 
@@ -64,7 +65,7 @@ def groups_between(folder: SegmentFolder, since: JournalPosition, upto: int) -> 
         data, opened = _rest(folder, since)
         stop = end.offset - since.offset if since.segment == end.segment else len(data)
         prefix = valid_prefix(data, opened, stop)
-        _check_whole(folder, since, prefix, stop)
+        _check_whole(folder, since, prefix, stop, data if since.segment < end.segment else b"")
         yield from _entries(data, prefix)
         since = JournalPosition(since.segment + 1, 0, prefix.next_group)
 
@@ -73,8 +74,9 @@ def _entries(data: bytes, prefix: Prefix) -> list[list[bytes]]:
     return [decode_entries(data, body) for body in prefix.bodies]
 
 
-def _check_whole(folder: SegmentFolder, since: JournalPosition, prefix: Prefix, stop: int) -> None:
-    if prefix.end != stop:
+def _check_whole(folder: SegmentFolder, since: JournalPosition, prefix: Prefix, stop: int, data: bytes) -> None:
+    """``data``: all of a segment that is not the last, whose room may be left; b"" for another one."""
+    if prefix.end != stop and not (data and is_room(data, prefix.end)):
         what = f"group {prefix.next_group} is not whole, but the journal goes on"
         raise folder.damaged(since.segment, since.offset + prefix.end, what)
 

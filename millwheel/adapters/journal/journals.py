@@ -39,6 +39,11 @@ _COHERENT = {
     *("ceph", "lustre", "gpfs", "beegfs", "ocfs2", "gfs2"),
 }
 
+_ROOM_BYTES = 128 << 10
+"""Of zeros, over which the next groups of a journal are written: some two hundred of a pipeline with few records."""
+_IN_PLACE = {"ext2", "ext3", "ext4", "xfs"}
+"""File systems that write over a block where it lies. Those that write elsewhere (btrfs, zfs) gain nothing by room."""
+
 
 class JournalForm(str, Enum):
     """How journals are stored. AUTO asks the root, then its file system."""
@@ -65,7 +70,8 @@ class _Form(Protocol):
 class FileJournals:
     """The journals port on what all workers and masters share: a directory, or ``space``.
 
-    ``form`` is "auto", "append" or "create"; a segment of the append form is closed once it has ``segment_bytes``.
+    ``form`` is "auto", "append" or "create"; a segment of the append form is closed once it has ``segment_bytes``, and
+    small groups are written over ``room_bytes`` of zeros (None: where the file system gains by it).
     Raises SetupError when the root cannot be used, or holds journals of another form than asked for.
     """
 
@@ -76,19 +82,22 @@ class FileJournals:
         segment_bytes: int = SEGMENT_BYTES,
         files: Files | None = None,
         space: ObjectSpace | None = None,
+        room_bytes: int | None = None,
     ) -> None:
         self._space = space or FolderSpace(root, files)
         self._path = f"{self._space.root}/journal"
         with explaining(f"open the journals below {self._path}"):
             self._space.prepare(self._path)
             self.form = self._settle(JournalForm(form))
-        self._form = self._made(segment_bytes)
+        self._form = self._made(segment_bytes, room_bytes)
 
-    def _made(self, segment_bytes: int) -> _Form:
+    def _made(self, segment_bytes: int, room_bytes: int | None) -> _Form:
         if self.form is JournalForm.CREATE:
             return CreateForm()
         if isinstance(self._space, FolderSpace):
-            return AppendForm(self._space.files, segment_bytes)
+            if room_bytes is None:
+                room_bytes = _ROOM_BYTES if self._space.kind() in _IN_PLACE else 0
+            return AppendForm(self._space.files, segment_bytes, room_bytes)
         raise SetupError(
             f"{self._path} cannot hold journals of the append form, which write into the middle of files: leave the "
             "form on auto"

@@ -17,6 +17,7 @@ from millwheel.core.formats.journal_segment import (
     decode_entries,
     decode_header,
     find_later_group,
+    is_room,
     valid_prefix,
 )
 from millwheel.errors import CorruptionError
@@ -125,7 +126,7 @@ def _expected_part(
         return valid_part(folder, segment, fd)
     stop = end.offset if is_last and end is not None else len(segment.data)
     prefix = valid_prefix(segment.data, segment.opened, stop)
-    if prefix.end != stop:
+    if prefix.end != stop and (is_last or not is_room(segment.data, prefix.end)):
         what = f"group {prefix.next_group} is not whole, but the journal goes on to offset {stop}"
         raise folder.damaged(segment.number, prefix.end, what)
     return prefix

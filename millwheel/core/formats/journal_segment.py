@@ -1,6 +1,6 @@
 """The byte format of a journal.
 
-    segment  = header, group, group, ...
+    segment  = header, group, group, ..., zeros (room for further groups, perhaps none)
     header   = magic, kind, segment number, first group number, put-id, name of the incarnation, checksum
     group    = magic, length of the body, group number, checksum, body
     body     = count, count lengths, the entries one after the other
@@ -8,6 +8,9 @@
 Groups are numbered from 1 through the whole journal, so that a missing one is detected. The checksum of a group is
 seeded with the header's, which holds a put-id that is unique: bytes of another segment or of an older file in the same
 blocks never pass for a group of this one.
+
+Behind the groups of a segment may stand zeros, over which the next groups would have been written. Groups that became
+zeros by damage are missed all the same: the next segment names its first group, and a sealed end its offset.
 
 A writer makes a group durable before it starts the next. Therefore only the last group of the last segment can
 be torn, and an invalid group with a valid one behind it is damage, never a torn tail.
@@ -205,6 +208,11 @@ def find_later_group(data: bytes, opened: OpenedSegment, prefix: Prefix) -> int:
             return at
         at = data.find(_GROUP_MAGIC, at + 1)
     return -1
+
+
+def is_room(data: bytes, at: int) -> bool:
+    """Whether nothing but zeros, to be written over, stands behind this offset."""
+    return data.count(0, at) == len(data) - at
 
 
 def decode_entries(data: bytes, body: tuple[int, int]) -> list[bytes]:

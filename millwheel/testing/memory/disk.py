@@ -1,8 +1,8 @@
 """A disk in memory that distinguishes written from synced data, for the simulator and the contract tests.
 
 Directory operations keep their order, as in journaling file systems: after a power cut a directory has the synced
-operations and some prefix of the later ones. Of an unsynced file, any part of the data appended since its last sync may
-survive.
+operations and some prefix of the later ones. Of an unsynced file, any part of the data appended or written over since
+its last sync may survive.
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ class MemoryDisk:
         for folder in list(self._folders(self._root)):
             folder.crash(choose)
         for file in {file.inode: file for file in self._files(self._root)}.values():
+            synced = _written_over(file.synced, bytes(file.data[: len(file.synced)]), choose)
             tail = bytes(file.data[len(file.synced) :])
-            file.data = bytearray(file.synced + tail[: choose(len(tail))])
+            file.data = bytearray(synced + tail[: choose(len(tail))])
             file.synced = bytes(file.data)
 
     def _folders(self, folder: _Folder) -> Iterator[_Folder]:
@@ -265,6 +266,15 @@ class MemoryDisk:
     def _entry_of(self, path: str) -> tuple[_Folder, str]:
         parent, _, name = path.rpartition("/")
         return self._folder(parent), name
+
+
+def _written_over(synced: bytes, written: bytes, choose: Choice) -> bytes:
+    """What a power cut leaves of bytes that were written over synced ones: some of the first ones are new."""
+    if synced[: len(written)] == written:
+        return synced
+    changed = [at for at, (old, new) in enumerate(zip(synced, written, strict=False)) if old != new]
+    kept = changed[0] + choose(changed[-1] + 1 - changed[0])
+    return written[:kept] + synced[kept:]
 
 
 @lru_cache(maxsize=10_000)

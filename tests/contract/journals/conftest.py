@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.spaces.files import PosixFiles
-from tests.contract.journals.world import FORMS, World, memory_world
+from tests.contract.journals.world import FORMS, World, memory_world, world_on
 from tests.fakes.s3_server import S3Server
 
 
@@ -34,7 +34,7 @@ def on_disk(request: pytest.FixtureRequest, form: str, tmp_path: Path) -> World:
 
 
 def _on_disk(kind: str, form: str, folder: Path) -> World:
-    return memory_world(form) if kind == "memory" else World(str(folder), PosixFiles(), form)
+    return memory_world(form) if kind == "memory" else world_on(str(folder), PosixFiles(), form)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from millwheel.adapters.spaces.durable import read_whole
-from millwheel.core.formats.journal_segment import GROUP_HEADER_BYTES
+from millwheel.core.formats.journal_segment import GROUP_HEADER_BYTES, unpack_end
 from millwheel.errors import (
     CorruptionError,
     FencedError,
@@ -48,13 +48,33 @@ def test_a_tail_of_zeros_or_noise_ends_the_journal_before_it() -> None:
         assert world.read(upto=world.journals().seal("w1")) == groups
 
 
+def test_groups_of_an_older_segment_that_became_zeros_are_missed() -> None:
+    for lost in range(3):
+        world = memory_world("append in room")
+        writer, groups = _three_groups(world)
+        path, size = world.path(1), len(read_whole(world.files, world.path(1)))
+        writer._full_at = 4  # type: ignore[attr-defined]
+        writer.commit([b"in the next segment"])
+        end = world.journals().seal("w1")
+        assert world.read(upto=end) == [*groups, b"in the next segment"]
+        at = read_whole(world.files, path).index(groups[lost]) - GROUP_HEADER_BYTES - 8
+        assert not any(read_whole(world.files, path)[-1_000:])
+        world.patch(path, at, bytes(size - at))
+        for upto in (end, -1):
+            with pytest.raises(CorruptionError, match="damaged at offset"):
+                world.read(upto=upto)
+        followed = world.journals().follow("w1", None)
+        with pytest.raises(CorruptionError, match="damaged at offset"):
+            world.journals().follow("w1", followed.position)
+
+
 def test_any_flipped_bit_of_a_sealed_journal_is_found(memory: World) -> None:
     _, _ = _three_groups(memory)
     end = memory.journals().seal("w1")
     for segment in (2, 3, 4) if memory.form == "create" else (1,):
         path = memory.path(segment)
         data = read_whole(memory.files, path)
-        for offset in range(len(data)):
+        for offset in range(len(data) if memory.form == "create" else unpack_end(end).offset):
             memory.patch(path, offset, bytes([data[offset] ^ (1 << offset % 8)]))
             with pytest.raises(CorruptionError, match=f"{segment:08d}.log"):
                 memory.read(upto=end)
@@ -120,7 +140,9 @@ def test_a_journal_cut_short_behind_its_sealed_end_is_an_error(world: World) -> 
     end = world.journals().seal("w1")
     last = 1 if world.form == "append" else 4
     path = world.path(last)
-    world.replace(path, world.content(path)[:-1])
+    whole = world.content(path)
+    size = len(whole) if world.form == "create" else unpack_end(end).offset
+    world.replace(path, whole[: size - 1])
     with pytest.raises(CorruptionError, match="damaged at offset"):
         world.read(upto=end)
 

@@ -7,12 +7,13 @@ from contextlib import suppress
 
 import pytest
 
+from millwheel.core.formats.journal_segment import unpack_end
 from millwheel.errors import (
     MillwheelError,
     SetupError,
     UnavailableError,
 )
-from tests.contract.journals.world import World
+from tests.contract.journals.world import World, memory_world
 from tests.fakes.faulty_files import FaultyFiles, fail_when
 from tests.fakes.memory_disk import MemoryDisk
 
@@ -24,11 +25,46 @@ def test_a_full_disk_is_told_and_leaves_no_garbage_behind(memory: World) -> None
     writer.commit([b"a" * 100])
     disk.room -= disk.free_bytes("/") - 60
     with pytest.raises(UnavailableError, match="Free some space"):
-        writer.commit([b"too large " * 100])
-    disk.room += 10_000
+        writer.commit([b"too large " * 1_000])
+    disk.room += 20_000
     writer.commit([b"after"])
     assert memory.read() == [b"a" * 100, b"after"]
     assert memory.read(upto=memory.journals().seal("w1")) == [b"a" * 100, b"after"]
+
+
+def test_a_disk_without_space_for_room_takes_groups_while_it_has_space_for_them() -> None:
+    world = memory_world("append in room")
+    disk = world.files
+    assert isinstance(disk, MemoryDisk)
+    writer = world.journals().create("w1")
+    disk.room -= disk.free_bytes("/") - 1_000
+    groups = [b"group %d" % number + bytes(80) for number in range(20)]
+    written = []
+    with suppress(UnavailableError):
+        for group in groups:
+            writer.commit([group])
+            written.append(group)
+    assert 5 <= len(written) < 20
+    assert world.read() == written
+    disk.room += 20_000
+    for group in groups[len(written) :]:
+        writer.commit([group])
+    end = world.journals().seal("w1")
+    assert disk.size(disk.open_read(world.path(1))) > unpack_end(end).offset
+    assert world.read(upto=end) == groups
+
+
+@pytest.mark.parametrize("call", ["sync_data", "write_at"])
+def test_a_write_over_zeros_that_fails_may_or_may_not_stand(call: str) -> None:
+    world = memory_world("append in room")
+    files = FaultyFiles(world.files)
+    writer = world.journals(files).create("w1")
+    writer.commit([b"a"])
+    files.before = fail_when(call, errno.EIO)
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match="not known, so this process must exit"):
+            writer.commit([b"b"])
+    assert world.read()[:1] == [b"a"]
 
 
 @pytest.mark.parametrize("call", ["write_at", "create", "link", "sync", "sync_dir"])

@@ -98,7 +98,7 @@ def test_a_torn_group_is_not_there_yet(on_disk: World) -> None:
 
     def torn(call: Call) -> None:
         if call.name == "write_at" and b"3" + bytes(60) in bytes(call.args[1]):
-            on_disk.patch(on_disk.path(1), call.args[2], bytes(call.args[1][:-9]))
+            on_disk.patch(on_disk.path(1), call.args[2], bytes(call.args[1][:-61]))
             raise Killed
 
     writer = on_disk.journals(on_disk.faulty(before=torn)).create("w1")

@@ -14,7 +14,7 @@ import pytest
 
 from millwheel.adapters.journal.journals import FileJournals
 from millwheel.errors import FencedError, InvariantError, UnavailableError
-from tests.contract.journals.world import World, memory_world
+from tests.contract.journals.world import FORMS, World, memory_world
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed
 
 _SEEDS = range(25)
@@ -59,7 +59,7 @@ class Chance:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # generators that die with a process
-@pytest.mark.parametrize("form", ["append", "create"])
+@pytest.mark.parametrize("form", FORMS)
 def test_in_whatever_order_things_happen_the_end_is_one_and_nothing_acked_is_behind_it(form: str) -> None:
     for seed in _SEEDS:
         _case(form, random.Random(seed), f"seed {seed}")

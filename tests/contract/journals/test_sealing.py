@@ -95,9 +95,9 @@ def _calls_of(world: World, action: Callable[[JournalWriter], object]) -> int:
     return files.calls - before
 
 
-def test_two_sealers_and_a_zombie_agree_at_every_interleaving(memory: World) -> None:
+def test_two_sealers_and_a_zombie_agree_at_every_interleaving(memory: World, form: str) -> None:
     for number in range(_seal_calls(memory)):
-        world = memory_world(memory.form)
+        world = memory_world(form)
         writer = world.journals().create("w1")
         writer.commit([b"a"])
         ends: list[int] = []

@@ -13,17 +13,19 @@ from millwheel.adapters.spaces.object_space import ObjectSpace
 from tests.fakes.faulty_files import FaultyFiles, Hook, ignore
 from tests.fakes.memory_disk import MemoryDisk
 
-FORMS = ("append", "create")
+FORMS = ("append", "append in room", "create")
+_ROOM = 1_600  # bytes: groups of up to 200 are written over zeros, others make the file grow
 
 
 @dataclass
 class World:
-    """A root, the form of its journals, and what it is on: ``files``, or ``space``."""
+    """A root, the form of its journals with its room, and what it is on: ``files``, or ``space``."""
 
     root: str
     files: Files
     form: str
     space: ObjectSpace | None = None
+    room: int = 0
 
     def faulty(self, before: Hook = ignore, after: Hook = ignore) -> FaultyFiles:
         """What a process of its own sees of the root."""
@@ -32,7 +34,7 @@ class World:
     def journals(self, through: Files | FaultyFiles | None = None, segment_bytes: int = 64 << 20) -> FileJournals:
         if self.space is not None:
             return FileJournals(self.root, self.form, segment_bytes, space=cast("Any", through or self.space))
-        return FileJournals(self.root, self.form, segment_bytes, through or self.files)
+        return FileJournals(self.root, self.form, segment_bytes, through or self.files, room_bytes=self.room)
 
     def read(self, incarnation: str = "w1", upto: int = -1) -> list[bytes]:
         return list(self.journals().read(incarnation, upto))
@@ -67,7 +69,12 @@ class World:
         self.files.close(fd)
 
 
+def world_on(root: str, files: Files, form: str) -> World:
+    """One of the forms: in the second, there is room for groups that follow."""
+    return World(root, files, form.partition(" ")[0], room=_ROOM if form.endswith("room") else 0)
+
+
 def memory_world(form: str) -> World:
     disk = MemoryDisk()
     make_dirs(disk, "/root")
-    return World("/root", disk, form)
+    return world_on("/root", disk, form)

@@ -119,6 +119,22 @@ def seal_not_noticed_when_idle() -> Iterator[None]:
         yield
 
 
+@mistake(within=40, faults="power", first=1_000)
+def group_over_zeros_not_synced() -> Context:
+    """A commit is synced only where the file of the journal grows."""
+    right = AppendWriter._append
+
+    def wrong(self: AppendWriter, group: bytes) -> None:
+        if self._offset + len(group) > self._size:
+            right(self, group)
+            return
+        self._files.write_at(self._fd, group, self._offset)
+        self._offset += len(group)
+        self._group += 1
+
+    return replaced(AppendWriter, "_append", wrong)
+
+
 @mistake(within=40, faults="power")
 def group_not_synced() -> Context:
     """A commit is written and not synced."""
