@@ -130,6 +130,11 @@ STEPS = {
     "sliding, two windows a record": Step(_SLIDING, window="{sliding: 2m, every: 1m}"),
     "sessions": Step(_SESSIONS, window="{session: 10s}"),
     "allowed lateness": Step(PLAIN, more="allowed_lateness: 1m, accumulation: accumulating, "),
+    "late records aside": Step(PLAIN, more="late: {side: behind}, "),
+    "`approx_count_distinct`": Step(
+        _grouped("count(distinct uid)", near="b.spend between 0.9 * a.spend - 1 and 1.1 * a.spend + 1"),
+        spend="{approx_count_distinct: uid}",
+    ),
     "ids for 1h": Step(PLAIN, stream="id: {field: event_id, horizon: 1h}"),
     "a calculation": Step(_grouped("sum(cost * 3 + uid)"), spend="{sum: cost * 3 + uid}"),
     "windows of 100 records": Step(_COUNTS, window="{count: 100}"),

@@ -10,7 +10,7 @@ from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.graph import Graph, Node
-from millwheel.core.pipeline.spec import AggregationStage, PipelineSpec
+from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, PipelineSpec
 
 _BY_RECORD = "record by record"
 
@@ -84,13 +84,14 @@ class _Arriving:
         if stream not in self._found:
             self._found[stream] = False  # as far as a circle knows
             makers = [node for node in self._graph.nodes.values() if stream in node.outputs]
-            self._found[stream] = bool(makers) and all(map(self._makes_columns, makers))
+            self._found[stream] = bool(makers) and all(self._makes_columns(node, stream) for node in makers)
         return self._found[stream]
 
-    def _makes_columns(self, node: Node) -> bool:
+    def _makes_columns(self, node: Node, stream: str) -> bool:
         if node.stream is not None:
             return self._sources[node.stream.name].in_columns
-        assert node.computation is not None
+        if node.computation is None or stream == node.computation.late_side or stream == DEAD_LETTERS:
+            return False
         if node.name in self.joins:
             return True
         if node.computation.dictionary is not None:

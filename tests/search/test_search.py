@@ -25,6 +25,8 @@ MANY = [seed for seed in range(5_040, 5_140) if seed not in (5_095, 5_097, 5_105
 QUICKLY_CAUGHT = [name for name, mutation in MUTATIONS.items() if mutation.within <= 10]
 SELDOM = (
     "columns",
+    "fields lateness late",
+    "fields side late",
     "past_timers",
     "refire",
     "side weak",

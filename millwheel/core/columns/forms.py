@@ -25,10 +25,10 @@ from millwheel.core.pipeline.spec import (
     Productions,
     StreamSpec,
 )
-from millwheel.core.triggers.triggers import Default
+from millwheel.core.triggers.triggers import AfterWatermark, Default
 from millwheel.core.windowing.contract import LatePolicy, Windowing
 from millwheel.core.windows.panes import Accumulation, OutputTime
-from millwheel.core.windows.windows import Count, Cumulative, SessionPieces, Sessions, Sliding, Tumbling
+from millwheel.core.windows.windows import Count, Cumulative, Global, SessionPieces, Sessions, Sliding, Tumbling
 
 Plan: TypeAlias = ColumnPlan | PlansByType
 _WINDOWS: Mapping[type, str] = {Cumulative: "cumulative windows", Count: "count windows"}
@@ -283,8 +283,6 @@ def _why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: Column
     types."""
     if why := _fires_again(windowing):
         return why
-    if spec.late != "drop":
-        return "late records are not dropped"
     if isinstance(windowing.window, Cumulative | Count):
         return f"{_WINDOWS[type(windowing.window)]} are merged in rows"
     if spec.queryable:
@@ -334,13 +332,18 @@ def _why_no_columns(spec: ComputationSpec, windowing: Windowing) -> str:
 
 
 def _fires_again(windowing: Windowing) -> str:
-    """Why a window may fire other than once, as the watermark passes its end; "" when it may not."""
-    window = windowing.window
-    if not isinstance(windowing.trigger, Default):
-        return "its trigger decides when windows fire"
-    if windowing.accumulation is Accumulation.RETRACTING:
+    """Why a window may fire other than once, as the watermark passes its end, and then for late records alone; "" when
+    it may not."""
+    window, trigger = windowing.window, windowing.trigger
+    stays = isinstance(window, Tumbling | Global) or (isinstance(window, Sliding) and not window.changes)
+    late = isinstance(trigger, AfterWatermark) and trigger.early is None and not trigger.shares()
+    if not isinstance(trigger, Default):
+        closes = isinstance(trigger, AfterWatermark) and trigger.late is None and windowing.allowed_lateness > 0
+        if not late or not stays or closes:
+            return "its trigger decides when windows fire"
+    if windowing.accumulation is Accumulation.RETRACTING and not stays:
         return "results are taken back"
-    if windowing.allowed_lateness:
+    if windowing.allowed_lateness and not stays:
         return "late records are allowed"
     return "windows of silent keys fire empty" if isinstance(window, Tumbling) and window.empty else ""
 

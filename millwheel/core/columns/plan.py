@@ -51,7 +51,8 @@ class ColumnPlan:
     neither nulls nor NaN nor infinities. ``fires_once``: a window fires once, as the watermark passes its end (a key
     window: once at each of its steps), and columns hold its state. Otherwise the state is in rows, and the columns only
     group the records. ``steps`` are key windows; their records are grouped by ``window``, the steps of the slide.
-    ``inferred`` are the types of the fields that nobody declared, by name.
+    ``inferred`` are the types of the fields that nobody declared, by name. Windows stay for ``lateness_us`` after they
+    have fired. ``drops``: late records are counted, and nothing else; ``empties``: a window that has fired is empty.
     """
 
     window: WindowFunction
@@ -65,6 +66,9 @@ class ColumnPlan:
     fires_once: bool = True
     steps: Sliding | None = None
     inferred: tuple[tuple[str, str], ...] = ()
+    lateness_us: int = 0
+    drops: bool = True
+    empties: bool = True
 
     @property
     def divided(self) -> bool:
@@ -83,9 +87,10 @@ class ColumnPlan:
 
     @property
     def combines(self) -> bool:
-        """Whether a source may group records before it sends them: a record has one window, and its key is in it."""
+        """Whether a source may group records before it sends them: a record has one window, its key is in it, and it is
+        not looked at again."""
         plain = isinstance(self.window, Tumbling) and self.steps is None
-        return self.fires_once and plain and not self.divided
+        return self.fires_once and plain and self.drops and not self.divided
 
     def of_any(self, batch: AnyBatch) -> ColumnPlan | None:
         """The plan for a batch, None when it is in rows."""
@@ -174,14 +179,14 @@ class ColumnPlan:
             return first_steps(self.window, timestamps)
         return assign_array(self.window, timestamps)
 
-    def count_late(self, batch: ColumnBatch, watermark: int) -> int:
-        """How many records have no window that ends after ``watermark``."""
-        kept = batch
+    def too_late(self, batch: ColumnBatch, watermark: int) -> npt.NDArray[np.bool_]:
+        """Which of the records that count have no window that ends after ``watermark``."""
+        assigned = assign_array(self.window, batch.timestamps)
+        late = np.ones(len(batch), np.bool_)
+        late[assigned.rows[still_open(assigned.ends, watermark)]] = False
         if self.condition is not None:
-            kept = batch.where(batch.frame.select(self.condition).to_series().to_numpy())
-        assigned = assign_array(self.window, kept.timestamps)
-        open_rows = np.unique(assigned.rows[still_open(assigned.ends, watermark)])
-        return len(kept) - len(open_rows)
+            late &= batch.frame.select(self.condition).to_series().to_numpy()
+        return late
 
     def late(self, batch: ColumnBatch, watermark: int) -> npt.NDArray[np.bool_] | None:
         """Which records are of a window that ends at or before ``watermark``. None when there is none, and where a
@@ -352,6 +357,9 @@ def _plan(
         _key_dtype(key, fields),
         floats,
         steps=window if isinstance(window, Sliding) and window.changes else None,
+        lateness_us=spec.allowed_lateness_us,
+        drops=spec.late == "drop",
+        empties=spec.accumulation == "discarding",
     )
 
 

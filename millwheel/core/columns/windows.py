@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol
 
+from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import END, START, ColumnPlan
 from millwheel.core.model.keys import Key
-from millwheel.core.model.times import MAX_TIME
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.windows.lateness import is_complete, still_open
 from millwheel.core.windows.windows import Window
 from millwheel.errors import invariant
@@ -34,18 +35,22 @@ class GroupsKind(IntEnum):
     """A session replaces those in older segments that it overlaps."""
     STEPS = 2
     """What enters key windows at its start and leaves them at its end."""
+    KEPT = 3
+    """As windows, and they stay after they have fired."""
 
 
 @dataclass(slots=True, eq=False)
 class ColumnarSegment:
     """Groups of bundles. ``number`` is its name; ``level`` how often its parts were put together. ``first`` is the
-    earliest time at which the watermark makes something of it, ``last`` the time at which all of it is gone."""
+    earliest time at which the watermark makes something of it, ``last`` the time at which all of it is gone. Windows
+    that stay after they have fired have fired up to ``fired``."""
 
     number: int
     level: int
     groups: pl.DataFrame
     first: int
     last: int
+    fired: int = MIN_TIME
 
 
 @dataclass(slots=True)
@@ -67,6 +72,10 @@ class ColumnWindows:
     one."""
 
     kind = GroupsKind.WINDOWS
+    lateness_us = 0
+    """How long windows stay after they have fired."""
+    closed = MIN_TIME
+    """Up to which time windows have fired, where that makes a difference later."""
 
     def __init__(self, plan: MergesGroups, types: Types = (), fan: int = _FAN) -> None:
         self._plan = plan
@@ -76,12 +85,15 @@ class ColumnWindows:
         self._next_number = 0
         self._changes = Changes()
 
-    def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int) -> None:
-        """A columnar segment found in the store, in order of numbers; windows up to ``watermark`` have closed."""
+    def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME) -> None:
+        """A columnar segment found in the store, in order of numbers; windows up to ``watermark`` have closed, and
+        those of this segment up to ``fired``."""
         self._next_number = max(self._next_number, number + 1)
-        kept = groups.filter(still_open(pl.col(END), watermark))
+        self._found(number, level, groups.filter(still_open(pl.col(END), max(watermark, fired))), fired)
+
+    def _found(self, number: int, level: int, kept: pl.DataFrame, fired: int) -> None:
         if kept.height:
-            self._segments.append(ColumnarSegment(number, level, kept, *self._bounds(kept)))
+            self._segments.append(ColumnarSegment(number, level, kept, *self._bounds(kept, fired), fired))
         else:
             self._changes.gone.append(number)
 
@@ -92,6 +104,15 @@ class ColumnWindows:
     def entering(self, groups: pl.DataFrame, watermark: int) -> pl.DataFrame:
         """The groups of a bundle in time, as they are held. Raises Unfit."""
         return groups
+
+    def on_time(self, groups: pl.DataFrame, watermark: int) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        """Those of windows that have not fired, and those of windows that have and still take records (None: none)."""
+        return groups, None
+
+    def fired(self, among: pl.DataFrame | None = None) -> pl.DataFrame | None:
+        """The windows that have fired and still take records, as they fired, or those of them that are ``among`` late
+        groups; None for none."""
+        return None
 
     def go_on_with(self, plan: MergesGroups, types: Types) -> None:
         """Hold windows of another plan from here on. There are none at the moment."""
@@ -109,6 +130,10 @@ class ColumnWindows:
             self._append(self._plan.merge([segment.groups for segment in tail]), tail[-1].level + 1)
 
     def due_at(self) -> int:
+        """Something is to be done once the watermark has passed this (MAX_TIME: never)."""
+        return self.fires_at()
+
+    def fires_at(self) -> int:
         """The first window closes once the watermark has passed this (MAX_TIME: there is none)."""
         return min((segment.first - 1 for segment in self._segments), default=MAX_TIME)
 
@@ -137,9 +162,9 @@ class ColumnWindows:
             self._remove(segment)
             return
         segment.groups = groups
-        segment.first, segment.last = self._bounds(groups)
+        segment.first, segment.last = self._bounds(groups, segment.fired)
 
-    def _bounds(self, groups: pl.DataFrame) -> tuple[int, int]:
+    def _bounds(self, groups: pl.DataFrame, fired: int) -> tuple[int, int]:
         """``first`` and ``last`` of a segment."""
         ends = groups[END]
         return ends.min(), ends.max()  # type: ignore[return-value]
@@ -176,7 +201,8 @@ class ColumnWindows:
         return bool(self._segments)
 
     def _append(self, groups: pl.DataFrame, level: int) -> None:
-        segment = ColumnarSegment(self._next_number, level, groups, *self._bounds(groups))
+        bounds = self._bounds(groups, self.closed)
+        segment = ColumnarSegment(self._next_number, level, groups, *bounds, self.closed)
         self._next_number += 1
         self._segments.append(segment)
         self._changes.new.append(segment)
@@ -199,6 +225,16 @@ def windows_of_key(plan: ColumnPlan, groups: Sequence[pl.DataFrame], key: Key) -
     mine = [frame for frame in mine if frame.height]
     found = [(group.window, group.acc) for _, group in plan.row_groups(plan.merge(mine))] if mine else []
     return sorted(found, key=lambda each: (each[0].end, each[0].start))
+
+
+def results_of(
+    plan: ColumnPlan, windows: Sequence[tuple[Window, Any]], aggregation: Aggregation, closed: int
+) -> list[tuple[Window, Any]]:
+    """The results of windows with these accumulators. Those up to ``closed`` have fired."""
+    return [
+        (window, aggregation.result(aggregation.create() if plan.empties and window.end <= closed else acc))
+        for window, acc in windows
+    ]
 
 
 def in_order_of_time(groups: pl.DataFrame) -> pl.DataFrame:

@@ -137,6 +137,11 @@ def parse_timer(stored: bytes) -> tuple[bytes, Domain, str]:
     return stored[9:end], _DOMAIN_OF[stored[end]], stored[end + 1 :].decode()
 
 
+def slot_of(stored: bytes) -> object:
+    """The slot of a window, of its store key."""
+    return _unpack(stored[_msgpack_end(stored, 9) :])
+
+
 def _msgpack_end(data: bytes, start: int) -> int:
     """Where the msgpack value that starts at ``start`` ends. Keys hold only str, int, bytes and arrays."""
     first = data[start]

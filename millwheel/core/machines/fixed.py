@@ -13,7 +13,7 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
 from millwheel.core.windowing.calls import Call, Gone, Group, Taken
 from millwheel.core.windowing.contract import Effects, KeyState, Slot, Times
-from millwheel.core.windowing.state import CLOSED, as_state
+from millwheel.core.windowing.state import CLOSED, WindowState, as_state
 from millwheel.core.windows.lateness import too_late
 from millwheel.core.windows.panes import Retraction
 from millwheel.core.windows.tags import window_of
@@ -82,6 +82,19 @@ class AlignedMachine(TriggeredMachine):
             own = as_state(state.get(group.window)) or self._born(group.window, times.watermark)
             self._take_group(own, group, call)
             self._settle(group.window, own, group.window, call)
+
+    def on_fired(self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects) -> None:
+        """Take windows over that have fired elsewhere, once, as the watermark passed their ends. Those that are here
+        already are what late records have made of them since."""
+        aside, call = Call(state, key, times, Effects()), Call(state, key, times, effects)
+        for group in groups:
+            if state.get(group.window) is not None:
+                continue
+            own = WindowState(self.aggregation.create(), 0 if self._plain else self._trigger.start())
+            self._take_group(own, group, aside)
+            self._fire(own, group.window, aside, False)
+            self._requests.renew(group.window, own, group.window, call)
+            state[group.window] = own
 
     def on_timer(
         self, state: KeyState, key: Key, tag: str, domain: Domain, at: int, times: Times, effects: Effects

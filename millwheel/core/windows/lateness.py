@@ -100,8 +100,13 @@ def is_final(end_us: int, watermark_us: int, allowed_us: int) -> bool:
     return watermark_us > final_at_us(end_us, allowed_us)
 
 
+def final_until(watermark_us: int, allowed_us: int) -> int:
+    """Windows that end at this time or before are :func:`is_final`, all others are not."""
+    return watermark_us if watermark_us >= MAX_TIME else max(watermark_us - allowed_us, MIN_TIME)
+
+
 def open_windows(windows: Sequence[Window], watermark_us: int) -> list[Window]:
-    """Those that are not complete; without allowed lateness, those that still take records."""
+    """Those that are not complete; of ``final_until`` as the watermark, those that still take records."""
     return [window for window in windows if window.end > watermark_us]
 
 

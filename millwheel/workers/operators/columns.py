@@ -7,15 +7,12 @@ the shard takes columns again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 
-from millwheel.core.aggregates.aggregation import FILTERED
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import (
     AnyBatch,
@@ -30,29 +27,35 @@ from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import COUNT, END, KEY, ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType, types_told
+from millwheel.core.columns.state.kept import KeptColumns
 from millwheel.core.columns.state.sessions import SessionColumns
 from millwheel.core.columns.state.steps import StepColumns
-from millwheel.core.columns.windows import ColumnWindows, Types
+from millwheel.core.columns.windows import ColumnWindows, Types, results_of
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.formats.store_layout import WINDOW
+from millwheel.core.formats.store_layout import WINDOW, slot_of
 from millwheel.core.model.keys import Key
 from millwheel.core.model.names import groups_of
-from millwheel.core.model.records import Batch
-from millwheel.core.model.times import held_at
+from millwheel.core.model.times import MIN_TIME, held_at
 from millwheel.core.pipeline.skew import slots_of_keys
 from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec
 from millwheel.core.windowing.calls import Group
-from millwheel.core.windowing.contract import rejected
-from millwheel.core.windows.lateness import is_complete, open_windows, still_open
+from millwheel.core.windows.lateness import final_until, is_complete, still_open
 from millwheel.core.windows.windows import Sessions, Window
-from millwheel.errors import InvariantError, RecordError, invariant
+from millwheel.errors import InvariantError, invariant
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query
 from millwheel.workers.bundle.bundle import RECORD, Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
+from millwheel.workers.bundle.record_groups import RecordGroups, Told
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
-from millwheel.workers.state.column_segments import ColumnShard, numbered_segments, restore_segments, write_segments
+from millwheel.workers.state.column_segments import (
+    ColumnShard,
+    numbered_segments,
+    restore_segment,
+    restore_segments,
+    write_segments,
+)
 
 MOST_BYTES = 32 << 20
 """State that grows with the records goes on in rows beyond this: columns keep all of it in memory."""
@@ -89,16 +92,20 @@ class ColumnOperator(Operator):
         self._known = None if isinstance(plan, PlansByType) else plan
         self._shard = shard
         self._rows = rows
-        self._decode = decode
         self._aggregation = compile_aggregation(spec.aggregates, compile_expression, None, spec.condition, spec.stage)
+        self._records = RecordGroups(self._aggregation, rows.refuse, decode, spec.late == "drop")
         if isinstance(plan, ColumnPlan):
             rows.finish_row = plan.typed
         self._windows, *self._of_other_types = self._restored(plan)
         if isinstance(plan, PlansByType) and self._windows:
             self._known = plan.plan(dict(self._windows.types))
-        self._combined = groups_of(spec.name)
         self._slots = slots_of_keys(spec)
-        self._in_rows = self._has_rows()
+        self._open_until = MIN_TIME
+        self._in_rows = self._has_rows(shard.closed)
+
+    @property
+    def emits_late(self) -> bool:
+        return self._rows.emits_late
 
     @property
     def _plan(self) -> ColumnPlan:
@@ -115,7 +122,7 @@ class ColumnOperator(Operator):
     def run(self, bundle: Bundle) -> None:
         in_rows = self._rows.received(bundle)
         combined = self._take_combined(bundle)
-        if self._in_rows and self._may_hold(bundle, combined) and not self._has_rows():
+        if self._in_rows and self._may_hold(bundle, combined) and not self._has_rows(bundle.watermark):
             self._in_rows = False
         if self._of_other_types:  # a merge of shards that have met different types
             self._go_on_in_rows(bundle)
@@ -143,7 +150,8 @@ class ColumnOperator(Operator):
         write_segments(self._windows, self._shard.name, bundle.overlay, self._slots)
 
     def hold(self, now_us: int) -> Hold:
-        own = Hold(held_at(self.due_at()), "window (in columns), which outputs as it closes")
+        fires_at = min(windows.fires_at() for windows in (self._windows, *self._of_other_types))
+        own = Hold(held_at(fires_at), "window (in columns), which outputs as it closes")
         return min(own, self._rows.hold(now_us), key=lambda hold: hold.at)
 
     def open_windows(self, key: Key) -> list[Window]:
@@ -154,7 +162,7 @@ class ColumnOperator(Operator):
     def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
         """Its open windows."""
         mine = self._windows.of_key(self._plan, query.key) if self._windows else []
-        found = [(window, self._aggregation.result(acc)) for window, acc in mine]
+        found = results_of(self._plan, mine, self._aggregation, watermark_us) if mine else []
         return self._rows.answer_with(query, found, state, watermark_us)
 
     # --- a bundle ------------------------------------------------------------------------------------------
@@ -165,10 +173,11 @@ class ColumnOperator(Operator):
 
     def _take_combined(self, bundle: Bundle) -> list[_Combined]:
         """What senders have grouped, without windows that have closed; only records are left in the bundle."""
-        mine = [arrival.batch for arrival in bundle.arrivals if arrival.batch.stream == self._combined]
+        name = groups_of(self._spec.name)
+        mine = [arrival.batch for arrival in bundle.arrivals if arrival.batch.stream == name]
         if not mine:
             return []
-        bundle.arrivals = [arrival for arrival in bundle.arrivals if arrival.batch.stream != self._combined]
+        bundle.arrivals = [arrival for arrival in bundle.arrivals if arrival.batch.stream != name]
         found = []
         for batch in mine:
             assert isinstance(batch, ColumnBatch)
@@ -176,8 +185,9 @@ class ColumnOperator(Operator):
             assert plan is not None  # by which the sender has grouped
             groups = batch.frame.with_columns(batch.keys.alias(KEY)).select(list(plan.schema))
             bundle.try_(RECORD, int(groups[COUNT].sum()) - groups.height)
-            if batch.earliest < bundle.watermark:
-                closed = ~still_open(pl.col(END), bundle.watermark)
+            late_until = final_until(bundle.watermark, plan.lateness_us)
+            if batch.earliest < late_until:
+                closed = ~still_open(pl.col(END), late_until)
                 bundle.count("late", int(groups.filter(closed)[COUNT].sum()))
                 groups = groups.filter(~closed)
             found.append(_Combined(plan, groups))
@@ -185,10 +195,10 @@ class ColumnOperator(Operator):
 
     def _run_columns(self, bundle: Bundle, combined: list[_Combined]) -> None:
         """Take all of a bundle, or, where columns cannot hold it, nothing."""
-        told: list[Callable[[], None]] = []
+        told: Told = []
         try:
             self._learn_types(bundle, combined)
-            bundles = [self._groups(batch, bundle, told) for batch in _bundled(bundle)]
+            bundles = [self._records.of(batch, self._plan, self._windows, bundle, told) for batch in _bundled(bundle)]
             closed = self._windows.close(bundle.watermark)
         except Unfit:
             self._go_on_in_rows(bundle)
@@ -196,16 +206,32 @@ class ColumnOperator(Operator):
         # Only once all of them fit: what is in the columns, counted as late or a dead letter already would be so again
         # when the bundle goes by rows. See test_a_bundle_that_no_column_can_hold_has_its_dead_letters_once.
         # And only once windows have closed: a record that comes behind the end of a session is of another one.
+        late: list[pl.DataFrame] = []
         for groups in [*(each.groups for each in combined), *bundles]:
-            self._windows.add(groups)
+            on_time, behind = self._windows.on_time(groups, bundle.watermark)
+            self._windows.add(on_time)
+            late += [] if behind is None else [behind]
         combined.clear()
+        bundle.arrivals = []
         for tell in told:
             tell()
-        bundle.arrivals = []
         if closed is not None:
             self._emit(closed, bundle)
+        if self._windows.lateness_us or self._spec.late != "drop":
+            self._rows.run_with(self._late_groups(late, bundle), bundle)
+            bundle.arrivals = []
         if self._windows and self._plan.grows and self._windows.size() > MOST_BYTES:
             self._go_on_in_rows(bundle)
+
+    def _late_groups(self, late: Sequence[pl.DataFrame], bundle: Bundle) -> list[tuple[Key, Group]]:
+        """Groups of windows that have fired, for the row form. It gets these windows, as they fired."""
+        if not late:
+            return []
+        together = self._plan.merge(late)
+        fired = self._windows.fired(together)
+        if fired is not None:
+            self._rows.take_groups(self._plan.row_groups(fired), bundle, bundle.watermark)
+        return list(self._plan.row_groups(together))
 
     def _may_hold(self, bundle: Bundle, combined: Sequence[_Combined]) -> bool:
         """Whether columns may hold what has come. Rows have types only where they are declared."""
@@ -232,40 +258,28 @@ class ColumnOperator(Operator):
         self._known = plan
         self._windows.go_on_with(plan, plan.inferred)
 
-    def _groups(self, batch: AnyBatch, bundle: Bundle, told: list[Callable[[], None]]) -> pl.DataFrame:
-        """The groups of a batch, without those of windows that have closed. ``told`` gets what is to be said of the
-        records that are in none. Raises Unfit."""
-        late_until = self._windows.late_until(bundle.watermark)
-        if not isinstance(batch, ColumnBatch):
-            groups = self._plan.from_row_groups(self._row_groups(batch, bundle, told))
-        else:
-            if isinstance(self._plan.window, Sessions) and (late := self._plan.late(batch, late_until)) is not None:
-                # First, since they would join sessions of the bundle.
-                told.append(partial(bundle.count, "late", self._plan.count_late(batch, late_until)))
-                batch = batch.where(~late)
-            groups = self._plan.group(batch)
-            if groups.height and is_complete(groups[END].min(), late_until):  # type: ignore[arg-type]
-                told.append(partial(bundle.count, "late", self._plan.count_late(batch, late_until)))
-                # These windows have fired and are forgotten. Added again they would fire a second time, with the late
-                # records alone.
-                groups = groups.filter(still_open(pl.col(END), late_until))
-        return self._windows.entering(groups, bundle.watermark)
-
     def _go_on_in_rows(self, bundle: Bundle) -> None:
         self._in_rows = True
         if self._windows:
             groups = self._plan.row_groups(self._windows.all_groups())
             closed = self._windows.closed if isinstance(self._windows, StepColumns) else None
+            self._hand_over_fired(self._plan, self._windows, bundle)
             self._rows.take_groups(groups, bundle, closed)
             self._windows.clear()
         for windows in self._of_other_types:
             assert self._by_type is not None
             plan = self._by_type.plan(dict(windows.types))
             assert plan is not None
+            self._hand_over_fired(plan, windows, bundle)
             self._rows.take_groups(plan.row_groups(windows.all_groups()), bundle)
             windows.clear()
             write_segments(windows, self._shard.name, bundle.overlay)
         self._of_other_types = []
+
+    def _hand_over_fired(self, plan: ColumnPlan, windows: ColumnWindows, bundle: Bundle) -> None:
+        fired = windows.fired()
+        if fired is not None:
+            self._rows.take_groups(plan.row_groups(fired), bundle, bundle.watermark)
 
     def _emit(self, closed: pl.DataFrame, bundle: Bundle) -> None:
         if self._spec.stage is AggregationStage.PARTIAL:  # accumulators have no column form
@@ -291,32 +305,6 @@ class ColumnOperator(Operator):
             for stream in self._spec.outputs:
                 bundle.outputs.produce(stream, key, self._plan.typed(row), end - 1)
 
-    def _row_groups(self, batch: Batch, bundle: Bundle, told: list[Callable[[], None]]) -> list[tuple[Key, Group]]:
-        """The groups of records that come as rows: their input had something in it that columns cannot say."""
-        prepared: dict[tuple[Key, Window], tuple[list[Any], list[int]]] = {}
-        late_until = self._windows.late_until(bundle.watermark)
-        values = self._decode(batch.stream, batch.values)
-        for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
-            try:
-                ready = self._aggregation.prepare(value)
-            except RecordError as ex:
-                told.append(partial(self._rows.refuse, rejected(key, value, timestamp, ex), None, bundle))
-                continue
-            if ready is FILTERED:
-                continue
-            windows = open_windows(self._plan.window.assign(timestamp), late_until)
-            for window in windows:
-                taken = prepared.setdefault((key, window), ([], []))
-                taken[0].append(ready)
-                taken[1].append(timestamp)
-            if not windows:
-                told.append(partial(bundle.count, "late"))
-        made = []
-        for (key, window), (ready, stamps) in prepared.items():
-            acc = self._aggregation.add_many(self._aggregation.create(), ready, stamps)
-            made.append((key, Group(window, acc, len(stamps), None, None)))
-        return made
-
     # --- the store ---------------------------------------------------------------------------------------
 
     def _restored(self, plan: ColumnPlan | PlansByType) -> list[ColumnWindows]:
@@ -330,13 +318,28 @@ class ColumnOperator(Operator):
             known = plan.plan(dict(segment.types))
             invariant(known is not None, f"{self._spec.name}: no plan for the types of its windows, {segment.types}")
             assert known is not None
-            windows = found.setdefault(segment.types, ColumnWindows(known, known.inferred))
-            windows.restore(number, segment.level, segment.groups, self._shard.closed)
+            windows = found.setdefault(segment.types, windows_of(known, self._shard.closed))
+            restore_segment(windows, number, segment, self._shard.closed)
         # Those of which all have closed come last: what is left of them in the store is removed with the others.
-        return sorted(found.values(), key=lambda windows: not windows) or [ColumnWindows(_Unknown())]
+        if found:
+            return sorted(found.values(), key=lambda windows: not windows)
+        lateness_us = self._spec.allowed_lateness_us
+        unknown = KeptColumns(_Unknown(), lateness_us, self._shard.closed) if lateness_us else ColumnWindows(_Unknown())
+        return [unknown]
 
-    def _has_rows(self) -> bool:
-        return next(iter(self._shard.store.scan(WINDOW)), None) is not None
+    def _has_rows(self, watermark: int) -> bool:
+        """Whether rows have a window that is to fire. Where windows stay afterwards, those of late records are there at
+        all times, and change nothing."""
+        if watermark < self._open_until:
+            return True
+        for store_key, _ in self._shard.store.scan(WINDOW):
+            slot = slot_of(store_key) if self._spec.allowed_lateness_us else None
+            if not isinstance(slot, list):
+                return True
+            if not is_complete(slot[1], watermark):
+                self._open_until = slot[1]  # not looked at again before
+                return True
+        return False
 
 
 def _bundled(bundle: Bundle) -> list[AnyBatch]:
@@ -351,7 +354,11 @@ def windows_of(plan: ColumnPlan, closed: int) -> ColumnWindows:
     """The windows of a shard of which those up to ``closed`` have fired."""
     if plan.steps is not None:
         return StepColumns(plan, plan.steps, closed)
-    return SessionColumns(plan) if isinstance(plan.window, Sessions) else ColumnWindows(plan)
+    if isinstance(plan.window, Sessions):
+        return SessionColumns(plan)
+    if plan.lateness_us:
+        return KeptColumns(plan, plan.lateness_us, closed, plan.inferred)
+    return ColumnWindows(plan, plan.inferred)
 
 
 def warm_up(plan: ColumnPlan, stream: str, frame: pl.DataFrame) -> None:

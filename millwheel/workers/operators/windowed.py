@@ -19,6 +19,7 @@ from millwheel.core.formats.store_layout import HOLD, WINDOW, key_prefix, number
 from millwheel.core.key_windows.machine import KeyWindowMachine
 from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
+from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.specs import machine_from_spec, window_from_spec
 from millwheel.core.model.keys import Key, key_from_bytes
 from millwheel.core.model.names import groups_of
@@ -97,11 +98,17 @@ class WindowedOperator(Operator):
         return _OF_A_PERIOD * machine.due_with(at, watermark) if isinstance(machine, CumulativeMachine) else 1
 
     def run(self, bundle: Bundle) -> None:
+        self.run_with((), bundle)
+
+    def run_with(self, late: Iterable[tuple[Key, Group]], bundle: Bundle) -> None:
+        """Run a bundle with whose records these groups come, of windows that have fired elsewhere."""
         times = Times(bundle.watermark, bundle.now_us, self.share_timers.passed)
         self._fire(bundle.fires(Domain.EVENT), times, bundle)
         self._fire(self.share_timers.pop_due(), times, bundle)
         if groups := self.received(bundle):
             self._take_received(groups, times, bundle)
+        if late:
+            self.take_groups(late, bundle)
         self._take(bundle, times)
         self._fire(bundle.fires(Domain.PROCESSING), times, bundle)
         self._write_holds()
@@ -142,8 +149,8 @@ class WindowedOperator(Operator):
         self._flush(None, bundle)
 
     def take_groups(self, groups: Iterable[tuple[Key, Group]], bundle: Bundle, closed: int | None = None) -> None:
-        """Take records that were aggregated elsewhere, of windows that are open; of key windows also all that columns
-        hold, if they say up to which time (µs) they have emitted steps."""
+        """Take records that were aggregated elsewhere, of windows that are open. ``closed``: they are all that columns
+        hold, of key windows that have emitted steps up to this time (µs), or of other windows that have fired."""
         machine, times, effects = self._machine, Times(bundle.watermark, bundle.now_us), Effects()
         invariant(isinstance(machine, TakesGroups), f"{self._spec.name}: its windows take no groups")
         assert isinstance(machine, TakesGroups)
@@ -153,6 +160,8 @@ class WindowedOperator(Operator):
         for key, mine in of_keys.items():
             if closed is not None and isinstance(machine, KeyWindowMachine):
                 machine.take_over(self._cells.of(key), key, mine, closed, times, effects)
+            elif closed is not None and isinstance(machine, AlignedMachine):
+                machine.on_fired(self._cells.of(key), key, mine, times, effects)
             else:
                 machine.on_groups(self._cells.of(key), key, mine, times, effects)
         self._perform(effects, None, bundle)

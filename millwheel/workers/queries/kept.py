@@ -7,7 +7,7 @@ from typing import Any
 
 from millwheel.core.columns.forms import computation_form
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.columns.windows import windows_of_key
+from millwheel.core.columns.windows import results_of, windows_of_key
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.pipeline.graph import takes_retractions
@@ -73,12 +73,11 @@ class StoreAnswers:
         columns, aggregation = WindowAnswers(spec, machine, finish), aggregation_of(spec, self._spec)
 
         def answer(query: Query, store: StoreView, watermark_us: int) -> Finding:
-            found: list[tuple[Window, Any]] = []
+            more: list[tuple[Window, Any]] = []
             for types, groups in open_groups(store, watermark_us).items():
                 typed = plan if isinstance(plan, ColumnPlan) else plan.plan(dict(types))
                 assert typed is not None
-                found += windows_of_key(typed, groups, query.key)
-            more = [(window, aggregation.result(acc)) for window, acc in found]
+                more += results_of(typed, windows_of_key(typed, groups, query.key), aggregation, watermark_us)
             return columns.answer(query, more, store, watermark_us)
 
         return answer

@@ -16,8 +16,9 @@ from millwheel.core.columns.windows import ColumnWindows, GroupsKind, Types
 from millwheel.core.formats.store_layout import COLUMNS, number8, number_from8, pack
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.ranges import KeyRange
+from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.skew import hash_by_slot
-from millwheel.core.windows.lateness import still_open
+from millwheel.core.windows.lateness import final_until, still_open
 from millwheel.ports import StateStore, StoreView
 from millwheel.workers.state.overlay import Overlay
 
@@ -28,6 +29,8 @@ class _Stored(msgspec.Struct, array_like=True):
     slots: int = 0
     kind: int = 0
     types: Types = ()
+    fired: int = MIN_TIME
+    lateness_us: int = 0
 
 
 _decode = msgspec.msgpack.Decoder(_Stored).decode
@@ -45,7 +48,15 @@ class ColumnShard:
 def restore_segments(windows: ColumnWindows, shard: ColumnShard) -> None:
     """The open windows as the store of a shard has them."""
     for number, segment in numbered_segments(shard):
-        windows.restore(number, segment.level, segment.groups, shard.closed)
+        restore_segment(windows, number, segment, shard.closed)
+
+
+def restore_segment(windows: ColumnWindows, number: int, segment: Segment, closed: int) -> None:
+    """One of them."""
+    groups = segment.groups
+    if windows.lateness_us > segment.lateness_us:  # what was final under another pipeline is not found again
+        groups = groups.filter(still_open(pl.col(END), final_until(closed, segment.lateness_us)))
+    windows.restore(number, segment.level, groups, closed, segment.fired)
 
 
 def numbered_segments(shard: ColumnShard) -> Iterator[tuple[int, Segment]]:
@@ -61,20 +72,26 @@ def write_segments(windows: ColumnWindows, shard: str, overlay: Overlay, slots: 
     for number in changes.gone:
         overlay.delete(COLUMNS + pack(shard) + number8(number))
     for segment in changes.new:
-        kept = Segment(segment.level, segment.groups, windows.kind, slots, windows.types)
+        kept = Segment(
+            segment.level, segment.groups, windows.kind, slots, windows.types, segment.fired, windows.lateness_us
+        )
         overlay.put(*segment_entry(shard, segment.number, kept))
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A columnar segment as it is stored. ``slots``: above 0 its keys are those of so many instances with fixed places,
-    and hashed by them. ``types`` are those that were inferred of undeclared fields."""
+    and hashed by them. ``types`` are those that were inferred of undeclared fields. Windows that stay for
+    ``lateness_us`` after they have fired have fired up to ``fired``, or to where the shard has closed windows, if that
+    is later."""
 
     level: int
     groups: pl.DataFrame
     kind: GroupsKind = GroupsKind.WINDOWS
     slots: int = 0
     types: Types = ()
+    fired: int = MIN_TIME
+    lateness_us: int = 0
 
 
 def segments_within(store: StateStore, within: KeyRange, closed: int) -> list[Segment]:
@@ -86,21 +103,31 @@ def segments_within(store: StateStore, within: KeyRange, closed: int) -> list[Se
         mine = [hashed(key) in within for key in key_list(segment.groups[KEY])]
         found.append(replace(segment, groups=segment.groups.filter(pl.Series(mine, dtype=pl.Boolean))))
     kept = [
-        replace(segment, groups=entered(groups, closed) if segment.kind is GroupsKind.STEPS else groups)
+        replace(
+            segment,
+            groups=entered(groups, closed) if segment.kind is GroupsKind.STEPS else groups,
+            fired=max(segment.fired, closed) if segment.kind is GroupsKind.KEPT else segment.fired,
+        )
         for segment, groups in zip(found, _open_groups(found, closed), strict=True)
     ]
     return [segment for segment in kept if segment.groups.height]
 
 
 def _open_groups(segments: Sequence[Segment], closed: int) -> list[pl.DataFrame]:
-    frames = [segment.groups.filter(still_open(pl.col(END), closed)) for segment in segments]
+    """Those that still take records."""
+    frames = [
+        segment.groups.filter(still_open(pl.col(END), final_until(closed, segment.lateness_us))) for segment in segments
+    ]
     return without_replaced(frames) if any(segment.kind is GroupsKind.SESSIONS for segment in segments) else frames
 
 
 def segment_entry(shard: str, number: int, segment: Segment) -> tuple[bytes, bytes]:
     """A columnar segment as an entry of the store of ``shard``. Packed it takes a quarter of the disk's time, which is
     worth more than the millisecond per megabyte that packing takes."""
-    stored = _Stored(segment.level, frame_bytes(segment.groups, "lz4"), segment.slots, segment.kind, segment.types)
+    frame = frame_bytes(segment.groups, "lz4")
+    stored = _Stored(
+        segment.level, frame, segment.slots, segment.kind, segment.types, segment.fired, segment.lateness_us
+    )
     return COLUMNS + pack(shard) + number8(number), pack(stored)
 
 
@@ -123,4 +150,5 @@ def _segments(store: StateStore | StoreView) -> Iterator[Segment]:
 
 def _segment_from(data: bytes) -> Segment:
     stored = _decode(data)
-    return Segment(stored.level, frame_from(stored.frame), GroupsKind(stored.kind), stored.slots, stored.types)
+    kind, frame = GroupsKind(stored.kind), frame_from(stored.frame)
+    return Segment(stored.level, frame, kind, stored.slots, stored.types, stored.fired, stored.lateness_us)

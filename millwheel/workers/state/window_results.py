@@ -90,13 +90,15 @@ class WindowAnswers:
     finish: Callable[[dict[str, Any]], dict[str, Any]]
 
     def answer(self, query: Query, more: Sequence[tuple[Window, Any]], state: StoreView, watermark_us: int) -> Finding:
-        """``more`` are open windows that are not kept in rows, and their results. Raises QueryError."""
+        """``more`` are open windows that columns hold, and their results: of those that rows have, too, they have what
+        was there before a late record. Raises QueryError."""
         machine = self.machine
         if not self.spec.aggregates or not isinstance(machine, AlignedMachine | MergingMachine):
             raise QueryError("not_asked", f"windows of {query.computation} cannot be asked: {_why(self.spec)}")
         hashed = hash_of_keys(self.spec)
         stored = StoredWindows(state, query.key, hashed)
-        found = [*more, *machine.open_results(stored, _slots(query, stored, machine))]
+        columns = [each for each in more if stored.get(tuple(each[0])) is None]
+        found = [*columns, *machine.open_results(stored, _slots(query, stored, machine))]
         windows = [KeptWindow(*window, self.finish(dict(result))) for window, result in found]
         windows.sort(key=lambda window: (window.end_us, window.start_us))
         latest = newest_result(state, query.key, hashed) if self.spec.queryable else None

@@ -107,8 +107,9 @@ def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
     names = [name for name in tree["aggregate"] if name != "n"]
     tree["aggregate"].update({name: _of_columns(draft, name, tree) for name in names})
     if draft.rng.random() < 0.7:
-        for name in ("trigger", "allowed_lateness", "late"):
-            tree.pop(name, None)
+        for name, words in (("trigger", ()), ("allowed_lateness", ("lateness",)), ("late", ("side", "refire"))):
+            if draft.wanted.isdisjoint(words):
+                tree.pop(name, None)
     return True
 
 

@@ -13,6 +13,7 @@ from millwheel.core.columns import windows as column_windows
 from millwheel.core.columns.functions.lists import Distincts
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.state.join_windows import JoinWindows
+from millwheel.core.columns.state.kept import KeptColumns
 from millwheel.core.columns.state.sessions import SessionColumns
 from millwheel.core.machines.counted import CountMachine, Filling
 from millwheel.core.machines.cumulative import CumulativeMachine, Period
@@ -295,3 +296,29 @@ def a_bundle_has_fired_all_windows() -> Context:
         own.done = max(own.done, min(call.times.watermark, base.end))
 
     return replaced(CumulativeMachine, "_advance", wrong)
+
+
+@mistake(
+    within=40, features="fields stated lateness tumbling_window aggregate", variants="crashes crash-bundles", first=11
+)
+def windows_that_fire_once_more_after_a_crash() -> Context:
+    """Windows that stay in columns count as not fired for whoever opens the shard. (Allowed lateness over declared
+    fields, and a crash while a window stays.)"""
+
+    def wrong(self: KeptColumns, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int) -> None:
+        self._next_number = max(self._next_number, number + 1)
+        self._found(number, level, groups.filter(pl.col("end") > self.late_until(watermark)), MIN_TIME)
+
+    return replaced(KeptColumns, "restore", wrong)
+
+
+@mistake(
+    within=5,
+    features="fields stated lateness disorder accumulating tumbling_window sum",
+    variants="shards pairs crash",
+    first=98,
+)
+def late_records_that_do_not_see_what_has_fired() -> Context:
+    """A late record makes a pane of its own, as if its window had never fired. (Allowed lateness over declared fields,
+    ``accumulating``, and a late record.)"""
+    return replaced(KeptColumns, "fired", lambda self, among=None: None)

@@ -41,7 +41,7 @@ SAID = {
         "session: 10s",
     ),
     NO + "its windows may fire more than once": ("output: out", "trigger: {after_count: 3}, output: out"),
-    NO + "late records are not dropped": ("output: out", "allowed_lateness: 1m, output: out"),
+    NO + "late records are not dropped": ("output: out", "late: {side: behind}, output: out"),
     NO + "output_time looks at each record": ("output: out", "output_time: latest, output: out"),
     NO + "an aggregate depends on the order of records": ("sum: cost", "first: cost"),
     NO + "its productions are weak or sent at least once": ("output: out", "productions: weak, output: out"),

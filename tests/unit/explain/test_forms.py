@@ -43,20 +43,27 @@ STATE = "taken in columns, state in rows: "
 
 SAID = {
     "taken in columns": (BARE, "", ""),
-    STATE + "late records are allowed": (BARE, "output", "allowed_lateness: 1m, output"),
-    STATE + "late records are not dropped": (BARE, "output", "late: refire, output"),
+    STATE + "late records are allowed": (
+        BARE,
+        "{tumbling: 10s}",
+        "{sliding: 10s, every: 5s, emit: changes}, accumulation: accumulating, allowed_lateness: 1m",
+    ),
     STATE + "its trigger decides when windows fire": (BARE, "output", "trigger: {after_count: 3}, output"),
-    STATE + "results are taken back": (BARE, "output", "accumulation: retracting, output"),
+    STATE + "results are taken back": (
+        BARE,
+        "{tumbling: 10s}",
+        "{sliding: 10s, every: 5s, emit: changes}, accumulation: retracting",
+    ),
     STATE + "windows of silent keys fire empty": (BARE, "tumbling: 10s", "tumbling: 10s, emit: empty"),
     STATE + "count windows are merged in rows": (BARE, "tumbling: 10s", "count: 10"),
     STATE + "cumulative windows are merged in rows": (BARE, "tumbling: 10s", "cumulative: 10s, every: 1s"),
     STATE + "no column holds the aggregate spend": (BARE, "sum: cost", "approx_count_distinct: cost"),
     STATE + "slices are merged in rows": (SLICES, "", ""),
     "taken in columns, types inferred": (BARE, FIELDS, ""),
-    "taken in columns, types inferred, state in rows: late records are allowed": (
+    "taken in columns, types inferred, state in rows: its trigger decides when windows fire": (
         BARE.replace(FIELDS, ""),
         "output",
-        "allowed_lateness: 1m, output",
+        "trigger: {after_watermark: {early: {after_count: 3}}}, output",
     ),
     ROWS + "sessions look at each record where late records are allowed": (
         BARE,

@@ -10,6 +10,7 @@ from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.pairs import by_end
 from millwheel.core.columns.plan import END
 from millwheel.core.columns.windows import Changes, ColumnarSegment, ColumnWindows, MergesGroups
+from millwheel.core.model.times import MIN_TIME
 from millwheel.core.windows.lateness import is_complete, still_open
 
 
@@ -20,7 +21,7 @@ class JoinWindows(ColumnWindows):
         super().__init__(plan, fan=fan)
         self._cut: set[int] = set()
 
-    def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int) -> None:
+    def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME) -> None:
         super().restore(number, level, by_end(groups), watermark)
 
     def take_closed(self, watermark: int) -> list[pl.DataFrame]:

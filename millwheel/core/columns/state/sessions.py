@@ -19,6 +19,7 @@ import numpy.typing as npt
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import END, KEY, START, ColumnPlan, key_parts
 from millwheel.core.columns.windows import ColumnWindows, GroupsKind
+from millwheel.core.model.times import MIN_TIME
 from millwheel.core.windows.lateness import still_open
 
 _ROW, _LATEST = "row", "latest"
@@ -33,7 +34,7 @@ class SessionColumns(ColumnWindows):
         super().__init__(plan)
         self._sessions = plan
 
-    def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int) -> None:
+    def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME) -> None:
         kept = groups.filter(still_open(pl.col(END), watermark))
         if kept.height:
             self._take_out(kept)

@@ -48,8 +48,7 @@ class StepColumns(ColumnWindows):
         super().__init__(plan)
         self._aggregation = plan
         self._window = window
-        self.closed = closed
-        """The steps up to this time were emitted."""
+        self.closed = closed  # the steps up to this time were emitted
 
     def late_until(self, watermark: int) -> int:
         """A group is late when the last window that it is in has closed."""
@@ -85,7 +84,7 @@ class StepColumns(ColumnWindows):
         points = {*bounds.filter(still_open(pl.col(START), self.closed))[START], *bounds[END]}
         return [Window(point - self._window.size, point) for point in sorted(points)]
 
-    def _bounds(self, groups: pl.DataFrame) -> tuple[int, int]:
+    def _bounds(self, groups: pl.DataFrame, fired: int) -> tuple[int, int]:
         starts = groups[START].to_numpy()
         ahead = starts[still_open(starts, self.closed)]
         ends: Any = groups[END]

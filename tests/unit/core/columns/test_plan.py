@@ -52,11 +52,8 @@ def test_what_has_no_column_form_stays_in_rows(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"accumulation": "retracting"},
         {"trigger": {"repeat": {"after_count": 2}}},
-        {"allowed_lateness_us": 5},
-        {"late": "side:too_late"},
-        {"late": "refire"},
+        {"trigger": "after_watermark", "allowed_lateness_us": 5},
         {"aggregates": (AggregateSpec("k", "approx_count_distinct", "cost"),)},
         {"window": WindowSpec("count", {"count": 3})},
     ],
@@ -66,6 +63,28 @@ def test_windows_that_fire_again_or_keep_more_than_columns_hold_take_groups(chan
     plan = plan_of(**changes)
     assert plan is not None
     assert not plan.fires_once
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"accumulation": "retracting"},
+        {"allowed_lateness_us": 5},
+        {"late": "side:too_late"},
+        {"late": "refire"},
+        {"trigger": "after_watermark"},
+        {"trigger": {"after_watermark": {"late": {"after_count": 2}}}, "allowed_lateness_us": 5},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("window", [WindowSpec("tumbling", {"size_us": 10}), SLIDING], ids=["tumbling", "sliding"])
+def test_columns_hold_windows_that_fire_again_for_late_records_alone(
+    changes: dict[str, Any], window: WindowSpec
+) -> None:
+    plan = plan_of(window, **changes)
+    assert plan is not None
+    assert plan.fires_once
+    assert plan.combines == (window is not SLIDING and "late" not in changes)
 
 
 def test_other_windows_stay_in_rows() -> None:
@@ -86,7 +105,7 @@ def test_other_windows_stay_in_rows() -> None:
 def test_columns_hold_sessions_and_key_windows_of_plain_aggregates(window: WindowSpec) -> None:
     ways: list[tuple[dict[str, Any], bool]] = [
         ({}, True),
-        ({"late": "side:too_late"}, False),
+        ({"late": "side:too_late"}, True),
         ({"queryable": "latest"}, False),
         ({"aggregates": (AggregateSpec("k", "approx_count_distinct", "cost"),)}, False),
     ]

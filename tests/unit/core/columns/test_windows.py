@@ -160,7 +160,7 @@ def by_columns(
             batch = batch_of(bundle)
             windows = stored.windows
             late_until = windows.late_until(watermark)
-            late += plan.count_late(batch, late_until)
+            late += int(plan.too_late(batch, late_until).sum())
             if window is SESSION and (behind := plan.late(batch, late_until)) is not None:
                 batch = batch.where(~behind)
             groups = plan.group(batch).filter(pl.col("end") > late_until)

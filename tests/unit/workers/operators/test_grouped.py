@@ -21,7 +21,14 @@ from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, KeySpec, PipelineSpec, WindowSpec
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    InputSpec,
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    WindowSpec,
+)
 from millwheel.sources.base import FrameChunk
 from millwheel.sources.files.lines import LineReader
 from millwheel.sources.frames import frame_of
@@ -35,7 +42,16 @@ from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.state.column_segments import ColumnShard
 from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
-from tests.unit.core.columns.test_windows import SLIDING, TUMBLING, Row, batch_of, bundles, plan_of, rows, spec_of
+from tests.unit.core.columns.test_windows import (
+    SLIDING,
+    TUMBLING,
+    Row,
+    batch_of,
+    bundles,
+    plan_of,
+    rows,
+    spec_of,
+)
 from tests.unit.workers.operators.column_runs import events, pipeline, written
 from tests.unit.workers.operators.column_runs import in_rows as everything_in_rows
 
@@ -43,7 +59,6 @@ WINDOWING = {
     "early by count": "trigger: {after_watermark: {early: {after_count: 3}}}\n    accumulation: accumulating",
     "early, taken back": "trigger: {after_watermark: {early: {after_count: 4}}}\n    accumulation: retracting",
     "once": "trigger: {once: {after_count: 5}}",
-    "on time": "accumulation: retracting",
 }
 MORE = """
       spread: {stddev: cost}
@@ -298,8 +313,18 @@ def test_state_in_columns_gives_what_rows_give_also_where_it_goes_on_in_rows(
     window: WindowSpec, key: tuple[str, ...], script: list[tuple[list[Row], int, bool]], condition: str
 ) -> None:
     """Bundles come in either form, and a tiny number hands all open windows to the row form."""
+    same_state_in_columns(window, key, script, condition=condition)
+
+
+def same_state_in_columns(
+    window: WindowSpec,
+    key: tuple[str, ...],
+    script: list[tuple[list[Row], int, bool]],
+    crash: Callable[[ColumnOperator, int], ColumnOperator] | None = None,
+    **changes: Any,
+) -> None:
     kind = KeyKind.FIELD if len(key) == 1 else KeyKind.FIELDS
-    changes: dict[str, Any] = {"condition": condition, "inputs": (InputSpec("events", KeySpec(kind, key)),)}
+    changes["inputs"] = (InputSpec("events", KeySpec(kind, key)),)
     spec, pipeline = spec_of(window, **changes)
     plan = plan_of(window, **changes)
     assert plan is not None
@@ -310,7 +335,7 @@ def test_state_in_columns_gives_what_rows_give_also_where_it_goes_on_in_rows(
     def either(batch: ColumnBatch) -> AnyBatch:
         return keyed(batch, key) if next(ways) else by_rows(keyed(batch, key))
 
-    in_columns = produced(columnar(spec, pipeline, plan), bundles, either)
+    in_columns = produced(columnar(spec, pipeline, plan), bundles, either, crash)
     assert in_columns == produced(in_rows(spec, pipeline, plan), bundles, lambda batch: by_rows(keyed(batch, key)))
 
 
@@ -318,13 +343,17 @@ def produced(
     operator: WindowedOperator | ColumnOperator,
     bundles: list[tuple[list[Row], int]],
     form: Callable[[ColumnBatch], AnyBatch],
+    crash: Callable[[ColumnOperator, int], ColumnOperator] | None = None,
+    ends: bool = True,
 ) -> list[dict[str, Any]]:
     """What each bundle makes; each comes before the watermark rises by so much."""
     timers = {domain: TimerQueue(domain) for domain in Domain}
     found: list[dict[str, Any]] = []
     watermark = 0
     overlay = operator._rows._overlay if isinstance(operator, ColumnOperator) else operator._overlay
-    for number, (records, rise) in enumerate([*bundles, ([], MAX_TIME)], 1):
+    for number, (records, rise) in enumerate([*bundles, *([([], MAX_TIME)] if ends else [])], 1):
+        if crash is not None and isinstance(operator, ColumnOperator):
+            operator = crash(operator, watermark if number > 1 else MIN_TIME)
         watermark = min(watermark + rise, MAX_TIME)
         arrivals = [Arrival(ChannelName("c"), 1, 0, form(batch_of(records)), None, 0)] if records else []
         bundle = Bundle(number, 0, watermark, arrivals, overlay, timers)

@@ -178,12 +178,12 @@ def combining_of_a_run(path: str) -> Combining | None:
     [
         ("max_future: null}", "max_future: null}\n    id: {field: ad}"),
         ("mean: {mean: cost}", "mean: {first: cost}"),
-        ("    output: minutes", "    allowed_lateness: 1m\n    output: minutes"),
+        ("    output: minutes", "    late: {side: behind}\n    output: minutes"),
         ("    output: minutes", "    skew: scatter(4)\n    output: minutes"),
         ("    output: totals", "    output: totals\nsinks:\n  events: {stdout: {}}"),
         ("tumbling: 10s", "session: 2s"),
     ],
-    ids=["ids", "order", "lateness", "divided keys", "another consumer", "sessions"],
+    ids=["ids", "order", "late records aside", "divided keys", "another consumer", "sessions"],
 )
 def test_where_a_consumer_needs_records_it_gets_records(tmp_path: Path, change: tuple[str, str]) -> None:
     path = Path(pipeline(written(tmp_path, {"a": []}), True))

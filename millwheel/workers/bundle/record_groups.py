@@ -1,0 +1,108 @@
+"""What the records of a bundle are to windows in columns: groups of those that take them, and what is said of the rest.
+
+What is said is told only once the whole bundle fits into columns: where it does not, it goes by rows, which say it all
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.columns.plan import END, ColumnPlan
+from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import Batch
+from millwheel.core.windowing.calls import Group
+from millwheel.core.windowing.contract import RejectedRecord, rejected
+from millwheel.core.windows.lateness import is_complete, open_windows, still_open
+from millwheel.core.windows.windows import Sessions, Window
+from millwheel.errors import RecordError
+from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.delivery.inbox import Arrival
+from millwheel.workers.delivery.row_groups import Decode
+
+Told = list[Callable[[], None]]
+Refuse = Callable[[RejectedRecord, None, Bundle], None]
+"""Sends a record that the aggregation cannot use to the dead letters."""
+
+
+class RecordGroups:
+    """Groups the records of one aggregation. Those that are in no window are counted, and nothing else, if it
+    ``drops`` them."""
+
+    def __init__(self, aggregation: Aggregation, refuse: Refuse, decode: Decode, drops: bool) -> None:
+        self._aggregation = aggregation
+        self._refuse = refuse
+        self._decode = decode
+        self._drops = drops
+
+    def of(self, batch: AnyBatch, plan: ColumnPlan, windows: ColumnWindows, bundle: Bundle, told: Told) -> pl.DataFrame:
+        """The groups of a batch, without those of windows that take no records any more. ``told`` gets what is to be
+        said of the records that are in none. Raises Unfit."""
+        late_until = windows.late_until(bundle.watermark)
+        if isinstance(batch, ColumnBatch):
+            groups = self._of_columns(batch, plan, late_until, bundle, told)
+        else:
+            groups = plan.from_row_groups(self._of_rows(batch, plan, late_until, bundle, told))
+        return windows.entering(groups, bundle.watermark)
+
+    def _of_columns(
+        self, batch: ColumnBatch, plan: ColumnPlan, late_until: int, bundle: Bundle, told: Told
+    ) -> pl.DataFrame:
+        pass_on = partial(self._too_late, like=bundle.arrivals[0], bundle=bundle)
+        if isinstance(plan.window, Sessions) and (late := plan.late(batch, late_until)) is not None:
+            # First, since they would join sessions of the bundle.
+            told.append(partial(pass_on, batch.where(plan.too_late(batch, late_until))))
+            batch = batch.where(~late)
+        groups = plan.group(batch)
+        if groups.height and is_complete(groups[END].min(), late_until):  # type: ignore[arg-type]
+            told.append(partial(pass_on, batch.where(plan.too_late(batch, late_until))))
+            # These windows have fired and are forgotten. Added again they would fire a second time, with the late
+            # records alone.
+            groups = groups.filter(still_open(pl.col(END), late_until))
+        return groups
+
+    def _of_rows(
+        self, batch: Batch, plan: ColumnPlan, late_until: int, bundle: Bundle, told: Told
+    ) -> list[tuple[Key, Group]]:
+        """The groups of records that come as rows: their input had something in it that columns cannot say."""
+        prepared: dict[tuple[Key, Window], tuple[list[Any], list[int]]] = {}
+        late = Batch(batch.stream, [], [], [], [])
+        values = self._decode(batch.stream, batch.values)
+        for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
+            try:
+                ready = self._aggregation.prepare(value)
+            except RecordError as ex:
+                told.append(partial(self._refuse, rejected(key, value, timestamp, ex), None, bundle))
+                continue
+            if ready is FILTERED:
+                continue
+            windows = open_windows(plan.window.assign(timestamp), late_until)
+            for window in windows:
+                taken = prepared.setdefault((key, window), ([], []))
+                taken[0].append(ready)
+                taken[1].append(timestamp)
+            if not windows:
+                late.keys.append(key)
+                late.timestamps.append(timestamp)
+                late.values.append(value)
+        if len(late):
+            told.append(partial(self._too_late, late, bundle.arrivals[0], bundle))
+        made = []
+        for (key, window), (ready, stamps) in prepared.items():
+            acc = self._aggregation.add_many(self._aggregation.create(), ready, stamps)
+            made.append((key, Group(window, acc, len(stamps), None, None)))
+        return made
+
+    def _too_late(self, batch: AnyBatch, like: Arrival, bundle: Bundle) -> None:
+        """Records that no window takes any more. If they are not dropped they stay in the bundle, for the row form."""
+        if self._drops:
+            bundle.count("late", len(batch))
+        else:
+            bundle.arrivals.append(replace(like, batch=batch))
