@@ -130,7 +130,33 @@ def test_the_package_is_one_file_and_the_same_one_each_time(tmp_path: Path) -> N
     with zipfile.ZipFile(tmp_path / "a.zip") as archive:
         names = archive.namelist()
     assert "millwheel/workers/__main__.py" in names
-    assert all(name.startswith("millwheel/") and name.endswith(".py") for name in names)
-    code = "import millwheel, millwheel.cli.submit; assert '.zip' in millwheel.__file__, millwheel.__file__"
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "a.zip")}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=tmp_path)
+    assert all(name.startswith("millwheel/") and name.endswith((".py", ".pyc")) for name in names)
+    imported = imported_from(tmp_path / "a.zip")
+    assert imported == [str(tmp_path / "a.zip" / "millwheel" / "cli" / "submit.pyc"), "False"]
+
+
+def test_another_version_of_python_compiles_the_sources_in_the_package(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, str(DEPLOY / "make_zip.py"), str(tmp_path / "a.zip")], check=True)
+    with zipfile.ZipFile(tmp_path / "a.zip") as made, zipfile.ZipFile(tmp_path / "b.zip", "w") as other:
+        for name in made.namelist():
+            data = made.read(name)
+            other.writestr(name, (b"none" + data[4:]) if name.endswith(".pyc") else data)
+    imported = imported_from(tmp_path / "b.zip")
+    assert imported == [str(tmp_path / "b.zip" / "millwheel" / "cli" / "submit.py"), "False"]
+
+
+def imported_from(package: Path) -> list[str]:
+    """The file of a module, and whether what it raises is shown without its source."""
+    code = """
+import traceback, millwheel.cli.submit
+from millwheel.core.model.times import duration_us
+try:
+    duration_us("x")
+except ValueError:
+    print(millwheel.cli.submit.__file__, "raise ValueError" not in traceback.format_exc())
+"""
+    environment = {**os.environ, "PYTHONPATH": str(package)}
+    told = subprocess.run(
+        [sys.executable, "-c", code], check=True, env=environment, cwd=package.parent, capture_output=True, text=True
+    )
+    return told.stdout.split()
