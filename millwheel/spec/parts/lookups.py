@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from millwheel.connectors.lookups import known_lookups
+from millwheel.connectors.lookups import BUILT_IN, known_lookups
 from millwheel.core.pipeline.spec import InputSpec, LookupSpec, Missing
 from millwheel.spec.parts.joins import is_lookup, key_fields
-from millwheel.spec.reading.kinds import read_kind
+from millwheel.spec.reading.kinds import Kinds, read_kind
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
 
@@ -30,7 +30,7 @@ def read_lookup(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: Sequ
         if name in fields:
             reader.bad(fields[name], f"a lookup handles one record at a time; write {name} in another computation")
     parts = reader.fields(given, FIELDS, _LOOKUP)
-    kind = read_kind(reader, parts["lookup"], "lookup", known_lookups(), "")
+    kind = read_kind(reader, parts["lookup"], Kinds("lookup", BUILT_IN, known_lookups), "")
     if kind is None:
         return None
     name, added = reader.text(parts.get("as"), "info"), _added(reader, parts.get("fields"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from millwheel.core.pipeline.spec import KeyKind, KeySpec, SinkSpec
-from millwheel.spec.reading.kinds import Kind, read_kind
+from millwheel.spec.reading.kinds import Kind, Kinds, read_kind
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
 
@@ -14,10 +14,10 @@ _IN_BRACES = re.compile(r"\{([^{}]*)\}")
 
 def read_sink(reader: NodeReader, stream: str, node: YamlNode, origin: str) -> tuple[SinkSpec, Kind] | None:
     """A sink and its kind; None, and a problem, if it cannot be read."""
-    from millwheel.sinks import known_sinks
+    from millwheel.sinks import BUILT_IN, known_sinks
 
     reader.check_name(node, stream, "stream")
-    kind = read_kind(reader, node, "sink", known_sinks(), origin)
+    kind = read_kind(reader, node, Kinds("sink", BUILT_IN, known_sinks), origin)
     if kind is None:
         return None
     return SinkSpec(stream, kind.name, kind.options, reader.where(node), key=_key(kind)), kind

@@ -9,7 +9,7 @@ import msgspec
 from millwheel.core.pipeline.spec import DEAD_LETTERS, SourceSpec, StreamSpec
 from millwheel.spec.loading import OBJECT_NAME
 from millwheel.spec.parts.on_error import read_on_error
-from millwheel.spec.reading.kinds import Kind, read_kind
+from millwheel.spec.reading.kinds import Kind, Kinds, read_kind
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
 
@@ -62,9 +62,9 @@ def _check_stream_name(reader: NodeReader, name: str, node: YamlNode) -> None:
 def _source(reader: NodeReader, fields: Mapping[str, YamlNode], origin: str) -> Kind | None:
     if "source" not in fields:
         return None
-    from millwheel.sources import known_sources
+    from millwheel.sources import BUILT_IN, known_sources
 
-    kind = read_kind(reader, fields["source"], "source", known_sources(), origin)
+    kind = read_kind(reader, fields["source"], Kinds("source", BUILT_IN, known_sources), origin)
     if kind is not None and kind.name == "injection" and kind.options:
         reader.bad(kind.node, "injection has no options; write source: {injection: {}}")
     return _http(reader, kind) if kind is not None and kind.name == "http" else kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,23 +25,46 @@ class Kind:
     node: YamlNode
 
 
-def read_kind(reader: NodeReader, node: YamlNode, what: str, known: Sequence[str], origin: str) -> Kind | None:
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The kinds of ``what``: those that are built in, and ``known``, all of them. To ask for all takes some
+    milliseconds, for a look at each installed package."""
+
+    what: str
+    built_in: Collection[str]
+    known: Callable[[], Sequence[str]]
+
+    def has(self, name: object) -> bool:
+        """Whether there is one of this name."""
+        return name in self.built_in or name in self.known()
+
+
+def read_kind(reader: NodeReader, node: YamlNode, kinds: Kinds, origin: str) -> Kind | None:
     """The one kind below ``node``; None, and a problem, unless there is exactly one known kind.
 
     Relative paths are relative to the folder ``origin``.
     """
-    if isinstance(node.value, str) and node.value in known:
+    if isinstance(node.value, str) and kinds.has(node.value):
         return Kind(node.value, {}, node)
-    example = f"{{{'files: {path: …}' if 'files' in known else known[0] + ': {}'}}}"
     if not isinstance(node.value, dict) or len(node.value) != 1:
-        reader.bad(node, f"names one {what} with its options, for example {example}. Known: {', '.join(known)}")
+        known = kinds.known()
+        text = f"names one {kinds.what} with its options, for example {_example(kinds)}. Known: {', '.join(known)}"
+        reader.bad(node, text)
         return None
     name, options = next(iter(node.value.items()))
-    if name not in known:
-        reader.bad(options, f"{unknown(what, name, known)}{_extras(name, known)}")
+    if not kinds.has(name):
+        known = kinds.known()
+        reader.bad(options, f"{unknown(kinds.what, name, known)}{_extras(name, known)}")
         return None
-    entries = reader.entries(options, example)
+    entries = reader.entries(options, _example(kinds))
     return Kind(name, {option: _value(option, child, origin) for option, child in entries.items()}, options)
+
+
+def _example(kinds: Kinds) -> str:
+    """How to write one of them."""
+    if "files" in kinds.built_in:
+        return "{files: {path: …}}"
+    return f"{{{min(kinds.built_in)}: {{}}}}"
 
 
 def _extras(name: str, known: Sequence[str]) -> str:

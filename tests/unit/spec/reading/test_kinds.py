@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from millwheel.spec.reading.document import parse
-from millwheel.spec.reading.kinds import Kind, blame, read_kind
+from millwheel.spec.reading.kinds import Kind, Kinds, blame, read_kind
 from millwheel.spec.reading.problems import Problems
 from millwheel.spec.reading.reader import NodeReader
 
@@ -15,7 +15,17 @@ def read(text: str) -> tuple[Kind | None, NodeReader]:
     tree = parse(text, problems)
     assert tree is not None
     reader = NodeReader(problems)
-    return read_kind(reader, tree, "source", ["files", "generator"], "/home"), reader
+    kinds = Kinds("source", ["files"], lambda: ["files", "generator"])
+    return read_kind(reader, tree, kinds, "/home"), reader
+
+
+def test_what_is_built_in_is_read_without_a_look_at_installed_packages() -> None:
+    tree = parse("files: {path: a}", problems := Problems("p.yaml"))
+    assert tree is not None
+    kinds = Kinds("source", ["files"], lambda: pytest.fail("all packages were looked at"))
+    kind = read_kind(NodeReader(problems), tree, kinds, "/home")
+    assert kind is not None
+    assert kind.name == "files"
 
 
 @pytest.mark.parametrize(
