@@ -35,12 +35,17 @@ class FieldTypes:
         """{index: error} of the invalid values. Whole numbers in a float field are converted to floats, in place."""
         problems: dict[int, str] = {}
         for name, kind in self._fields.items():
+            read = values if isinstance(values, Values) else None
+            if read is not None and kind == "int" and read.numbers(name) is not None:
+                continue
             column = column_of(name, values)
-            kinds = set(map(type, column))
+            kinds = (read.kinds(name) if read is not None else None) or set(map(type, column))
             if not kinds <= _ALLOWED[kind] or (kind == "int" and int in kinds and _beyond(column, kinds)):
                 self._find(name, kind, column, problems)
             if kind == "float" and int in kinds:
                 self._to_floats(name, column, values, problems)
+                if read is not None:
+                    read.changed(name)
         return problems
 
     @staticmethod

@@ -16,7 +16,7 @@ from millwheel.core.columns.forms import MadeColumns
 from millwheel.core.columns.lazy_polars import dtype, pl
 from millwheel.core.grouping.epochs import KeyEpochs
 from millwheel.core.model.names import NodeName
-from millwheel.core.model.records import Batch
+from millwheel.core.model.records import Batch, Values
 from millwheel.workers.delivery.consumer_keys import Keyless
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.delivery.timestamps import plain_column
@@ -71,11 +71,13 @@ class BesideColumns:
         found: dict[str, str] = {}
         series = []
         for name in self._names:
+            read = batch.values if isinstance(batch.values, Values) else None
             column = plain_column(batch.values, name)
-            kind = "" if column is None else kind_of_all(column)
+            kind = "" if column is None else kind_of_all(column, read.kinds(name) if read is not None else None)
             if not kind or column is None or self._fields.get(name, kind) != kind:
                 return None
-            made = pl.Series(name, column, dtype(kind))
+            numbers = read.numbers(name) if read is not None and kind == "int" else None
+            made = pl.Series(name, column if numbers is None else numbers, dtype(kind))
             if kind == "float" and not np.isfinite(made.to_numpy()).all():
                 return None
             series.append(made)
@@ -90,10 +92,10 @@ class BesideColumns:
         return ColumnBatch(batch.stream, seqs, times, keys, pl.DataFrame(series), batch.born_us, ids)
 
 
-def kind_of_all(column: Sequence[Any]) -> str:
+def kind_of_all(column: Sequence[Any], types: Collection[type] | None = None) -> str:
     """The one type of all values; "" if there is none."""
-    types = set(map(type, column))
-    return KINDS.get(types.pop(), "") if len(types) == 1 else ""
+    types = set(map(type, column)) if types is None else types
+    return KINDS.get(next(iter(types)), "") if len(types) == 1 else ""
 
 
 def _ids(ids: Sequence[Any]) -> pl.Series | None:

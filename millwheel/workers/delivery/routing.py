@@ -18,7 +18,7 @@ from millwheel.core.model.keys import Key, KeyHash, key_hash, key_hashes
 from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName, ShardName, groups_of, rest_of
 from millwheel.core.model.range_table import RangeTable
-from millwheel.core.model.records import Batch
+from millwheel.core.model.records import Batch, Values, without
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.spec import KeyKind, KeySpec
 from millwheel.workers.delivery.combining import Combining, whole
@@ -144,6 +144,8 @@ class Fanout:
         epochs: KeyEpochs | None,
     ) -> tuple[Batch, list[Keyless]]:
         """One consumer's records under its keys, and those that have none."""
+        if (numbered := self._under_numbers(consumer, batch, decoded, late)) is not None:
+            return numbered, []
         # Late records count, too: which they are depends on how much is read at once where a source states watermarks,
         # and the instances of the records behind them must not.
         indexes = None if consumer.counts else _indexes(batch, consumer, late)
@@ -162,6 +164,17 @@ class Fanout:
             mine = mine.pick([row for row, i in enumerate(usable) if i not in dropped])
             missing = [bad for bad in missing if bad.index not in dropped]
         return mine, missing
+
+    @staticmethod
+    def _under_numbers(consumer: Consumer, batch: Batch, decoded: Sequence[Any], late: Collection[int]) -> Batch | None:
+        """The same for keys that are all whole numbers and come undivided: then no record can have none."""
+        if len(batch) <= _FEW_ROWS or consumer.divided is not None or len(consumer.fields) != 1:
+            return None
+        numbers = decoded.numbers(consumer.fields[0]) if isinstance(decoded, Values) else None
+        if numbers is None:
+            return None
+        mine = batch.under(numbers)
+        return without(mine, sorted(late)) if late and not consumer.wants_late else mine
 
 
 def _indexes(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[int] | None:

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.model.records import Values, taken
+from millwheel.core.model.records import Values, ints_of, numbers_in, taken
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.errors import RecordError
 
@@ -40,36 +39,10 @@ def plain_column(values: Sequence[Any], name: str) -> list[Any] | None:
     return values.column(name) if type(values) is Values else taken(values, name)
 
 
-def numbers_of(ints: list[int]) -> Stamps | None:
-    """Whole numbers as an array; None when one of them takes more than 64 bits."""
-    try:
-        return np.array(ints, np.int64)
-    except OverflowError:
-        return None
-
-
-def ints_of(values: Sequence[Any]) -> list[int] | None:
-    """The values, if all are whole numbers (no bools), as plain ones; else None. Takes a third of the time of a look at
-    their types."""
-    try:
-        return msgspec.convert(values, list[int])
-    except msgspec.ValidationError:
-        return None
-
-
 def numbers_column(values: Sequence[Any], name: str) -> Stamps | None:
     """One field of many records as an array; None when one of them has another value than a whole number of up to 64
     bits."""
-    if not isinstance(values, Values):
-        return _as_numbers(plain_column(values, name))
-    if name not in values.arrays:
-        values.arrays[name] = _as_numbers(values.column(name))
-    return values.arrays[name]
-
-
-def _as_numbers(column: Sequence[Any] | None) -> Stamps | None:
-    ints = ints_of(column) if column else None
-    return None if ints is None else numbers_of(ints)
+    return values.numbers(name) if isinstance(values, Values) else numbers_in(plain_column(values, name))
 
 
 def extent(numbers: Stamps | list[int]) -> tuple[int, int]:

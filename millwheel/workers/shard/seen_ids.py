@@ -28,6 +28,7 @@ from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.formats.id_runs import MARK, Marks, Words, marks_from, marks_of, run_key
 from millwheel.core.formats.store_layout import RUNS, SEEN, number8, number_from8
 from millwheel.core.model.keys import Key, KeyHash, key_hash
+from millwheel.core.model.records import without
 from millwheel.core.model.times import SECOND
 from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import Bundle
@@ -276,7 +277,9 @@ def _first_of_each(low: Words, high: Words) -> Bools:
 
 
 def _picked(batch: AnyBatch, kept: Bools) -> AnyBatch:
-    return batch.where(kept) if isinstance(batch, ColumnBatch) else batch.pick(np.flatnonzero(kept).tolist())
+    if isinstance(batch, ColumnBatch):
+        return batch.where(kept)
+    return without(batch, np.flatnonzero(~kept).tolist())
 
 
 def _first_of_buckets(store: StateStore) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from millwheel.core.formats.codec import encode_value
 from millwheel.core.grouping.epochs import KeyEpochs
 from millwheel.core.model.failures import KINDS
 from millwheel.core.model.names import NodeName
-from millwheel.core.model.records import Batch, DeadLetter
+from millwheel.core.model.records import Batch, DeadLetter, without
 from millwheel.core.model.times import MIN_TIME, duration_text
 from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.core.windows.lateness import late_mask, late_rows, none_late, watermark_after
@@ -147,7 +147,7 @@ class Sorting:
         ids = column_of(values, self._spec.id) if self._spec.id else None
         keys = [partition if given is None else given for given in ids] if ids else [partition] * len(values)
         batch = Batch(self._spec.name, read.held_positions, stamps, keys, values, ids, self._now, self._size)
-        return batch.pick([index for index in range(len(values)) if index not in dropped]) if dropped else batch
+        return without(batch, sorted(dropped)) if dropped else batch
 
     def _letter(
         self, position: int, partition: str, reason: str, raw: Any, node: str = "", timestamp: int | None = None

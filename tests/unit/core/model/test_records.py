@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.model.limits import CREDIT_BYTES
-from millwheel.core.model.records import Batch, Domain, Timer, Values
+from millwheel.core.model.records import Batch, Domain, Timer, Values, without
 from millwheel.core.model.times import MAX_TIME
 
 
@@ -60,6 +60,7 @@ def test_arrays_are_the_same_records_as_lists(held: tuple[Batch, Batch], data: A
         lambda batch: batch.pick(indexes),
         lambda batch: batch.pick(np.array(indexes, np.int64)),
         lambda batch: batch.tail(start),
+        lambda batch: without(batch, sorted(indexes)),
         lambda batch: batch.named("other"),
         lambda batch: batch.numbered(list(range(len(batch))), 3),
         lambda batch: batch.under(["x"] * len(batch)),
@@ -84,6 +85,16 @@ def test_what_is_picked_are_whole_records_in_the_order_asked_for(batch: Batch, d
     assert rows(picked) == [rows(batch)[index] for index in indexes]
     assert (picked.stream, picked.born_us, picked.ids is None) == (batch.stream, batch.born_us, batch.ids is None)
     assert picked.size <= batch.size
+
+
+@given(st.integers(0, 99), st.sets(st.integers(0, 98), max_size=20))
+def test_whatever_is_left_out_the_rest_stays_as_it_is(count: int, gone: set[int]) -> None:
+    rows_of = range(count)
+    batch = Batch("s", list(rows_of), np.arange(count), [f"k{n}" for n in rows_of], list(rows_of), list(rows_of), 1, 99)
+    left = [n for n in rows_of if n not in gone]
+    rest = without(batch, sorted(gone & set(rows_of)))
+    assert rest == batch.pick(left)
+    assert rest.size <= 99
 
 
 @given(batches(), st.integers(0, 51))
@@ -118,3 +129,20 @@ def test_a_field_of_values_that_were_read_together_is_taken_out_once() -> None:
     assert values.column("b") is None
     assert Values([]).column("a") == []
     assert Values([SimpleNamespace(a=3)]).column("a") == [3]
+
+
+def test_a_field_of_values_is_looked_at_once_until_somebody_changes_it() -> None:
+    rows = [{"a": 1, "b": "x", "c": 1}, {"a": 2, "c": 2.5}]
+    values = Values(rows)
+    numbers = values.numbers("a")
+    assert numbers is not None
+    assert numbers.tolist() == [1, 2]
+    assert values.numbers("a") is numbers
+    assert (values.numbers("b"), values.numbers("c"), Values([]).numbers("a")) == (None, None, None)
+    assert Values([{"a": 2**63}]).numbers("a") is None
+    assert (values.kinds("c"), values.kinds("b")) == ({int, float}, set())
+    column = values.column("c")
+    assert column is not None
+    column[0] = 1.0
+    values.changed("c")
+    assert values.kinds("c") == {float}
