@@ -28,7 +28,7 @@ class ApproxCountDistinct(Aggregator[bytes]):
     ordered = False
 
     def __init__(self, lg_k: int) -> None:
-        self._lg_k = lg_k
+        self.lg_k = lg_k
 
     def check(self, value: Any, name: str) -> Any:
         kind = type(value)
@@ -45,7 +45,7 @@ class ApproxCountDistinct(Aggregator[bytes]):
         return self.add_many(acc, (value,), (timestamp,))
 
     def add_many(self, acc: bytes, values: Sequence[Any], timestamps: Sequence[int]) -> bytes:
-        sketch = datasketches.hll_sketch(self._lg_k)
+        sketch = datasketches.hll_sketch(self.lg_k)
         for value in values:
             sketch.update(value if type(value) is not int or -(2**63) <= value < 2**63 else str(value))
         return self._union(acc, sketch)
@@ -58,14 +58,24 @@ class ApproxCountDistinct(Aggregator[bytes]):
     def result(self, acc: bytes) -> int:
         if not acc:
             return 0
-        union = datasketches.hll_union(self._lg_k)
-        union.update(datasketches.hll_sketch.deserialize(acc))
+        union, sketch = datasketches.hll_union(self.lg_k), datasketches.hll_sketch.deserialize(acc)
+        union.update(sketch)
+        # Once more: the estimate of a sketch that only took values, and was united with no other, depends on the order
+        # in which they came.
+        union.update(sketch)
         estimate: float = union.get_estimate()
         return round(estimate)
 
+    def united(self, acc: bytes, kind: datasketches.tgt_hll_type = datasketches.tgt_hll_type.HLL_4) -> bytes:
+        """The same accumulator as a union stores it."""
+        if not acc:
+            return acc
+        union = datasketches.hll_union(self.lg_k)
+        union.update(datasketches.hll_sketch.deserialize(acc))
+        return bytes(union.get_result(kind).serialize_compact())
+
     def _union(self, acc: bytes, sketch: datasketches.hll_sketch) -> bytes:
-        # Always through a union: its estimate does not depend on the order in which values came.
-        union = datasketches.hll_union(self._lg_k)
+        union = datasketches.hll_union(self.lg_k)
         if acc:
             union.update(datasketches.hll_sketch.deserialize(acc))
         union.update(sketch)

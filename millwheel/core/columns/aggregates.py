@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from millwheel.core.aggregates.choice import TopK
 from millwheel.core.aggregates.functions import make_aggregator
-from millwheel.core.aggregates.sketches import Quantiles
+from millwheel.core.aggregates.sketches import ApproxCountDistinct, Quantiles
 from millwheel.core.columns.arguments import Argument, calculated
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns
 from millwheel.core.columns.fixed_sums import (
@@ -29,7 +29,7 @@ from millwheel.core.columns.fixed_sums import (
 )
 from millwheel.core.columns.functions.adding import Cells
 from millwheel.core.columns.functions.bins import Binned
-from millwheel.core.columns.functions.gathered import Gathered
+from millwheel.core.columns.functions.coupons import Sketched
 from millwheel.core.columns.functions.lists import Distincts, Largest
 from millwheel.core.columns.functions.moments import moments
 from millwheel.core.columns.lazy_polars import dtype, pl
@@ -42,8 +42,6 @@ class ColumnAggregate(Protocol):
     """One output field. ``dtypes`` are those of its columns, by name."""
 
     dtypes: dict[str, Any]
-    holds: bool
-    """Whether its columns can hold the state of a window; otherwise they bring the records of a bundle to the rows."""
     grows: bool
     """Whether they take more, the more records there are."""
 
@@ -103,8 +101,6 @@ class Additive(_Direct):
 class Counted(Additive):
     """count."""
 
-    holds = True
-
     def __init__(self, column: str, argument: Argument) -> None:
         self._column = column
         self._argument = argument
@@ -137,8 +133,6 @@ class Counted(Additive):
 
 class Summed(Additive):
     """sum, of whole numbers or of floats. ``<column>n`` counts, since the row form's sum of no floats is a whole 0."""
-
-    holds = True
 
     def __init__(self, column: str, argument: Argument) -> None:
         self._column = column
@@ -198,8 +192,6 @@ class Summed(Additive):
 class Averaged(Additive):
     """mean: a sum, and how many went in."""
 
-    holds = True
-
     def __init__(self, column: str, argument: Argument) -> None:
         self._column = column
         self._sum = Summed(column, argument)
@@ -246,8 +238,6 @@ def _counts(addends: pl.DataFrame, name: str, cells: Cells) -> pl.Series:
 
 class Extremal(_Direct):
     """min or max; null when no record counted."""
-
-    holds = True
 
     def __init__(self, column: str, argument: Argument, largest: bool) -> None:
         self._column = column
@@ -296,8 +286,6 @@ _KINDS: Mapping[str, Sequence[str]] = {
     "top_k": _VALUES,
 }
 """Further functions, and the kinds of fields of which they take every value that columns hold."""
-HELD_IN_ROWS = frozenset({"approx_count_distinct"})
-"""Those whose state no column holds."""
 
 
 def column_aggregate(
@@ -328,9 +316,9 @@ def _of_function(spec: AggregateSpec, column: str, argument: Argument) -> Column
         return Binned(column, argument, aggregator)
     if isinstance(aggregator, TopK):
         return Largest(column, argument, aggregator.k)
-    if spec.function == "count_distinct":
-        return Distincts(column, argument, aggregator)
-    return Gathered(column, argument, aggregator)
+    if isinstance(aggregator, ApproxCountDistinct):
+        return Sketched(column, argument, aggregator)
+    return Distincts(column, argument, aggregator)
 
 
 def _argument(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from millwheel.core.columns.aggregates import HELD_IN_ROWS
 from millwheel.core.columns.arrays import can_assign
 from millwheel.core.columns.batch import ID_TYPES
 from millwheel.core.columns.plan import ColumnPlan, typed_plan
@@ -290,14 +289,14 @@ def _why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: Column
     if plan is None:
         window = windowing.window
         changing = isinstance(window, Sessions) or (isinstance(window, Sliding) and window.changes)
-        without = [each.name for each in spec.aggregates if each.function in HELD_IN_ROWS or ":" in each.function]
+        without = [each.name for each in spec.aggregates if ":" in each.function]
         if changing:
             return "types that are not declared may change"
         return f"no column holds the aggregate {without[0]}" if without else ""
     if spec.stage is not AggregationStage.WHOLE and (plan.steps is not None or isinstance(plan.window, Sessions)):
         return "its key is divided"
-    parts = zip(plan.names, plan.aggregates, strict=True)
-    without = [name for name, each in parts if not (each.holds if plan.steps is None else holds_step(each))]
+    parts = zip(plan.names, plan.aggregates, strict=True) if plan.steps is not None else ()
+    without = [name for name, each in parts if not holds_step(each)]
     return f"no column holds the aggregate {without[0]}" if without else ""
 
 

@@ -58,7 +58,7 @@ _APART = ((looked_up, 0.04), (numbered, 0.04), (visitors, 0.04))
 
 _OF_WINDOWS = """windowed two_stages aggregate side refire lateness trigger retracting accumulating discarding
     early behind_global weak_count missing_field count_of_field sum min max mean count_distinct top_k collect first
-    last stddev count_distinct_in_columns
+    last stddev count_distinct_in_columns approx_count_distinct_in_columns
     output_time processing_time_trigger tumbling_window sliding_window changes_window session_window cumulative_window
     count_window global_window"""
 
@@ -117,8 +117,10 @@ def _of_columns(draft: Draft, name: str, tree: dict[str, Any]) -> dict[str, Any]
     function, own = draft.pick(["sum", "min", "max", "mean"]), Random(repr((name, tree)))
     if own.random() < 0.6:  # drawn apart, so that the rest of the pipeline is what it was
         function = own.choice(["stddev", "count_distinct", "top_k", "quantile"])
+    if Random(repr((tree, name))).random() < (0.8 if "approx_count_distinct_in_columns" in draft.wanted else 0.1):
+        function = "approx_count_distinct"
     draft.features.add(f"{function}_in_columns")
-    return {function: "n", **OPTIONS.get(function, {})}
+    return {function: "at" if function == "approx_count_distinct" else "n", **OPTIONS.get(function, {})}
 
 
 def _known(draft: Draft) -> Any:

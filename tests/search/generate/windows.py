@@ -52,7 +52,11 @@ _FUNCTIONS = frozenset(
 )
 
 
-OPTIONS: Mapping[str, Mapping[str, Any]] = {"top_k": {"k": 2}, "quantile": {"q": 0.6, "accuracy": 0.25}}
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "top_k": {"k": 2},
+    "quantile": {"q": 0.6, "accuracy": 0.25},
+    "approx_count_distinct": {"lg_k": 4},
+}
 _CALCULATED = frozenset({"sum", "min", "max", "mean", "stddev", "quantile"})
 _CALCULATIONS = ("n * 2 - 3", "-n", "n / 4", "(n + 1) * 0.5", "12 / (n - 2)")
 

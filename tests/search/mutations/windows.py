@@ -10,6 +10,7 @@ from millwheel.core.aggregates.arrival_order import InOrder
 from millwheel.core.columns import pairs as column_pairs
 from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns import windows as column_windows
+from millwheel.core.columns.functions.coupons import Sketched
 from millwheel.core.columns.functions.lists import Distincts
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.state.join_windows import JoinWindows
@@ -322,3 +323,9 @@ def late_records_that_do_not_see_what_has_fired() -> Context:
     """A late record makes a pane of its own, as if its window had never fired. (Allowed lateness over declared fields,
     ``accumulating``, and a late record.)"""
     return replaced(KeptColumns, "fired", lambda self, among=None: None)
+
+
+@mistake(within=5, features="columns approx_count_distinct_in_columns", variants="pairs bundles")
+def sketches_in_columns_that_know_one_bundle() -> Context:
+    """Of the coupons of several bundles, those of the first are kept. (``approx_count_distinct`` in columns.)"""
+    return replaced(Sketched, "merged", lambda self: [pl.col(self._column).first()])

@@ -32,7 +32,6 @@ _NEAR = 1e-6
 class Binned:
     """The state of quantile or quantiles."""
 
-    holds = True
     grows = True
 
     def __init__(self, column: str, argument: Argument, aggregator: Quantiles) -> None:

@@ -19,7 +19,6 @@ _TYPES: Mapping[str, type] = {"int": int, "float": float, "str": str}
 class _Listed(ABC):
     """A list of values for each group."""
 
-    holds = True
     grows = True
 
     def __init__(self, column: str, argument: Argument) -> None:

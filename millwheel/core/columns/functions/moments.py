@@ -38,7 +38,6 @@ class Moments:
     """The state of variance or stddev. ``<column>`` and ``<column>f`` are the sum, ``<column>n`` counts, and
     ``<column>s``, ``<column>t`` and ``<column>u`` are the sum of the squares."""
 
-    holds = True
     grows = False
 
     def __init__(self, column: str, argument: Argument, root: bool, sample: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import pytest
@@ -42,3 +43,17 @@ def test_large_distinct_counts_are_within_the_stated_error() -> None:
     acc = made.add_many(made.create(), [f"user{i}" for i in range(50_000)], range(50_000))
     assert abs(made.result(acc) - 50_000) < 0.05 * 50_000
     assert len(acc) < 5_000
+
+
+@pytest.mark.parametrize(("bits", "count"), [(12, 384), (12, 385), (12, 3_000), (7, 8), (4, 500)])
+def test_estimates_do_not_depend_on_the_order_of_values_nor_on_how_they_were_divided(bits: int, count: int) -> None:
+    made, found = make_aggregator("approx_count_distinct", {"lg_k": bits}), set()
+    for seed in range(10):
+        rng = random.Random(seed)
+        values = list(range(count))
+        rng.shuffle(values)
+        size, acc = rng.choice([7, 60, 400, count]), made.create()
+        for start in range(0, count, size):
+            acc = made.add_many(acc, values[start : start + size], range(size))
+        found.add(made.result(acc))
+    assert len(found) == 1

@@ -54,7 +54,6 @@ def test_what_has_no_column_form_stays_in_rows(changes: dict[str, Any]) -> None:
     [
         {"trigger": {"repeat": {"after_count": 2}}},
         {"trigger": "after_watermark", "allowed_lateness_us": 5},
-        {"aggregates": (AggregateSpec("k", "approx_count_distinct", "cost"),)},
         {"window": WindowSpec("count", {"count": 3})},
     ],
     ids=lambda changes: next(iter(changes)),
@@ -107,7 +106,7 @@ def test_columns_hold_sessions_and_key_windows_of_plain_aggregates(window: Windo
         ({}, True),
         ({"late": "side:too_late"}, True),
         ({"queryable": "latest"}, False),
-        ({"aggregates": (AggregateSpec("k", "approx_count_distinct", "cost"),)}, False),
+        ({"aggregates": (AggregateSpec("k", "approx_count_distinct", "cost"),)}, window.kind == "session"),
     ]
     for changes, held in ways:
         plan = plan_of(window, **changes)

@@ -46,6 +46,9 @@ LISTS = """
       kinds: {count_distinct: type}
       costs: {count_distinct: {of: cost, where: "type == 'view'"}}
       half: {quantile: {of: "cost - 1", where: "type == 'view'"}, q: 0.5}
+      about: {approx_count_distinct: {of: cost, where: "type == 'view'"}}
+      abouts: {approx_count_distinct: type, lg_k: 4}
+      roughly: {approx_count_distinct: "cost * 2", lg_k: 4}
 """
 LONG_LISTS = """
       shares: {quantiles: cost, q: [0.1, 0.9]}

@@ -97,7 +97,7 @@ def test_calculations_give_what_rows_give_and_the_same_dead_letters(
     form = GroupedOperator if window.startswith("cumulative") else ColumnOperator
     assert found(text, form, rows=False) == expected
     several = text.replace("stddev", "approx_count_distinct")
-    assert found(several, GroupedOperator, rows=False) == found(several, WindowedOperator, rows=True)
+    assert found(several, form, rows=False) == found(several, WindowedOperator, rows=True)
     assert len(expected["minutes"]) > 10
 
 
