@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate, pairwise
 
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64, xxh3_64_intdigest
 
 from millwheel.errors import CorruptionError, invariant
 
@@ -157,12 +157,19 @@ def encode_group(seed: int, number: int, entries: Sequence[bytes]) -> bytes:
     invariant(
         size <= MAX_BODY, f"a group commit of {size} bytes is over the {MAX_BODY} that a journal takes: cut it up"
     )
-    body = b"".join((_U32.pack(len(entries)), array("I", lengths).tobytes(), *entries))
-    return _GROUP.pack(_GROUP_MAGIC, len(body), number, _checksum(body, seed, number)) + body
+    parts = (_U32.pack(len(entries)), array("I", lengths).tobytes(), *entries)
+    checksum = xxh3_64(seed=_seed(size, seed, number))
+    for part in parts:  # joined once, with the head: groups may be large
+        checksum.update(part)
+    return b"".join((_GROUP.pack(_GROUP_MAGIC, size, number, checksum.intdigest()), *parts))
 
 
 def _checksum(body: bytes | memoryview, seed: int, number: int) -> int:
-    return xxh3_64_intdigest(body, (seed + number * _SPREAD + len(body)) & _MASK)
+    return xxh3_64_intdigest(body, _seed(len(body), seed, number))
+
+
+def _seed(size: int, seed: int, number: int) -> int:
+    return (seed + number * _SPREAD + size) & _MASK
 
 
 def valid_prefix(data: bytes, opened: OpenedSegment, stop: int | None = None) -> Prefix:

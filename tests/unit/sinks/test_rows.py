@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import datetime, timezone
 from typing import Any
 
@@ -116,3 +117,15 @@ def test_structs_in_columns_are_the_lines_of_dicts() -> None:
     rows = [{"one": {"a": 1, "b": '\u00e4"\n', "c": True, "d": 0.1}, "two": None}]
     kind = pl.Struct({"a": pl.Int64, "b": pl.String, "c": pl.Boolean, "d": pl.Float64})
     assert json_lines_of([pl.DataFrame(rows, {"one": kind, "two": kind})]) == json_lines(rows)
+
+
+def test_lines_of_columns_are_those_of_rows_however_many_there_are() -> None:
+    texts = ['a"b', "\u2028\u00e9", "\x00\x1f/", "\\", "", None]
+    floats = [1.0, -0.0, 1234.5, 2.0**-20, None, 0.1]
+    rows = [
+        {"n": number, "text": texts[number % 6], "size": floats[number % 6], "list": [0.5] * (number % 3), "yes": True}
+        for number in range(20_001)
+    ]
+    assert json_lines_of([pl.DataFrame(rows[:3]), pl.DataFrame(rows)]) == json_lines(rows[:3]) + json_lines(rows)
+    assert json_lines_of([pl.DataFrame({"size": [math.nan, math.inf]})]) == b'{"size":null}\n{"size":null}\n'
+    assert json_lines_of([pl.DataFrame(rows).head(0)]) == b""
