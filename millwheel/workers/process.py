@@ -227,7 +227,7 @@ class WorkerProcess:
             if self._runtime.finished():  # asked before we sleep: nothing wakes a worker that is done
                 return
             if wake_at > self._runtime.stepped_at_us:  # it has left no work: what comes now shares the next step
-                sleep(self._pace.rest_us(self._clock.monotonic_us() - began_us) / 1e6)
+                sleep(self._pace.rest_us(began_us, self._clock.monotonic_us()) / 1e6)
             wait_us = wake_at - self._clock.now_us()
             events = self._transport.take(wait_us, _MAX_EVENTS)
 

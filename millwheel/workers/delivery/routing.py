@@ -34,6 +34,8 @@ from millwheel.workers.delivery.consumer_keys import (
 _ROUTES_KEPT = 200_000  # keys whose shards are remembered
 _DENSE_KEYS = 1 << 22
 """Below this, whole numbers are looked up by their index in an array."""
+_DENSE_SHARE = 8
+"""Where one in so many numbers is new, counting finds the different ones in a fifth of the time of a hash table."""
 _FEW_ROWS = 32  # up to here a loop is faster than arrays
 _SAMPLE = 512
 """So many keys of a column tell whether most of it are different."""
@@ -248,8 +250,10 @@ class _Edges:
             self._dense = grown
         found = self._dense[numbers]
         if found.min() < 0:
-            fresh = np.unique(numbers[found < 0])
-            self._dense[fresh] = self.indexes(fresh.tolist())
+            missing = numbers[found < 0]
+            many = most < _DENSE_SHARE * len(missing)
+            fresh = np.flatnonzero(np.bincount(missing)) if many else np.unique(missing)
+            self._dense[fresh] = self._hashed_indexes(fresh.tolist())
             found = self._dense[numbers]
         return found
 
