@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import atexit
 import gc
+import sys
 
-from millwheel.cli.app import app
-from millwheel.cli.errors import sentences
+from millwheel.launch.launchers.head_start import head_start
 from millwheel.processes.libraries import no_idle_threads
 
 
@@ -14,5 +14,9 @@ def main() -> None:
     """Entry point: our own errors appear as sentences on standard error with exit code 1, never as a stack trace."""
     atexit.register(gc.freeze)  # the process ends: a last garbage collection would be wasted
     no_idle_threads()
-    with sentences():
-        app()
+    with head_start(sys.argv[1:]):
+        from millwheel.cli.app import app  # meanwhile others load what they need
+        from millwheel.cli.errors import sentences
+
+        with sentences():
+            app()

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from millwheel.launch.launchers.head_start import SECRETS_VARIABLE
 from millwheel.processes.logs import LogFormat
 
 Workers = Annotated[int, typer.Option(min=1, help="worker processes; each costs about 150 MB")]
@@ -59,7 +60,7 @@ SecretsFolder = Annotated[
     str,
     typer.Option(
         metavar="FOLDER",
-        envvar="MILLWHEEL_SECRETS",
+        envvar=SECRETS_VARIABLE,
         help="a file NAME for each ${secret:NAME} of the pipeline, on every machine; secrets without a file are read "
         "from the environment",
     ),

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from millwheel.launch.launchers.head_start import taken
 from millwheel.launch.launchers.warm_children import Children
 from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.secret_values import FOLDER_VARIABLE
@@ -17,7 +18,9 @@ def children_for(settings: RunSettings) -> AbstractContextManager[Children | Non
     modules while the driver loads its own. With Spark there is none (None)."""
     if settings.secrets:
         os.environ[FOLDER_VARIABLE] = settings.secrets  # children inherit the environment as of this moment
-    return Children() if settings.launcher is LauncherKind.PROCESSES else nullcontext()
+    if settings.launcher is not LauncherKind.PROCESSES:
+        return nullcontext()
+    return taken() or Children()
 
 
 @contextmanager
