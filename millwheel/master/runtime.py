@@ -1,8 +1,9 @@
 """The master's loop as a step: take events, ask the pure machine, perform its effects. One thread.
 
-A step performs seals and writes of tables itself, in the order in which the machine gave them, and feeds the
-outcome back before it returns. Slow work that nothing waits for (looking at snapshots, deleting journals, sealing
-those of workers that owned nothing) goes to ``background``.
+A step writes tables itself, in the order in which the machine gave them, and feeds the outcome back before it returns.
+Journals for which shards wait are sealed beside it and beside each other: with a host, several workers die. Slow work
+that nothing waits for (looking at snapshots, deleting journals, sealing those of workers that owned nothing) goes to
+``background``, one thing after the other.
 """
 
 from __future__ import annotations
@@ -70,8 +71,9 @@ class Lines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MasterPorts:
-    """The outside world. ``post`` enqueues an event from any thread; ``background`` runs a function on another
-    thread."""
+    """The outside world. ``post`` enqueues an event from any thread; ``background`` runs a function on another thread,
+    and ``at_once`` without waiting for others that do (None: journals for which shards wait are sealed within the
+    step)."""
 
     clock: Clock
     coordination: Coordination
@@ -80,6 +82,7 @@ class MasterPorts:
     lines: Lines
     post: Callable[[Event], None]
     background: Callable[[Callable[[], None]], None]
+    at_once: Callable[[Callable[[], None]], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +174,11 @@ class MasterRuntime:
 
     def _perform(self, effect: Effect) -> Event | None:
         match effect:
-            case SealJournal(urgent=True):
-                return self._seal(effect)
             case SealJournal():  # tens of milliseconds of disk, while the shards of another dead worker may wait
-                self._ports.background(lambda: self._ports.post(self._seal(effect)))
+                elsewhere = self._ports.at_once if effect.urgent else self._ports.background
+                if elsewhere is None:
+                    return self._seal(effect)
+                elsewhere(lambda: self._seal_aside(effect))
             case RemoveMember():
                 self._remove(effect.incarnation)
             case AttachWorker():
@@ -186,6 +190,13 @@ class MasterRuntime:
             case AnswerMove():
                 self._answers.pop(effect.ticket)(effect.refusal)
         return None
+
+    def _seal_aside(self, effect: SealJournal) -> None:
+        outcome: Event = SealFailed(incarnation=effect.incarnation)
+        try:
+            outcome = self._seal(effect)
+        finally:  # whatever went wrong, it is tried again: shards wait
+            self._ports.post(outcome)
 
     def _seal(self, effect: SealJournal) -> Event:
         began_us = self._ports.clock.monotonic_us()

@@ -8,6 +8,7 @@ import queue
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from uuid import uuid4
 
 import grpc
@@ -34,6 +35,8 @@ log = logging.getLogger("millwheel.master")
 
 ROLE = "masters"
 _MAX_THREADS = 32  # workers and commands at once
+_SEALS_AT_ONCE = 8
+"""As many workers of a lost host have their journals sealed beside each other; each waits some six times for a disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,7 @@ class MasterProcess:
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._name = f"m-{uuid4().hex[:12]}"
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="background")
+        self._sealers = ThreadPoolExecutor(_SEALS_AT_ONCE, thread_name_prefix="seals")
         self._lines = WorkerLines(self._name, self._on_report, self._on_dead, outside.security)
         ports = MasterPorts(
             outside.clock,
@@ -162,7 +166,8 @@ class MasterProcess:
             outside.snapshots,
             self._lines,
             self._items.put,
-            self._in_background,
+            partial(_guarded, self._pool),
+            partial(_guarded, self._sealers),
         )
         self._runtime = MasterRuntime(MasterState(config), ports, pace)
         self._service = MasterService(self._items.put)
@@ -194,7 +199,8 @@ class MasterProcess:
             self._server.stop(grace=None)
             self._endpoint.close()
             self._lines.close()
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            for pool in (self._pool, self._sealers):
+                pool.shutdown(wait=False, cancel_futures=True)
 
     def _facts(self) -> bytes:
         return json.dumps({"address": self.address, "metrics": self._endpoint.address}).encode()
@@ -244,15 +250,6 @@ class MasterProcess:
         except queue.Empty:
             return items
 
-    def _in_background(self, work: Callable[[], None]) -> None:
-        def guarded() -> None:
-            try:
-                work()
-            except Exception:
-                log.exception("Work in the background failed; it is tried again later.")
-
-        self._pool.submit(guarded)
-
     def _on_dead(self, incarnation: WorkerName, reason: str) -> None:
         self._items.put(WorkerUnreachable(incarnation=incarnation, reason=reason))
 
@@ -279,3 +276,13 @@ class MasterProcess:
                 for load in report.loads
             )
             self._items.put(LoadReported(incarnation=incarnation, loads=loads, memory=report.memory))
+
+
+def _guarded(pool: ThreadPoolExecutor, work: Callable[[], None]) -> None:
+    def guarded() -> None:
+        try:
+            work()
+        except Exception:
+            log.exception("Work in the background failed; it is tried again later.")
+
+    pool.submit(guarded)

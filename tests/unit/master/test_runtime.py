@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+import pytest
 
 from millwheel.core.model.names import WorkerName
 from millwheel.errors import FencedError, UnavailableError
@@ -91,7 +96,9 @@ class Lines:
 class Rig:
     """One master over fakes; :meth:`turn` lets everything happen that is due."""
 
-    def __init__(self, server: FakeZooKeeper, workers: int = 2) -> None:
+    def __init__(
+        self, server: FakeZooKeeper, workers: int = 2, at_once: Callable[[Callable[[], None]], None] | None = None
+    ) -> None:
         self.server = server
         self.session = server.connect()
         self.clock, self.journals, self.snapshots, self.lines = Clock(), Journals(), Snapshots(), Lines()
@@ -102,6 +109,7 @@ class Rig:
             *(self.clock, self.session, self.journals, self.snapshots, self.lines),
             post=self.events.append,
             background=lambda work: self.later.append(work) if self.later is not None else work(),
+            at_once=at_once,
         )
         config = MasterConfig(nodes=(NodeDemand("traffic"),), expected_workers=workers)
         self.runtime = MasterRuntime(MasterState(config), ports, MasterPace())
@@ -265,6 +273,42 @@ def test_snapshots_of_a_shard_that_was_split_go_when_its_children_have_their_own
 def test_a_member_has_the_weight_that_it_publishes() -> None:
     assert runtime._member(WorkerName("w1"), b'{"address": "a:1", "weight": 3}', leaving=False).weight == 3
     assert runtime._member(WorkerName("w1"), b'{"address": "a:1"}', leaving=False).weight == 1
+
+
+def test_journals_of_workers_that_die_together_are_sealed_beside_each_other() -> None:
+    with ThreadPoolExecutor(2) as threads:
+        rig = Rig(FakeZooKeeper(), workers=3, at_once=lambda work: cast("Any", threads.submit(work)))
+        join(rig.server, "w1"), join(rig.server, "w2"), join(rig.server, "w3")
+        rig.turn()
+        both, seal = threading.Barrier(2), rig.journals.seal
+
+        def sealed(incarnation: str) -> int:
+            both.wait(10)  # until the other one is being sealed, too
+            return seal(incarnation)
+
+        rig.journals.seal = sealed  # type: ignore[method-assign]
+        rig.events += [WorkerUnreachable(incarnation=name, reason="lost") for name in ("w1", "w2")]
+        rig.turn()
+    rig.turn()
+    assert sorted(rig.journals.done)[-2:] == ["seal w1", "seal w2"]
+    assert set(rig.owners()) == {"w3"}
+
+
+def test_a_seal_beside_the_loop_that_ends_in_a_bug_is_tried_again() -> None:
+    aside: list[Callable[[], None]] = []
+    rig = Rig(FakeZooKeeper(), at_once=aside.append)
+    join(rig.server, "w1"), join(rig.server, "w2")
+    rig.turn()
+    rig.journals.seal, seal = lambda incarnation: 1 // 0, rig.journals.seal  # type: ignore[method-assign]
+    rig.events.append(WorkerUnreachable(incarnation=WorkerName("w1"), reason="lost"))
+    rig.turn()
+    with pytest.raises(ZeroDivisionError):
+        aside.pop()()
+    rig.journals.seal = seal  # type: ignore[method-assign]
+    rig.turn(1.0)
+    aside.pop()()
+    rig.turn()
+    assert set(rig.owners()) == {"w2"}
 
 
 def test_the_journal_of_one_that_owned_nothing_is_sealed_while_shards_already_move() -> None:
