@@ -330,8 +330,8 @@ def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool,
     if base.level is Level.STANDING and not (base.retracts and retracting):
         level = Level.NOTHING
     # What is emitted when windows are collected stands between the panes of others as the steps of the watermark have
-    # it.
-    collected = bool(c.allowed_lateness_us) and c.trigger is not None and not base.paced
+    # it. A crash may come when one of several streams has ended, and the others have not.
+    collected = bool(c.allowed_lateness_us) and c.trigger is not None and (free.crashing or not base.paced)
     free_order = c.join is not None or collected or (_at_one_moment(c) and (free.bundling or free.crashing))
     order = Order.NONE if free_order else Order.KEY
     base = replace(base, keyed=None if c.callback else base.keyed)

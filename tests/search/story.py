@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tests.search.script import Action, Clock, Finish, Push, Watermark
-from tests.search.variants import Finding
+from tests.search.variants import Finding, option_for
 
 
 def tell(finding: Finding) -> str:
     """The whole story."""
     case = finding.case
-    ways = f" --variant {finding.way.name}" if finding.way.name != "base" else ""
-    lines = [f"python -m tests.search --seed {case.seed}{ways}", "", case.yaml.rstrip(), ""]
+    way = option_for(case.seed, finding.way)
+    lines = [f"python -m tests.search --seed {case.seed}{way}", "", case.yaml.rstrip(), ""]
     if case.now is not None:
         lines.append(f"the clock shows {case.now}")
     if not case.stated:

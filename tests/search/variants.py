@@ -89,6 +89,11 @@ def chosen(seed: int, count: int, names: Iterable[str] = ()) -> list[Way]:
     return [REFERENCE, *(_varied(replace(way, large=large), rng) for way in drawn)]
 
 
+def option_for(seed: int, way: Way) -> str:
+    """The option of the command that runs a seed in a way as it was drawn; "" where the seed draws it by itself."""
+    return f" --variant {way.name}" if way != BASE and way in chosen(seed, 0, [way.name]) else ""
+
+
 def _varied(way: Way, rng: random.Random) -> Way:
     if way.crash_at is not None:
         way = replace(way, crash_at=round(rng.random(), 3))
