@@ -71,6 +71,8 @@ class Way:
     """Groups are sent in place of records wherever they can be, and nowhere in the other ways."""
     large: bool = False
     """A few records are more than a join holds in columns, so they go on in rows, some keys in each bundle."""
+    warmed: bool = False
+    """Plans have grouped made-up records before, as in a worker."""
 
     @property
     def crashes(self) -> bool:
@@ -132,6 +134,8 @@ class Bench(PipelineHarness):
         sizes = ShardLimits(bundle=bundle, timers=way.timers, columns_from=1)
         limits = replace(sizes, settle_us=0, company_us=0, combine=combine)
         made = kind(self.spec, "", clock, outside, limits)
+        if way.warmed:
+            made.warm_up_plans()
         options = ClusterOptions(
             way.shards, way.workers, way.snapshot_bytes, way.crash_every, service_lives=way.service_lives
         )

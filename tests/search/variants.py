@@ -25,7 +25,7 @@ VARIANTS: dict[str, Way] = {
     "bundles": Way("bundles"),
     "together": Way("together", together=1000),
     "pairs": Way("pairs", together=2, bundle=2, timers=2),
-    "shards": Way("shards", together=1, shards=3, workers=2),
+    "shards": Way("shards", together=1, shards=3, workers=2, warmed=True),
     "spread": Way("spread", shards=2, workers=3, together=5),
     "crash": Way("crash", together=1, crash_at=0.5),
     "crash-bundles": Way("crash-bundles", together=1000, crash_at=0.5, shards=2, workers=2, service_lives=True),

@@ -197,6 +197,10 @@ class Assembly:
                 source.warm_up()
         for sink in self.spec.sinks:
             self._outside.sink(sink, self.spec.folder)
+        self.warm_up_plans()
+
+    def warm_up_plans(self) -> None:
+        """The part of it that groups records."""
         for name, plan in self._plans.items():
             (given,) = self.graph.nodes[name].inputs
             warm_up(plan, given.stream, example_frame(self.spec.stream(given.stream).fields, _WARM_ROWS))

@@ -13,7 +13,7 @@ from tests.search.freedoms import Facts, Level, Order, promised
 from tests.search.generate.draft import Draft, Flow
 from tests.search.generate.kinds import branched, deduplicated, enriched, free, joined, looked_up, orders, steps
 from tests.search.generate.visitors import numbered, visitors
-from tests.search.generate.windows import OPTIONS, spans, windowed
+from tests.search.generate.windows import CALCULATED, CALCULATIONS, OPTIONS, spans, windowed
 from tests.search.script import load_tree
 
 _TRIES = 12
@@ -120,7 +120,8 @@ def _of_columns(draft: Draft, name: str, tree: dict[str, Any]) -> dict[str, Any]
     if Random(repr((tree, name))).random() < (0.8 if "approx_count_distinct_in_columns" in draft.wanted else 0.1):
         function = "approx_count_distinct"
     draft.features.add(f"{function}_in_columns")
-    return {function: "at" if function == "approx_count_distinct" else "n", **OPTIONS.get(function, {})}
+    argument = own.choice(CALCULATIONS) if function in CALCULATED and own.random() < 0.3 else "n"
+    return {function: "at" if function == "approx_count_distinct" else argument, **OPTIONS.get(function, {})}
 
 
 def _known(draft: Draft) -> Any:

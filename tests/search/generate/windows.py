@@ -57,8 +57,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "quantile": {"q": 0.6, "accuracy": 0.25},
     "approx_count_distinct": {"lg_k": 4},
 }
-_CALCULATED = frozenset({"sum", "min", "max", "mean", "stddev", "quantile"})
-_CALCULATIONS = ("n * 2 - 3", "-n", "n / 4", "(n + 1) * 0.5", "12 / (n - 2)")
+CALCULATED = frozenset({"sum", "min", "max", "mean", "stddev", "quantile"})
+CALCULATIONS = ("n * 2 - 3", "-n", "n / 4", "(n + 1) * 0.5", "12 / (n - 2)")
 
 
 def _argument(draft: Draft, function: str) -> str:
@@ -67,7 +67,7 @@ def _argument(draft: Draft, function: str) -> str:
     ahead = Random()
     ahead.setstate(draft.rng.getstate())
     ahead.random()
-    return ahead.choice(_CALCULATIONS) if function in _CALCULATED and ahead.random() < 0.25 else "n"
+    return ahead.choice(CALCULATIONS) if function in CALCULATED and ahead.random() < 0.25 else "n"
 
 
 def _aggregate(draft: Draft, pushed: bool) -> dict[str, Any]:

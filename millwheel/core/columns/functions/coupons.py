@@ -46,6 +46,7 @@ class Sketched:
         self._bits = aggregator.lg_k
         # As many as DataSketches keeps in a set that is three quarters full, and its last size.
         self._most = 3 << (self._bits - 5) if self._bits >= _LEAST_SET else _LISTED
+        self._of_counts: dict[int, int] = {0: 0}
         self.dtypes: dict[str, Any] = {column: pl.List(pl.UInt32)}
 
     def staged(self) -> list[pl.Expr]:
@@ -68,8 +69,17 @@ class Sketched:
         return [merged.alias(self._column)]
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
+        """The estimate of coupons depends on their number alone."""
         lists = groups[self._column]
-        found = [self._aggregator.result(self._image(codes.to_numpy())) for codes in lists]
+        known = self._of_counts
+        found = [0] * len(lists)
+        for index, (count, first) in enumerate(zip(lists.list.len(), lists.list.first(), strict=True)):
+            if first and count in known:
+                found[index] = known[count]
+            elif count:
+                found[index] = self._aggregator.result(self._image(lists[index].to_numpy()))
+                if first:
+                    known[count] = found[index]
         return pl.Series(self._column, found, pl.Int64)
 
     def to_acc(self, row: Mapping[str, Any]) -> Any:
