@@ -73,7 +73,7 @@ class AnswersAreOfTheirCommit:
         found = []
         for arrival in bundle.arrivals:
             batch = arrival.batch.rows()
-            values = operator._decode(batch.stream, batch.values)
+            values = getattr(operator, "_rows", operator)._decode(batch.stream, batch.values)
             for key, value, at_us in zip(batch.keys, values, batch.timestamps, strict=True):
                 late = at_us - at_us % every_us + every_us <= expired_us
                 found.append(AppliedRecord(key, at_us, value["n"], (value.get("p"), value["n"]), late))
