@@ -2,7 +2,8 @@
 
 State is a list of *columnar segments*, each the groups of one or more bundles. A bundle adds a columnar segment.
 ``_FAN`` segments of one size merge into one of the next size, so a group is rewritten only a few times, however many
-bundles there are. A columnar segment is one entry of the store, and goes when its last window has closed.
+bundles there are. Segments of a backlog, whose windows follow each other, mostly close before that. A columnar segment
+is one entry of the store, and goes when its last window has closed.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from millwheel.errors import invariant
 
 Types = tuple[tuple[str, str], ...]
 """The types of fields, by name."""
+_APART = 8
+"""So many times more segments of one size may be there if their windows are apart: put together they have as many
+groups as before."""
 _FAN = 8  # segments of one size that become one: each group is rewritten log8 times
 
 
@@ -72,6 +76,8 @@ class ColumnWindows:
     one."""
 
     kind = GroupsKind.WINDOWS
+    apart = _APART
+    """See there; 1 where segments do not mean the same in any order."""
     lateness_us = 0
     """How long windows stay after they have fired."""
     closed = MIN_TIME
@@ -124,10 +130,10 @@ class ColumnWindows:
         if not groups.height:
             return
         self._append(groups, 0)
-        while len(tail := self._of_last_level()) >= self._fan:
-            for segment in tail:
+        while len(together := self._together()) >= self._fan:
+            for segment in together:
                 self._remove(segment)
-            self._append(self._plan.merge([segment.groups for segment in tail]), tail[-1].level + 1)
+            self._append(self._plan.merge([segment.groups for segment in together]), together[-1].level + 1)
 
     def due_at(self) -> int:
         """Something is to be done once the watermark has passed this (MAX_TIME: never)."""
@@ -214,9 +220,14 @@ class ColumnWindows:
         else:
             self._changes.gone.append(segment.number)
 
-    def _of_last_level(self) -> list[ColumnarSegment]:
-        level = self._segments[-1].level
-        return [segment for segment in self._segments if segment.level == level]
+    def _together(self) -> list[ColumnarSegment]:
+        """The segments that become one, if they are many enough: those of the size of the last one that have windows at
+        its times. Others have no group in common with it, so of them there may be some more."""
+        last = self._segments[-1]
+        alike = [segment for segment in self._segments if segment.level == last.level]
+        if len(alike) >= self._fan * self.apart:
+            return alike
+        return [segment for segment in alike if segment.first <= last.last and segment.last >= last.first]
 
 
 def windows_of_key(plan: ColumnPlan, groups: Sequence[pl.DataFrame], key: Key) -> list[tuple[Window, Any]]:

@@ -17,6 +17,8 @@ from millwheel.core.windows.lateness import is_complete, still_open
 class JoinWindows(ColumnWindows):
     """See the head of this file."""
 
+    apart = 1
+
     def __init__(self, plan: MergesGroups, fan: int) -> None:
         super().__init__(plan, fan=fan)
         self._cut: set[int] = set()

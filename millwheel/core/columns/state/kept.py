@@ -35,6 +35,7 @@ class KeptColumns(ColumnWindows):
     """See the head of this file. Windows up to ``closed`` have fired."""
 
     kind = GroupsKind.KEPT
+    apart = 1
 
     def __init__(self, plan: MergesGroups, lateness_us: int, closed: int, types: Types = ()) -> None:
         super().__init__(plan, types)

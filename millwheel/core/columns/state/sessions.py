@@ -29,6 +29,7 @@ class SessionColumns(ColumnWindows):
     """See the head of this file."""
 
     kind = GroupsKind.SESSIONS
+    apart = 1
 
     def __init__(self, plan: ColumnPlan) -> None:
         super().__init__(plan)

@@ -43,6 +43,7 @@ class StepColumns(ColumnWindows):
     """See the head of this file. The start of a group is where it enters, its end where it leaves."""
 
     kind = GroupsKind.STEPS
+    apart = 1
 
     def __init__(self, plan: ColumnPlan, window: Sliding, closed: int) -> None:
         super().__init__(plan)

@@ -232,6 +232,26 @@ def test_lateness_by_column_is_lateness_by_record(stamps: list[int], running: in
     assert late_mask(np.array(stamps, np.int64), running, delay).tolist() == expected
 
 
+def test_segments_whose_windows_follow_each_other_are_put_together_only_where_they_are_very_many() -> None:
+    plan = plan_of()
+    assert plan is not None
+    windows = ColumnWindows(plan)
+    for number in range(64):
+        assert not windows.take_changes().gone
+        windows.add(plan.group(batch_of([Row(1, "view", 0.5, 1, 10 * number)])))
+    changes = windows.take_changes()
+    assert (changes.gone, [segment.level for segment in changes.new]) == (list(range(63)), [1])
+    for _ in range(7):
+        windows.add(plan.group(batch_of([Row(1, "view", 0.5, 1, 5), Row(1, "view", 0.5, 1, 15)])))
+    windows.add(plan.group(batch_of([Row(1, "view", 0.5, 1, 85)])))
+    windows.take_changes()
+    windows.add(plan.group(batch_of([Row(1, "view", 0.5, 1, 12)])))
+    assert len(windows.take_changes().gone) == 7, "those that have windows at its times, and not the one between"
+    closed = windows.close(MAX_TIME)
+    assert closed is not None
+    assert closed["count"].to_list() == [8, 9, 1, 1, 1, 1, 1, 1, 2, *[1] * 55]
+
+
 def test_columnar_segments_are_put_together_and_go_with_their_windows() -> None:
     plan = plan_of()
     assert plan is not None
@@ -248,7 +268,7 @@ def test_columnar_segments_are_put_together_and_go_with_their_windows() -> None:
     for i in range(100):
         windows.add(plan.group(batch_of([Row(i % 3, "view", 0.5, 1, i % 40)])))
         keep()
-        assert len(stored) <= 3 * 8
+        assert len(stored) <= 4 * 2 * 8
     windows.close(20)
     keep()
     again = ColumnWindows(plan)
