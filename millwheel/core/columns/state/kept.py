@@ -83,14 +83,16 @@ class KeptColumns(ColumnWindows):
         )
 
     def fired(self, among: pl.DataFrame | None = None) -> pl.DataFrame | None:
-        within = still_open(pl.col(END), self.late_until(self.closed))
-        windows = None if among is None else among.select(KEY, START, END).unique(maintain_order=True)
-        if windows is not None:
-            within &= pl.col(END).is_between(pl.lit(windows[END].min()), pl.lit(windows[END].max()))
-        parts = [segment.groups.filter(within & ~still_open(pl.col(END), segment.fired)) for segment in self._segments]
-        if windows is not None:
-            parts = [part.join(windows, on=[KEY, START, END], how="semi", maintain_order="left") for part in parts]
-        return self._merged(parts)
+        if among is None:
+            within = still_open(pl.col(END), self.late_until(self.closed))
+            parts = [each.groups.filter(within & ~still_open(pl.col(END), each.fired)) for each in self._segments]
+            return self._merged(parts)
+        first = among[END].min()
+        near = [segment.groups for segment in self._segments if segment.last >= first]  # type: ignore[operator]
+        if not near:
+            return None
+        # Whatever has a late record has fired.
+        return self._merged([pl.concat(near).join(among, on=[KEY, START, END], how="semi", maintain_order="left")])
 
     def of_key(self, plan: ColumnPlan, key: Key) -> list[tuple[Window, Any]]:
         until = self.late_until(self.closed)
