@@ -157,6 +157,8 @@ class WorkerRuntime:
             served.stirred = True
             if pending is not None or served.has_news(now_us):
                 served.last.news = self._reporting.changed = True
+                if served.ended:
+                    self._report_ends((served,), now_us)
             if pending is not None:
                 served.done.count(pending.arrivals, served.shard.identity.hashed)
 
@@ -200,8 +202,12 @@ class WorkerRuntime:
             served = self._served.get(name)
             if served is not None:
                 served.stir()
-                if served.has_ended(now_us):
-                    self._reporting.at_once()  # everybody behind it may end
+                self._report_ends((served,), now_us)
+
+    def _report_ends(self, those: Iterable[Served], now_us: int) -> None:
+        """Everybody behind a shard may end once it has, so none waits for the next report."""
+        if any(served.has_ended(now_us) for served in those):
+            self._reporting.at_once()
 
     def _next_wake(self, now_us: int) -> int:
         wakes_us = [self._reporting.wakes_at(), self._ranges.beginning.until_us, self._commits.due_at_us]
@@ -224,8 +230,9 @@ class WorkerRuntime:
                 self._traffic.delivery(event)
             case ev.AckCame():
                 # It may have come while this worker was at work, which is not the consumer's time.
-                self._traffic.acked(event, now_us - self._busy_us)
+                senders = self._traffic.acked(event, now_us - self._busy_us)
                 self._reporting.changed = True
+                self._report_ends([served for served in senders if served.ended], now_us)
             case ev.GroupDurable():
                 self._performing.written()
                 self._commits.durable(event.segment, now_us)
@@ -329,6 +336,7 @@ class WorkerRuntime:
             event.tell(now_us)
             served.stir()
             self._reporting.changed = True
+            self._report_ends((served,), now_us)
 
     def _stir(self) -> None:
         for served in self._served.values():

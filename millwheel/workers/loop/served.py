@@ -206,8 +206,10 @@ class Served:
         return not self.roots
 
     def has_ended(self, now_us: int) -> bool:
-        """True if a source has reached its final end and has not reported it."""
-        return self.reads and self.last.state[0] < MAX_TIME and self.shard.watermark.held(now_us).at == MAX_TIME
+        """True if it has come to its final end, and has not reported it. All sources before it ended before that."""
+        if not (self.reads or self.ended) or self.last.state[0] == MAX_TIME:
+            return False
+        return self.shard.watermark.held(now_us).at == MAX_TIME
 
     def has_news(self, now_us: int) -> bool:
         """After a bundle without a commit: a source that found nothing has news only when its silence says

@@ -65,11 +65,13 @@ class Traffic:
         served.stir()
         served.shard.inject(batch, InjectionReply(event.answer))
 
-    def acked(self, event: ev.AckCame, now_us: int) -> None:
-        """A consumer has applied our records."""
-        for served in self._senders(event.channel):
+    def acked(self, event: ev.AckCame, now_us: int) -> list[Served]:
+        """A consumer has applied our records; whose they were."""
+        senders = self._senders(event.channel)
+        for served in senders:
             served.stir()
             served.shard.outbox.ack(event.channel, event.target, event.epoch, event.index, now_us)
+        return senders
 
     def refused(self, event: ev.RefusalCame, now_us: int) -> None:
         """A consumer could not take it: begin the lane anew, at once or when the table may be known."""

@@ -11,21 +11,19 @@ from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any
 
-import msgspec
-
 from millwheel.core.columns.plan import float_sums
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.formats.store_layout import HOLD, WINDOW, key_prefix, number8, number_from8, parse_timer, unpack
+from millwheel.core.formats.store_layout import WINDOW, key_prefix, unpack
 from millwheel.core.key_windows.machine import KeyWindowMachine
 from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.specs import machine_from_spec, window_from_spec
-from millwheel.core.model.keys import Key, key_from_bytes
+from millwheel.core.model.keys import Key
 from millwheel.core.model.names import groups_of
 from millwheel.core.model.records import DeadLetter, Domain
-from millwheel.core.model.timers import Due, TimerQueue
-from millwheel.core.model.times import MAX_TIME, held_at
+from millwheel.core.model.timers import Due
+from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.production_ids import (
     Cause,
@@ -39,7 +37,7 @@ from millwheel.core.pipeline.skew import given_of, hash_of_keys
 from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, ComputationSpec, PipelineSpec
 from millwheel.core.windowing.calls import Group, TakesGroups
 from millwheel.core.windowing.contract import Effects, LateRecord, RejectedRecord, Times
-from millwheel.core.windows.panes import Pane, Retraction, as_retraction, pane_row
+from millwheel.core.windows.panes import Pane, pane_row
 from millwheel.core.windows.tags import tag_of
 from millwheel.core.windows.windows import Window
 from millwheel.errors import CorruptionError, FencedError, InvariantError, invariant
@@ -50,8 +48,10 @@ from millwheel.workers.bundle.bundle import RECORD, TIMER, Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.row_groups import are_groups, received
 from millwheel.workers.operators.callbacks import Decode
+from millwheel.workers.operators.key_records import KeyRecords
 from millwheel.workers.operators.percentile_timers import ShareTimers
 from millwheel.workers.operators.window_cells import WindowCells
+from millwheel.workers.operators.window_holds import WindowHolds
 from millwheel.workers.state.overlay import Overlay
 from millwheel.workers.state.window_results import WindowAnswers, WindowResults
 
@@ -80,11 +80,7 @@ class WindowedOperator(Operator):
             spec, compile_expression, lambda name: load_object(name, pipeline.folder), takes_retractions(spec, pipeline)
         )
         self._results = WindowResults(overlay, pipeline.limits.state, hashed) if spec.queryable else None
-        self._holds = TimerQueue(Domain.EVENT)
-        for store_key, data in overlay.scan(HOLD):
-            key, _, tag = parse_timer(store_key)
-            self._holds.set(key_from_bytes(key), tag, number_from8(data))
-        self._holds.take_changes()  # entries that were read are no changes, and are not written again
+        self._holds = WindowHolds(overlay, hashed)
 
     @property
     def emits_late(self) -> bool:
@@ -169,10 +165,7 @@ class WindowedOperator(Operator):
         self._write_holds()
 
     def hold(self, now_us: int) -> Hold:
-        first = self._holds.first()
-        if first is None:
-            return Hold()
-        return Hold(held_at(first.at), f"window {first.tag} of key {first.key!r}, which outputs at {first.at}")
+        return self._holds.lowest()
 
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state and still take records, ordered by end."""
@@ -217,14 +210,14 @@ class WindowedOperator(Operator):
     # --- records -----------------------------------------------------------------------------------------
 
     def _take(self, bundle: Bundle, times: Times) -> None:
-        by_key: dict[Key, _KeyRecords] = {}
+        by_key: dict[Key, KeyRecords] = {}
         for arrival in bundle.arrivals:
             batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
                 gathered = by_key.get(key)
                 if gathered is None:
-                    gathered = by_key[key] = _KeyRecords()
+                    gathered = by_key[key] = KeyRecords()
                 gathered.records.append((value, timestamp))
             if len(self._spec.inputs) > 1:
                 for key in batch.keys:
@@ -253,7 +246,7 @@ class WindowedOperator(Operator):
         self._perform(shared, None, bundle)
         self._flush(None, bundle)
 
-    def _try(self, key: Key, gathered: _KeyRecords, times: Times) -> list[tuple[Effects, Cause]]:
+    def _try(self, key: Key, gathered: KeyRecords, times: Times) -> list[tuple[Effects, Cause]]:
         """The results of a key's records, and the records that caused them.
 
         Productions with ids are named by the record that caused them. So the windows take records one by one then, and
@@ -272,7 +265,7 @@ class WindowedOperator(Operator):
             made.append((effects, cause))
         return made
 
-    def _take_one_by_one(self, key: Key, gathered: _KeyRecords, times: Times, bundle: Bundle) -> None:
+    def _take_one_by_one(self, key: Key, gathered: KeyRecords, times: Times, bundle: Bundle) -> None:
         causes, streams = gathered.causes or repeat(None), gathered.streams or repeat("")
         for (value, timestamp), cause, stream in zip(gathered.records, causes, streams, strict=False):
             effects = Effects()
@@ -303,11 +296,7 @@ class WindowedOperator(Operator):
                 queue.cancel(timer.key, timer.tag)
             else:
                 queue.set(timer.key, timer.tag, timer.at)
-        for hold in effects.holds:
-            if hold.at is None:
-                self._holds.cancel(hold.key, hold.tag)
-            else:
-                self._holds.set(hold.key, hold.tag, hold.at)
+        self._holds.take(effects.holds)
         for pane in effects.panes:
             self._emit(
                 pane,
@@ -377,37 +366,7 @@ class WindowedOperator(Operator):
 
     def _write_holds(self) -> None:
         self.share_timers.write()
-        hashed = hash_of_keys(self._spec)
-        for (key, tag), at in self._holds.take_changes().items():
-            store_key = key_prefix(HOLD, key, hashed(key)) + b"e" + tag.encode()
-            if at is None:
-                self._overlay.delete(store_key)
-            else:
-                self._overlay.put(store_key, number8(at))
-
-
-class _KeyRecords:
-    """The records of one key that have come; of several inputs, the stream of each; where productions have ids, the
-    cause that each is."""
-
-    __slots__ = ("causes", "records", "streams")
-
-    def __init__(self) -> None:
-        self.records: list[tuple[Any, int]] = []
-        self.streams: list[str] = []
-        self.causes: list[Cause] = []
-
-    def name_streams(self, effects: Effects) -> None:
-        """Say of refused records by which stream they came."""
-        for number, bad in enumerate(effects.rejected):
-            effects.rejected[number] = msgspec.structs.replace(bad, stream=self._stream_of(bad))
-
-    def _stream_of(self, bad: RejectedRecord) -> str:
-        taken_back = Retraction(bad.value) if type(bad.value) is not Retraction else bad.value
-        for (value, at), stream in zip(self.records, self.streams, strict=False):
-            if at == bad.timestamp and (value is bad.value or as_retraction(value) == taken_back):
-                return stream
-        return ""
+        self._holds.write()
 
 
 def _join(into: Effects, more: Effects) -> None:

@@ -70,4 +70,12 @@ def test_the_end_of_a_source_is_news_until_it_is_told() -> None:
     source.last.state = (MAX_TIME, 3)
     assert not source.has_ended(5)
     assert not served("source.hits", at=7).has_ended(5)
-    assert not served("counts", at=MAX_TIME).has_ended(5)
+
+
+def test_the_end_of_another_node_is_news_once_the_sources_before_it_have_ended() -> None:
+    counts = served("counts", at=MAX_TIME)
+    assert not counts.has_ended(5)
+    counts.ended = True
+    assert counts.has_ended(5)
+    counts.last.state = (MAX_TIME, 3)
+    assert not counts.has_ended(5)

@@ -11,6 +11,7 @@ import pytest
 from millwheel.core.formats.codec import decode_commit
 from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.records import Batch
+from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import FencedError
 from millwheel.workers import events as ev
 from millwheel.workers.loop.pace import RuntimeLimits
@@ -144,9 +145,27 @@ def test_a_worker_with_nothing_to_do_sleeps_until_its_next_report() -> None:
 def test_an_ack_is_not_counted_later_than_the_work_that_it_may_have_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
     runtime = Worker().runtime
-    monkeypatch.setattr(runtime, "_traffic", SimpleNamespace(acked=lambda event, at_us: told.append(at_us)))
+    monkeypatch.setattr(runtime, "_traffic", SimpleNamespace(acked=lambda event, at_us: told.append(at_us) or []))
     ack = ev.AckCame(ChannelName("work-0"), ShardName("next-0"), 1, 0)
     runtime._apply(ack, 5_000_000)
     runtime._busy_us = 400_000
     runtime._apply(ack, 5_000_000)
     assert told == [5_000_000, 4_600_000]
+
+
+def test_the_end_of_a_shard_is_reported_with_its_last_ack_and_its_end_alone() -> None:
+    """Everybody behind it waits for that."""
+    worker = Worker(inline=True, dial=Dial())
+    every = dict.fromkeys(worker.runtime._graph.nodes, MAX_TIME)
+    worker.runtime.step([delivery()])
+    [sent] = [call[3] for call in worker.done if call[0] == "send"]
+    worker.runtime.step([ev.WatermarksRose(every)])
+    worker.done.clear()
+    worker.runtime.step([])
+    assert "report" not in worker.calls()  # it is not its time yet
+    worker.runtime.step([ev.AckCame(sent.channel, sent.target, sent.epoch, sent.index)])
+    [told] = [call[1] for call in worker.done if call[0] == "report"]
+    assert [report.watermark_us for reports in told.values() for report in reports] == [MAX_TIME]
+    worker.done.clear()
+    worker.runtime.step([])
+    assert "report" not in worker.calls()
