@@ -118,19 +118,19 @@ def _dead(spec: PipelineSpec, promised: Promised, want: Outcome, got: Outcome) -
     exact, sources = _exact(spec, promised)
     # guarantees.md, The dial: dead letters are productions, and come twice where those do.
     shown = (exact | sources) - promised.doubled
-    plain = {stream.name for stream in spec.streams if not stream.fields and not stream.schema}
-    guessed = {c.name for c in spec.computations if all(given.stream in plain for given in c.inputs)}
-    found = _filled(got.letters, want.letters, guessed)
+    plain = {stream.name for stream in spec.streams if not stream.schema}
+    direct = {c.name for c in spec.computations if all(given.stream in plain for given in c.inputs)}
+    found = _filled(got.letters, want.letters, direct)
     yield from _differ("dead letters", _letters(want.letters, shown), _letters(found, shown))
 
 
-def _filled(letters: tuple[Letter, ...], by: tuple[Letter, ...], guessed: set[str]) -> tuple[Letter, ...]:
-    """Letters whose records are whole. dead-letters.md: without declared fields, one that was read into columns has the
-    fields that some computation uses."""
+def _filled(letters: tuple[Letter, ...], by: tuple[Letter, ...], direct: set[str]) -> tuple[Letter, ...]:
+    """Letters whose records are whole. dead-letters.md: one that was read into columns has only the fields that were
+    read. ``direct``: computations whose records come from sources."""
     left = [each for each in by if isinstance(each.about, dict)]
     found = []
     for letter in letters:
-        for whole in left if letter.where in guessed and isinstance(letter.about, dict) else ():
+        for whole in left if letter.where in direct and isinstance(letter.about, dict) else ():
             alike = (whole.where, whole.reason) == (letter.where, letter.reason)
             if alike and letter.about.items() <= whole.about.items():
                 left.remove(whole)

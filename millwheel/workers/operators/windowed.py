@@ -45,13 +45,13 @@ from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query
 from millwheel.spec.loading import load_object
 from millwheel.workers.bundle.bundle import RECORD, TIMER, Bundle, Hold
+from millwheel.workers.bundle.key_records import KeyRecords
 from millwheel.workers.bundle.operator import Operator
+from millwheel.workers.bundle.window_holds import WindowHolds
 from millwheel.workers.delivery.row_groups import are_groups, received
 from millwheel.workers.operators.callbacks import Decode
-from millwheel.workers.operators.key_records import KeyRecords
 from millwheel.workers.operators.percentile_timers import ShareTimers
 from millwheel.workers.operators.window_cells import WindowCells
-from millwheel.workers.operators.window_holds import WindowHolds
 from millwheel.workers.state.overlay import Overlay
 from millwheel.workers.state.window_results import WindowAnswers, WindowResults
 

@@ -1,6 +1,6 @@
 from millwheel.core.windowing.contract import Effects, RejectedRecord
 from millwheel.core.windows.panes import Retraction
-from millwheel.workers.operators.key_records import KeyRecords
+from millwheel.workers.bundle.key_records import KeyRecords
 
 
 def test_refused_records_get_the_stream_by_which_they_came() -> None:

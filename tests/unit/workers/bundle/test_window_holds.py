@@ -1,6 +1,6 @@
 from millwheel.core.model.keys import key_hash
 from millwheel.core.windowing.contract import HoldEffect
-from millwheel.workers.operators.window_holds import WindowHolds
+from millwheel.workers.bundle.window_holds import WindowHolds
 from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 
