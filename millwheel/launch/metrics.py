@@ -10,13 +10,14 @@ import msgspec
 
 from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.metrics.endpoint import Endpoint
-from millwheel.adapters.metrics.fetching import METRICS, fetched
+from millwheel.adapters.metrics.fetching import METRICS, STANDING, fetched
 from millwheel.adapters.metrics.text import merged, text_of
 from millwheel.core.metrics.catalogue import PROCESS_UP, RESTARTS, RUN_SECONDS
 from millwheel.core.metrics.figures import Figure
 from millwheel.launch.progress.polling import StatusWatcher
 from millwheel.processes.address import AUTO, LOOPBACK
 from millwheel.roots.root import write_atomically
+from millwheel.waits import waiting
 
 DRIVER = "driver"
 _STILL_S = 120.0
@@ -64,7 +65,7 @@ class GatheredMetrics:
         self._security = load_security(security, "client")
         secured = load_security(security, "process")
         host = LOOPBACK if listen == AUTO else listen
-        pages = {METRICS: self.page}
+        pages = {METRICS: self.page, STANDING: self.standing}
         self._endpoint = Endpoint(f"{host}:{port}", secured, pages, self.healthy, self.ready)
         self._endpoint.start()
         self.step()
@@ -111,6 +112,10 @@ class GatheredMetrics:
         texts = fetched(addresses, METRICS, self._security)
         mine = text_of(self._own(texts), {"pipeline": self._pipeline, "process": DRIVER}).decode()
         return merged([mine, *texts.values()]).encode()
+
+    def standing(self) -> bytes:
+        """What the driver waits for, as JSON, in the form in which workers say the same."""
+        return msgspec.json.encode({"waits": waiting()})
 
     def _own(self, answered: Mapping[str, str]) -> Iterator[Figure]:
         members = dict.fromkeys((*self._expected, *(name for name in self._written if name != DRIVER)))

@@ -18,7 +18,7 @@ from millwheel.core.model.names import NodeName, WorkerName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.graph import Graph, NodeKind, build_graph
 from millwheel.errors import UnavailableError
-from millwheel.launch.metrics import driver_address
+from millwheel.launch.metrics import DRIVER, driver_address
 from millwheel.launch.progress.polling import LEADER_ROLE, MASTER_ROLE, addresses, cluster_view
 from millwheel.launch.progress.summary import ClusterView, total
 from millwheel.launch.stragglers import JoinedWorker, read_members
@@ -34,8 +34,10 @@ from millwheel.standing.standing import (
     exposed,
     failing,
     node_standings,
+    together,
     troubles_of,
 )
+from millwheel.waits import Waiting
 
 
 @dataclass(slots=True)
@@ -78,10 +80,12 @@ def standing_now(
 ) -> RunStanding:
     """The state from the answers of the injector and of each worker."""
     nodes = node_standings(graph, view, known.tables, list(known.workers))
-    told = _told(known, security)
-    workers = _workers(known, security, told)
+    told, driver = _told(known, security), driver_address(root)
+    steps = _steps(known, driver, security)
+    workers = _workers(known, steps, told)
+    waits = together([wait for step in steps.values() for wait in step.waits])
     exposures = tuple(ExposedHost(e.host, e.serving, e.spares, e.serving - e.spares) for e in told.exposures)
-    return standing_of(graph, pipeline, str(root), view, nodes, workers, exposures, driver_address(root))
+    return standing_of(graph, pipeline, str(root), view, nodes, workers, exposures, driver, waits)
 
 
 def standing_of(
@@ -93,13 +97,15 @@ def standing_of(
     workers: tuple[WorkerStanding, ...],
     exposures: tuple[ExposedHost, ...],
     metrics: str,
+    waits: tuple[Waiting, ...] = (),
 ) -> RunStanding:
     """All of it together."""
     counters = {name: node.counters for name, node in view.nodes.items()}
     read = total(graph, counters, "records_in", NodeKind.SOURCE)
     dead = sum(node.counters.get("dead_letters", 0) for node in nodes)
-    troubles = (*troubles_of(nodes, workers), *failing(view), *exposed(exposures, workers))
-    return RunStanding(pipeline, root, read, dead, nodes, workers, troubles, metrics, exposures)
+    told = [wait.in_words() for wait in waits]
+    troubles = (*told, *troubles_of(nodes, workers), *failing(view), *exposed(exposures, workers))
+    return RunStanding(pipeline, root, read, dead, nodes, workers, troubles, metrics, exposures, waits)
 
 
 def _view(known: KnownCluster, security: Security | None) -> ClusterView:
@@ -119,6 +125,7 @@ class _Step(msgspec.Struct):
     step_s: float = 0.0
     where: str = ""
     calls: tuple[_Call, ...] = ()
+    waits: tuple[Waiting, ...] = ()
 
 
 def _told(known: KnownCluster, security: Security | None) -> DescribeReply:
@@ -129,11 +136,16 @@ def _told(known: KnownCluster, security: Security | None) -> DescribeReply:
     return DescribeReply()
 
 
-def _workers(known: KnownCluster, security: Security | None, told: DescribeReply) -> tuple[WorkerStanding, ...]:
+def _steps(known: KnownCluster, driver: str, security: Security | None) -> dict[str, _Step]:
+    """What each worker says, and the driver: how its step stands, and what it waits for."""
+    served = {name: worker.metrics for name, worker in known.joined().items() if worker.metrics}
+    asked = served | ({DRIVER: driver} if driver else {})
+    return {name: msgspec.json.decode(text, type=_Step) for name, text in fetched(asked, STANDING, security).items()}
+
+
+def _workers(known: KnownCluster, steps: Mapping[str, _Step], told: DescribeReply) -> tuple[WorkerStanding, ...]:
     joined, at = known.joined(), addresses(known.workers)
     owned = Counter(entry.owner for table in known.tables.values() for entry in table.shards)
-    served = {name: worker.metrics for name, worker in joined.items() if worker.metrics}
-    steps = {name: msgspec.json.decode(text, type=_Step) for name, text in fetched(served, STANDING, security).items()}
     members: dict[str, MemberState] = {member.worker: member for member in told.members}
     found = []
     for name, worker in sorted(joined.items(), key=lambda each: each[1].slot):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 
 import msgspec
@@ -14,6 +14,7 @@ from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
 from millwheel.core.pipeline.graph import Graph, NodeKind
 from millwheel.launch.progress.summary import ClusterView, NodeView
+from millwheel.waits import Waiting
 
 STEP_S = 1.0
 """A step of a worker that takes longer gets a line: normal steps take milliseconds."""
@@ -84,7 +85,8 @@ class ExposedHost(msgspec.Struct, frozen=True):
 
 class RunStanding(msgspec.Struct, frozen=True):
     """The whole run. ``troubles`` are sentences about everything stuck, with the cause, and about hosts that may not
-    die; empty when all is well. ``exposures`` are there only of runs with spares, the worst first."""
+    die; empty when all is well. ``exposures`` are there only of runs with spares, the worst first. ``waits`` is what
+    processes of the run have waited for, for ten seconds and more."""
 
     pipeline: str
     root: str
@@ -95,6 +97,7 @@ class RunStanding(msgspec.Struct, frozen=True):
     troubles: tuple[str, ...]
     metrics: str = ""
     exposures: tuple[ExposedHost, ...] = ()
+    waits: tuple[Waiting, ...] = ()
 
 
 def node_standings(
@@ -194,6 +197,14 @@ def exposed(exposures: Sequence[ExposedHost], workers: Sequence[WorkerStanding])
             f"{worst.serving}, spares on other hosts: {worst.spares}). Start the run with {more} on other hosts, or "
             "with --spares auto"
         )
+
+
+def together(waits: Iterable[Waiting]) -> tuple[Waiting, ...]:
+    """The waits of several processes, the longest first: one for each thing that is waited for."""
+    found: dict[str, Waiting] = {}
+    for wait in sorted(waits, key=lambda wait: -wait.for_s):
+        found.setdefault(wait.what, wait)
+    return tuple(found.values())
 
 
 def failing(view: ClusterView) -> Iterator[str]:

@@ -1,10 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from millwheel import waits
 from millwheel.launch.certificates import make_set
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_waited_for() -> Iterator[None]:
+    """The waits of a process are shared by all that is in it: none is left for the next test."""
+    yield
+    waits.forget()
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from millwheel.secret_values import masked
+from millwheel.waits import Wait, wait_for
 
 log = logging.getLogger("millwheel.connectors")
 
@@ -23,44 +24,32 @@ _FIRST_WAIT_S = 0.1  # most absences are over at once: a fail-over, a restart
 class Absence:
     """The absence of one target, shared by all its writers in this process. Any thread may call it.
 
-    The first failure is logged at once, then one sentence a minute, however many shards wait for the target."""
+    The first failure is logged at once, then one sentence a minute, however many shards wait for the target. The
+    ``wait`` tells the same to ``millwheel run``, ``millwheel status`` and the page."""
 
-    def __init__(
-        self,
-        where: str,
-        now: Callable[[], float] = time.monotonic,
-        say: Callable[..., None] = log.warning,
-        sentence: str = NO_ROWS,
-    ) -> None:
+    def __init__(self, wait: Wait, say: Callable[..., None] = log.warning, sentence: str = NO_ROWS) -> None:
+        self._wait = wait
         self._sentence = sentence
-        self._where = where
-        self._now = now
         self._say = say
         self._lock = threading.Lock()
-        self._since_s: float | None = None
-        self._said_s = 0.0
+        self._said_s: float | None = None
 
     def noted(self, reason: str) -> None:
         """Note that the target has not answered."""
-        now_s = self._now()
+        away_s = self._wait.noted(reason)
         with self._lock:
-            begins = self._since_s is None
-            if self._since_s is None:
-                self._since_s = now_s
-            elif now_s < self._said_s + SAY_EVERY_S:
+            said_s = self._said_s
+            if said_s is not None and said_s <= away_s < said_s + SAY_EVERY_S:
                 return
-            self._said_s, away_s = now_s, now_s - self._since_s
-        since = "" if begins else f" for {away_s:.0f} s"
-        self._say(self._sentence, self._where, since, masked(reason))
+            self._said_s = away_s
+        since = f" for {away_s:.0f} s" if away_s else ""
+        self._say(self._sentence, self._wait.what, since, masked(reason))
 
     def over(self) -> None:
         """Note that the target has answered."""
-        if self._since_s is None:
-            return
-        with self._lock:
-            since, self._since_s = self._since_s, None
-        if since is not None:
-            log.info("%s takes rows again after %.0f s", self._where, self._now() - since)
+        if (away_s := self._wait.over()) is not None:
+            self._said_s = None
+            log.info("%s takes rows again after %.0f s", self._wait.what, away_s)
 
 
 class BackOff:
@@ -92,7 +81,7 @@ _lock = threading.Lock()
 def absence_of(where: str, sentence: str = NO_ROWS) -> Absence:
     """The shared object of a target in this process, by its name in messages."""
     with _lock:
-        return _known.setdefault(where, Absence(where, sentence=sentence))
+        return _known.setdefault(where, Absence(wait_for(where), sentence=sentence))
 
 
 def forget() -> None:

@@ -35,6 +35,7 @@ from millwheel.core.metrics.figures import Figure
 from millwheel.core.model.keys import key_hash
 from millwheel.core.tracing.spans import SpanCounts
 from millwheel.queries.peers.health import ErrorShare, Health
+from millwheel.waits import Waiting, waiting
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.hangs import Hangs
 from millwheel.workers.host.background import JournalFigures
@@ -58,11 +59,13 @@ class RunningCall(msgspec.Struct, frozen=True):
 
 
 class StepStanding(msgspec.Struct, frozen=True):
-    """The state of a worker's loop: the duration of its step, the running line of user code, and the calls."""
+    """The state of a worker's loop: the duration of its step, the running line of user code, and the calls; and what
+    the process waits for."""
 
     step_s: float = 0.0
     where: str = ""
     calls: tuple[RunningCall, ...] = ()
+    waits: tuple[Waiting, ...] = ()
 
 
 class Observed:
@@ -148,7 +151,7 @@ class Observed:
             if doing is not None:
                 calls.append(RunningCall(identity.node, identity.shard, doing.what, repr(doing.key)[:_KEY_CHARS]))
         where = user_line(sys._current_frames().get(self._loop)) if calls else ""
-        return msgspec.json.encode(StepStanding(self.step_s(), where, tuple(calls)))
+        return msgspec.json.encode(StepStanding(self.step_s(), where, tuple(calls), tuple(waiting())))
 
 
 def _degrees(health: Health) -> Iterable[Figure]:

@@ -25,6 +25,7 @@ from millwheel.core.model.names import ChannelName, NodeName
 from millwheel.core.windows.lateness import watermark_after
 from millwheel.ports import StateStore
 from millwheel.sources.base import Chunk, FrameChunk, Partition, Reader
+from millwheel.waits import Wait
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.shard.productions import earliest_of
@@ -68,7 +69,7 @@ class Part:
     it has caught up it is ``certain`` once it has, and then idle if ``idles``. ``epochs``: how keys are divided, where
     a consumer divides them by tables, with measurements of ``completion`` if any goes by them; then it is read
     ``ahead`` of the consumers by a limited time only. ``combine``: whether groups are sent in
-    place of records."""
+    place of records. ``wait`` is there while it cannot be read."""
 
     partition: Partition
     channel: ChannelName
@@ -98,6 +99,7 @@ class Part:
     ahead: ReadAhead | None = None
     record_bytes: int = 1 << 20
     combine: Combine = field(default_factory=lambda: Combine(False))
+    wait: Wait | None = None
 
     @property
     def idle(self) -> bool:
@@ -109,6 +111,12 @@ class Part:
     def idle_in_words(self) -> str:
         """The text of ``status`` for an idle partition."""
         return self.silence.in_words() if self.silence.idle else "read to where it ended when the run began"
+
+    def was_read(self) -> None:
+        """It can be read."""
+        if self.wait is not None:
+            self.wait.over()
+            self.wait = None
 
     def watermark(self, max_delay_us: int) -> int:
         """Nothing before this is expected."""

@@ -13,6 +13,7 @@ from millwheel.errors import ExhaustedError
 from millwheel.ports import StateStore
 from millwheel.sources.adapted import as_reader
 from millwheel.sources.base import Partition, Reader
+from millwheel.waits import wait_for
 from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.sources.completion import ReadAhead
 from millwheel.workers.sources.partition import Part, open_part
@@ -58,6 +59,7 @@ class Partitions:
         self._unopened: dict[str, Partition] = {}
         self._asleep_stand = _Stand()
         self._said_at_us = -_SILENT_ABOUT_US
+        self._listing = wait_for(f"stream {parts.stream.name} (its partitions cannot be listed)")
 
     @property
     def _bounded(self) -> bool:
@@ -76,8 +78,10 @@ class Partitions:
             listed = {partition.name: partition for partition in self._parts.partitions()}
         except ExhaustedError as ex:
             self._unknown = not self._listed
+            self._listing.noted(str(ex))
             self._say(ex, now_us)
             return
+        self._listing.over()
         self._listed, self._unknown = len(listed), False
         for name, partition in listed.items():
             if (part := self.awake.get(name)) is not None:
@@ -181,6 +185,9 @@ class Partitions:
     def exhausted(self, part: Part, error: ExhaustedError, now_us: int) -> None:
         """It cannot be read now: try again in a second, with one file less if one can be closed."""
         part.close()
+        if part.wait is None:
+            part.wait = wait_for(f"stream {self._parts.stream.name} (partition {part.partition.name})")
+        part.wait.noted(str(error))
         part.next_poll_us = now_us + SECOND
         opened = [other for other in self.awake.values() if other.reader is not None]
         if opened and not self._bounded:

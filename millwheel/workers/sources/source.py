@@ -166,9 +166,9 @@ class SourceOperator(Operator):
             if part.combine.wanted:
                 self._settle(bundle)
                 part.combine.begin()
-            if self._parts.has_columns(part, reader) and self._read_frame(part, reader, bundle):
-                return
-            self._read(part, reader, bundle)
+            if not (self._parts.has_columns(part, reader) and self._read_frame(part, reader, bundle)):
+                self._read(part, reader, bundle)
+            part.was_read()
         except ExhaustedError as ex:
             self._partitions.exhausted(part, ex, bundle.now_us)
 

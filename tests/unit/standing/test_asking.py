@@ -89,6 +89,27 @@ def test_the_leading_master_says_how_slow_workers_are_and_how_full(
     assert [(each.weight, each.slowness, each.memory) for each in untold] == [(1, 1.0, 0.0)] * 2
 
 
+def test_what_workers_and_the_driver_wait_for_comes_first(
+    known: KnownCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetched(addresses: dict[str, str], path: str, security: Any) -> dict[str, str]:
+        assert addresses["driver"] == "h:9"
+        full = '{"waits": [{"what": "sink out", "why": "no space left", "for_s": %d}]}'
+        cores = '{"waits": [{"what": "Spark", "why": "no core is free", "for_s": 12}]}'
+        return {"w0-a": full % 11, "w1-b": full % 40, "driver": cores}
+
+    monkeypatch.setattr(asking, "fetched", fetched)
+    (tmp_path / "p.yaml").write_text(dedent(TEXT))
+    (tmp_path / "metrics.json").write_text('[{"targets": ["h:9"]}]')
+    graph = build_graph(load_pipeline(tmp_path / "p.yaml"))
+    run = standing_now(graph, "drawn", tmp_path, known, None, ClusterView({}))
+    assert run.troubles[:2] == (
+        "sink out has waited for 40 s: no space left",
+        "Spark has waited for 12 s: no core is free",
+    )
+    assert [(each.what, each.for_s) for each in run.waits] == [("sink out", 40), ("Spark", 12)]
+
+
 def test_without_a_leader_nothing_is_known(known: KnownCluster, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(dedent(TEXT))
     graph = build_graph(load_pipeline(tmp_path / "p.yaml"))

@@ -7,6 +7,7 @@ import pytest
 from millwheel.connectors.external import absence
 from millwheel.errors import UnavailableError
 from millwheel.sinks.base import SinkBatch, SinkRecord
+from millwheel.waits import Wait
 from tests.fakes.memory_target import MemorySink, Table
 
 
@@ -15,7 +16,7 @@ def test_one_sentence_a_minute_tells_of_a_target_that_is_away(
 ) -> None:
     caplog.set_level(logging.INFO)
     clock = [100.0]
-    away = absence.Absence("the store", lambda: clock[0])
+    away = absence.Absence(Wait("the store", lambda: clock[0]))
     monkeypatch.setitem(absence._known, "the store", away)
     table = Table()
     sink = MemorySink(table, where="the store")

@@ -14,6 +14,7 @@ from millwheel.connectors.kafka.publishing import AtLeastOnce, Transactions
 from millwheel.connectors.kafka.rows import Committable, Message
 from millwheel.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.errors import FencedError, UnavailableError
+from millwheel.waits import Wait
 from tests.fakes.kafka_transactions import Failure, FakeBrokers, KafkaException
 
 OPTIONS = KafkaSinkOptions(brokers="b:1", topic="out")
@@ -28,7 +29,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
 
 
 def owner(token: int) -> Transactions:
-    return Transactions(OPTIONS, "p-1.sink.out-0", token, Complaints("b:1"), Absence("Kafka at b:1"))
+    return Transactions(OPTIONS, "p-1.sink.out-0", token, Complaints("b:1"), Absence(Wait("Kafka at b:1")))
 
 
 def committable(number: int, rows: int = 2) -> Committable:
@@ -149,7 +150,7 @@ def test_a_row_that_is_refused_together_with_others_is_found_and_nothing_is_writ
 
 
 def test_without_transactions_rows_are_written_again_after_a_failure(brokers: FakeBrokers) -> None:
-    publisher = AtLeastOnce(OPTIONS, Complaints("b:1"), Absence("Kafka at b:1"))
+    publisher = AtLeastOnce(OPTIONS, Complaints("b:1"), Absence(Wait("Kafka at b:1")))
     brokers.refused = Failure("_MSG_TIMED_OUT")
     with pytest.raises(UnavailableError, match="did not take rows for out: the broker said _MSG_TIMED_OUT"):
         publisher.publish(committable(0))
@@ -159,7 +160,7 @@ def test_without_transactions_rows_are_written_again_after_a_failure(brokers: Fa
 
 
 def test_without_transactions_refused_rows_are_told_and_the_others_not_written_again(brokers: FakeBrokers) -> None:
-    publisher = AtLeastOnce(OPTIONS, Complaints("b:1"), Absence("Kafka at b:1"))
+    publisher = AtLeastOnce(OPTIONS, Complaints("b:1"), Absence(Wait("Kafka at b:1")))
     brokers.refused = Failure("MSG_SIZE_TOO_LARGE")
     with pytest.raises(RowsRefusedError, match="Kafka refuses it for topic 'out': the broker said MSG_SIZE"):
         publisher.publish(committable(0))
@@ -170,7 +171,7 @@ def test_without_transactions_refused_rows_are_told_and_the_others_not_written_a
 
 
 def test_without_transactions_rows_count_only_when_all_are_answered(brokers: FakeBrokers) -> None:
-    publisher = AtLeastOnce(OPTIONS, Complaints("b:1"), Absence("Kafka at b:1"))
+    publisher = AtLeastOnce(OPTIONS, Complaints("b:1"), Absence(Wait("Kafka at b:1")))
     brokers.unsent = 1
     with pytest.raises(UnavailableError, match="no answer within 60 s"):
         publisher.publish(committable(0))
