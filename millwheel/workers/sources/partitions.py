@@ -13,7 +13,7 @@ from millwheel.errors import ExhaustedError
 from millwheel.ports import StateStore
 from millwheel.sources.adapted import as_reader
 from millwheel.sources.base import Partition, Reader
-from millwheel.waits import wait_for
+from millwheel.waits import Wait, wait_for
 from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.sources.completion import ReadAhead
 from millwheel.workers.sources.partition import Part, open_part
@@ -59,13 +59,17 @@ class Partitions:
         self._unopened: dict[str, Partition] = {}
         self._asleep_stand = _Stand()
         self._said_at_us = -_SILENT_ABOUT_US
-        self._listing = wait_for(f"stream {parts.stream.name} (its partitions cannot be listed)")
 
     @property
     def _bounded(self) -> bool:
         return self._parts.source.bounded
 
     # --- listing -----------------------------------------------------------------------------------------
+
+    @property
+    def _listing(self) -> Wait:
+        """The wait for a list, or for something in it."""
+        return wait_for(f"stream {self._parts.stream.name}")
 
     def lists_at(self) -> int:
         """When they are to be listed again (wall clock)."""
