@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from millwheel.processes.interpreter import forget_current_folder
+
+forget_current_folder()  # before anything is imported that a file there could have the name of
+# isort: split
+
 from millwheel.api import Computation, Context, ListState, MapState, ValueState
 from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.model.records import Domain, Record, Timer

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from millwheel.chaos.namespaces import HOSTS, PREFIX, address_of, host_of, namespace_of
 from millwheel.launch.launchers.base import WORKER_MODULE
+from millwheel.processes.interpreter import module_command
 from millwheel.workers.machine import HOST_VARIABLE
 
 MODULE = "millwheel.chaos.namespaced_worker"
@@ -19,7 +20,7 @@ def command(arguments: Sequence[str], prefix: str, host: int) -> list[str]:
     given = list(arguments)
     given[given.index("--listen") + 1] = f"{address_of(host)}:0"
     # `ip netns exec` becomes the command, so the worker has the process id, and the parent, that its supervisor knows.
-    return ["ip", "netns", "exec", namespace_of(prefix, host), sys.executable, "-m", WORKER_MODULE, *given]
+    return ["ip", "netns", "exec", namespace_of(prefix, host), *module_command(WORKER_MODULE, given)]
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from millwheel.launch.certificates import make_set
 from millwheel.launch.settings import LauncherKind, SparesNumber
 from millwheel.ports import Coordination
 from millwheel.processes.address import EMBEDDED
+from millwheel.processes.interpreter import module_command
 from millwheel.roots.attaching import attach
 from millwheel.spec import load_pipeline, resolve_params
 
@@ -180,9 +180,9 @@ def _command(settings: ChaosSettings, run: str, root: Path, namespaces: Namespac
         # A run on processes has no ZooKeeper to kill, unless it is given one.
         zookeeper = ["--zookeeper", EMBEDDED] if Target.ZOOKEEPER in settings.plan.targets else []
         launcher = ["--launcher", settings.launcher.value, *zookeeper]
-        return Command([sys.executable, "-m", "millwheel", "run", *common, *launcher])
+        return Command(module_command("millwheel", ("run", *common, *launcher)))
     security = make_set(str(Path(settings.folder) / "security")).absolute()
-    argv = [sys.executable, "-m", "millwheel.chaos", *common, "--security", str(security)]
+    argv = module_command("millwheel.chaos", (*common, "--security", str(security)))
     return Command(argv, namespaces.environment)
 
 

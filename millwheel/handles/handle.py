@@ -27,6 +27,7 @@ from millwheel.handles.tables import RunResult, StreamFiles
 from millwheel.launch.progress.noted import read_progress
 from millwheel.launch.progress.summary import Summary
 from millwheel.launch.settings import RunSettings
+from millwheel.processes.interpreter import module_command
 from millwheel.roots.root import root_path
 
 _LINES = 200  # of the driver's output that are kept
@@ -61,7 +62,7 @@ class RunHandle:
         self._asked_to_stop = False
         self._said: deque[str] = deque(maxlen=_LINES)
         ours, theirs = os.pipe()
-        command = [sys.executable, "-m", "millwheel.handles.attended", str(theirs)]
+        command = module_command("millwheel.handles.attended", (str(theirs),))
         draws = shows and sys.stderr is not None and sys.stderr.isatty()
         self._process = subprocess.Popen(  # in a session of its own: Ctrl-C reaches it only through us, as a clean stop
             command,

@@ -18,6 +18,8 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
+from millwheel.processes.interpreter import module_command
+
 PARENT = "MILLWHEEL_PARENT"
 _PR_SET_PDEATHSIG = 1  # Fixed: of prctl(2)
 _WATCH_INTERVAL_S = 0.5  # between looks whether the parent lives, where the kernel does not tell
@@ -31,7 +33,7 @@ def child_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
 def mortal(command: Sequence[str]) -> list[str]:
     """``command``, wrapped so that it dies with the process that starts it (with the environment of
     :func:`child_environment`)."""
-    return [sys.executable, "-m", "millwheel.processes.lifeline", *command]
+    return module_command("millwheel.processes.lifeline", command)
 
 
 def die_with_parent() -> None:

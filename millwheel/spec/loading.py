@@ -25,6 +25,7 @@ from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.dictionaries import partitioned
 from millwheel.core.pipeline.spec import KeyKind, KeySpec
 from millwheel.errors import PipelineError, RecordError, invariant
+from millwheel.spec.folder_modules import FolderFinder, lies_in
 from millwheel.spec.imports import missing_file_hint
 
 OBJECT_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -37,11 +38,11 @@ _depth = [0]
 
 @dataclass(slots=True)
 class _Owner:
-    """The importable folder, the modules that were loaded before it, and whether ``sys.path`` already contained it."""
+    """The importable folder, the modules that were loaded before it, and what finds those of the folder."""
 
     folder: str = ""
     before: frozenset[str] = frozenset()
-    listed: bool = False
+    finder: FolderFinder | None = None
 
 
 _owner = _Owner()
@@ -108,7 +109,7 @@ def forget_modules() -> None:
     """Import everything of the importable folder again when it is asked for next: its files may have changed."""
     with _lock:
         _forget()
-        _owner.folder, _owner.listed = "", False
+        _owner.folder = ""
         _imported.clear()
         importlib.invalidate_caches()
 
@@ -146,20 +147,19 @@ def _import(module_name: str, folder: str) -> ModuleType:
 
 def _own(folder: str) -> None:
     """Make ``folder`` the importable one."""
-    if _owner.folder == folder and sys.path[:1] == [folder]:
+    if _owner.folder == folder:
         return
-    if _owner.folder != folder:
-        _forget()
-        _owner.folder, _owner.before, _owner.listed = folder, frozenset(sys.modules), folder in sys.path
-    if folder in sys.path:
-        sys.path.remove(folder)
-    sys.path.insert(0, folder)
+    _forget()
+    _owner.folder, _owner.before = folder, frozenset(sys.modules)
+    _owner.finder = FolderFinder(folder, _own.__code__.co_filename)
+    _owner.finder.install()
 
 
 def _forget() -> None:
-    """Remove the importable folder from ``sys.path``, and its modules from ``sys.modules``."""
-    if _owner.folder in sys.path and not _owner.listed:
-        sys.path.remove(_owner.folder)
+    """Make the folder no longer importable, and remove its modules from ``sys.modules``."""
+    if _owner.finder is not None:
+        _owner.finder.remove()
+        _owner.finder = None
     for name in set(sys.modules) - _owner.before:
         if _lies_in(sys.modules[name], _owner.folder):
             del sys.modules[name]
@@ -168,10 +168,7 @@ def _forget() -> None:
 def _lies_in(module: Any, folder: str) -> bool:
     """True if a module was imported from the folder itself, not from an environment below it."""
     file = getattr(module, "__file__", None)
-    if not isinstance(file, str):
-        return False
-    path = Path(file)
-    return path.is_relative_to(folder) and "site-packages" not in path.parts
+    return isinstance(file, str) and lies_in(file, folder)
 
 
 def _refuse_hiding(top: str, folder: str) -> None:

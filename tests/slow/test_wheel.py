@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -35,7 +36,18 @@ def built(source: Path, into: Path, form: str = "wheel", epoch_s: str = "1700000
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(REPO, tmp_path_factory.mktemp("wheel"))
+    """The wheel that is made from the sdist, as an index and those who build from it make it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    with tarfile.open(built(REPO, folder / "sdist", "sdist")) as archive:
+        archive.extractall(folder / "source", filter="data")
+    [source] = (folder / "source").iterdir()
+    return built(source, folder / "dist")
+
+
+def test_an_sdist_and_the_wheel_made_from_it_contain_every_module(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if name.endswith(".py")}
+    assert names == {str(path.relative_to(REPO)) for path in (REPO / "millwheel").rglob("*.py")}
 
 
 def test_two_builds_at_different_times_and_places_are_equal_byte_for_byte(wheel: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from millwheel.processes.address import LOOPBACK, listen_on
+from millwheel.processes.interpreter import module_command
 from millwheel.processes.logs import LogFormat
 
 WORKER_MODULE = "millwheel.workers"
@@ -35,7 +36,7 @@ class WorkerTemplate:
 
     def command(self, slot: int, scratch: str, python: str = sys.executable) -> list[str]:
         """The argv of one worker, made on the machine where it will run."""
-        return [python, "-m", self.module, *self.arguments(slot, scratch)]
+        return module_command(self.module, self.arguments(slot, scratch), python)
 
     def arguments(self, slot: int, scratch: str) -> list[str]:
         """The arguments behind the module name in that command."""

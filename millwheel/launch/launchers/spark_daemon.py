@@ -18,6 +18,7 @@ from pathlib import Path
 
 from millwheel.launch.launchers.warm_children import WarmLine, warm_parent
 from millwheel.launch.launchers.warm_messages import SHARED, line, passed_line
+from millwheel.processes.interpreter import module_path
 from millwheel.processes.libraries import worker_environment
 
 MODULE = "millwheel.launch.launchers.spark_daemon"
@@ -58,7 +59,7 @@ def inherited(environment: Mapping[str, str]) -> WarmLine | None:
 
 def task_environment() -> dict[str, str]:
     """Our environment with the module path of this process, so that a package shipped with ``--py-files`` is found."""
-    here = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
+    here = os.pathsep.join(os.path.abspath(path) for path in module_path() if path)
     return worker_environment({**os.environ, "PYTHONPATH": here})
 
 

@@ -27,6 +27,7 @@ from millwheel.launch.launchers.warm_messages import (
 )
 from millwheel.processes.child import Child, LifeLog, Living
 from millwheel.processes.command_line import ROOM
+from millwheel.processes.interpreter import module_command
 from millwheel.processes.libraries import worker_environment
 
 _SEND_S = 5.0  # for the parent to take an order; then it counts as hung
@@ -47,7 +48,7 @@ class Birth:
     @property
     def command(self) -> list[str]:
         """The same as a command of its own."""
-        return [sys.executable, "-m", self.module, *self.argv]
+        return module_command(self.module, self.argv)
 
 
 class Children:
@@ -157,7 +158,7 @@ class WarmParentProcess(WarmLine):
 def warm_parent(end: socket.socket, log: Path, environment: Mapping[str, str], *arguments: str) -> Child:
     """Execute a warm parent that serves the other end of this line."""
     module = "millwheel.launch.launchers.warm_parent"
-    command = [sys.executable, "-m", module, str(end.fileno()), *arguments, ROOM]
+    command = module_command(module, (str(end.fileno()), *arguments, ROOM))
     return Child(command, log, environment, pass_fds=(end.fileno(),))
 
 

@@ -41,6 +41,7 @@ from millwheel.launch.launchers.warm_messages import (
     received_line,
 )
 from millwheel.processes.command_line import show_as
+from millwheel.processes.interpreter import module_command
 from millwheel.processes.lifeline import PARENT, die_with_parent
 
 _PROGRAMS = (f"{WORKER_MODULE}.__main__", "millwheel.master.__main__", "millwheel.injector.__main__")
@@ -192,7 +193,7 @@ def become(start: Start) -> None:
         os.close(file)
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()  # else all children would draw the same; `random` does so by itself
-    show_as([sys.executable, "-m", start.module, *start.argv])
+    show_as(module_command(start.module, start.argv))
     sys.argv = [str(Path(sys.argv[0])), *start.argv]
     runpy.run_module(start.module, run_name="__main__", alter_sys=True)
 

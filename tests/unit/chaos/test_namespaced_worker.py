@@ -8,13 +8,14 @@ import pytest
 
 from millwheel.chaos.namespaced_worker import command, main
 from millwheel.chaos.namespaces import HOSTS, PREFIX, address_of, host_of, namespace_of
+from millwheel.processes.interpreter import module_command
 
 
 def test_a_worker_is_executed_in_the_namespace_of_its_host_and_serves_on_the_address_there() -> None:
     argv = command(["--slot", "3", "--listen", "127.0.0.1:0", "--root", "/r"], "mw", 1)
     assert argv[:4] == ["ip", "netns", "exec", namespace_of("mw", 1)]
-    assert argv[4:7] == [sys.executable, "-m", "millwheel.workers"]
-    assert argv[7:] == ["--slot", "3", "--listen", f"{address_of(1)}:0", "--root", "/r"]
+    told = ("--slot", "3", "--listen", f"{address_of(1)}:0", "--root", "/r")
+    assert argv[4:] == module_command("millwheel.workers", told)
 
 
 def test_hosts_have_namespaces_and_addresses_of_their_own() -> None:
