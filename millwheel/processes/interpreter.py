@@ -24,7 +24,8 @@ def module_command(module: str, arguments: Sequence[str] = (), python: str = sys
 
 def module_path() -> list[str]:
     """The module path of this process, without the current folder that a plain ``-m`` puts first."""
-    unsafe = started_module(sys.orig_argv) and not getattr(sys.flags, "safe_path", False)
+    safe = sys.version_info >= (3, 11) and sys.flags.safe_path
+    unsafe = not safe and started_module(sys.orig_argv)
     return sys.path[1:] if unsafe and sys.path[:1] == [os.getcwd()] else list(sys.path)
 
 
