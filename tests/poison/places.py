@@ -1,0 +1,251 @@
+"""The places where a pipeline takes a value: a computation, a stream, and which field of a record is the poison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Slot = Literal["v", "k", "t", "id", "a0", "object", "raises"]
+ANY = ("1", "2", "3")
+OF_TYPE = {
+    "int": ANY,
+    "float": ("1.5", "2.5", "3.5"),
+    "str": ('"a"', '"b"', '"c"'),
+    "bool": ("true", "false", "true"),
+}
+"""Usual values of each declared type, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One place. ``computation`` and ``stream`` are YAML; ``slot`` is the field that is poisoned, and ``usual`` are its
+    values (JSON) in the other records. ``columns``: production reads it in columns, so the sweep compares with rows,
+    too."""
+
+    name: str
+    family: str
+    computation: str
+    stream: str = ""
+    slot: Slot = "v"
+    usual: tuple[str, ...] = ANY
+    columns: bool = False
+    format: Literal["jsonl", "csv"] = "jsonl"
+
+
+def keyed(body: str, key: str = "k") -> str:
+    """A computation of the events by a key, whose output is the results."""
+    return f"input: {{events: {{key: {key}}}}}\n {body}\n output: results"
+
+
+def windowed(aggregate: str, window: str = "{tumbling: 1m}", key: str = "k") -> str:
+    """An aggregation of a window."""
+    return keyed(f"window: {window}\n aggregate: {{n: count, a: {aggregate}}}", key)
+
+
+def declared(**fields: str) -> str:
+    """Declared fields of a stream."""
+    return f"fields: {{k: str, t: int, {', '.join(f'{name}: {kind}' for name, kind in fields.items())}}}"
+
+
+def in_columns(name: str, family: str, computation: str, kind: str = "float") -> Place:
+    """A place whose ``v`` is declared, so that it is read into columns."""
+    return Place(name, family, computation, declared(n="int", v=kind), usual=OF_TYPE[kind], columns=True)
+
+
+def source_fields() -> Iterator[Place]:
+    """Declared types, a class, and nothing declared, in JSON and CSV."""
+    uses = {"int": "{sum: v}", "float": "{sum: v}", "str": "{count_distinct: v}", "bool": "{count: {where: v}}"}
+    for kind, use in uses.items():
+        yield in_columns(f"jsonl field of {kind}", "field", windowed(use), kind)
+        usual = OF_TYPE[kind]
+        yield Place(f"csv field of {kind}", "field", windowed(use), declared(v=kind), "v", usual, True, "csv")
+    yield Place("csv field", "field", windowed("{count_distinct: v}"), "fields: {k: str, t: int}", format="csv")
+    yield Place("field of a class", "field", windowed("{sum: v}"), "schema: 'tests.poison.schemas:Event'")
+    yield Place("field that nobody reads", "field", windowed("count"), usual=OF_TYPE["str"])
+    yield Place("field a0", "field", windowed("{max: a0}"), declared(a0="float"), "a0", OF_TYPE["float"], True)
+
+
+def keys() -> Iterator[Place]:
+    """Keys of one field, of several, of a function, and of a declared type."""
+    usual = ('"g0"', '"g1"', '"g2"')
+    sums = windowed("{sum: n}")
+    yield Place("key", "key", sums, slot="k", usual=usual)
+    yield Place("key of two fields", "key", windowed("{sum: n}", key="[k, id]"), slot="k", usual=usual)
+    yield Place("key in columns", "key", sums, declared(n="int"), "k", usual, True)
+    yield Place("key of int", "key", sums, "fields: {k: int, t: int, n: int}", "k", ("0", "1", "2"), True)
+    function = windowed("{sum: n}", key='"tests.poison.usercode:key"')
+    yield Place("key by a function", "key", function, slot="object")
+    yield Place("key by a function that raises", "key", function, slot="raises")
+    callback = keyed("callback: tests.poison.usercode:Calls\n options: {call: none}")
+    yield Place("key of a callback", "key", callback, slot="k", usual=usual)
+
+
+def times() -> Iterator[Place]:
+    """Timestamps of each unit, by a function, and of windows in a time zone."""
+    sums = windowed("{sum: n}")
+    micros = [1_767_258_000_000_000 + n * 1_000_000 for n in range(3)]
+    for unit, divisor in (("us", 1), ("ms", 1_000), ("s", 1_000_000)):
+        usual = tuple(str(each // divisor) for each in micros)
+        stamp = f"timestamp: {{field: t, unit: {unit}}}"
+        yield Place(f"timestamp in {unit}", "time", sums, stamp, "t", usual)
+        fields = f"{stamp}\n    {declared(n='int')}"
+        yield Place(f"timestamp in {unit} in columns", "time", sums, fields, "t", usual, True)
+    usual = tuple(map(str, micros))
+    days = windowed("{sum: n}", "{tumbling: 1d, time_zone: America/New_York}")
+    yield Place("timestamp in a time zone", "time", days, declared(n="int"), "t", usual, True)
+    text = "timestamp: {field: t, unit: us}\n    fields: {k: str, n: int}"
+    yield Place("timestamp in csv", "time", sums, text, "t", usual, format="csv")
+    function = "timestamp: tests.poison.usercode:time"
+    yield Place("timestamp by a function", "time", sums, function, "object")
+    yield Place("timestamp by a function that raises", "time", sums, function, "raises")
+
+
+def ids() -> Iterator[Place]:
+    """External ids."""
+    usual = tuple(f'"i{n}"' for n in range(3))
+    yield Place("id", "id", windowed("{sum: n}"), "id: id", "id", usual)
+    fields = f"id: id\n    {declared(n='int', id='str')}"
+    yield Place("id in columns", "id", windowed("{sum: n}"), fields, "id", usual, True)
+
+
+EXPRESSIONS = {
+    "number": (
+        *("v + 1", "v * 1e308", "1 / v", "7 // v", "7 % v", "v ** 2", "v ** v", "-v", "not v", "v and n", "v == 1"),
+        *("v < 2", "v in ('a', 'b')", "v is None", "n if v else 0", "abs(v)", "round(v, 2)", "round(v)", "floor(v)"),
+        *("ceil(v)", "sqrt(v)", "min(v, 1)", "max(v, n)", "int(v)", "float(v)", "str(v)", "has(v)", "get(v, 0)"),
+    ),
+    "text": (
+        *("'a' in v", "len(v)", "lower(v)", "upper(v)", "strip(v)", "startswith(v, 'a')", "endswith(v, 'a')"),
+        *("contains(v, 'a')", "matches(v, 'a+')"),
+    ),
+    "list": ("v[0]",),
+    "map": ("v.a",),
+}
+_USUAL = {"number": ANY, "text": OF_TYPE["str"], "list": ("[1]", "[2]"), "map": ('{"a": 1}', '{"a": 2}')}
+
+
+def expressions() -> Iterator[Place]:
+    """Each operator and function in a step; a sample of them in conditions and aggregates of columns."""
+    for kind, texts in EXPRESSIONS.items():
+        for text in texts:
+            step = keyed(f'map: {{k: k, p: "get(p, null)", r: "{text}"}}')
+            yield Place(f"map {text}", "expression", step, usual=_USUAL[kind])
+    for text in ("v", "v / n", "v * 1e300", "v % 2", "v // n"):
+        for kind in ("int", "float"):
+            condition = windowed(f'{{sum: n, where: "{text} > 1"}}')
+            yield in_columns(f"where {text} of {kind}", "expression", condition, kind)
+            yield in_columns(f"sum of {text} of {kind}", "expression", windowed(f'{{sum: "{text}"}}'), kind)
+    yield Place("filter", "expression", keyed('filter: "v > 0"'))
+    branches = 'input: {events: {key: k}}\n branch: {results: "v > 0"}'
+    yield Place("branch", "expression", branches)
+
+
+AGGREGATES = (
+    *("count: v", "sum: v", "mean: v", "variance: v", "stddev: v", "min: v", "max: v", "first: v", "last: v"),
+    *("top_k: v, k: 2", "collect: v", "count_distinct: v", "approx_count_distinct: v", "quantile: v, q: 0.5"),
+    "quantiles: v, q: [0.5, 0.9]",
+)
+WINDOWS = (
+    *("{tumbling: 1m}", "{sliding: 1m, every: 20s}", "{sliding: 1m, every: 20s, emit: changes}", "{session: 10s}"),
+    *("{count: 2}", "global", "{cumulative: 1h, every: 1m}"),
+)
+
+
+def aggregates() -> Iterator[Place]:
+    """Every function in a window of a minute, of declared and undeclared fields; a few of them in all windows."""
+    for text in AGGREGATES:
+        use = windowed(f"{{{text}}}")
+        yield Place(text, "aggregate", use)
+        for kind in ("int", "float"):
+            yield in_columns(f"{text} of {kind}", "aggregate", use, kind)
+    for text in ("min: v", "count_distinct: v"):
+        yield in_columns(f"{text} of str", "aggregate", windowed(f"{{{text}}}"), "str")
+    for window in WINDOWS:
+        for text in ("sum: v", "quantile: v, q: 0.5", "top_k: v, k: 2"):
+            yield in_columns(f"{text} in {window}", "aggregate", windowed(f"{{{text}}}", window))
+    early = " trigger: {after_watermark: {early: {after_count: 1}}}\n accumulation: accumulating"
+    yield in_columns("sum: v with a trigger", "aggregate", windowed("{sum: v}") + "\n" + early)
+    yield in_columns("sum: v scattered", "aggregate", windowed("{sum: v}") + "\n skew: scatter(2)")
+    yield Place("a list of the records", "aggregate", keyed("window: {tumbling: 1m}"))
+
+
+FIRST = """input: {{events: {{key: k}}}}
+ window: {{tumbling: 1m}}
+ aggregate: {{n: count, low: {{min: v, where: "n >= 0"}}, dev: {{stddev: v}}, high: {{max: v, where: "v > 1"}}}}
+ output: first
+second:
+ input: {{first: {{key: k}}}}
+ window: {{tumbling: 1h}}
+ aggregate: {{n: count, a: {{{use}}}}}
+ output: results"""
+NUMBERED = """input: events
+ dictionary: {of: v, as: number, partitions: 16}
+ output: numbered
+second:
+ input: numbered
+ map: {k: k, v: v}
+ output: results"""
+
+
+def relational() -> Iterator[Place]:
+    """Second stages over results that may be null, joins, copies, numbers, order."""
+    for use in ("sum: {}", "min: {}", "count: {}", "count_distinct: {}", "mean: {}", "quantile: {}, q: 0.5"):
+        for name in ("low", "dev", "high"):
+            second = use.format(name)
+            yield in_columns(f"{second} of a first stage", "relational", FIRST.format(use=second))
+    both = "input: {events: {key: k}, others: {key: k}}\n"
+    yield Place("join", "relational", f"{both} window: {{tumbling: 1m}}\n join: left\n output: results")
+    yield Place("enrich", "relational", f"{both} enrich: {{with: others, as: other}}\n output: results")
+    yield Place("deduplicate by", "relational", keyed("deduplicate: {by: [v], within: 1m}"))
+    yield Place("deduplicate", "relational", keyed("deduplicate: {within: 1m}"))
+    yield Place("dictionary", "relational", NUMBERED, usual=OF_TYPE["str"])
+    ordered = keyed("callback: tests.poison.usercode:Calls\n options: {call: none}\n order_by: timestamp")
+    yield Place("order by time", "relational", ordered)
+
+
+CALLS = (
+    *("produce", "produce bare", "produce key", "produce time", "produce stream", "count", "count name", "timer tag"),
+    *("timer time", "timer domain", "cancel timer", "anything", "number", "floating", "text", "plain", "packed"),
+    *("list_of_any", "list_of_int", "map_of_any", "map_of_int", "map key", "map look"),
+)
+
+
+def calls() -> Iterator[Place]:
+    """Each call of the context and of state, with every object."""
+    for call in CALLS:
+        callback = keyed(f"callback: tests.poison.usercode:Calls\n options: {{call: {call}}}")
+        yield Place(call, "call", callback, slot="object")
+    twice = keyed("callback: tests.poison.usercode:Twice")
+    yield Place("state, seen by the next record", "call", twice, slot="object")
+
+
+USERCODE = {
+    "map": "map: tests.poison.usercode:mapped",
+    "map to a bare value": "map: tests.poison.usercode:bare",
+    "flat_map": "flat_map: tests.poison.usercode:several",
+    "filter": "filter: tests.poison.usercode:passes",
+    "a record in place": "callback: tests.poison.usercode:Changing",
+    "a batch": "callback: tests.poison.usercode:Batches",
+    "a timer": "callback: tests.poison.usercode:AtTimer",
+    "a window": "window: {tumbling: 1m}\n callback: tests.poison.usercode:OfWindow",
+}
+
+
+def user_code() -> Iterator[Place]:
+    """What user code returns, and each exception that it raises, wherever it is called."""
+    slots: tuple[Slot, ...] = ("object", "raises")
+    for slot in slots:
+        doing = "returned by" if slot == "object" else "raised by"
+        for name, body in USERCODE.items():
+            yield Place(f"{doing} {name}", "code", keyed(body), slot=slot)
+        for at in ("add", "result"):
+            own = f'{{"tests.poison.usercode:Failing": "get({slot}, null)", at: {at}, slot: {slot}}}'
+            body = f"window: {{tumbling: 1m}}\n aggregate: {{a: {own}}}"
+            yield Place(f"{doing} {at} of an aggregator", "code", keyed(body), slot=slot)
+
+
+def places() -> list[Place]:
+    """All of them; names are unique."""
+    families = (source_fields, keys, times, ids, expressions, aggregates, relational, calls, user_code)
+    return [place for family in families for place in family()]
