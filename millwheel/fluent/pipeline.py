@@ -89,7 +89,7 @@ class Pipeline:
         source: DeclaredSource,
         *,
         timestamp: str | Callable[[Any], Any] | None = None,
-        timestamp_unit: Literal["us", "ms", "s"] = "us",
+        timestamp_unit: Literal["us", "ms", "s"] | None = None,
         id: str = "",
         id_horizon: Duration | None = None,
         max_delay: Duration | None = None,
@@ -106,7 +106,7 @@ class Pipeline:
         source: DeclaredSource,
         *,
         timestamp: str | Callable[[Any], Any] | None = None,
-        timestamp_unit: Literal["us", "ms", "s"] = "us",
+        timestamp_unit: Literal["us", "ms", "s"] | None = None,
         id: str = "",
         id_horizon: Duration | None = None,
         max_delay: Duration | None = None,
@@ -122,7 +122,7 @@ class Pipeline:
         source: DeclaredSource,
         *,
         timestamp: str | Callable[[Any], Any] | None = None,
-        timestamp_unit: Literal["us", "ms", "s"] = "us",
+        timestamp_unit: Literal["us", "ms", "s"] | None = None,
         id: str = "",
         id_horizon: Duration | None = None,
         max_delay: Duration | None = None,
@@ -135,7 +135,8 @@ class Pipeline:
         """A stream from outside.
 
         ``timestamp``: the field with the time at which a record happened (a number of ``timestamp_unit`` since 1970
-        UTC, or ISO 8601), or a function of the value. ``id``: the field that identifies copies, which may be
+        UTC, or ISO 8601), or a function of the value. Without a unit numbers are µs, and those that are very likely of
+        another unit are refused. ``id``: the field that identifies copies, which may be
         up to ``id_horizon`` apart (1h). ``max_delay``: how far a record may lie behind the newest of its file (0s).
         ``idle_after``: a silent partition no longer holds the watermark (5s; ``"never"``). ``max_future``: records
         further ahead of the clock are dead letters (1d; ``"never"``). ``schema``: the class that records are decoded
@@ -150,7 +151,7 @@ class Pipeline:
             self._draft.note(f"streams.{stream}.source", text)
         if timestamp is not None:
             kept = self._draft.keep(timestamp, stream, "timestamp") if callable(timestamp) else timestamp
-            found["timestamp"] = kept if timestamp_unit == "us" else {"field": kept, "unit": timestamp_unit}
+            found["timestamp"] = kept if timestamp_unit is None else {"field": kept, "unit": timestamp_unit}
         if id:
             found["id"] = id if id_horizon is None else {"field": id, "horizon": id_horizon}
         watermark = {"max_delay": max_delay, "idle_after": idle_after, "max_future": max_future}

@@ -111,7 +111,7 @@ class Binding:
             partitions=list,
             mine=bool,
             fanout=self._fanout,
-            timestamps=Timestamps(stream, function),
+            timestamps=Timestamps(stream, function, stream.states_unit),
             limits=self._spec.limits,
         )
         sorting = Sorting(parts, _EVER, set(), 0)

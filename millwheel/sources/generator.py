@@ -9,15 +9,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
 import numpy as np
 import xxhash
 
+from millwheel.core.instants.texts import text_us
 from millwheel.core.model.times import SECOND
-from millwheel.errors import SetupError
+from millwheel.errors import RecordError, SetupError
 from millwheel.options import read_options
 from millwheel.sources.base import Chunk, Partition, Reader, Reject, Source
 
@@ -66,13 +66,11 @@ class GeneratorOptions(msgspec.Struct, frozen=True):
     def start_us(self) -> int:
         """``start`` in µs. Raises ValueError when it is not an ISO 8601 time."""
         try:
-            given = datetime.fromisoformat(self.start.replace("Z", "+00:00"))
-        except ValueError:
+            return text_us(self.start)
+        except RecordError:
             raise ValueError(
                 f"option 'start' is {self.start!r}; write an ISO 8601 time such as 2025-01-01T00:00:00Z"
             ) from None
-        aware = given if given.tzinfo else given.replace(tzinfo=timezone.utc)
-        return round(aware.timestamp() * SECOND)
 
 
 def build_generator(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("millwheel.kafka")
 _START = msgspec.msgpack.Encoder()
+_NO_TIME = -1  # Fixed: the timestamp of a message without one
 _LEAST = 16  # messages of one read, however large they are
 _MOST = 100_000  # messages of one read, however small they are
 
@@ -53,7 +54,8 @@ class Extras:
         if self.key is not None:
             value[self.key] = _text(message.key())
         if self.timestamp is not None:
-            value[self.timestamp] = message.timestamp()[1]
+            moment = message.timestamp()[1]
+            value[self.timestamp] = None if moment == _NO_TIME else moment
         if self.headers is not None:
             value[self.headers] = {name: _text(given) for name, given in message.headers() or ()}
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
 
 from millwheel.connectors.kafka.client import check_config
+from millwheel.core.instants.texts import text_us
+from millwheel.errors import RecordError
 from millwheel.formats.choice import MESSAGE_FORMATS
 from millwheel.formats.options import Format, Given, read_format
 from millwheel.options import one_of
@@ -112,12 +113,13 @@ class KafkaSourceOptions(msgspec.Struct, frozen=True):
         self.start_ms()
 
 
+_MS = 1_000  # Fixed: µs
+
+
 def _ms(moment: Any) -> int:
     try:
-        found = datetime.fromisoformat(str(moment).replace("Z", "+00:00"))
-    except ValueError:
+        return text_us(str(moment)) // _MS
+    except RecordError:
         raise ValueError(
             f"option 'start': {moment!r} is no ISO 8601 time; write for example {{time: 2026-01-01T00:00:00Z}}"
         ) from None
-    aware = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
-    return round(aware.timestamp() * 1000)

@@ -34,6 +34,11 @@ DEAD_LETTER = OnError(1.0, 1)
 STOP = OnError(0.0, 1)
 """The first failure stops the run."""
 
+UNIT = "timestamp's unit"
+"""The kind of call that reads a timestamp which is a number of no stated unit."""
+_UNIT_POLICY = OnError(0.99, 100)
+"""Where all of a stream's first hundred timestamps are of another unit than µs, the pipeline is wrong, not the data."""
+
 
 class FailureVerdict(Enum):
     """The judgement of a tally under a policy."""
@@ -69,6 +74,12 @@ class CallKind:
 
     judged: str
     what: str
+
+
+def policy_for(call: CallKind, declared: OnError) -> OnError:
+    """The policy for a kind of call of a node with a ``declared`` one. A forgotten unit ends a run whatever is
+    declared: dead letters for ever are wanted of wrong data only."""
+    return _UNIT_POLICY if call.what == UNIT else declared
 
 
 def share_text(share: float) -> str:

@@ -7,7 +7,7 @@ import json
 import weakref
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import xxhash
 
@@ -22,8 +22,16 @@ _CODEC = b"deflate"
 """The only codec, besides none, that each reader of Avro has."""
 
 
+class Unusable(NamedTuple):
+    """A record of a sound file that has a value which cannot be had."""
+
+    reason: str
+    raw: Any
+
+
 class Container:
-    """The records of a file. Raises SetupError when the file cannot be read."""
+    """The records of a file; in place of some there may be an :class:`Unusable`. Raises SetupError when the file cannot
+    be read."""
 
     def __init__(self, path: str, reader: Schema | None, decimals: str, file: BinaryIO | None = None) -> None:
         self._path = path
@@ -103,10 +111,27 @@ class Container:
         data = block.bytes_
         try:
             data.seek(0)
-            found = [self._read(data, self._writer.bare, self._resolve_to) for _ in range(block.num_records)]
-            return found if self._convert is None else list(map(self._convert, found))
+            found = [self._one(data) for _ in range(block.num_records)]
         except Exception as ex:
             raise self._damaged(ex) from ex
+        return found if self._convert is None else list(map(self._converted, found))
+
+    def _one(self, data: Any) -> Any:
+        at = data.tell()
+        try:
+            return self._read(data, self._writer.bare, self._resolve_to)
+        except UnicodeDecodeError as ex:
+            data.seek(at)  # the next record is behind this one
+            read = self._read(data, self._writer.bare, self._resolve_to, handle_unicode_errors="replace")
+            return Unusable(f"a text is not UTF-8: {ex.reason}", read)
+
+    def _converted(self, value: Any) -> Any:
+        if self._convert is None or type(value) is Unusable:
+            return value
+        try:
+            return self._convert(value)
+        except Exception as ex:  # a value may be beyond all that its plain type can have
+            return Unusable(str(ex), value)
 
     def _damaged(self, ex: Exception) -> SetupError:
         return SetupError(

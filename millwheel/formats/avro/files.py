@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
-from millwheel.formats.avro.containers import Container
+from millwheel.formats.avro.containers import Container, Unusable
 from millwheel.formats.avro.schema import Schema
 from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
 from millwheel.sources.fields import FieldTypes
@@ -63,15 +63,15 @@ class AvroReader(Reader):
         self._container.close()
 
     def _values(self, found: list[Any]) -> tuple[list[Any], dict[int, str]]:
-        problems = {
-            at: "it is no record: its schema is another type" for at, v in enumerate(found) if type(v) is not dict
-        }
-        if problems:
-            return found, problems
+        problems = {at: _problem(value) for at, value in enumerate(found) if type(value) is not dict}
+        plain = [value if type(value) is dict else {} for value in found] if problems else found
         if self._schema is None:
-            return found, self._types.check(found)
+            return plain, self._types.check(plain) | problems
         values: list[Any] = []
         for at, value in enumerate(found):
+            if at in problems:
+                values.append(None)
+                continue
             try:
                 values.append(msgspec.convert(value, self._schema))
             except msgspec.ValidationError as ex:
@@ -80,5 +80,9 @@ class AvroReader(Reader):
         return values, problems
 
 
+def _problem(value: Any) -> str:
+    return value.reason if type(value) is Unusable else "it is no record: its schema is another type"
+
+
 def _shown(value: Any) -> str:
-    return json.dumps(value, default=repr)[:_RAW_BYTES]
+    return json.dumps(value.raw if type(value) is Unusable else value, default=repr)[:_RAW_BYTES]

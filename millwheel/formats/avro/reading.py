@@ -7,15 +7,15 @@ made once for a schema; None stands for one that changes nothing, so most schema
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from millwheel.core.instants.numbers import day_text, scaled_us
+from millwheel.errors import RecordError
 from millwheel.formats.avro.schema import Schema, inner_types, names_of
 
 Convert = Callable[[Any], Any]
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
 _TYPE_OF = {
     **dict.fromkeys(("int", "long"), int),
     **dict.fromkeys(("float", "double"), float),
@@ -68,7 +68,10 @@ class _Converters:
 
         def convert_fields(value: dict[str, Any]) -> dict[str, Any]:
             for field, convert in busy:
-                value[field] = convert(value[field])
+                try:
+                    value[field] = convert(value[field])
+                except (RecordError, ValueError, ArithmeticError) as ex:
+                    raise RecordError(f"field {field!r}: {ex}") from ex
             return value
 
         self._made[name] = convert_fields
@@ -125,15 +128,11 @@ def _same(value: Any) -> Any:
 
 
 def _thousand(value: int) -> int:
-    return value * 1_000
+    return scaled_us(value, 1_000)
 
 
 def _thousandth(value: int) -> int:
-    return value // 1_000
-
-
-def _date(days: int) -> str:
-    return date.fromordinal(_EPOCH_DAY + days).isoformat()
+    return scaled_us(value, 1, 1_000)
 
 
 def _uuid(value: bytes) -> str:
@@ -141,7 +140,7 @@ def _uuid(value: bytes) -> str:
 
 
 _WHOLE: dict[tuple[str, str], Convert] = {
-    ("int", "date"): _date,
+    ("int", "date"): day_text,
     ("int", "time-millis"): _thousand,
     ("long", "timestamp-millis"): _thousand,
     ("long", "local-timestamp-millis"): _thousand,

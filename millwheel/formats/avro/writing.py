@@ -8,6 +8,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
 
+from millwheel.core.instants.texts import text_day
 from millwheel.errors import RecordError
 from millwheel.formats.avro.schema import Schema, names_of
 
@@ -251,8 +252,9 @@ def _scaled(of: Write, factor: tuple[int, int]) -> Write:
 
 def _date(value: Any, path: str) -> Any:
     try:
-        return date.fromisoformat(value).toordinal() - _EPOCH_DAY
-    except (TypeError, ValueError):
+        day = type(value) is date
+        return value.toordinal() - _EPOCH_DAY if day else text_day(value)
+    except (TypeError, RecordError):
         raise _wrong(value, path, "a date, such as 2026-01-31") from None
 
 

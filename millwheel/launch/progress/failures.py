@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from millwheel.core.model.failures import CallKind, FailureVerdict, First, Tally, share_text
+from millwheel.core.model.failures import (
+    UNIT,
+    CallKind,
+    FailureVerdict,
+    First,
+    OnError,
+    Tally,
+    policy_for,
+    share_text,
+)
 from millwheel.core.pipeline.graph import Graph
 from millwheel.errors import BrokenError
 from millwheel.launch.progress.summary import ClusterView
@@ -13,7 +22,7 @@ from millwheel.launch.progress.summary import ClusterView
 _PATIENCE_S = 1.0
 """The share must be too large for this long: healthy shards may not have reported yet."""
 _TOLD = 20  # first failures that a run tells of, for each node
-_NOUNS = {"record": "records", "timer": "timers", "window": "windows", "line": "lines"}
+_NOUNS = {"record": "records", "timer": "timers", "window": "windows", "line": "lines", UNIT: "timestamps"}
 
 
 class Failures:
@@ -36,8 +45,8 @@ class Failures:
             self._tell(first)
         broken = dict(self._broken(view))
         self._since = {call: self._since.get(call, now_s) for call in broken}
-        for call, tally in broken.items():
-            patient = self._graph.on_error(call.judged).stop_above > 0 and not at_the_end
+        for call, tally in sorted(broken.items(), key=lambda item: item[0].what != UNIT):  # it has the better sentence
+            patient = self._policy(call).stop_above > 0 and not at_the_end
             if not patient or now_s >= self._since[call] + _PATIENCE_S:
                 raise BrokenError(self._sentence(call, tally), call.judged)
 
@@ -51,11 +60,14 @@ class Failures:
     def _broken(self, view: ClusterView) -> Iterator[tuple[CallKind, Tally]]:
         for node in view.nodes.values():
             for call, tally in node.tallies.items():
-                if tally.verdict(self._graph.on_error(call.judged)) is FailureVerdict.BROKEN:
+                if tally.verdict(self._policy(call)) is FailureVerdict.BROKEN:
                     yield call, tally
 
+    def _policy(self, call: CallKind) -> OnError:
+        return policy_for(call, self._graph.on_error(call.judged))
+
     def _sentence(self, call: CallKind, tally: Tally) -> str:
-        policy = self._graph.on_error(call.judged)
+        policy = self._policy(call)
         noun = _NOUNS.get(call.what, f"records that need a {call.what}")
         limit = (
             f"more than {share_text(policy.stop_above)} of at least {policy.of_at_least:,}"
@@ -64,6 +76,12 @@ class Failures:
         )
         first = next((each for (node, _), each in self._firsts.items() if node == call.judged), None)
         why = f" First: {first.sentence}" if first is not None else ""
+        if call.what == UNIT:
+            return (
+                f"{call.judged}: {tally.failed:,} of its last {tally.tried:,} timestamps are numbers of no stated "
+                f"unit, and hardly µs, so the run was stopped.{why}\n"
+                f"Nothing is lost. Write the unit and start again on the same root, {self._root}."
+            )
         return (
             f"{call.judged} failed on {tally.failed:,} of its last {tally.tried:,} {noun}, so the run was stopped "
             f"(on_error: {limit}).{why}\n"

@@ -15,6 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from millwheel.core.instants.numbers import date_us, datetime_us
+from millwheel.core.instants.texts import text_us
+from millwheel.errors import RecordError
+
 PLAIN = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": pa.bool_()}
 _OTHER = {"timestamp": pa.timestamp("us", tz="UTC"), "date": pa.date32(), "bytes": pa.binary()}
 NAMES = "int, float, str, bool, timestamp, date, bytes, decimal(PRECISION, SCALE), list<TYPE>, struct<NAME: TYPE, …>"
@@ -95,13 +99,12 @@ def as_column(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 def _timestamp(value: Any) -> datetime | None:
     try:
-        if type(value) is int:
-            return _EPOCH + timedelta(microseconds=value)
-        if not isinstance(value, str):
-            return None
-        found = datetime.fromisoformat(value.replace("Z", "+00:00"))
-        return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
-    except (ValueError, OverflowError):
+        if isinstance(value, str):
+            value = text_us(value)
+        elif isinstance(value, date):
+            value = datetime_us(value) if isinstance(value, datetime) else date_us(value)
+        return _EPOCH + timedelta(microseconds=value) if type(value) is int else None
+    except (RecordError, OverflowError):
         return None
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import BinaryIO, Protocol
 
 from millwheel.errors import ExhaustedError, SetupError
+from millwheel.sources.files.unpacking import Gzip, Unpacked, Unpacking
 
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 _BLOCK_BYTES = 1 << 18  # bytes that are unpacked at once
@@ -110,13 +111,11 @@ class PlainInput:
 
 
 class CompressedInput:
-    """A gzip or zstd file, read forward in blocks of a fixed size, so that damage is found at the same position each
-    time."""
+    """A gzip or zstd file, read forward."""
 
     def __init__(self, path: str, compression: str) -> None:
         self._path = path
         self._compression = compression
-        self._damage = ""
         self._restart()
 
     def locate(self, position: int) -> InputPosition:
@@ -135,35 +134,38 @@ class CompressedInput:
         return True
 
     def damage(self) -> str:
-        return self._damage
+        return self._stream.damage
 
     def close(self) -> None:
         self._stream.close()
 
     def _restart(self) -> None:
-        import pyarrow as pa
-
         try:
-            self._begin(pa.input_stream(self._path, compression=self._compression, buffer_size=0))
+            self._stream = self._unpacking()
         except OSError as ex:
             raise cannot_read(self._path, ex) from ex
-
-    def _begin(self, stream: Any) -> None:
-        self._stream = stream
         self._start = 0
         self._buffer = bytearray()
         self._ended = False
+
+    def _unpacking(self) -> Unpacking:
+        if self._compression == "gzip":
+            return Gzip(self._packed())
+        import pyarrow as pa
+
+        return Unpacked(lambda: pa.CompressedInputStream(pa.PythonFile(self._packed(), mode="r"), self._compression))
+
+    def _packed(self) -> BinaryIO:
+        return open(self._path, "rb", buffering=0)
 
     def _more(self, wanted: int) -> bool:
         """Decompress one more block, and drop the data before ``wanted``. False at the end."""
         if self._ended:
             return False
         try:
-            # Blocks of one size, wherever a reader begins: damage ends the input at the same byte for all of them.
             block = self._stream.read(_BLOCK_BYTES)
         except OSError as ex:
-            self._ended, self._damage = True, f"the compressed file is damaged or cut off: {ex}"
-            return False
+            raise cannot_read(self._path, ex) from ex
         self._ended = len(block) < _BLOCK_BYTES
         self._buffer += block
         drop = min(max(wanted - self._start, 0), len(self._buffer))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import BinaryIO, cast
 
 from millwheel.adapters.objects.store import ObjectStore
 from millwheel.errors import SetupError
@@ -97,11 +98,8 @@ class CompressedObject(CompressedInput):
         self._content = content
         super().__init__(name, compression)
 
-    def _restart(self) -> None:
-        import pyarrow as pa
-
-        raw = pa.PythonFile(ObjectFile(self._content, ahead=True), mode="r")
-        self._begin(pa.CompressedInputStream(raw, self._compression))
+    def _packed(self) -> BinaryIO:
+        return cast("BinaryIO", ObjectFile(self._content, ahead=True))
 
 
 class ObjectFile(io.RawIOBase):

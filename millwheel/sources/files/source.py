@@ -139,7 +139,7 @@ class FileForms:
     def file_reader(self, path: str) -> Reader:
         """A reader of a file of this machine."""
         if self._format.name == "parquet":
-            from millwheel.sources.files.parquet import ParquetReader
+            from millwheel.sources.arrow.parquet import ParquetReader
 
             return ParquetReader(path, self._schema, self._fields)
         if self._format.name == "avro":
@@ -150,7 +150,7 @@ class FileForms:
     def object_reader(self, key: str, content: ObjectBytes) -> Reader:
         """A reader of one version of an object."""
         if self._format.name == "parquet":
-            from millwheel.sources.files.parquet import ParquetReader
+            from millwheel.sources.arrow.parquet import ParquetReader
 
             return ParquetReader(key, self._schema, self._fields, ObjectFile(content))
         if self._format.name == "avro":
@@ -273,7 +273,7 @@ class FilesSource(Source):
     def warm_up(self) -> None:
         """Load the code that the first read needs."""
         if self._options.form().name == "parquet":
-            from millwheel.sources.files.parquet import warm_up
+            from millwheel.sources.arrow.parquet import warm_up
 
             warm_up()
 

@@ -29,7 +29,7 @@ def read_stream(reader: NodeReader, name: str, node: YamlNode, origin: str) -> t
     kind = _source(reader, fields, origin)
     if "source" not in fields:
         _refuse_without_source(reader, fields)
-    timestamp, unit = _timestamp(reader, node, fields, kind)
+    timestamp, unit, states_unit = _timestamp(reader, node, fields, kind)
     id_field, horizon = _id(reader, fields.get("id"))
     watermark = reader.fields(fields.get("watermark"), ("max_delay", "idle_after", "max_future"), "{max_delay: 10s}")
     spec = StreamSpec(
@@ -37,6 +37,7 @@ def read_stream(reader: NodeReader, name: str, node: YamlNode, origin: str) -> t
         source=SourceSpec(kind.name, kind.options) if kind else None,
         timestamp=timestamp,
         timestamp_unit_us=unit,
+        states_unit=states_unit,
         id=id_field,
         id_horizon_us=horizon,
         schema=reader.object_name(fields.get("schema"), "records:Click"),
@@ -93,26 +94,27 @@ def _refuse_without_source(reader: NodeReader, fields: Mapping[str, YamlNode]) -
 
 def _timestamp(
     reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode], kind: Kind | None
-) -> tuple[str, int]:
-    """(field or module:function, µs per unit)."""
+) -> tuple[str, int, bool]:
+    """(field or module:function, µs per unit, whether the unit is stated)."""
     given = fields.get("timestamp")
+    generated = kind is not None and kind.name == "generator"
     if given is None:
-        if kind is not None and kind.name == "generator":
-            return _GENERATOR_TIMESTAMP, 1
+        if generated:
+            return _GENERATOR_TIMESTAMP, 1, True
         if "source" in fields:
             reader.missing(node, "timestamp", "name the field with a record's event time: write timestamp: FIELD")
-        return "", 1
-    unit = "us"
+        return "", 1, False
+    unit, stated = "us", generated
     if given.is_map:
         inner = reader.fields(given, ("field", "unit"), "{field: ts, unit: ms}")
-        unit = reader.choice(inner.get("unit"), UNITS, "us")
+        unit, stated = reader.choice(inner.get("unit"), UNITS, "us"), generated or "unit" in inner
         if "field" not in inner:
             reader.missing(given, "field", "write for example {field: ts, unit: ms}")
         given = inner.get("field")
     text = reader.text(given, "ts")
     if given is not None and ":" in text and not OBJECT_NAME.fullmatch(text):
         reader.bad(given, f"{text[:80]!r} is neither a field nor module:function")
-    return text, UNITS[unit]
+    return text, UNITS[unit], stated
 
 
 def _id(reader: NodeReader, node: YamlNode | None) -> tuple[str, int]:

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from millwheel.core.instants.numbers import (
+    LIMIT_US,
+    date_us,
+    datetime_us,
+    digits_us,
+    lacks_unit,
+    may_lack_unit,
+    number_us,
+    without_unit,
+)
+from millwheel.core.instants.texts import text_us
 from millwheel.core.model.records import Values, ints_of, numbers_in, taken
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.errors import RecordError
 
-LIMIT_US = 2**62  # Fixed: half of all time, so that windows around any record fit
 _FEW = 64
 """Up to so many numbers a list is quicker than an array."""
 
@@ -54,11 +65,12 @@ def extent(numbers: Stamps | list[int]) -> tuple[int, int]:
 
 class Timestamps:
     """Reads the timestamps of a stream's records. ``function`` is the loaded ``module:function``, if that is
-    how the stream is declared."""
+    how the stream is declared. Unless it ``states_unit``, numbers that are hardly µs are refused."""
 
-    def __init__(self, spec: StreamSpec, function: Callable[[Any], Any] | None) -> None:
+    def __init__(self, spec: StreamSpec, function: Callable[[Any], Any] | None, states_unit: bool = True) -> None:
         self._field = spec.timestamp
         self._unit = spec.timestamp_unit_us
+        self._states_unit = states_unit
         self._function = function
 
     def of(self, values: list[Any]) -> tuple[list[int], dict[int, str]]:
@@ -72,17 +84,14 @@ class Timestamps:
             return self._by_function(values)
         if len(values) > _FEW:
             numbers = numbers_column(values, self._field)
-            if numbers is not None and self._in_years(*extent(numbers)):
+            if numbers is not None and are_plain(*extent(numbers), self._unit, self._states_unit):
                 return numbers * self._unit, {}
             return self._one_by_one(column_of(values, self._field))
         raw = column_of(values, self._field)
         ints = ints_of(raw)
-        if ints is not None and (not ints or self._in_years(*extent(ints))):
+        if ints is not None and (not ints or are_plain(*extent(ints), self._unit, self._states_unit)):
             return [number * self._unit for number in ints], {}
         return self._one_by_one(raw)
-
-    def _in_years(self, lowest: int, highest: int) -> bool:
-        return lowest * self._unit > -LIMIT_US and highest * self._unit < LIMIT_US
 
     def _by_function(self, values: list[Any]) -> tuple[list[int], dict[int, str]]:
         assert self._function is not None
@@ -111,22 +120,31 @@ class Timestamps:
     def _convert(self, given: Any) -> int:
         if given is None:
             raise RecordError(f"missing timestamp: the record has no field {self._field!r}")
-        if isinstance(given, datetime):
-            aware = given if given.tzinfo else given.replace(tzinfo=timezone.utc)
-            return round(aware.timestamp() * 1_000_000)
         if isinstance(given, str):
             return self._from_text(given)
-        if isinstance(given, bool) or not isinstance(given, (int, float)) or given != given:
+        if isinstance(given, date):
+            return datetime_us(given) if isinstance(given, datetime) else date_us(given)
+        if isinstance(given, bool) or not isinstance(given, (int, float, Decimal)):
             raise RecordError(f"the timestamp {given!r} is neither a number nor ISO 8601 text")
-        stamp = given * self._unit
-        if not -LIMIT_US < stamp < LIMIT_US:
-            raise RecordError(f"the timestamp {given!r} lies outside the years this system can count; check the unit")
-        return round(stamp)
+        stamp = number_us(given, self._unit)
+        if not self._states_unit and (unit := lacks_unit(given)):
+            raise RecordError(without_unit(str(given), unit, self._name()))
+        return stamp
 
     def _from_text(self, text: str) -> int:
-        try:
-            parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        except ValueError:
-            raise RecordError(f"the timestamp {text[:80]!r} is neither a number nor ISO 8601 text") from None
-        aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
-        return round(aware.timestamp() * 1_000_000)
+        """Digits are a number where a unit is stated, and never a date."""
+        if (stamp := digits_us(text, self._unit)) is None:
+            return text_us(text)
+        if not self._states_unit:
+            raise RecordError(without_unit(repr(text), "", self._name()))
+        return stamp
+
+    def _name(self) -> str:
+        return self._field if self._function is None else f'"{self._field}"'
+
+
+def are_plain(lowest: int, highest: int, unit_us: int, states_unit: bool) -> bool:
+    """Whether numbers of a unit, the lowest and the highest of them, are timestamps as they are; else each must be
+    looked at."""
+    inside = lowest * unit_us > -LIMIT_US and highest * unit_us < LIMIT_US
+    return inside and (states_unit or not may_lack_unit(lowest, highest))

@@ -347,7 +347,7 @@ class Assembly:
     def _source(self, node: Node, stream: StreamSpec, shard_parts: _ShardParts) -> Operator:
         assert stream.source is not None
         function = self._outside.load(stream.timestamp, self.spec.folder) if ":" in stream.timestamp else None
-        timestamps = Timestamps(stream, function)
+        timestamps = Timestamps(stream, function, stream.states_unit)
         schema = self._schemas.get(stream.name)
         now_us = self._clock.now_us()
         if stream.source.kind == "injection":

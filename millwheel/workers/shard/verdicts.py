@@ -11,7 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from millwheel.core.model.failures import RECENT, CallKind, FailureVerdict, First, OnError, Tally, as_counters
+from millwheel.core.model.failures import (
+    RECENT,
+    CallKind,
+    FailureVerdict,
+    First,
+    OnError,
+    Tally,
+    as_counters,
+    policy_for,
+)
 from millwheel.core.model.times import MAX_TIME, SECOND
 from millwheel.workers.bundle.bundle import Bundle
 
@@ -78,7 +87,7 @@ class Verdicts:
     def _waits(self, call: CallKind, since_us: int, now_us: int) -> bool:
         if self._policies is None:
             return False
-        policy, own = self._policies(call.judged), self._own(call)
+        policy, own = policy_for(call, self._policies(call.judged)), self._own(call)
         if own.verdict(policy) is FailureVerdict.FINE:
             return False
         verdict = own.at_least(self._heard.get(call, own)).verdict(policy)

@@ -20,7 +20,7 @@ from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.core.windows.lateness import late_mask
 from millwheel.sources.base import FrameChunk
 from millwheel.workers.delivery.consumer_keys import Keyless
-from millwheel.workers.delivery.timestamps import LIMIT_US
+from millwheel.workers.delivery.timestamps import are_plain
 
 _FIRST_BYTES = 1 << 20  # of a read while little comes
 _MOST_BYTES = 1 << 23  # of a read while there is always more
@@ -59,8 +59,7 @@ def sort_frame(
     if not len(read):
         return SortedFrame([], 0, max_timestamp)
     stamps = read.frame[spec.timestamp].to_numpy()
-    limit = LIMIT_US // spec.timestamp_unit_us
-    if int(stamps.min()) <= -limit or int(stamps.max()) >= limit:
+    if not are_plain(int(stamps.min()), int(stamps.max()), spec.timestamp_unit_us, spec.states_unit):
         return None
     if spec.timestamp_unit_us != 1:
         stamps = stamps * spec.timestamp_unit_us

@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 
 from millwheel.core.formats.store_layout import POSITION, Position, decode_position, pack
+from millwheel.core.instants.numbers import NO_UNIT
 from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.failures import UNIT
 from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import DeadLetter
@@ -83,6 +85,7 @@ class InjectionOperator(Operator):
             self._silence.nothing(bundle.now_us)
         for number, arrival in enumerate(bundle.arrivals):
             bundle.try_(LINE, len(arrival.batch))
+            bundle.try_(UNIT, len(arrival.batch))
             reply_to: Any = arrival.reply_to
             reply_to.duplicates = arrival.duplicates
             rows: Iterable[tuple[Any, bytes]] = zip(arrival.batch.keys, arrival.batch.rows().values, strict=True)
@@ -98,6 +101,8 @@ class InjectionOperator(Operator):
                     )
                     letter.what = "injection"
                     bundle.dead_letter(letter, max(floor, 0) if floor < IDLE_TIME else bundle.now_us, what=LINE)
+                    if reason.startswith(NO_UNIT):
+                        bundle.fail(letter, UNIT)
         if bundle.arrivals:
             bundle.overlay.put(_STORE_KEY, pack(Position(0, self._max_timestamp, False)))
 

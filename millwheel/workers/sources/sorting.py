@@ -11,7 +11,8 @@ import numpy as np
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.grouping.epochs import KeyEpochs
-from millwheel.core.model.failures import KINDS
+from millwheel.core.instants.numbers import NO_UNIT
+from millwheel.core.model.failures import KINDS, UNIT
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch, DeadLetter, without
 from millwheel.core.model.times import MIN_TIME, duration_text
@@ -99,8 +100,11 @@ class Sorting:
         keys = keys_of(self._spec.name)
         bundle.try_(LINE, read)
         bundle.try_(keys, read)
+        bundle.try_(UNIT, read)
         for _, letter in self._letters:
             bundle.fail(letter, LINE if letter.computation == self._parts.node else keys)
+            if letter.reason.startswith(NO_UNIT):
+                bundle.fail(letter, UNIT)
 
     def _split(self, batch: Batch, late: set[int]) -> tuple[Batches, list[Keyless]]:
         found = None if self._parts.beside is None else self._parts.beside.split(batch, late, self._epochs)

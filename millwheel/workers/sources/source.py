@@ -15,6 +15,7 @@ from functools import partial
 
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.store_layout import Position
+from millwheel.core.model.failures import UNIT
 from millwheel.core.model.names import letters_channel
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import ExhaustedError
@@ -270,6 +271,7 @@ class SourceOperator(Operator):
             return False
         self._find_end(part, reader, read, caught_up=False)
         bundle.try_(LINE, len(read))
+        bundle.try_(UNIT, len(read))
         bundle.try_(keys_of(self._spec.name), len(read))
         counters = {"records_in": len(read)}
         if found.late and self._parts.fanout.drops_late(self._spec.name):

@@ -47,7 +47,7 @@ def test_a_compressed_file_that_was_cut_off_gives_what_is_whole_and_one_reject(t
     assert found.records
     assert found.records == read_on(open_file(path)).records
     (reject,) = found.rejects
-    assert "damaged or cut off" in reject.reason
+    assert "cut off" in reject.reason
     assert reject.position == found.next_position > found.records[-1][0]
 
 
@@ -62,7 +62,7 @@ def test_a_compressed_file_with_wrong_bytes_is_a_reject_and_no_crash(
     path.write_bytes(packed)
     found = read_on(open_file(path), size=5_000)
     assert found.finished
-    assert "damaged or cut off" in found.rejects[-1].reason
+    assert "compressed" in found.rejects[-1].reason
 
 
 def test_a_bounded_file_that_shrank_is_a_setup_error(tmp_path: Path) -> None:

@@ -8,18 +8,18 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millwheel.core.columns.lazy_polars import dtype, pl
 from millwheel.errors import SetupError
+from millwheel.sources.arrow.columns import Plain, plain
+from millwheel.sources.arrow.nested import nested_values
 from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
 from millwheel.sources.fields import FieldTypes
-from millwheel.sources.files.lines import MAX_RAW_BYTES
-from millwheel.sources.files.nested import plain_values
 from millwheel.sources.frames import example_frame, frame_of
 from millwheel.sources.structs import Structs
 
+_RAW_BYTES = 65_536  # kept of a rejected record
 _LEAST_ROWS = 1_000  # of a read, however wide the rows
 _WARM_ROWS = 180_000  # to warm up the decoder: about a first read
 _MOST_BYTES = 16 << 20
@@ -77,15 +77,19 @@ class ParquetReader(Reader):
         positions = list(range(position + 1, end + 1))
         names = batch.schema.names
         texts = {name for name, kind in self._fields.items() if kind == "str"}
-        columns = [plain(column, name in texts) for name, column in zip(names, batch.columns, strict=True)]
-        if self._structs is not None and (made := self._structs.of(dict(zip(names, columns, strict=True)))) is not None:
+        found = [plain(column, name in texts) for name, column in zip(names, batch.columns, strict=True)]
+        columns = [each.column for each in found]
+        wrong = _wrong(names, found)
+        structs = None if wrong else self._structs
+        if structs is not None and (made := structs.of(dict(zip(names, columns, strict=True)))) is not None:
             return Chunk(positions, made, end, finished=finished)
-        rows: list[Any] = plain_rows(names, columns, batch.num_rows)
+        rows: list[Any] = plain_rows(names, columns, batch.num_rows, wrong)
         problems = self._types.check(rows) if self._schema is None else {}
         values = rows
         if self._schema is not None:
             values, problems = _converted(rows, self._schema)
-        rejects = [Reject(positions[i], str(rows[i])[:MAX_RAW_BYTES], why) for i, why in sorted(problems.items())]
+        problems |= wrong
+        rejects = [Reject(positions[i], str(rows[i])[:_RAW_BYTES], why) for i, why in sorted(problems.items())]
         if problems:
             good = [i for i in range(len(values)) if i not in problems]
             positions, values = [positions[i] for i in good], [values[i] for i in good]
@@ -98,8 +102,8 @@ class ParquetReader(Reader):
             if name not in batch.schema.names:
                 columns.append(pl.Series(name, [None] * batch.num_rows, dtype(kind)))
                 continue
-            found = plain(batch.column(name), kind == "str")
-            if not _fits(found.type, kind):
+            found, wrong = plain(batch.column(name), kind == "str")
+            if wrong or not _fits(found.type, kind):
                 return None
             columns.append(pl.Series(name, found).cast(dtype(kind)))
         return pl.DataFrame(columns)
@@ -112,12 +116,11 @@ class ParquetBatches:
     def __init__(self, path: str, content: Any = None) -> None:
         self._path = path
         try:
-            # The needed columns of a row group are fetched in few requests.
-            self._file = pq.ParquetFile(path) if content is None else pq.ParquetFile(content, pre_buffer=True)
+            self._file = _opened(path, content)
         except (pa.ArrowException, OSError) as ex:
             raise SetupError(f"cannot read {path} as Parquet: {ex}; check the path and the format") from ex
         meta = self._file.metadata
-        self.names: list[str] = self._file.schema_arrow.names
+        self.names = _each_once(path, self._file.schema_arrow.names)
         self.rows: int = meta.num_rows
         groups = [meta.row_group(group) for group in range(meta.num_row_groups)]
         self._group_rows = [group.num_rows for group in groups]
@@ -167,6 +170,24 @@ class ParquetBatches:
             skip -= min(batch.num_rows, skip)
 
 
+def _opened(path: str, content: Any) -> pq.ParquetFile:
+    # Times of Spark and Hive, of 96 bits, have nanoseconds, with which only the years 1677 to 2262 fit into 64 bits.
+    if content is None:
+        return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+    # The needed columns of a row group are fetched in few requests.
+    return pq.ParquetFile(content, pre_buffer=True, coerce_int96_timestamp_unit="us")
+
+
+def _each_once(path: str, names: list[str]) -> list[str]:
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise SetupError(
+            f"the Parquet file {path} has several columns named {', '.join(map(repr, twice))}; a record has each field "
+            "once: write the file with other names"
+        )
+    return names
+
+
 def warm_up() -> None:
     """Read a batch, which loads code, starts threads and allocates memory. It saves the first records a tenth of a
     second."""
@@ -193,36 +214,34 @@ def _converted(rows: list[Any], schema: type) -> tuple[list[Any], dict[int, str]
         return values, problems
 
 
-def plain_rows(names: list[str], columns: list[pa.Array], rows: int) -> list[dict[str, Any]]:
-    """Rows as dicts."""
+def plain_rows(names: list[str], columns: list[pa.Array], rows: int, wrong: dict[int, str]) -> list[dict[str, Any]]:
+    """Rows as dicts. Those in which a nested value cannot be had are added to ``wrong``."""
     if not names:
         return [{} for _ in range(rows)]
-    return [dict(zip(names, row, strict=True)) for row in zip(*map(_listed, columns), strict=True)]
+    listed = []
+    for name, column in zip(names, columns, strict=True):
+        if not pa.types.is_nested(column.type):
+            listed.append(_listed(column))
+            continue
+        values, problems = nested_values(column)
+        listed.append(values)
+        for row, reason in problems.items():
+            wrong.setdefault(row, f"field {name!r}: {reason}")
+    return [dict(zip(names, row, strict=True)) for row in zip(*listed, strict=True)]
+
+
+def _wrong(names: list[str], found: list[Plain]) -> dict[int, str]:
+    """The rows with a value that cannot be had, and why."""
+    wrong: dict[int, str] = {}
+    for name, each in zip(names, found, strict=True):
+        for row, reason in each.wrong.items():
+            wrong.setdefault(row, f"field {name!r}: {reason}")
+    return wrong
 
 
 def _listed(column: pa.Array) -> list[Any]:
     """Arrow's own ``to_pylist`` makes a scalar object per value, which takes ten times as long."""
-    if pa.types.is_nested(column.type):
-        return plain_values(column)
     return pl.Series(column).to_list()
-
-
-def plain(column: pa.Array, as_text: bool = False) -> pa.Array:
-    """A column converted to plain types. Decimals become floats or, with ``as_text``, text with all digits."""
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        return pc.cast(column, pa.timestamp("us", tz=kind.tz), safe=False).cast(pa.int64())
-    if pa.types.is_duration(kind):
-        return pc.cast(column, pa.duration("us"), safe=False).cast(pa.int64())
-    if pa.types.is_time(kind):
-        return pc.cast(column, pa.time64("us"), safe=False).cast(pa.int64())
-    if pa.types.is_date(kind):
-        return column.cast(pa.date32()).cast(pa.string())
-    if pa.types.is_decimal(kind):
-        return column.cast(pa.string() if as_text else pa.float64())
-    if pa.types.is_float16(kind):
-        return column.cast(pa.float32())
-    return plain(column.dictionary_decode(), as_text) if pa.types.is_dictionary(kind) else column
 
 
 def _fits(found: pa.DataType, kind: str) -> bool:

@@ -1,0 +1,1 @@
+"""Times of other people and systems: texts, and numbers of a unit, in µs. Pure."""

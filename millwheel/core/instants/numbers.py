@@ -1,0 +1,106 @@
+"""Times as numbers of a unit, and as objects of Python: the one place that takes them for µs. Nothing wraps around."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+
+from millwheel.core.model.times import SECOND
+from millwheel.errors import RecordError
+
+LIMIT_US = 2**62  # Fixed: half of all time, so that windows around any record fit
+DAY_US = 86_400 * SECOND
+EPOCH_DAY = date(1970, 1, 1).toordinal()
+FIRST_DAY, LAST_DAY = date.min.toordinal() - EPOCH_DAY, date.max.toordinal() - EPOCH_DAY
+"""Days since 1970 that dates can have: 0001-01-01 and 9999-12-31."""
+_INT64 = 2**63  # Fixed: whole numbers from here on are no int64
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_US = timedelta(microseconds=1)
+_SHOWN = 80  # characters of a text that are repeated
+NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
+"""A number in decimal digits, as a text."""
+_FROM_US, _TO_US = 631_152_000 * SECOND, 4_102_444_800 * SECOND  # Fixed: 1990 and 2100
+_LIKELY = {"s": SECOND, "ms": 1_000}  # Fixed: µs of a unit
+NO_UNIT = "nothing states the unit of the timestamp "
+"""How the reason of a record begins whose timestamp, a number, is very likely of another unit than µs."""
+
+
+def number_us(number: int | float | Decimal, unit_us: int) -> int:
+    """A number of a unit, rounded to µs. Raises RecordError where that lies beyond :data:`LIMIT_US`."""
+    if isinstance(number, float):
+        if number - number != 0:  # NaN and infinities
+            raise RecordError(f"the timestamp {number!r} is no time")
+        number = Decimal(repr(number))  # its shortest digits: what was written
+    try:
+        stamp = number * unit_us
+        if -LIMIT_US < stamp < LIMIT_US:
+            return round(stamp)
+    except ArithmeticError:  # a Decimal that is no number, or beyond all of them
+        pass
+    raise RecordError(
+        f"the timestamp {str(number)[:_SHOWN]} lies outside the years this system can count; check the unit"
+    )
+
+
+def digits_us(text: str, unit_us: int) -> int | None:
+    """A text that is a number of a unit; None for any other text. Raises RecordError as :func:`number_us`."""
+    found = text.strip()
+    return number_us(Decimal(found), unit_us) if NUMBER.fullmatch(found) else None
+
+
+def scaled_us(number: int, times: int, by: int = 1) -> int:
+    """A typed time of another system, of ``times`` µs or, if it is finer, of a µs divided ``by`` that. It is rounded
+    down. Raises RecordError where it does not fit into 64 bits."""
+    found = number * times // by
+    if not -_INT64 <= found < _INT64:
+        raise RecordError(beyond(number, times))
+    return found
+
+
+def beyond(number: int, times: int) -> str:
+    """The sentence about such a time."""
+    return f"the time {number} of {times} µs lies outside the years this system can count"
+
+
+def day_text(days: int) -> str:
+    """The date so many days after 1970. Raises RecordError for one that has no text."""
+    if not FIRST_DAY <= days <= LAST_DAY:
+        raise RecordError(no_date(days))
+    return date.fromordinal(days + EPOCH_DAY).isoformat()
+
+
+def no_date(days: int) -> str:
+    """The sentence about such a number of days."""
+    return f"the date {days} days after 1970 lies outside the years 1 to 9999"
+
+
+def datetime_us(moment: datetime) -> int:
+    """A datetime of Python; a naive one is UTC."""
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)) - _EPOCH) // _US
+
+
+def date_us(day: date) -> int:
+    """The beginning of a day, UTC."""
+    return (day.toordinal() - EPOCH_DAY) * DAY_US
+
+
+def may_lack_unit(lowest: int, highest: int) -> bool:
+    """Whether some number between them may be one for which :func:`lacks_unit` gives a unit."""
+    return any(lowest * us <= _TO_US and highest * us >= _FROM_US for us in _LIKELY.values())
+
+
+def lacks_unit(number: float | Decimal) -> str:
+    """The unit in which a number, which is to be one of µs, lies between 1990 and 2100; "" for none. As µs these are
+    the first hours and weeks of 1970."""
+    return next((unit for unit, us in _LIKELY.items() if _FROM_US <= number * us <= _TO_US), "")
+
+
+def without_unit(shown: str, unit: str, field: str) -> str:
+    """The sentence about such a number, or a text of digits."""
+    name = f"field: {field}" if field else "field: FIELD"
+    where = f"; as µs it lies in 1970, as {unit} it does not" if unit else ", a text of digits"
+    return (
+        f"{NO_UNIT}{shown[:_SHOWN]}{where}: write timestamp: {{{name}, unit: {unit or 'ms'}}} (in Python "
+        f"timestamp_unit={unit or 'ms'!r}), or unit: us if it is meant to be µs"
+    )

@@ -1,0 +1,95 @@
+"""Times as people write them: the one place that reads a text as a time.
+
+Nothing here depends on the time zone of the process, or on the version of Python. A text without an offset is UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from functools import lru_cache
+
+from millwheel.core.instants.numbers import DAY_US, EPOCH_DAY, NUMBER
+from millwheel.core.model.times import SECOND
+from millwheel.errors import RecordError
+
+_SHOWN = 80  # characters of a text that are repeated
+_DATE = r"([0-9]{4})(-?)([0-9]{2})\2([0-9]{2})"
+_CLOCK = r"([0-9]{2})(?:(:?)([0-9]{2})(?:\6([0-9]{2})(?:[.,]([0-9]+))?)?)?"
+_OFFSET = r" ?(?:[Zz]|([+-])([0-9]{2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?)"
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_ISO = re.compile(rf"{_DATE}(?:[Tt ]{_CLOCK}(?:{_OFFSET})?)?")
+_WEEK_OR_ORDINAL = re.compile(r"[0-9]{4}-?(?:[Ww][0-9]{2}(?:-?[0-9])?|[0-9]{3})(?:[Tt ].*)?")
+_TAIL = re.compile(r"(?:\.([0-9]+))?(?:Z|([+-])([0-9]{2}):?([0-9]{2}))?")
+_DASH, _HOUR, _SECOND_DIGITS = 4, 11, 19  # Fixed: of 2026-01-31T12:30:45
+_FRACTION = 6  # digits of a fraction that are kept: µs
+
+
+def text_us(text: str) -> int:
+    """ISO 8601 and RFC 3339: ``2026-01-31``, ``2026-01-31T12:30:45.123456789+0100``, ``20260131T123045Z``.
+
+    A blank may stand for the T, letters may be small, a comma for the point. An offset is ``Z``, ``+01:00``, ``+0100``
+    or ``+01``; without one it is UTC. Digits after the microsecond are cut off. A leap second, ``:60``, is the second
+    after it, and ``24:00`` the beginning of the next day. Raises RecordError, with a sentence, for anything else, also
+    for a text of digits alone: nobody can tell whether that is a date or a number."""
+    tail = _TAIL.fullmatch(text, _SECOND_DIGITS) if len(text) >= _SECOND_DIGITS else None
+    if tail is None or text[_DASH] != "-" or text.startswith("24", _HOUR):
+        return _parsed(text)
+    # What most systems write, where many records share a second.
+    second, (fraction, *offset) = _of_second(text[:_SECOND_DIGITS]), tail.groups()
+    if fraction is not None:
+        second += int(fraction[:_FRACTION].ljust(_FRACTION, "0"))
+    return second if offset[0] is None else second - _offset(text, offset[0], offset[1], offset[2], None) * SECOND
+
+
+def text_day(text: str) -> int:
+    """The days since 1970 of ``2026-01-31``. Raises RecordError for anything else."""
+    if not _DAY.fullmatch(text):
+        raise RecordError(f"{text[:_SHOWN]!r} is no date such as 2026-01-31")
+    return text_us(text) // DAY_US
+
+
+@lru_cache(maxsize=65_536)  # times that are remembered: logs have many records of a second
+def _of_second(text: str) -> int:
+    return _parsed(text)
+
+
+def _parsed(text: str) -> int:
+    found = _ISO.fullmatch(text.strip())
+    if found is None or (not found[2] and found[5] is None):
+        raise RecordError(_why_not(text))
+    year, _, month, day, hour, _, minute, second, fraction = found.groups()[:9]
+    try:
+        ordinal = date(int(year), int(month), int(day)).toordinal()
+    except ValueError:
+        raise RecordError(f"the timestamp {text[:_SHOWN]!r} does not exist: there is no such day") from None
+    seconds = _seconds(text, int(hour or 0), int(minute or 0), int(second or 0), (fraction or "").strip("0"))
+    micros = int((fraction or "")[:_FRACTION].ljust(_FRACTION, "0"))
+    return ((ordinal - EPOCH_DAY) * 86_400 + seconds - _offset(text, *found.groups()[9:])) * SECOND + micros
+
+
+def _seconds(text: str, hour: int, minute: int, second: int, rest: str) -> int:
+    midnight = hour == 24 and not (minute or second or rest)
+    if not (hour < 24 or midnight) or minute > 59 or second > 60:
+        raise RecordError(f"the timestamp {text[:_SHOWN]!r} does not exist: there is no such time of a day")
+    return (hour * 60 + minute) * 60 + second
+
+
+def _offset(text: str, sign: str | None, hours: str | None, minutes: str | None, seconds: str | None) -> int:
+    if sign is None:
+        return 0
+    if int(hours or 0) > 23 or int(minutes or 0) > 59 or int(seconds or 0) > 59:
+        raise RecordError(f"the timestamp {text[:_SHOWN]!r} does not exist: there is no such offset")
+    found = (int(hours or 0) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
+    return -found if sign == "-" else found
+
+
+def _why_not(text: str) -> str:
+    plain, shown = text.strip(), text[:_SHOWN]
+    if NUMBER.fullmatch(plain):
+        return f"the timestamp {shown!r} is a text of digits; say in which unit"
+    if _WEEK_OR_ORDINAL.fullmatch(plain):
+        return f"the timestamp {shown!r} is a week date or a day of a year, which are not read; write 2026-01-31"
+    if re.match(r"[+-]?[0-9]{5,}-|-[0-9]{4}-", plain):
+        return f"the timestamp {shown!r} lies outside the years 1 to 9999, which text can have; write a number"
+    return f"the timestamp {shown!r} is neither a number nor ISO 8601 text"

@@ -1,0 +1,1 @@
+"""Columns of Arrow, and Parquet files, as records."""
