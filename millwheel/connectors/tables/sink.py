@@ -98,6 +98,8 @@ def build_delta_sink(options: Mapping[str, Any], folder: str) -> TableSink:
     delta.library()
     path = local_path(read.path)
     path = path if "://" in path else os.path.abspath(os.path.join(folder, path))
+    if "://" not in path:
+        delta.check_path(path)
     return TableSink(read, delta.DeltaLakeTable(path, read.config))
 
 
