@@ -60,8 +60,7 @@ def meaning_of(error: KafkaError) -> Meaning:
         return Meaning.ABSENT
     known = _MEANINGS.get(name)
     if known is None:
-        retriable: Any = getattr(error, "retriable", bool)
-        return Meaning.ABSENT if retriable() else Meaning.UNKNOWN
+        return Meaning.ABSENT if error.retriable() else Meaning.UNKNOWN
     return known
 
 
@@ -69,7 +68,7 @@ def in_words(error: BaseException, where: str) -> MillwheelError:
     """The error of ours for one that a client raised; errors of ours stay as they are."""
     if isinstance(error, MillwheelError):
         return error
-    first: Any = error.args[0] if error.args else None
-    if hasattr(first, "name") and hasattr(first, "str"):
+    if any(kind.__name__ == "KafkaException" for kind in type(error).__mro__):
+        first: Any = error.args[0]
         return told(meaning_of(first), where, first.str())
     return told(of_python(error), where, in_one_line(error))

@@ -8,8 +8,8 @@ newest mark is read: a higher token than ours says that *we* are the former owne
 (the claim), so that a former owner that returns finds it in step 2.
 
 Step 2 asks only whether this committable was published, or a newer owner has come. Both happen after it was prepared,
-so it reads the marks from the offset on which the topic had ended by then (``ends.py``): no more than have been written
-since, however many the topic holds.
+so it reads the marks from the offset on at which the topic had ended by then (``marks.py``): no more than have been
+written since, however many the topic holds.
 
 A zombie that begins with step 1 while its successor is between 1 and 3 fences the successor for a moment. The
 successor's claim then fails and it starts again with 1; the mark that it reads includes everything that the zombie has
@@ -33,9 +33,8 @@ from millwheel.connectors.external.meanings import Meaning, UnknownError, told
 from millwheel.connectors.external.target import RowsRefusedError
 from millwheel.connectors.kafka import errors
 from millwheel.connectors.kafka.client import ANSWER_S, Complaints, library, settings
-from millwheel.connectors.kafka.ends import ends_of
 from millwheel.connectors.kafka.errors import BESIDE, FENCED, PERHAPS, REFUSED, TOGETHER
-from millwheel.connectors.kafka.marks import MARKS_PARTITION, Mark, encode, last_mark
+from millwheel.connectors.kafka.marks import MARKS_PARTITION, Mark, encode, ends_of, last_mark
 from millwheel.connectors.kafka.rows import Committable, Message
 from millwheel.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.core.model.lease import Lease
@@ -61,7 +60,6 @@ class Transactions:
         self._complaints = complaints
         self._absence = absence
         self._ends = ends_of(options)
-        self._where = f"Kafka at {options.brokers}"
         self._kafka = library()
         self._producer: Any = None
         self._last = -1
@@ -225,9 +223,10 @@ class Transactions:
                 producer.abort_transaction(_WITHOUT_END)
         self._fenced = error.name() in FENCED
         perhaps_refused = error.name() in PERHAPS
+        where = f"Kafka at {self._options.brokers} did not take a transaction of {self._name}"
         if perhaps_refused and self._carefully:  # nor does the report on each tell which
             self._carefully = False
-            return UnknownError(f"{self._where} did not take a transaction of {self._name}: {error.str()}")
+            return UnknownError(f"{where}: {error.str()}")
         self._carefully = perhaps_refused
         if self._fenced:
             log.info("%s: another producer has taken over (%s)", self._name, error.name())
@@ -235,7 +234,7 @@ class Transactions:
         if meaning is Meaning.ABSENT and not perhaps_refused and not self._fenced:
             why = self._complaints.because() if error.name().startswith("_") else ""  # "timed out" says little
             self._absence.noted(f"a transaction of {self._name} failed: {error.str()}{why}")
-        return told(meaning, f"{self._where} did not take a transaction of {self._name}", error.str())
+        return told(meaning, where, error.str())
 
 
 class AtLeastOnce:

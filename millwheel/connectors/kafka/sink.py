@@ -14,7 +14,7 @@ from millwheel.connectors.external.target import RowsRefusedError
 from millwheel.connectors.external.tries import Next, Tries
 from millwheel.connectors.kafka import errors
 from millwheel.connectors.kafka.client import ANSWER_S, Complaints, existing_topics, library, settings
-from millwheel.connectors.kafka.ends import MarksEnd, ends_of
+from millwheel.connectors.kafka.marks import MarksEnd, ends_of
 from millwheel.connectors.kafka.publishing import AtLeastOnce, Transactions
 from millwheel.connectors.kafka.rows import (
     Committable,

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from millwheel.connectors.external.meanings import Meaning, named, of_python, told
+from millwheel.connectors.postgres.client import library
 from millwheel.errors import MillwheelError, SetupError
 
 _BY_CLASS = MappingProxyType(
@@ -39,11 +40,11 @@ _NO_ENTRY = re.compile(r"authentication failed|no pg_hba\.conf entry|(database|r
 
 def meaning_of(error: BaseException) -> Meaning:
     """What an error of the client means; of other errors that of their Python class."""
-    code = getattr(error, "sqlstate", None)
-    if code:
-        return _BY_CODE.get(code) or _CLASSES.get(code[:2], Meaning.UNKNOWN)
-    if not hasattr(error, "diag"):
+    if not isinstance(error, library().Error):
         return of_python(error)
+    made: Any = error
+    if code := made.sqlstate:
+        return _BY_CODE.get(code) or _CLASSES.get(code[:2], Meaning.UNKNOWN)
     if _NO_ENTRY.search(str(error)):
         return Meaning.MEND
     names = [kind.__name__ for kind in type(error).__mro__]
@@ -52,9 +53,10 @@ def meaning_of(error: BaseException) -> Meaning:
 
 def says(error: BaseException) -> str:
     """The words of the server, or of the client, in one line."""
-    if not hasattr(error, "diag"):
+    if not isinstance(error, library().Error):
         return named(error)
-    diagnosis: Any = error.diag
+    made: Any = error
+    diagnosis = made.diag
     primary, detail = diagnosis.message_primary or str(error), diagnosis.message_detail
     text = f"{primary}. {detail}" if detail else primary
     return re.sub(r"\s+", " ", text).strip() or type(error).__name__

@@ -11,7 +11,7 @@ from millwheel.connectors.external.meanings import RowToBlameError
 from millwheel.connectors.postgres import client, errors
 from millwheel.connectors.postgres.queries import one_query
 from millwheel.connectors.postgres.table import escaped, quoted
-from millwheel.connectors.postgres.values import moment
+from millwheel.connectors.postgres.writing.values import moment
 from millwheel.errors import MillwheelError, SetupError
 from millwheel.lookups.base import Lookup, LookupKey, LookupRefusedError, NoAnswer
 from millwheel.options import read_options

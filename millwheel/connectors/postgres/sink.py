@@ -8,7 +8,6 @@ from typing import Any
 from millwheel.connectors.external.sink import ExternalSink
 from millwheel.connectors.external.target import ExternalTarget, Owner
 from millwheel.connectors.postgres import client, errors
-from millwheel.connectors.postgres.rows import OF_WINDOWS
 from millwheel.connectors.postgres.sink_options import EXAMPLES, PostgresSinkOptions, identity_of
 from millwheel.connectors.postgres.table import (
     DatabaseTable,
@@ -19,6 +18,7 @@ from millwheel.connectors.postgres.table import (
     quoted,
 )
 from millwheel.connectors.postgres.target import PostgresTarget
+from millwheel.connectors.postgres.writing.rows import OF_WINDOWS
 from millwheel.errors import SetupError
 from millwheel.options import did_you_mean, read_options
 from millwheel.sinks.changes import Mode

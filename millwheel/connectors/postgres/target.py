@@ -13,10 +13,10 @@ from typing import Any
 from millwheel.connectors.external.meanings import Meaning, is_of_client
 from millwheel.connectors.external.target import NOTHING_YET, ExternalTarget, Owner, RowsRefusedError
 from millwheel.connectors.postgres import client, errors
-from millwheel.connectors.postgres.rows import RowMaker, TextRow
 from millwheel.connectors.postgres.sink_options import PostgresSinkOptions, identity_of
-from millwheel.connectors.postgres.statements import TableWriter
 from millwheel.connectors.postgres.table import look_at, quoted
+from millwheel.connectors.postgres.writing.rows import RowMaker, TextRow
+from millwheel.connectors.postgres.writing.statements import TableWriter
 from millwheel.core.model.lease import Lease
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.sinks.base import SinkRecord

@@ -23,7 +23,7 @@ _BY_NAME = MappingProxyType(
         Meaning.MEND: "PermissionError SchemaMismatchError DeltaProtocolError TableNotFoundError NoSuchTableError "
         "NoSuchIcebergTableError NoSuchNamespaceError NotInstalledError UnauthorizedError ForbiddenError OAuthError "
         "SignError NoCredentialsError ProgrammingError SSLError",
-        Meaning.ROWS: "ArrowInvalid ArrowTypeError ArrowNotImplementedError ArrowCapacityError",
+        Meaning.ROWS: "ArrowException",
     }
 )
 _MEANINGS = MappingProxyType({name: meaning for meaning, names in _BY_NAME.items() for name in names.split()})
@@ -49,7 +49,7 @@ def meaning_of(error: BaseException) -> Meaning:
     for kind in type(error).__mro__:
         if kind.__name__ in _MEANINGS:
             return _MEANINGS[kind.__name__]
-    if isinstance(error, Exception) and getattr(error, "errno", None) is None:
+    if isinstance(error, Exception) and not (isinstance(error, OSError) and error.errno):
         for words, meaning in _WORDS:
             if words.search(str(error)):
                 return meaning

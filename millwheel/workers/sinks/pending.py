@@ -58,7 +58,7 @@ def published(writer: Writer, committable: bytes, took: Histogram | None) -> Exc
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingBatch:
     """A batch that is prepared; committed once ``commit`` is durable; then to be published. ``former``: an earlier
     owner has committed it, perhaps with records that the target refuses."""
 
@@ -77,7 +77,7 @@ class Pending:
     """Committables that replace this one: some record of it is refused, and the target does not tell which."""
 
 
-def in_parts(batches: deque[Pending], writer: Writer, commit: int) -> deque[Pending]:
+def in_parts(batches: deque[PendingBatch], writer: Writer, commit: int) -> deque[PendingBatch]:
     """The batches, of which the first is replaced by its parts; those behind it get the numbers behind those.
     ``commit`` is the one that stores them all."""
     first, *others = batches

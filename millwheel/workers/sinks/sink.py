@@ -20,7 +20,7 @@ from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.ports import Errand
 from millwheel.workers.sinks.figures import SinkFigures
-from millwheel.workers.sinks.pending import NO_COMMIT_YET, Pending, Publication, in_parts, published
+from millwheel.workers.sinks.pending import NO_COMMIT_YET, PendingBatch, Publication, in_parts, published
 from millwheel.workers.sinks.preparing import Preparation, Prepared, prepared
 
 _RETRY_US = 100_000  # before a failed publish is repeated
@@ -70,7 +70,7 @@ class SinkOperator(Operator):
         self._flush_us = flush_us
         self._cut_records = cut_records
         self._waiting_since_us = MAX_TIME
-        self._pending: deque[Pending] = deque()
+        self._pending: deque[PendingBatch] = deque()
         self._published: list[int] = []
         self._retry_at_us = MAX_TIME
         self._durable = 0
@@ -144,7 +144,7 @@ class SinkOperator(Operator):
         bundle.count("records_out", count)
         earliest = min(arrival.batch.earliest for arrival in bundle.arrivals)
         born = [arrival.batch.born_us for arrival in bundle.arrivals if arrival.batch.born_us]
-        pending = Pending(bundle.number, number, committable, earliest, born, traced=bundle.traced)
+        pending = PendingBatch(bundle.number, number, committable, earliest, born, traced=bundle.traced)
         if self._at_once and not self._pending and self._shown(pending, bundle.now_us):
             return
         bundle.overlay.put(COMMITTABLE + number8(number), committable)
@@ -264,7 +264,7 @@ class SinkOperator(Operator):
         if self._sweep():
             self._publish(now_us)
 
-    def _shown(self, pending: Pending, now_us: int) -> bool:
+    def _shown(self, pending: PendingBatch, now_us: int) -> bool:
         """Publish a batch on this thread; False when it is to be tried again."""
         self._learn(pending, published(self._writer, pending.committable, self._figures.publish_s), now_us)
         return pending.visible
@@ -276,7 +276,7 @@ class SinkOperator(Operator):
         if error is None and (self._in_order or self._unswept is not None):
             self._publish(now_us)
 
-    def _learn(self, pending: Pending, error: Exception | None, now_us: int) -> None:
+    def _learn(self, pending: PendingBatch, error: Exception | None, now_us: int) -> None:
         """A batch is visible, or is to be tried again."""
         if pending.traced is not None:
             pending.traced.published("" if error is None else str(error))
@@ -311,7 +311,9 @@ class SinkOperator(Operator):
         committed."""
         found = [(number_from8(store_key[1:]), committable) for store_key, committable in store.scan(COMMITTABLE)]
         self._unswept = [committable for _, committable in found]
-        self._pending += [Pending(_FORMER, number, committable, MIN_TIME, [], True) for number, committable in found]
+        self._pending += [
+            PendingBatch(_FORMER, number, committable, MIN_TIME, [], True) for number, committable in found
+        ]
         self._publish(0)
         data = store.get(NEXT_BATCH)
         return 0 if data is None else int.from_bytes(data, "big")

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.connectors.kafka import marks
-from millwheel.connectors.kafka.ends import MarksEnd
-from millwheel.connectors.kafka.marks import Mark, _decoded, encode, last_mark
+from millwheel.connectors.kafka.marks import Mark, MarksEnd, _decoded, encode, last_mark
 from millwheel.errors import CorruptionError, UnavailableError
 
 

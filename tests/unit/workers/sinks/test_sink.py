@@ -15,7 +15,8 @@ from millwheel.errors import CorruptionError, UnavailableError
 from millwheel.sinks.base import BatchRefusedError, BatchSplitError, Refused, SinkBatch, SinkRecord, Writer
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.inbox import Arrival
-from millwheel.workers.sinks.sink import Publication, SinkOperator, SinkShard
+from millwheel.workers.sinks.pending import Publication
+from millwheel.workers.sinks.sink import SinkOperator, SinkShard
 from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 

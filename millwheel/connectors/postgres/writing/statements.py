@@ -12,8 +12,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from millwheel.connectors.postgres.rows import TextRow
 from millwheel.connectors.postgres.table import DatabaseTable, escaped, quoted, quoted_name
+from millwheel.connectors.postgres.writing.rows import TextRow
 
 BULK_ROWS = 64
 """The number of rows from which on COPY is faster than statements in a pipeline."""

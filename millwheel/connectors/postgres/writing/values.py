@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from millwheel.connectors.postgres.table import TableColumn
-from millwheel.connectors.postgres.times import ZONELESS, without_zone
+from millwheel.connectors.postgres.writing.times import ZONELESS, without_zone
 from millwheel.errors import RecordError
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.connectors.postgres.rows import TextRow
-from millwheel.connectors.postgres.statements import waves
+from millwheel.connectors.postgres.writing.rows import TextRow
+from millwheel.connectors.postgres.writing.statements import waves
 
 
 def row(index: int, identity: str, back: bool = False) -> TextRow:
