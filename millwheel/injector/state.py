@@ -56,20 +56,22 @@ class Latencies:
 
     def __init__(self) -> None:
         self._sketch = DDSketch(relative_accuracy=0.01)
-        self._max = 0.0
+        self._min, self._max = math.inf, 0.0
 
     def add(self, samples_ms: Iterable[float]) -> None:
         """Count samples; values that cannot be latencies (negative, not finite) are ignored."""
         for sample in samples_ms:
             if math.isfinite(sample) and sample >= 0:
                 self._sketch.add(sample)
-                self._max = max(self._max, sample)
+                self._min, self._max = min(self._min, sample), max(self._max, sample)
 
     def quantiles_ms(self) -> tuple[float, ...]:
-        """p50, p95, p99 within 1 %, and the maximum; empty without samples."""
+        """p50, p95, p99 within 1 %, and the maximum; empty without samples. They lie between the least sample and the
+        greatest, which are exact: a bin of the sketch may reach beyond either."""
         if not self._sketch.count:
             return ()
-        marks = [self._sketch.get_quantile_value(q) or 0.0 for q in (0.5, 0.95, 0.99)]
+        found = [self._sketch.get_quantile_value(q) or 0.0 for q in (0.5, 0.95, 0.99)]
+        marks = [min(max(mark, self._min), self._max) for mark in found]
         return (*marks, self._max)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -14,6 +16,7 @@ from millwheel.core.tracing.contexts import TRACEPARENT, TRACESTATE, context_of
 _EVENT, _EVENTS = "application/cloudevents+json", "application/cloudevents-batch+json"
 _PREFIX = "ce-"
 _NEEDED = ("specversion", "id", "source", "type")
+_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
@@ -54,7 +57,9 @@ def read_body(body: bytes, headers: Mapping[str, str]) -> Posted:
         return _events(found)
     if f"{_PREFIX}specversion" in headers:
         event: dict[str, Any] = {
-            name.removeprefix(_PREFIX): value for name, value in headers.items() if name.startswith(_PREFIX)
+            name.removeprefix(_PREFIX): _attribute(name, value)
+            for name, value in headers.items()
+            if name.startswith(_PREFIX)
         }
         is_json = kind.endswith("json") or not kind
         event["data"] = _json(body, 0) if is_json else body.decode("utf-8", "replace")
@@ -90,9 +95,27 @@ def _events(events: list[Any]) -> Posted:
         missing = [name for name in _NEEDED if not isinstance(event.get(name), str) or not event[name]]
         if missing:
             raise BodyError(f"event {number} is no CloudEvent: it has no {' and no '.join(missing)}")
-        # The specification promises that source and id together identify an event.
-        posted.add(_encode(_value(event)), f"{event['source']} {event['id']}", trace_in(event))
+        posted.add(_encode(_value(event)), event_id(event["source"], event["id"]), trace_in(event))
     return posted
+
+
+def event_id(source: str, name: str) -> str:
+    """The id of a CloudEvent. The specification promises that source and id together identify it. Either may hold any
+    character, so the length of the one says where the other begins."""
+    return f"{len(source)} {source} {name}"
+
+
+def _attribute(header: str, value: str) -> str:
+    """An attribute in a header of the binary mode: quoted or not, and percent-encoded where it is more than printable
+    ASCII. So it is the text that the structured mode has."""
+    if len(value) > 1 and value[0] == value[-1] == '"':
+        value = re.sub(r"\\(.)", r"\1", value[1:-1])
+    if _BAD_PERCENT.search(value):
+        return value  # not encoded at all: senders that know nothing of the rule write a plain percent sign
+    try:
+        return unquote_to_bytes(value.encode("latin-1")).decode()
+    except UnicodeError:
+        raise BodyError(f"the header {header} is no UTF-8 text, percent-encoded: {value[:100]!r}") from None
 
 
 def _value(event: dict[str, Any]) -> dict[str, Any]:

@@ -85,8 +85,9 @@ class HttpEndpoint:
 
 
 def _named(posted: Posted, key: str) -> list[str]:
-    """The ids of the records: their own ids, or the key of the request and the number of the record in it."""
-    return [name or (f"{key} {index}" if key else "") for index, name in enumerate(posted.ids)]
+    """The ids of the records: their own ids, or the number of the record and the key of the request. No id of an event
+    begins like that."""
+    return [name or (f"record {index} {key}" if key else "") for index, name in enumerate(posted.ids)]
 
 
 def _refusal(code: int, text: str, headers: dict[str, str] | None = None, line: int = 0) -> Response:

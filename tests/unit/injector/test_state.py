@@ -10,7 +10,7 @@ from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME
 from millwheel.core.model.watermark import ShardReport
 from millwheel.injector.effects import Broadcast, Greet, TokensKnown
 from millwheel.injector.events import Connected, PublishDue, RangesChanged, ReportColumns, ReportsArrived
-from millwheel.injector.state import InjectorState, WatermarkView
+from millwheel.injector.state import InjectorState, Latencies, WatermarkView
 
 HALF = SPACE // 2
 ALL = (0, SPACE)
@@ -303,6 +303,13 @@ def test_latency_quantiles_are_over_the_whole_pipeline(injector: Injector) -> No
     assert p95 == pytest.approx(95, rel=0.03)
     assert p99 == pytest.approx(99, rel=0.03)
     assert largest == 100.0
+
+
+@pytest.mark.parametrize("sample", [614.8, 1815.1, 52076.7, 30.1, 0.0, 1e-9])
+def test_no_quantile_of_latencies_lies_beyond_the_least_and_the_greatest(sample: float) -> None:
+    latencies = Latencies()
+    latencies.add([sample] * 10)
+    assert latencies.quantiles_ms() == (sample,) * 4
 
 
 def test_an_idle_shard_counts_for_nothing_and_may_come_back_lower(injector: Injector) -> None:

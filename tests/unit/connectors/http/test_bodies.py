@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import quote
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_an_event_is_the_same_record_in_each_mode() -> None:
     binary = read_body(b'{"page": "a", "ts": 1}', {"content-type": "application/json", **headers})
     for posted in (structured, batch, binary):
         assert [json.loads(line) for line in posted.lines] == [VALUE]
-        assert posted.ids == ["shop 7"]
+        assert posted.ids == ["4 shop 7"]
 
 
 def test_data_that_is_no_object_is_a_field() -> None:
@@ -64,3 +65,32 @@ def test_an_event_brings_the_trace_that_it_names_in_each_mode() -> None:
     assert read_body(b"{}", headers).traces == [f"{parent}\nv=1"]
     assert read_body(b'{"n":1}', {"traceparent": parent}).traces == [""], "that of a request is not that of a record"
     assert trace_in({"traceparent": parent}) == parent
+
+
+def event_with(source: str, name: str) -> bytes:
+    return json.dumps({**EVENT, "source": source, "id": name}).encode()
+
+
+def test_events_of_different_sources_have_different_ids() -> None:
+    structured = {"content-type": "application/cloudevents+json"}
+    pairs = [("/shop", "9 17"), ("/shop 9", "17"), ("1 /shop", "9 17"), ("é", "1"), ("%C3%A9", "1"), ("\u0000", "1")]
+    ids = [read_body(event_with(*pair), structured).ids[0] for pair in pairs]
+    assert len({*ids}) == len(pairs)
+
+
+@pytest.mark.parametrize("text", ["a b", "100%", "café", "50%25", 'say "so"', "a+b", "€ uro"])
+def test_an_attribute_counts_once_in_headers_and_in_json(text: str) -> None:
+    structured = read_body(event_with(text, text), {"content-type": "application/cloudevents+json"})
+    headers = {f"ce-{name}": value for name, value in EVENT.items() if isinstance(value, str)}
+    headers |= {"ce-source": quote(text, safe=" +"), "ce-id": quote(text)}
+    binary = read_body(b'{"page": "a", "ts": 1}', headers)
+    assert (binary.ids, json.loads(binary.lines[0])) == (structured.ids, json.loads(structured.lines[0]))
+    plain = read_body(b'{"page": "a", "ts": 1}', {**headers, "ce-id": '"' + quote(text) + '"'})
+    assert plain.ids == structured.ids, "a header may be quoted"
+
+
+def test_a_header_that_is_no_text_is_refused() -> None:
+    headers = {f"ce-{name}": value for name, value in EVENT.items() if isinstance(value, str)}
+    with pytest.raises(BodyError, match="the header ce-id is no UTF-8 text"):
+        read_body(b"{}", {**headers, "ce-id": "%FF%FE"})
+    assert read_body(b"{}", {**headers, "ce-id": "100% sure"}).ids == ["4 shop 100% sure"]

@@ -66,7 +66,7 @@ def test_a_request_is_answered_with_what_became_of_its_records() -> None:
         endpoint = HttpEndpoint(HttpOptions(8080), "", pipeline.inject)
         assert (await ask(endpoint, b'{"n":1}\n{"n":2}'))[:2] == (200, {"accepted": 2, "duplicates": 0, "rejected": 0})
         await ask(endpoint, b'{"n":3}\n{"n":4}', idempotency_key="k")
-        assert [name for _, name in pipeline.taken] == ["", "", "k 0", "k 1"]
+        assert [name for _, name in pipeline.taken] == ["", "", "record 0 k", "record 1 k"]
         assert (await ask(endpoint, path="/health"))[:2] == (200, {"status": "ok"})
 
     asyncio.run(story())
