@@ -20,6 +20,14 @@ volume() {
   printf '%s\n' --conf "$prefix.mount.path=/root-volume" --conf "$prefix.options.claimName=$CLAIM"
 }
 mapfile -t volumes < <(volume driver; volume executor)
+conf=() arguments=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --conf) conf+=(--conf "${2:?--conf needs NAME=VALUE}") && shift 2 ;;
+    --conf=*) conf+=(--conf "${1#--conf=}") && shift ;;
+    *) arguments+=("$1") && shift ;;
+  esac
+done
 submit=("${SPARK_SUBMIT:-spark-submit}")
 [ -z "${DRY_RUN:-}" ] || submit=(printf '%s\n' "${submit[@]}")
 exec "${submit[@]}" \
@@ -38,4 +46,5 @@ exec "${submit[@]}" \
   --conf spark.executor.memoryOverhead="${WORKER_MEMORY:-1g}" \
   --conf spark.executor.maxNumFailures=100000 \
   "${volumes[@]}" \
-  local:///opt/millwheel/deploy/spark_submit.py "$@" --workers "$workers" --listen auto
+  "${conf[@]}" \
+  local:///opt/millwheel/deploy/spark_submit.py "${arguments[@]}" --workers "$workers" --listen auto

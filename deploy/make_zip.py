@@ -18,7 +18,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "millwheel"
 
 
 def make_zip(target: Path) -> None:
-    """The package's Python files, sorted, without dates, each with its compiled form."""
+    """The package's Python files, sorted, without dates, each with its compiled form. Makes the folder if need be."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive, tempfile.TemporaryDirectory() as folder:
         for path in sorted(PACKAGE.rglob("*.py")):
             name = path.relative_to(PACKAGE.parent).as_posix()

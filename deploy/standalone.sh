@@ -14,6 +14,14 @@ package=${MILLWHEEL_ZIP:-$here/../build/millwheel.zip}
 master=$1
 shift
 light="-XX:+UseSerialGC -XX:TieredStopAtLevel=1" # the JVMs only carry Python; extraJavaOptions of yours stand above
+conf=() arguments=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --conf) conf+=(--conf "${2:?--conf needs NAME=VALUE}") && shift 2 ;;
+    --conf=*) conf+=(--conf "${1#--conf=}") && shift ;;
+    *) arguments+=("$1") && shift ;;
+  esac
+done
 submit=("${SPARK_SUBMIT:-spark-submit}")
 [ -z "${DRY_RUN:-}" ] || submit=(printf '%s\n' "${submit[@]}")
 exec "${submit[@]}" \
@@ -22,5 +30,6 @@ exec "${submit[@]}" \
   --conf spark.ui.showConsoleProgress=false \
   --conf spark.driver.defaultJavaOptions="$light" \
   --conf spark.executor.defaultJavaOptions="$light" \
+  "${conf[@]}" \
   --py-files "$package" \
-  "$here/spark_submit.py" "$@"
+  "$here/spark_submit.py" "${arguments[@]}"

@@ -15,6 +15,14 @@ pipeline=$1 environment=$2
 shift 2
 workers=${EXECUTORS:-2}
 light="-XX:+UseSerialGC -XX:TieredStopAtLevel=1" # the JVMs only carry Python; extraJavaOptions of yours stand above
+conf=() arguments=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --conf) conf+=(--conf "${2:?--conf needs NAME=VALUE}") && shift 2 ;;
+    --conf=*) conf+=(--conf "${1#--conf=}") && shift ;;
+    *) arguments+=("$1") && shift ;;
+  esac
+done
 submit=("${SPARK_SUBMIT:-spark-submit}")
 [ -z "${DRY_RUN:-}" ] || submit=(printf '%s\n' "${submit[@]}")
 exec "${submit[@]}" \
@@ -32,5 +40,6 @@ exec "${submit[@]}" \
   --conf spark.yarn.appMasterEnv.PYSPARK_PYTHON=./environment/bin/python \
   --conf spark.executorEnv.PYSPARK_PYTHON=./environment/bin/python \
   --archives "$environment#environment" \
+  "${conf[@]}" \
   --py-files "$package" \
-  "$here/spark_submit.py" "$pipeline" --workers "$workers" --listen auto "$@"
+  "$here/spark_submit.py" "$pipeline" --workers "$workers" --listen auto "${arguments[@]}"

@@ -112,7 +112,7 @@ def test_adapters_know_core_and_ports_only() -> None:
         ("fastavro", r"millwheel/formats/avro/\w+\.py"),
         ("kazoo", r"millwheel/adapters/zookeeper/\w+\.py"),
         ("rocksdict", r"millwheel/adapters/stores/rocksdb\.py"),
-        ("pyspark", r"millwheel/launch/launchers/spark(_daemon)?\.py"),
+        ("pyspark", r"millwheel/launch/launchers/spark/(connecting|cores|daemon)\.py"),
         ("obstore", r"millwheel/adapters/(spaces/s3\w*|objects/\w+)\.py"),
         ("typer", r"millwheel/cli/.*\.py|millwheel/.*__main__\.py"),
     ],
@@ -144,7 +144,7 @@ def test_rooms_import_each_other_in_one_direction() -> None:
 
 
 def test_what_runs_in_a_spark_task_loads_none_of_the_libraries_that_must_not_be_forked() -> None:
-    code = "import sys, millwheel.launch.launchers.task as _\n"
+    code = "import sys, millwheel.launch.launchers.spark.task as _\n"
     code += "print([m for m in ('grpc', 'kazoo', 'rocksdict') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=HOUSE)
     assert done.stdout.strip() == "[]"

@@ -239,7 +239,7 @@ PROBES = {
     "millwheel/fluent/windowed.py": "callables and windows of users are of any class",
     "millwheel/client/injecting.py": "streams in memory have no read1",
     "millwheel/handles/packing.py": "modules of users are of any kind",
-    "millwheel/launch/launchers/spark.py": "an attribute of PySpark that no page promises",
+    "millwheel/launch/launchers/spark/connecting.py": "an attribute of PySpark that no page promises",
     "millwheel/spec/imports.py": "exceptions and syntax trees of Python",
     "millwheel/spec/loading.py": "modules of users",
     "millwheel/spec/reading/problems.py": "lines of YAML may be plain numbers",

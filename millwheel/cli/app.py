@@ -16,6 +16,7 @@ from millwheel.cli.look.commands import looking
 from millwheel.cli.run_options import (
     AnyLogFormat,
     Balance,
+    Confs,
     FromSavepoint,
     Listen,
     MetricsListen,
@@ -36,7 +37,7 @@ from millwheel.cli.run_options import (
 from millwheel.cli.write.commands import writing
 from millwheel.errors import SetupError
 from millwheel.launch.early import children_for, loading
-from millwheel.launch.settings import LauncherKind, RunSettings, launcher_for, parse_sets, parse_spares
+from millwheel.launch.settings import LauncherKind, RunSettings, launcher_for, parse_confs, parse_sets, parse_spares
 from millwheel.processes.address import LOOPBACK
 from millwheel.processes.logs import LogFormat
 
@@ -82,6 +83,7 @@ def run(
     spark_master: Annotated[
         str, typer.Option(metavar="URL", help="a Spark master; --launcher spark alone has executors on this machine")
     ] = "",
+    confs: Confs = None,
     root: RootFolder = "",
     zookeeper: ZooKeeper = "",
     summary: SummaryFile = "",
@@ -109,6 +111,7 @@ def run(
         spares=parse_spares(spares),
         launcher=launcher_for(launcher, spark_master),
         spark_master=spark_master,
+        conf=parse_confs(confs or []),
         root=root,
         zookeeper=zookeeper,
         summary=summary,

@@ -29,6 +29,10 @@ UntilCaughtUp = Annotated[
         "are kept, and the next run on the root goes on",
     ),
 ]
+Confs = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="a setting of Spark, such as spark.executor.memoryOverhead=2g"),
+]
 RootFolder = Annotated[
     str, typer.Option(metavar="FOLDER", help="state and journals, shared by all workers; default .millwheel/NAME")
 ]

@@ -20,7 +20,8 @@ from millwheel.connectors.lookups import lookup_of
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import BrokenError, SetupError
-from millwheel.launch.launchers.spark_master import check_installed, check_machines, check_master
+from millwheel.launch.launchers.spark.master import check_installed, check_machines, check_master, remote_note
+from millwheel.launch.launchers.spark.settings import check_conf
 from millwheel.launch.launchers.warm_children import Children
 from millwheel.launch.progress.report import report
 from millwheel.launch.progress.summary import Summary
@@ -75,9 +76,11 @@ class Driver:
         """
         check_reach(self._settings.listen, self._settings.zookeeper)
         if self._settings.launcher is LauncherKind.SPARK and not self._settings.submitted:
-            check_installed()
-            check_machines(self._settings.spark_master, self._settings.zookeeper)
-            check_master(self._settings.spark_master)
+            self._check_spark(self._settings.spark_master)
+        elif self._settings.conf:
+            raise SetupError(
+                "--conf is for workers in Spark; add --launcher spark or --spark-master URL, or leave it out"
+            )
         check_listen(f"{self._settings.listen}:0", load_security(self._settings.security))
         if self._settings.ui_port is not None:
             check_page(self._settings.ui_host, self._settings.ui_port)
@@ -96,6 +99,14 @@ class Driver:
         finally:
             root.close()
         return 0
+
+    def _check_spark(self, master: str) -> None:
+        check_installed()
+        check_conf(self._settings.conf)
+        check_master(master)
+        check_machines(master, self._settings.zookeeper)
+        if note := remote_note(master, os.environ):
+            self._say(note)
 
     def _validated(self) -> PipelineSpec:
         path = self._settings.pipeline

@@ -33,7 +33,8 @@ from millwheel.launch.auto_spares import AutoSpares
 from millwheel.launch.coordinator import Keeper, coordinator_for
 from millwheel.launch.launchers.base import Launcher, WorkerTemplate
 from millwheel.launch.launchers.processes import ProcessLauncher
-from millwheel.launch.launchers.spark import SparkLauncher, SparkSettings
+from millwheel.launch.launchers.spark.launcher import SparkLauncher
+from millwheel.launch.launchers.spark.settings import SparkSettings
 from millwheel.launch.launchers.warm_children import Children, executed
 from millwheel.launch.metrics import GatheredMetrics
 from millwheel.launch.progress.catching_up import CatchingUp
@@ -55,10 +56,12 @@ from millwheel.processes.supervisor import Supervisor
 from millwheel.roots.inputs import has_ends
 from millwheel.roots.root import Root, RunInfo
 from millwheel.savepoints.restoring import write_tables
+from millwheel.waits import wait_for
 
 _WORKER_GRACE_S = 12.0  # for workers to end in order, a last snapshot included
 _SERVICE_GRACE_S = 5.0  # for master and injector to end in order
 _OUTAGE_S = 60.0  # without ZooKeeper that the driver bears
+_ROOM_S = 1.0  # between looks whether all workers have a place to run
 _REPLAYS_S = {False: 1.0, True: 10.0}  # between looks for letters to replay, of a folder and of an object store
 
 
@@ -81,6 +84,8 @@ class Running:
         self._graph = build_graph(spec)
         self._replays = replays
         self._replays_due_s = 0.0
+        self._room = wait_for("The run")
+        self._room_due_s = 0.0
         self._line = ProgressLine(console)
         self._supervisor = Supervisor(self._line.say)
         self._children = children
@@ -256,7 +261,7 @@ class Running:
         for slot in self._settings.slots:
             begin(slot)
         slots, spares, say = self._settings.slots, self._settings.first_spares, self._line.say
-        most = len(slots) if self._settings.own_spark else None
+        most = launcher.most
         auto = AutoSpares(most) if self._settings.spares == "auto" else None
         forget(self._root.path)
         self._scaling = Scaling(self._root.path, slots, spares, begin, self._supervisor, say, most, auto)
@@ -270,6 +275,8 @@ class Running:
             scratch=str(root.scratch),
             log=str(root.logs / "spark.log"),
             submitted=settings.submitted,
+            conf=settings.conf,
+            room=settings.room,
         )
         template = WorkerTemplate(
             root=root.address,
@@ -286,7 +293,7 @@ class Running:
         )
         if self._children is not None:
             return ProcessLauncher(template, self._children.start)
-        return SparkLauncher(template, spark, root.orders)
+        return SparkLauncher(template, spark, root.orders, self._line.say)
 
     # --- while it runs -----------------------------------------------------------------------------------
 
@@ -305,6 +312,18 @@ class Running:
             self._scaling.step(time.monotonic(), watcher, launcher)
         if self._embedded is not None:
             self._embedded.check()
+        self._look_at_room(launcher)
+
+    def _look_at_room(self, launcher: Launcher) -> None:
+        """Whether Spark has room for all workers; what it lacks is told with whatever else the run waits for."""
+        now_s = time.monotonic()
+        if now_s < self._room_due_s:
+            return
+        self._room_due_s = now_s + _ROOM_S
+        if lacking := launcher.lacks():
+            self._room.noted(lacking)
+        else:
+            self._room.over()
 
     def _look_at_replays(self, watcher: StatusWatcher) -> None:
         """Write the orders for replays that are requested during the run. If the root does not answer, try again

@@ -27,17 +27,18 @@ class LauncherKind(str, Enum):
 @dataclass(frozen=True, slots=True)
 class RunSettings:
     """``spares`` is their number, or "auto": as many as the hosts ask for. ``root`` "" is ``.millwheel/<pipeline>``
-    below the current folder, ``zookeeper`` "" the coordinator that fits the launcher, ``spark_master`` "" executors on
-    this machine. ``submitted`` is True when spark-submit has chosen the master. ``summary`` names a file that gets the
-    summary as JSON. ``listen`` is the address that all processes serve on, ``security`` the folder with certificates
-    and token ("": none, allowed only on the loopback), ``secrets`` the one with the values of ``${secret:NAME}`` ("":
-    the environment has them). With ``balance`` shards are moved, split and merged by their measured load. With
-    ``until_caught_up`` the run ends once it has processed the input that existed when it began. ``metrics_port`` is
-    where the driver serves the metrics of all processes (0: a free port), ``metrics_listen`` the address of that port
-    ("": that of ``listen``). ``log_format`` is how master, injector and workers write their logs. ``query_port`` is
-    where the first worker answers queries (None: no worker does; 0: a free port). ``ui_port`` is the port of the page
-    (None: no page). With ``verbose`` the progress has a line for each node. ``from_savepoint`` is the folder of the
-    savepoint that a new root begins with.
+    below the current folder, ``zookeeper`` "" the coordinator that fits the launcher, ``spark_master`` "" executors
+    on this machine. ``conf`` has further settings of Spark. ``submitted`` is True when spark-submit has chosen the
+    master. ``summary`` names a file that gets the summary as JSON. ``listen`` is the address that all processes
+    serve on, ``security`` the folder with certificates and token ("": none, allowed only on the loopback),
+    ``secrets`` the one with the values of ``${secret:NAME}`` ("": the environment has them). With ``balance``
+    shards are moved, split and merged by their measured load. With ``until_caught_up`` the run ends once it has
+    processed the input that existed when it began. ``metrics_port`` is where the driver serves the metrics of all
+    processes (0: a free port), ``metrics_listen`` the address of that port ("": that of ``listen``). ``log_format``
+    is how master, injector and workers write their logs. ``query_port`` is where the first worker answers queries
+    (None: no worker does; 0: a free port). ``ui_port`` is the port of the page (None: no page). With ``verbose``
+    the progress has a line for each node. ``from_savepoint`` is the folder of the savepoint that a new root begins
+    with.
     """
 
     pipeline: str
@@ -46,6 +47,7 @@ class RunSettings:
     spares: SparesNumber = 0
     launcher: LauncherKind = LauncherKind.SPARK
     spark_master: str = ""
+    conf: Mapping[str, str] = field(default_factory=dict)
     submitted: bool = False
     root: str = ""
     zookeeper: str = ""
@@ -73,6 +75,11 @@ class RunSettings:
     def first_spares(self) -> int:
         """The spares that a run begins with."""
         return FIRST if self.spares == "auto" else self.spares
+
+    @property
+    def room(self) -> int:
+        """The workers and spares that there can come to be without another number of workers."""
+        return 2 * self.workers if self.spares == "auto" else len(self.slots)
 
     @property
     def own_spark(self) -> bool:
@@ -111,10 +118,19 @@ def parse_spares(text: str) -> SparesNumber:
 
 def parse_sets(pairs: Sequence[str]) -> dict[str, str]:
     """``NAME=VALUE`` pairs as a mapping. Raises SetupError that names a malformed pair."""
+    return _pairs("--set", "NAME", pairs)
+
+
+def parse_confs(pairs: Sequence[str]) -> dict[str, str]:
+    """The settings of Spark, as :func:`parse_sets`."""
+    return _pairs("--conf", "spark.NAME", pairs)
+
+
+def _pairs(option: str, shown: str, pairs: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise SetupError(f"--set {pair}: write it as --set NAME=VALUE")
+            raise SetupError(f"{option} {pair}: write it as {option} {shown}=VALUE")
         found[name.strip()] = value
     return found

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 
 from millwheel.launch.launchers.java import find_java, java_environment
-from millwheel.launch.launchers.spark import LIGHT_JVM
+from millwheel.launch.launchers.spark.settings import LIGHT_JVM
 from tests.servers.ports import free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent

@@ -15,7 +15,8 @@ import pytest
 
 from millwheel.handles.tables import RunResult, StreamFiles
 from millwheel.launch.launchers.base import WorkerExit
-from millwheel.launch.launchers.spark import SparkLauncher, SparkSettings
+from millwheel.launch.launchers.spark.launcher import SparkLauncher
+from millwheel.launch.launchers.spark.settings import SparkSettings
 from millwheel.launch.progress.summary import Summary
 from tests.slow.runs import EXAMPLES, ads_events
 from tests.unit.launch.helpers import eventually, lives, template, write_worker

@@ -24,8 +24,8 @@ from millwheel.adapters.spaces.probe import NEED_BYTES, probe
 from millwheel.cli.look.status import write_json
 from millwheel.errors import MillwheelError
 from millwheel.launch.launchers.java import find_java
-from millwheel.launch.launchers.spark import ask_executors
-from millwheel.launch.launchers.spark_master import check_master
+from millwheel.launch.launchers.spark.connecting import ask_executors
+from millwheel.launch.launchers.spark.master import check_master
 from millwheel.roots.root import DEFAULT_FOLDER
 
 GOOD, NOTE, BAD = "ok", "note", "bad"

@@ -70,6 +70,9 @@ class WorkerExit:
 class Launcher(Protocol):
     """Starts workers. Used by one thread, which must outlive them."""
 
+    most: int | None
+    """How many workers can run at a time; None: any number."""
+
     def start(self, slot: int) -> None:
         """Start the worker of ``slot``, which must have no living worker. Returns before the worker runs."""
 
@@ -79,6 +82,10 @@ class Launcher(Protocol):
     def kill(self, slot: int, pid: int) -> bool:
         """Kill the worker of ``slot`` at once if its process is ``pid``. False: the slot already has another process.
         May return before the process has ended; :meth:`exits` reports the end."""
+
+    def lacks(self) -> str:
+        """What the workers wait for that have been started and do not run yet, as a sentence; "" for nothing. Takes
+        some milliseconds."""
 
     def stop(self, grace_s: float) -> None:
         """Ask all workers to stop (SIGTERM), wait up to ``grace_s`` seconds, kill what is left."""

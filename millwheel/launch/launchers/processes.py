@@ -13,6 +13,8 @@ from millwheel.processes.child import Living, fresh_scratch, stop_all
 class ProcessLauncher:
     """The `processes` launcher: one child process per slot."""
 
+    most: int | None = None
+
     def __init__(self, template: WorkerTemplate, start: Callable[[Birth], Living]) -> None:
         self._template = template
         self._start = start
@@ -46,6 +48,10 @@ class ProcessLauncher:
             return False
         child.kill()
         return True
+
+    def lacks(self) -> str:
+        """See :class:`millwheel.launch.launchers.base.Launcher`."""
+        return ""
 
     def stop(self, grace_s: float) -> None:
         """See :class:`millwheel.launch.launchers.base.Launcher`."""

@@ -8,7 +8,7 @@ counts its threads. If there is more than one, it reports that, and the driver e
 warm parent.
 
 Children die with it, and it dies with its driver. In a Spark executor its driver is the daemon of tasks
-(``spark_daemon.py``), which orders nothing: each task passes it the end of a line of its own, and what the task has
+(``spark/daemon.py``), which orders nothing: each task passes it the end of a line of its own, and what the task has
 started dies when that line ends.
 """
 

@@ -14,7 +14,7 @@ from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.processes.logs import LogFormat
 from tests.unit.cli.test_app import Asked, asked  # noqa: F401  (a fixture)
 
-SPARK_DECIDES = {"launcher", "spark_master"}
+SPARK_DECIDES = {"launcher", "spark_master", "confs"}
 
 
 @pytest.fixture(autouse=True)

@@ -50,7 +50,8 @@ def test_what_is_submitted_is_a_command_line_that_the_driver_takes(
 ) -> None:
     package = tmp_path / "millwheel.zip"
     package.touch()
-    rest = ["p.yaml", *(["env.tar.gz"] if name == "yarn.sh" else []), "--set", "a=b c", "--root", "/r"]
+    rest = ["p.yaml", *(["env.tar.gz"] if name == "yarn.sh" else []), "--set", "a=b c", "--conf", "spark.x=y z"]
+    rest += ["--root", "/r", "--conf=spark.w=1"]
     given = {**os.environ, **environment, "DRY_RUN": "1", "SPARK_SUBMIT": "/no/such", "MILLWHEEL_ZIP": str(package)}
     done = subprocess.run(
         [str(DEPLOY / name), *arguments, *rest], env=given, capture_output=True, text=True, check=True
@@ -63,6 +64,8 @@ def test_what_is_submitted_is_a_command_line_that_the_driver_takes(
     assert name != "yarn.sh" or words[words.index("--num-executors") + 1] == "5"
     settings = [word for before, word in pairwise(words) if before == "--conf"]
     assert all("=" in setting for setting in settings)
+    assert settings[-2:] == ["spark.x=y z", "spark.w=1"], "those of the user come last, so they count"
+    assert "--conf" not in words[program:]
     assert not [setting for setting in settings if setting.startswith("spark.executor.pyspark.memory")]
     help_text = subprocess.run(
         [sys.executable, str(DEPLOY / "spark_submit.py"), "--help"],
@@ -124,9 +127,9 @@ def test_the_linters_of_images_and_scripts_have_nothing_to_say() -> None:
 
 
 def test_the_package_is_one_file_and_the_same_one_each_time(tmp_path: Path) -> None:
-    for name in ("a.zip", "b.zip"):
+    for name in ("a.zip", "build/b.zip"):
         subprocess.run([sys.executable, str(DEPLOY / "make_zip.py"), str(tmp_path / name)], check=True)
-    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "build" / "b.zip").read_bytes()
     with zipfile.ZipFile(tmp_path / "a.zip") as archive:
         names = archive.namelist()
     assert "millwheel/workers/__main__.py" in names

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from millwheel.launch.launchers.spark_daemon import inherited
-from millwheel.launch.launchers.task import SlotTask
+from millwheel.launch.launchers.spark.daemon import inherited
+from millwheel.launch.launchers.spark.task import SlotTask
 from millwheel.processes.lifeline import child_environment
 from tests.unit.launch.helpers import eventually, lives, template, write_worker
 from tests.unit.launch.launchers.test_warm_parent import runs
@@ -25,11 +25,11 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="el
 DAEMON = """
 import os, pickle, signal, sys
 from pathlib import Path
-from millwheel.launch.launchers import spark_daemon
+from millwheel.launch.launchers.spark import daemon
 from millwheel.processes.lifeline import die_with_parent
 die_with_parent()
 folder = Path(sys.argv[2])
-spark_daemon.begin(folder / "warm", spark_daemon.task_environment())
+daemon.begin(folder / "warm", daemon.task_environment())
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for byte in iter(lambda: sys.stdin.buffer.read(1), b""):
     if os.fork() == 0:

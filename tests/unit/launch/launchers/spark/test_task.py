@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from millwheel.launch.launchers.executor_orders import kill_file
-from millwheel.launch.launchers.task import SlotTask
+from millwheel.launch.launchers.spark.task import SlotTask
 from tests.unit.launch.helpers import eventually, lives, template, write_worker
 
 # What a Spark daemon and its task are for this test: a process that ignores SIGCHLD, and its fork.

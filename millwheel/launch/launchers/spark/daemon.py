@@ -1,4 +1,4 @@
-"""``python -m millwheel.launch.launchers.spark_daemon``: Spark's own daemon of Python tasks, with a warm parent beside
+"""``python -m millwheel.launch.launchers.spark.daemon``: Spark's own daemon of Python tasks, with a warm parent beside
 it, from which tasks have their workers forked (``warm_parent.py``).
 
 The warm parent is executed before the daemon does anything, and never forked from it. Tasks inherit the end of a line
@@ -21,7 +21,7 @@ from millwheel.launch.launchers.warm_messages import SHARED, line, passed_line
 from millwheel.processes.interpreter import module_path
 from millwheel.processes.libraries import worker_environment
 
-MODULE = "millwheel.launch.launchers.spark_daemon"
+MODULE = "millwheel.launch.launchers.spark.daemon"
 _LINE = "MILLWHEEL_WARM_LINE"
 """The variable with the file descriptor of the daemon's end, which tasks inherit."""
 
@@ -29,7 +29,7 @@ _LINE = "MILLWHEEL_WARM_LINE"
 def main() -> None:
     """Go on as Spark's daemon."""
     begin(Path(tempfile.gettempdir()) / f"millwheel-warm-{os.getpid()}", task_environment())
-    for name in ("pyspark.worker", "millwheel.launch.launchers.task"):
+    for name in ("pyspark.worker", "millwheel.launch.launchers.spark.task"):
         importlib.import_module(name)  # what each task loads: neither starts a thread, and tasks are forked
     from pyspark.daemon import manager
 

@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 
 from millwheel.errors import SetupError
@@ -19,6 +19,8 @@ PATIENCE_S = 6.0
 
 _STANDALONE = re.compile(r"spark://(.+)")
 _KUBERNETES = re.compile(r"k8s://(?:https?://)?([^/,]+:\d+)/?")
+_CONNECT = "sc://"
+_REMOTE = "SPARK_REMOTE"
 Connect = Callable[[str, int, float], object]
 
 
@@ -34,6 +36,12 @@ def check_installed() -> None:
 def check_master(url: str, patience_s: float = PATIENCE_S, connect: Connect | None = None) -> None:
     """Raise SetupError within seconds when no master of ``url`` can be reached. URLs without an address (``local``,
     ``yarn``) are left to Spark."""
+    if url.startswith(_CONNECT):
+        raise SetupError(
+            f"--spark-master {url} is a server of Spark Connect, which runs queries and cannot hold workers. Name the "
+            "master itself (spark://HOST:7077, yarn, k8s://…), or leave the option out: executors then run on this "
+            "machine"
+        )
     addresses = [_address(url, text) for text in _addresses(url)]
     if not addresses:
         return
@@ -53,6 +61,16 @@ def check_master(url: str, patience_s: float = PATIENCE_S, connect: Connect | No
     raise SetupError(
         f"No Spark master can be reached at {url}: {'; '.join(dict.fromkeys(problems))}. Check that it runs, and that "
         "--spark-master is the URL that it shows (spark://HOST:7077). Without the option executors run on this machine"
+    )
+
+
+def remote_note(url: str, environment: Mapping[str, str]) -> str:
+    """A sentence for a program that works with a Spark Connect server, which a run without ``url`` does not use."""
+    if url or not environment.get(_REMOTE):
+        return ""
+    return (
+        f"Note: {_REMOTE} names a server of Spark Connect, which cannot hold workers: this run starts a Spark of its "
+        "own on this machine. Name a cluster with --spark-master"
     )
 
 

@@ -1,7 +1,7 @@
 """The code inside a Spark task: it starts one worker as a child process and waits for it.
 
 A Spark task is forked from a daemon that has loaded pyspark, so it must not touch grpc, kazoo or rocksdict itself: it
-executes the worker as a new process, or has it forked by the warm parent of its daemon (``spark_daemon.py``). The task
+executes the worker as a new process, or has it forked by the warm parent of its daemon (``spark/daemon.py``). The task
 is a thin parent: the worker ends with the task, and the task ends when its own parent, the Spark daemon, is gone.
 Without this it would run for ever. The driver's orders arrive through the shared root, wherever the task runs.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from millwheel.launch.launchers.base import WorkerTemplate
 from millwheel.launch.launchers.executor_orders import Orders, orders_at
-from millwheel.launch.launchers.spark_daemon import inherited, task_environment
+from millwheel.launch.launchers.spark.daemon import inherited, task_environment
 from millwheel.launch.launchers.warm_children import Birth
 from millwheel.processes.child import Child, Living, fresh_scratch
 

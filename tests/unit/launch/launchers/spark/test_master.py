@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from millwheel.errors import SetupError
-from millwheel.launch.launchers.spark_master import check_installed, check_machines, check_master
+from millwheel.launch.launchers.spark.master import check_installed, check_machines, check_master, remote_note
 
 
 @pytest.fixture
@@ -78,3 +78,10 @@ def test_several_machines_need_a_zookeeper_that_all_reach(url: str) -> None:
 )
 def test_one_machine_needs_none(url: str) -> None:
     check_machines(url, "")
+
+
+def test_spark_connect_is_told_that_it_cannot_hold_workers() -> None:
+    with pytest.raises(SetupError, match="a server of Spark Connect, which runs queries and cannot hold workers"):
+        check_master("sc://h:15002")
+    assert "SPARK_REMOTE names a server of Spark Connect" in remote_note("", {"SPARK_REMOTE": "sc://h"})
+    assert remote_note("spark://h:7077", {"SPARK_REMOTE": "sc://h"}) == remote_note("", {}) == ""

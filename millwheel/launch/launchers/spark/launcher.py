@@ -1,0 +1,95 @@
+"""Workers inside Spark executors: one long-running job with a single task per slot.
+
+The job of a slot is submitted by a thread of its own, which waits for the job's end. Spark is configured to give up a
+failed task at once (``spark.task.maxFailures=1``), and the supervisor submits a new job. So one place detects, counts
+and handles deaths, and Spark never runs two attempts of a slot.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+from millwheel.launch.launchers.base import WorkerExit, WorkerTemplate
+from millwheel.launch.launchers.executor_orders import orders_at
+from millwheel.launch.launchers.spark.connecting import connected, end_gateway
+from millwheel.launch.launchers.spark.cores import Cores
+from millwheel.launch.launchers.spark.settings import SparkSettings, most_workers
+from millwheel.launch.launchers.spark.task import SlotTask
+
+_PYTHON_ERROR = re.compile(r"\w+Error: ")
+_LOST = re.compile(r"ExecutorLostFailure|crashed|EOFException|exited unexpectedly|TaskKilled|killed", re.IGNORECASE)
+
+
+class SparkLauncher:
+    """The `spark` launcher. Construct it on the thread that will live as long as the run."""
+
+    def __init__(
+        self, template: WorkerTemplate, settings: SparkSettings, orders: str, say: Callable[[str], None] = print
+    ) -> None:
+        self._template = template
+        self._orders_path = orders
+        self._orders = orders_at(orders)
+        self._orders.forget()
+        self._ended: queue.SimpleQueue[WorkerExit] = queue.SimpleQueue()
+        self._jobs: dict[int, threading.Thread] = {}
+        self._context = connected(settings, say)
+        conf = self._context.getConf()
+        master = self._context.master or settings.url
+        self.most = settings.slots if settings.local else most_workers(conf.get, master)
+        self._cores = Cores(self._context, master)
+
+    def start(self, slot: int) -> None:
+        """See :class:`millwheel.launch.launchers.base.Launcher`."""
+        job = threading.Thread(target=self._run_job, args=(slot,), daemon=True, name=f"spark-slot-{slot}")
+        self._jobs[slot] = job
+        job.start()
+
+    def exits(self) -> list[WorkerExit]:
+        """See :class:`millwheel.launch.launchers.base.Launcher`."""
+        return [self._ended.get_nowait() for _ in range(self._ended.qsize())]
+
+    def kill(self, slot: int, pid: int) -> bool:
+        """See :class:`.base.Launcher`. The task of the slot compares the process and ends it."""
+        self._orders.kill(slot, pid)
+        return True
+
+    def lacks(self) -> str:
+        """See :class:`millwheel.launch.launchers.base.Launcher`."""
+        return self._cores.missing(sum(job.is_alive() for job in self._jobs.values()))
+
+    def stop(self, grace_s: float) -> None:
+        """See :class:`millwheel.launch.launchers.base.Launcher`."""
+        self._orders.stop()
+        deadline_s = time.monotonic() + grace_s
+        for job in self._jobs.values():
+            job.join(max(0.0, deadline_s - time.monotonic()))
+        self._context.stop()
+        end_gateway(self._context)
+        self._orders.forget()
+
+    def _run_job(self, slot: int) -> None:
+        started_s = time.monotonic()
+        try:
+            code, words = self._submit(slot)
+        except Exception as error:  # Spark's own errors come in many types, over py4j
+            code, words = failure(str(error))
+        self._ended.put(WorkerExit(slot, code, time.monotonic() - started_s, words))
+
+    def _submit(self, slot: int) -> tuple[int, str]:
+        task = SlotTask(slot, self._template, self._orders_path)
+        name = f"{self._template.pipeline}: worker {slot}"
+        self._context.setLocalProperty("spark.job.description", name)
+        rows: list[tuple[int, str]] = self._context.parallelize([slot], 1).mapPartitions(task).collect()
+        return rows[0]
+
+
+def failure(text: str) -> tuple[int, str]:
+    """The exit of a job without an exit code: its task or executor was killed, or Spark could not run the job."""
+    lines = [line.strip() for line in text.splitlines()]
+    telling = [line for line in lines if _PYTHON_ERROR.match(line)] or [line for line in lines if "Job aborted" in line]
+    return (-signal.SIGKILL if _LOST.search(text) else 1), telling[-1] if telling else text.strip()[-500:]

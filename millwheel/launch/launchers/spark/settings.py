@@ -1,0 +1,125 @@
+"""The settings of Spark that a run needs, those that it asks for, and those that are the user's (``--conf``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from millwheel.errors import SetupError
+from millwheel.launch.launchers.spark import daemon
+
+_EXECUTOR_MEMORY_MB = 1024  # of an executor of `local-cluster`, which has no data
+# The JVMs only carry Python: the better compiler and the concurrent collector cost half of their start for nothing. To
+# verify Spark's own classes, which come from one package, takes half a second of it.
+LIGHT_JVM = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+_REQUIRED = {
+    "spark.python.worker.reuse": "false",  # threads and locks of one task must not meet the next
+    "spark.task.maxFailures": "1",
+    "spark.speculation": "false",
+    "spark.dynamicAllocation.enabled": "false",
+    "spark.scheduler.mode": "FIFO",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.excludeOnFailure.enabled": "false",
+}
+_WITH_EXECUTORS = ("yarn", "k8s://")
+"""Masters whose executors are counted; a standalone one counts cores."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """``master`` is "" for the embedded cluster, or a Spark master URL; ``submitted`` when spark-submit set it.
+
+    ``scratch`` is a folder of this run for the files of an embedded cluster (logs of executors, blocks), and ``log``
+    the file for Spark's log on the driver. ``conf`` has the settings of ``--conf``. ``room`` is how many workers may
+    run at a time (0: as many as there are slots).
+    """
+
+    master: str
+    slots: int
+    app_name: str
+    scratch: str
+    log: str
+    submitted: bool = False
+    conf: Mapping[str, str] = field(default_factory=dict)
+    room: int = 0
+
+    @property
+    def local(self) -> bool:
+        """Whether all of Spark runs on this machine and belongs to this run."""
+        return not self.submitted and (not self.master or self.master.startswith("local"))
+
+    @property
+    def url(self) -> str:
+        """The master to connect to. The default is a cluster of real executor processes on this machine."""
+        return self.master or f"local-cluster[{self.slots},1,{_EXECUTOR_MEMORY_MB}]"
+
+    def configuration(self) -> dict[str, str]:
+        """The settings that the jobs of a run need, and the user's. They come before those of Spark's own files."""
+        conf = dict(_REQUIRED)
+        if self.local:
+            conf |= {
+                "spark.driver.defaultJavaOptions": LIGHT_JVM,
+                "spark.executor.defaultJavaOptions": LIGHT_JVM,
+                "spark.driver.host": "127.0.0.1",
+                "spark.driver.bindAddress": "127.0.0.1",
+                "spark.ui.enabled": "false",
+                "spark.local.dir": str(Path(self.scratch) / "blocks"),
+                "spark.executor.memory": f"{_EXECUTOR_MEMORY_MB // 2}m",
+                "spark.deploy.maxExecutorRetries": "-1",
+                "spark.python.daemon.module": daemon.MODULE,
+            }
+        return conf | dict(self.conf)
+
+    def placement(self, given: Callable[[str], str | None], master: str) -> dict[str, str]:
+        """The settings that give each worker an executor of its own, besides those that are ``given`` already.
+
+        Spark places the job of each worker by itself, so an executor with several free cores would get several workers
+        although others have none, and its loss would take all of them. With one core each, a standalone master spreads
+        the executors over its machines. The application takes no core that none of its workers needs."""
+        if self.local or master.startswith("local"):
+            return {}
+        cpus = _number(given("spark.task.cpus"), 1)
+        cores = _number(given("spark.executor.cores"), cpus)
+        executors = -(-max(self.slots, self.room) // max(cores // cpus, 1))
+        wanted = {
+            "spark.executor.cores": str(cores),
+            "spark.executor.memory": f"{_EXECUTOR_MEMORY_MB // 2}m",
+            "spark.cores.max": str(executors * cores),
+        }
+        if master.startswith(_WITH_EXECUTORS):
+            wanted["spark.executor.instances"] = str(executors)
+        return {name: value for name, value in wanted.items() if given(name) is None}
+
+
+def most_workers(given: Callable[[str], str | None], master: str) -> int | None:
+    """The number of workers for which an application may take cores; None where nothing limits it."""
+    cpus = _number(given("spark.task.cpus"), 1)
+    if master.startswith("spark://"):
+        cores, size = _number(given("spark.cores.max"), 0), _number(given("spark.executor.cores"), cpus)
+        return cores // size * (size // cpus) if cores else None
+    if master.startswith(_WITH_EXECUTORS):
+        executors, size = _number(given("spark.executor.instances"), 0), _number(given("spark.executor.cores"), cpus)
+        return executors * (size // cpus) if executors else None
+    return None
+
+
+def _number(text: str | None, default: int) -> int:
+    return int(text) if text and text.isdecimal() and int(text) > 0 else default
+
+
+def check_conf(conf: Mapping[str, str]) -> None:
+    """Raise SetupError for a setting that is none of Spark's, or that every run needs to have another value."""
+    for name, value in conf.items():
+        if not name.startswith("spark."):
+            raise SetupError(f"--conf {name}={value}: settings of Spark begin with spark., for example spark.cores.max")
+        if name == "spark.master":
+            raise SetupError(f"--conf {name}={value}: name the master with --spark-master {value}")
+        if _REQUIRED.get(name, value).lower() != value.lower():
+            raise SetupError(
+                f"--conf {name}={value}: a run sets it to {_REQUIRED[name]}, because the driver itself restarts each "
+                "worker that dies, once; leave it out"
+            )
