@@ -23,6 +23,7 @@ from millwheel.core.pipeline.spec import (
     WindowSpec,
 )
 from millwheel.core.pipeline.steps import step_text as _written
+from millwheel.core.tables.changes import KEY_FIELD
 
 _MISSING = {"keep": "null", "drop": "dropped", "dead_letter": "a dead letter"}
 _SHELF = re.compile(r"[\w.]+:(?:\w+|held\.p\d+)\.code\.\w+")
@@ -40,6 +41,8 @@ def key_text(key: KeySpec) -> str:
     rule = f", {key.divided.value}" if key.divided.by_slots else ""
     over = f"{hot}over {key.instances} instances{rule}" if key.instances > 1 else ""
     over = f"in {key.partitions} partitions" if key.partitions else over
+    if key.names == (KEY_FIELD,):
+        return "by primary key"
     names = "" if key.kind is KeyKind.RECORD else f"by {', '.join(code_text(name) for name in key.names)}"
     return ", ".join(filter(None, (names, over)))
 
@@ -191,5 +194,8 @@ def sort_texts(computation: ComputationSpec) -> Iterator[str]:
         given = computation.dictionary
         forgets = f", forgotten after {duration_text(given.ttl_us)}" if given.ttl_us is not None else ""
         yield f"{given.name}: a number for each {given.of}{forgets}"
+    if computation.table is not None:
+        by = ", ".join(computation.table.key) or "the key of the message"
+        yield f"rows by {by}; events that repeat or are older change nothing"
     if computation.match_all:
         yield "to every branch that fits"

@@ -40,6 +40,11 @@ class MessageDecoder(ABC):
         """Decode messages. Raises ExhaustedError while a schema is unavailable: nothing has been decoded then, and the
         call is retried later."""
 
+    def decode_changes(self, messages: Sequence[bytes], keys: Sequence[bytes | None], partition: str = "") -> Decoding:
+        """As :meth:`decode`, where :attr:`changes` is True; ``keys`` are those of the messages, ``partition`` is the
+        partition that they come from."""
+        return self.decode(messages)
+
     def frame(self, messages: Sequence[bytes]) -> pl.DataFrame | None:
         """The declared fields of all messages at once. None where they must be decoded one by one, for example because
         one of them is invalid. Raises as :meth:`decode`."""

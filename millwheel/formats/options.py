@@ -87,10 +87,12 @@ class ProtobufOptions(msgspec.Struct, frozen=True):
 
 class DebeziumOptions(msgspec.Struct, frozen=True):
     """``encoding`` is how an envelope is written, json or avro. ``add`` puts parts of the envelope into each record:
-    field name to path, for example ``{changed_ms: ts_ms, table: source.table}``."""
+    field name to path, for example ``{changed_ms: ts_ms, table: source.table}``. ``key`` names the fields of the
+    table's primary key, if the messages have another key, or none."""
 
     encoding: Given = "json"
     add: dict[str, str] = {}
+    key: str | list[str] = []
 
     def __post_init__(self) -> None:
         read_format(self.encoding, ("json", "avro"), "encoding")
@@ -118,6 +120,7 @@ _EXAMPLES = {
     "descriptor": "descriptor: clicks.desc",
     "encoding": "encoding: json",
     "add": "add: {changed_ms: ts_ms}",
+    "key": "key: [id]",
     "columns": "columns: [id, amount]",
     "delimiter": 'delimiter: ";"',
     "field": "field: value",

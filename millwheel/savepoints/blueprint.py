@@ -116,6 +116,8 @@ def _computation(spec: ComputationSpec, pipeline: PipelineSpec) -> NodeBlueprint
         facets["pairing"] = msgspec.to_builtins([spec.deduplicate, spec.enrich, spec.join, spec.ordered])
     if spec.dictionary is not None:
         facets["dictionary"] = msgspec.to_builtins(spec.dictionary)
+    if spec.table is not None:
+        facets["pairing"] = [spec.table.of, list(spec.table.key)]
     return NodeBlueprint(_form(spec), facets)
 
 
@@ -136,6 +138,8 @@ def _form(spec: ComputationSpec) -> str:
         return "deduplicate"
     if spec.dictionary is not None:
         return "dictionary"
+    if spec.table is not None:
+        return "table"
     return "branches" if spec.branches else "steps"
 
 

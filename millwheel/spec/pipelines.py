@@ -13,6 +13,7 @@ from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SinkSpec, StreamSpec
 from millwheel.core.pipeline.visitors import numbered
+from millwheel.core.tables.planning import tabled
 from millwheel.core.triggers.triggers import Default
 from millwheel.spec.checks.code import CodeChecks
 from millwheel.spec.checks.field_names import check_field_names
@@ -114,7 +115,7 @@ def check_document(
 
 def _as_it_runs(spec: PipelineSpec) -> PipelineSpec:
     """With the computations that the planner adds."""
-    return numbered(planned(spec), lambda text: compile_expression(text).fields)
+    return numbered(planned(tabled(spec)), lambda text: compile_expression(text).fields)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec, SinkSpec, SourceSpec, StreamSpec
+from millwheel.core.tables.planning import untabled
 from millwheel.errors import PipelineError
 from millwheel.spec import load_pipeline
 from millwheel.spec.parameters import stand_ins
@@ -47,7 +48,10 @@ def _unset(name: str) -> str:
 
 def rewired(spec: PipelineSpec, *, run_sources: bool, check_future: bool) -> PipelineSpec:
     """The pipeline with pushed sources (unless they are to run) and a tap on every stream. The stream of a running
-    source has a tap only if it has a sink: a tap needs single records, and would prevent reading in columns."""
+    source has a tap only if it has a sink: a tap needs single records, and would prevent reading in columns. Behind
+    pushed sources there are no tables: rows, and retractions of rows, are pushed to a stream of change events."""
+    if not run_sources:
+        spec = untabled(spec)
     streams = spec.streams if check_future else tuple(replace(stream, max_future_us=None) for stream in spec.streams)
     streams = streams if run_sources else tuple(_pushed(stream) for stream in streams)
     given = {sink.stream for sink in spec.sinks}

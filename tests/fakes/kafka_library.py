@@ -47,6 +47,7 @@ class Message:
     data: bytes | None = None
     problem: Error | None = None
     named: list[tuple[str, bytes]] | None = None
+    called: bytes | None = None
 
     def __len__(self) -> int:
         return len(self.data or b"")
@@ -63,6 +64,9 @@ class Message:
     def value(self) -> bytes | None:
         return self.data
 
+    def key(self) -> bytes | None:
+        return self.called
+
     def headers(self) -> list[tuple[str, bytes]] | None:
         return self.named
 
@@ -78,6 +82,8 @@ class Log:
     low: int = 0
     headers: dict[int, list[tuple[str, bytes]]] = field(default_factory=dict)
     """Those of some messages, by offset."""
+    keys: dict[int, bytes] = field(default_factory=dict)
+    """As ``headers``."""
 
     @property
     def end(self) -> int:
@@ -134,7 +140,9 @@ class FakeConsumer:
                 continue
             if share not in self._kafka.paused:
                 found += [
-                    Message(share, offset, log.values[offset - log.low], None, log.headers.get(offset))
+                    Message(
+                        share, offset, log.values[offset - log.low], None, log.headers.get(offset), log.keys.get(offset)
+                    )
                     for offset in range(at, log.end)
                 ]
                 self._at[share] = log.end

@@ -23,7 +23,7 @@ from millwheel.core.tracing.contexts import (
     declines,
 )
 from millwheel.errors import SetupError
-from millwheel.formats.base import MessageDecoder
+from millwheel.formats.base import Decoding, MessageDecoder
 from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
 from millwheel.sources.files.lines import raw_text
 
@@ -246,11 +246,18 @@ class KafkaReader(Reader):
         chunk.rejects += self._take_lost() + self._empty_ones(empty)
         if not whole:
             return
-        indexes, values, wrong = self._forms.rows.decode(encoded)
+        indexes, values, wrong = self._decoded(whole, encoded)
         chunk.rejects += [self._reject(whole[index], reason) for index, reason in wrong.items()]
         for index, value in zip(indexes, values, strict=True):
             self._keep(whole[index], value, chunk)
         chunk.rejects.sort(key=lambda reject: reject.position)
+
+    def _decoded(self, messages: list[Any], encoded: list[bytes]) -> Decoding:
+        rows = self._forms.rows
+        if not rows.changes:
+            return rows.decode(encoded)
+        topic, number = self._share
+        return rows.decode_changes(encoded, [message.key() for message in messages], f"{topic}/{number}")
 
     def _keep(self, message: Any, value: Any, chunk: Chunk) -> None:
         if self._forms.extras:

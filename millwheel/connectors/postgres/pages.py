@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from millwheel.connectors.external.meanings import RowToBlameError, given_up
-from millwheel.connectors.postgres import client, errors
-from millwheel.connectors.postgres.queries import one_query
+from millwheel.connectors.postgres import client
 from millwheel.connectors.postgres.source_options import PostgresSourceOptions
 from millwheel.connectors.postgres.table import quoted, quoted_name
 from millwheel.errors import MillwheelError, SetupError
@@ -32,8 +30,8 @@ class Pages:
         self.where = client.address_of(options.dsn)
         self._psycopg = client.library()
         self._connection: Any = None
-        # On lines of its own: a query may end with a comment.
-        what = quoted(options.table) if options.table is not None else f"(\n{one_query(options.query or '')}\n)"
+        query = (options.query or "").rstrip("; \n")
+        what = quoted(options.table) if options.table is not None else f"({query})"
         self._from = f"from {what} as given"
         self._column = f"given.{quoted_name(options.order_by)}"
         self._key, self._form = self._column, "{}"
@@ -46,11 +44,11 @@ class Pages:
         except self._psycopg.Error as ex:
             self.close()
             if ex.sqlstate is None or ex.sqlstate[:2] in ("28", "08", "3D"):
-                raise errors.unreachable(ex, self.where) from None
-            raise SetupError(f"{self.where}: {errors.says(ex)}") from None
+                raise client.unreachable(ex, self.where) from None
+            raise SetupError(f"{self.where}: {client.says(ex)}") from None
 
     def page(self, after: int, until: int) -> Page:
-        """Rows with a key greater than ``after`` and at most ``until``. Raises the errors of ``errors.in_words``."""
+        """Rows with a key greater than ``after`` and at most ``until``. Raises UnavailableError, SetupError."""
         count = self._options.page_rows
         try:
             connection = self._connected()
@@ -73,6 +71,7 @@ class Pages:
         if self._connection is None:
             connection = client.connect(self._options.dsn)
             try:
+                connection.execute("set timezone to 'UTC'")
                 connection.execute("set default_transaction_read_only to on")
                 self._look(connection)
             except BaseException:
@@ -115,5 +114,4 @@ class Pages:
 
     def _given_up(self, error: Any) -> MillwheelError:
         self.close()
-        found = errors.in_words(error, self.where)
-        return given_up(found) if isinstance(found, RowToBlameError) else found
+        return client.in_words(error, self.where)

@@ -124,6 +124,8 @@ def _kind_of_steps(computation: ComputationSpec) -> str:
         return "each record is enriched"
     if computation.deduplicate is not None:
         return "each record is looked for"
+    if computation.table is not None:
+        return "a table takes each change"
     return "branches take each record" if computation.branches else "steps take each record"
 
 

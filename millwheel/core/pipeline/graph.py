@@ -159,9 +159,9 @@ def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
         before = len(found)
         for computation in spec.computations:
             passed_on = any(given.stream in found for given in computation.inputs)
-            if computation.accumulation == Accumulation.RETRACTING.value or (
-                passed_on and (computation.steps or computation.branches)
-            ):
+            steps = passed_on and (computation.steps or computation.branches)
+            retracts = computation.accumulation == Accumulation.RETRACTING.value or computation.table is not None
+            if retracts or steps:
                 found.update(computation.outputs)
             side = computation.late_side
             if side and passed_on:

@@ -241,6 +241,16 @@ class DictionarySpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TableSpec:
+    """The rows of the table ``of`` by their keys, as change events leave them. ``key`` has the fields of the key, if
+    they are named. The fields ``beside`` a row are those of its event, or of its message."""
+
+    of: str
+    key: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class BranchSpec:
     """One way out of a branching computation: the records for which ``condition`` holds ("": those that no other branch
     took)."""
@@ -299,7 +309,7 @@ class LookupSpec:
 class ComputationSpec:
     """A node of the graph: a callback class, a window with aggregates or a callback, steps from value to value, the
     removal of duplicates, branches, a join of two streams in windows, the enrichment of one stream by another or by
-    lookups, or a dictionary.
+    lookups, a dictionary, or a table.
 
     ``ordered``: the records of each key come in the order of their timestamps. ``match_all``: a record takes every
     branch whose condition holds, not only the first.
@@ -329,6 +339,7 @@ class ComputationSpec:
     enrich: EnrichSpec | None = None
     lookup: LookupSpec | None = None
     dictionary: DictionarySpec | None = None
+    table: TableSpec | None = None
     window: WindowSpec | None = None
     slices: SlicesSpec | None = None
     aggregates: tuple[AggregateSpec, ...] = ()

@@ -76,25 +76,9 @@ class CodeChecks:
 
         plain = replace(sink, options=unrevealed(sink.options))
         made = self._build(kind, lambda: build_sink(plain, self._spec.folder))
-        if made is not None:
-            self._no_envelopes(sink, kind)
         if made is not None and sink.stream in retracting_streams(self._spec):
             if not made.takes_retractions:
                 self._reader.bad(kind.node, f"the stream {sink.stream!r} carries retractions, {_CANNOT_RETRACT}")
-
-    def _no_envelopes(self, sink: SinkSpec, kind: Kind) -> None:
-        """A current row is removed by an equal one. With fields of the change's envelope no row equals it, so it would
-        stay."""
-        source = next((stream.source for stream in self._spec.streams if stream.name == sink.stream), None)
-        given = source.options.get("format") if source is not None else None
-        options = given.get("debezium") if isinstance(given, dict) else None
-        added = options.get("add") if isinstance(options, dict) else None
-        if added and sink.options.get("mode") == "upsert":
-            self._reader.bad(
-                kind.node,
-                f"rows of {sink.stream!r} have {', '.join(added)} of their change events, which differ when a row is "
-                "deleted: it would stay here. Leave such fields out first, by a computation with map: {…}",
-            )
 
     def _build(self, kind: Kind, make: Callable[[], Any]) -> Any:
         if self._reader.problems.concerns(kind.node.path):

@@ -95,6 +95,7 @@ from millwheel.workers.sources.source import SourceOperator
 from millwheel.workers.sources.source_parts import SourceParts
 from millwheel.workers.state.column_segments import ColumnShard
 from millwheel.workers.store_read import StoreRead
+from millwheel.workers.tables.tabled import Tabled
 
 _CACHE_ENTRIES = 100_000  # values of keys that an operator keeps decoded
 _WARM_ROWS = 60_000  # that warm the columns, about a bundle
@@ -338,6 +339,8 @@ class Assembly:
             return joined(spec, self.spec)
         if spec.deduplicate is not None:
             return deduplicated(spec.deduplicate, spec.outputs)
+        if spec.table is not None:
+            return Tabled(spec.table, spec.outputs)
         if spec.branches:
             return Branched(compile_branches(spec.branches, spec.match_all))
         return Stepped(compile_steps(spec.steps, lambda name: self._outside.load(name, self.spec.folder)), spec.outputs)
@@ -433,9 +436,7 @@ class Assembly:
 
     def _shows_at_once(self, node: Node) -> bool:
         """Whether it is a sink whose cuts are visible before they are committed."""
-        if node.sink is None:
-            return False
-        return self._outside.sink(node.sink, self.spec.folder).shows_at_once
+        return node.sink is not None and self._outside.sink(node.sink, self.spec.folder).shows_at_once
 
     def _sink(self, spec: SinkSpec, shard_parts: _ShardParts) -> Operator:
         sink = self._outside.sink(spec, self.spec.folder)

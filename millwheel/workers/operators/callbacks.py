@@ -368,6 +368,8 @@ def _code(spec: ComputationSpec) -> str:
         return f"lookup in {spec.lookup.kind}"
     if spec.enrich is not None:
         return f"enrich with {spec.enrich.stream}"
+    if spec.table is not None:
+        return f"table of {spec.table.of}"
     if spec.deduplicate is not None or spec.branches:
         return "deduplicate" if spec.branches == () else "branch"
     return spec.callback or ", ".join(step_text(step) for step in spec.steps)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from millwheel.core.tables.changes import split
 from millwheel.formats.choice import build_decoder, build_encoder
 from millwheel.formats.options import read_format
 from tests.fakes.protobuf import write_descriptors
@@ -41,7 +42,7 @@ def test_change_events_may_be_avro() -> None:
     event = build_encoder(read_format(avro, ("avro",)), "", "").encode({"before": None, "after": {"id": 1}, "op": "c"})
     decoder = build_decoder(read_format({"debezium": {"encoding": avro}}, ("debezium",)), "", {})
     assert decoder.changes
-    assert decoder.decode([event]).records == [[{"id": 1}]]
+    assert [split(change)[1] for change in decoder.decode([event]).records[0]] == [{"id": 1}]
 
 
 def test_avro_needs_a_schema_to_write() -> None:

@@ -100,13 +100,6 @@ def test_change_events_carry_retractions(check: Any, problems: Any, form: str) -
     assert "the stream 'rows' carries retractions" in problem
 
 
-def test_fields_of_an_envelope_must_not_come_to_rows_that_stand(check: Any, problems: Any) -> None:
-    pipeline = CHANGES.replace("FORMAT", "{debezium: {add: {changed: ts_ms}}}")
-    [problem] = problems(pipeline.replace("MODE", "mode: upsert, by: id"))
-    assert "rows of 'rows' have changed of their change events" in problem
-    check(pipeline.replace("MODE", "mode: changelog"))
-
-
 def test_a_format_that_is_none_is_told_at_its_line(problems: Any) -> None:
     [problem] = problems(CHANGES.replace("FORMAT", "debezum").replace("MODE", "mode: append"))
     assert problem.startswith("pipeline.yaml:5")

@@ -118,7 +118,7 @@ def test_a_reader_that_stops_at_an_offset_has_reached_it_there_and_does_not_end_
 
 def test_an_update_is_two_records_and_tombstones_are_nothing(kafka: FakeKafka) -> None:
     old, new = {"n": 1}, {"n": 2}
-    events = [{"op": "c", "after": old}, {"op": "u", "before": old, "after": new}, {"op": "t"}]
+    events: list[dict[str, object]] = [{"op": "c", "after": old}, {"op": "u", "before": old, "after": new}, {"op": "t"}]
     events.append({"op": "d", "before": new})
     kafka.logs[SHARE] = Log([*(json.dumps(event).encode() for event in events), None], 10)  # type: ignore[list-item]
     options = KafkaSourceOptions(brokers="b:1", topics=["clicks"], format="debezium")

@@ -1,0 +1,1 @@
+"""Tables: the rows of streams of changes, by their keys."""

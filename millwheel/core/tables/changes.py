@@ -1,0 +1,156 @@
+"""The rows of a table as its change events leave them, although events repeat, and rows are read again.
+
+A connector of a database delivers at least once: after a crash it sends its last events again, and a snapshot sends
+rows that are known. So a :class:`ChangePart` is an instruction to a table, never a row to count: the table keeps the
+row of each key with the position of its last event, and what it passes on is how the row has changed.
+
+An event is left out only if it is certainly old: its position is not behind that of an event of the same log for the
+same key, and the database did not commit it later. Positions begin anew where a database moves to another server; to
+take them alone would then freeze the table in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+import xxhash
+
+from millwheel.core.formats.codec import decode_value, encode_value
+
+KEY_FIELD = "__key__"
+"""The field of a change with the identity of its row."""
+CHANGE_FIELD = "__change__"
+"""The field of a change with the rest of it."""
+_in_order = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+class LogPosition(msgspec.Struct, frozen=True, array_like=True):
+    """Where an event lies in the log of its database. ``numbers`` compare within one ``line`` ("" where there are
+    none), ``at_ms`` is the time of its commit by the clock of the database."""
+
+    line: str = ""
+    numbers: tuple[int | str, ...] = ()
+    at_ms: int | None = None
+
+    def is_old(self, seen: LogPosition | None) -> bool:
+        """Whether it is certainly not behind ``seen``, that of an event of the same row."""
+        if seen is None:
+            return False
+        times = (self.at_ms, seen.at_ms) if self.at_ms is not None and seen.at_ms is not None else (0, 0)
+        if self.line and self.line == seen.line:
+            return self.numbers <= seen.numbers and times[0] <= times[1]
+        return not self.line and not seen.line and times[0] < times[1]
+
+
+class Known(IntEnum):
+    """How the row of a change is known."""
+
+    KEY = 0
+    """By its primary key, or by what stands for it."""
+    ROW = 1
+    """By all of it: its table has no key. Rows that are equal are counted."""
+    NOT = 2
+    """The event says where it comes from as little as which row it is about: both rows are taken as they are."""
+
+
+class ChangePart(msgspec.Struct, frozen=True, array_like=True):
+    """One part of a change event: the row that goes (``back``), or the row that stands from now on. ``reread``: a
+    snapshot has read it, which says nothing about earlier events."""
+
+    back: bool
+    reread: bool
+    known: Known
+    position: LogPosition
+
+
+class Kept(msgspec.Struct, array_like=True):
+    """What a table knows of a key: how many rows there are (0 or 1, where there is a key), the last one as it is
+    encoded, the position of the last event of the log, with what that did, and that of the last snapshot. They stay
+    when the row has gone: an old insert may come again."""
+
+    count: int = 0
+    row: bytes | None = None
+    seen: LogPosition | None = None
+    last_back: bool = False
+    read: LogPosition | None = None
+
+
+class TableOutcome(msgspec.Struct, frozen=True):
+    """What a change makes of a key: rows that are taken back and rows that are new; ``repeated`` if it is old."""
+
+    gone: tuple[dict[str, Any], ...] = ()
+    new: tuple[dict[str, Any], ...] = ()
+    repeated: bool = False
+
+
+def split(value: Mapping[str, Any]) -> tuple[ChangePart, dict[str, Any]]:
+    """A change and its row, from the value in which both travel."""
+    row = {name: field for name, field in value.items() if name not in (KEY_FIELD, CHANGE_FIELD)}
+    return msgspec.convert(value[CHANGE_FIELD], ChangePart), row
+
+
+def applied(kept: Kept, change: ChangePart, row: dict[str, Any], beside: Collection[str]) -> TableOutcome:
+    """Let a change take effect on ``kept``. Fields ``beside`` the row are those of its event: a row that only differs
+    in them is the same."""
+    if _is_repeated(kept, change):
+        return TableOutcome(repeated=True)
+    if change.reread:
+        kept.read = change.position
+    else:
+        kept.seen, kept.last_back = change.position, change.back
+    if change.known is Known.ROW:
+        return _counted(kept, change, row)
+    before = None if kept.row is None else decode_value(kept.row)
+    if not change.back and before is not None and _same(before, row, beside):
+        return TableOutcome()
+    kept.row = None if change.back else encode_value(row)
+    kept.count = int(not change.back)
+    return TableOutcome(() if before is None else (before,), () if change.back else (row,))
+
+
+def passed(change: ChangePart, row: dict[str, Any]) -> TableOutcome:
+    """What a change says by itself, of a row that is not known."""
+    return TableOutcome((row,), ()) if change.back else TableOutcome((), (row,))
+
+
+def identity(row: Mapping[str, Any], beside: Collection[str]) -> bytes:
+    """The identity of a row among those of a table without a key."""
+    return xxhash.xxh3_128_digest(_in_order(_without(row, beside)))
+
+
+def _is_repeated(kept: Kept, change: ChangePart) -> bool:
+    # A snapshot does not make an event old: its transaction may have written before the snapshot and ended after it.
+    if change.position.is_old(kept.seen) or (change.reread and change.position.is_old(kept.read)):
+        return True
+    # Times are coarse: two events of one moment are told apart by what they do to the row, if by nothing else.
+    timed = not change.position.line and change.position.at_ms is not None
+    return change.known is Known.ROW and timed and change.position == kept.seen and change.back == kept.last_back
+
+
+def _counted(kept: Kept, change: ChangePart, row: dict[str, Any]) -> TableOutcome:
+    """A row that is its own key, among others that equal it."""
+    if change.back:
+        if not kept.count or kept.row is None:
+            return TableOutcome()
+        kept.count -= 1
+        return TableOutcome(gone=(decode_value(kept.row),))
+    if change.reread and kept.count:
+        return TableOutcome()
+    kept.count += 1
+    if kept.row is None:
+        kept.row = encode_value(row)
+        return TableOutcome(new=(row,))
+    return TableOutcome(new=(decode_value(kept.row),))  # so that each of them is taken back by the same value
+
+
+def _same(before: Mapping[str, Any], after: Mapping[str, Any], beside: Collection[str]) -> bool:
+    if not beside:
+        return before == after
+    return _without(before, beside) == _without(after, beside)
+
+
+def _without(row: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: field for name, field in row.items() if name not in names}

@@ -1,0 +1,1 @@
+"""Tables, kept by their keys."""
