@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import RecordError
 from millwheel.formats.base import Decoding, MessageDecoder, MessageEncoder, checked, decode_one_by_one
-from millwheel.formats.csv_rows import cell
+from millwheel.formats.csv_rows import cell, rows_in, written
 from millwheel.formats.options import CsvOptions, TextOptions
 from millwheel.sinks.rows import json_lines
 from millwheel.sources.fields import FieldTypes, from_texts
@@ -72,10 +71,10 @@ class CsvMessages(MessageDecoder):
     def _together(self, messages: Sequence[bytes]) -> list[dict[str, Any]] | None:
         """Decode all messages, a column at a time; None when one is invalid, or may have more than one line."""
         data = b"".join(messages)
-        if any(mark in data for mark in (b'"', b"\n", b"\r")):
+        if any(mark in data for mark in (b'"', b"\n", b"\r", b"\0")):
             return None
         try:
-            rows = list(csv.reader([message.decode() for message in messages], delimiter=self._delimiter, strict=True))
+            rows = rows_in([message.decode() for message in messages], self._delimiter)
             if len(rows) != len(messages) or any(len(row) != len(self._columns) for row in rows):
                 return None
             columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
@@ -86,7 +85,9 @@ class CsvMessages(MessageDecoder):
         return [dict(zip(self._columns, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def _one(self, message: bytes) -> dict[str, Any]:
-        rows = list(csv.reader([message.decode()], delimiter=self._delimiter, strict=True))
+        if b"\0" in message:
+            raise RecordError("the record has a zero byte")
+        rows = rows_in([message.decode()], self._delimiter)
         if len(rows) != 1 or len(rows[0]) != len(self._columns):
             count = len(rows[0]) if len(rows) == 1 else len(rows)
             what = "fields" if len(rows) == 1 else "records"
@@ -134,11 +135,8 @@ class CsvMessageRows(MessageEncoder):
         self._delimiter = options.delimiter
 
     def encode(self, row: Mapping[str, Any]) -> bytes:
-        out = io.StringIO()
-        csv.writer(out, delimiter=self._delimiter, lineterminator="").writerow(
-            [cell(row.get(name)) for name in self._columns]
-        )
-        return out.getvalue().encode("utf-8", "replace")
+        [line] = written([[cell(row.get(name)) for name in self._columns]], self._delimiter)
+        return line.encode("utf-8", "replace")
 
 
 def need_columns(options: CsvOptions) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from millwheel.core.model.times import SECOND, duration_us
 from millwheel.options import read_options
 
 _EXAMPLES = {
@@ -15,20 +16,23 @@ _EXAMPLES = {
     "host": "host: 127.0.0.1",
     "max_bytes": "max_bytes: 4000000",
     "max_requests": "max_requests: 64",
+    "body_timeout": "body_timeout: 30s",
     "client_certificates": "client_certificates: false",
 }
+_LONGEST_S = 600
 _MOST_BYTES = 4_000_000  # the limit of a record, and therefore of a request, which may hold just one
 
 
 class HttpOptions(msgspec.Struct, frozen=True):
     """The endpoint listens on ``host`` and ``port``. A request has at most ``max_bytes``, and at most ``max_requests``
-    are in progress at once. With a security folder clients must also show a certificate, unless
-    ``client_certificates`` is false."""
+    are in progress at once; the body must be there within ``body_timeout``. With a security folder clients must also
+    show a certificate, unless ``client_certificates`` is false."""
 
     port: int
     host: str = "127.0.0.1"
     max_bytes: int = _MOST_BYTES
     max_requests: int = 64
+    body_timeout: str = "30s"
     client_certificates: bool = True
 
     def __post_init__(self) -> None:
@@ -39,6 +43,13 @@ class HttpOptions(msgspec.Struct, frozen=True):
         ):
             if not 1 <= given <= most:
                 raise ValueError(f"option {name!r} is {given}; write a number from 1 to {most}")
+        if not 1 <= self.body_timeout_s <= _LONGEST_S:
+            raise ValueError(f"option 'body_timeout' is {self.body_timeout}; write a duration from 1s to 10m")
+
+    @property
+    def body_timeout_s(self) -> float:
+        """``body_timeout`` in seconds. Raises ValueError for what is no duration."""
+        return duration_us(self.body_timeout) / SECOND
 
 
 def read_http_options(given: Mapping[str, Any]) -> HttpOptions:

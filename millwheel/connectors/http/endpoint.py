@@ -7,22 +7,19 @@ import hmac
 from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.connectors.http.bodies import BodyError, Posted, read_body, trace_in
+from millwheel.connectors.http.unpacking import ENCODINGS, EncodingError, TooLargeError, unpacked
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.sources.http_options import HttpOptions
 
 Inject = Callable[[Sequence[bytes], Sequence[str], Sequence[str]], Awaitable[InjectionResult]]
 """(JSON texts, ids, trace contexts, with "" for none) -> how many were accepted, durably."""
 _LATER = {"Retry-After": "1"}
-
-
-class _TooLargeError(Exception):
-    """The body has more bytes than a request may have."""
 
 
 class HttpEndpoint:
@@ -58,13 +55,23 @@ class HttpEndpoint:
 
     async def _take(self, request: Request) -> Response:
         try:
-            posted = read_body(await self._body(request), dict(request.headers))
+            packed = await asyncio.wait_for(self._body(request), self._options.body_timeout_s)
+            body = unpacked(packed, request.headers.get("content-encoding", ""), self._options.max_bytes)
+            posted = read_body(body, dict(request.headers))
             names = _named(posted, request.headers.get("idempotency-key", ""))
             # The trace of an event comes before that of the request, which may carry many events of many.
             whole = trace_in(request.headers)
             result = await self._inject(posted.lines, names, [trace or whole for trace in posted.traces])
-        except _TooLargeError:
-            return _refusal(413, f"a request has at most {self._options.max_bytes} bytes; send several")
+        except (asyncio.TimeoutError, TimeoutError):  # two types in Python 3.10
+            seconds = self._options.body_timeout_s
+            text = f"the body was not there within {seconds:g} s (body_timeout); send it again, in smaller requests"
+            return _refusal(408, text, headers={"Connection": "close"})
+        except ClientDisconnect:
+            return _refusal(400, "the client hung up before the end of the body")
+        except TooLargeError:
+            return _refusal(413, f"a request has at most {self._options.max_bytes} bytes, unpacked; send several")
+        except EncodingError as error:
+            return _refusal(415, str(error), headers={"Accept-Encoding": ENCODINGS})
         except BodyError as error:
             return _refusal(400, str(error), line=error.line)
         except SetupError as error:
@@ -76,11 +83,11 @@ class HttpEndpoint:
     async def _body(self, request: Request) -> bytes:
         most, body = self._options.max_bytes, bytearray()
         if int(request.headers.get("content-length") or 0) > most:
-            raise _TooLargeError
+            raise TooLargeError
         async for piece in request.stream():
             body += piece
             if len(body) > most:
-                raise _TooLargeError
+                raise TooLargeError
         return bytes(body)
 
 

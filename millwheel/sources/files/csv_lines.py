@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 
 from millwheel.errors import RecordError, SetupError
+from millwheel.formats.csv_rows import rows_in
 from millwheel.sources.base import Reject
 from millwheel.sources.fields import from_texts
 from millwheel.sources.files.lines import Block, Decoded, raw_text, reason_of
@@ -20,7 +22,8 @@ _Row = Sequence[str]
 class CsvLines:
     """Values are text, except for fields declared with another type.
 
-    If a quote is not closed within ``max_record_bytes``, only its line is rejected, not the rest of the file.
+    If a quote is not closed within ``max_record_bytes``, only its line is rejected, not the rest of the file. ``name``
+    is the file, for errors.
     """
 
     def __init__(
@@ -30,6 +33,7 @@ class CsvLines:
         delimiter: str,
         columns: Sequence[str],
         max_record_bytes: int,
+        name: str = "a CSV file",
     ) -> None:
         self.has_header = not columns
         self._target: Any = None if schema is None else list[schema]  # type: ignore[valid-type]
@@ -37,26 +41,39 @@ class CsvLines:
         self._delimiter = delimiter
         self._columns = list(columns)
         self._max_record = max_record_bytes
+        self._name = name
 
     def begin(self, header: bytes) -> None:
         if not self.has_header:
             return
         try:
+            if b"\0" in header:
+                raise ValueError("it has zero bytes, as UTF-16 has")
             rows = self._rows([header.decode()])
-        except (UnicodeDecodeError, csv.Error) as ex:
+        except (ValueError, csv.Error) as ex:
             raise SetupError(
-                f"the first line of a CSV file is no header ({ex}); declare columns: [...] if there is none"
+                f"the first line of {self._name} is no header ({ex}); {_fix(header)}, or declare columns: [...] if "
+                "there is none"
             ) from ex
         self._columns = [name.strip() for name in rows[0]] if rows else []
+        twice = sorted({name for name in self._columns if self._columns.count(name) > 1})
+        if twice:
+            raise SetupError(
+                f"the header of {self._name} names {', '.join(map(repr, twice))} several times, and a record has each "
+                "field once; give each column its own name in the file, or write format: {csv: {columns: [...]}} for "
+                "files without a header"
+            )
 
     def decode(self, block: Block) -> Decoded:
         return self._together(block) or self._one_by_one(block)
 
     def _rows(self, lines: list[str]) -> list[list[str]]:
-        return list(csv.reader(lines, delimiter=self._delimiter, strict=True))
+        return rows_in(lines, self._delimiter)
 
     def _together(self, block: Block) -> Decoded | None:
         """All lines in one call, None when one of them is blank, bad, or not a record by itself."""
+        if b"\0" in block.data:
+            return None  # which some versions of Python refuse
         try:
             lines = block.data[: block.ends[-1]].decode().splitlines(keepends=True)
             if len(lines) != len(block.ends):
@@ -101,6 +118,8 @@ class CsvLines:
         if not raw.strip(b"\r\n"):
             return
         try:
+            if b"\0" in raw:
+                raise RecordError("the line has a zero byte")
             values = self._values(self._rows([raw.decode()]))
         except (ValueError, csv.Error, msgspec.MsgspecError, RecordError) as ex:
             reason = "a quote is not closed" if str(ex) == _OPEN_QUOTE else reason_of(ex, raw)
@@ -129,3 +148,12 @@ class CsvLines:
         for index, kind in typed.items():
             columns[index] = from_texts(self._columns[index], kind, columns[index])
         return list(zip(*columns, strict=True))
+
+
+def _fix(header: bytes) -> str:
+    """The advice about a line that is no header."""
+    if header.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in header:
+        return "it looks like UTF-16: convert the file to UTF-8"
+    if b"\r" in header.rstrip(b"\r\n"):
+        return "its lines seem to end with CR, as those of old Macs: convert them to LF"
+    return "correct it"

@@ -257,7 +257,7 @@ class LineReader(Reader):
         header = b""
         if self._format.has_header:
             end = head.find(b"\n", first) + 1
-            if not end and not ended:
+            if not end and not ended and len(head) < self._max_line:
                 return False
             header = head[first : end or len(head)]
             first = end or len(head)

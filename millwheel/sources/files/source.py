@@ -6,7 +6,6 @@ source reads new lines as they are written and new files as they appear, and nev
 
 from __future__ import annotations
 
-import glob
 import io
 import logging
 import os
@@ -16,7 +15,6 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from millwheel.adapters.objects.address import local_path
 from millwheel.adapters.objects.store import ObjectStore
 from millwheel.errors import SetupError
 from millwheel.formats.options import AvroOptions, CsvOptions, Format, Given, read_format
@@ -30,6 +28,7 @@ from millwheel.sources.files.followed import FollowedInput
 from millwheel.sources.files.inputs import PartitionInput, compression_of, open_input
 from millwheel.sources.files.json_lines import DeclaredJsonLines, JsonLines, WholeJsonLines
 from millwheel.sources.files.lines import FrameForm, LineFormat, LineReader
+from millwheel.sources.files.matching import FilePattern, each_once, name_of, path_of
 from millwheel.sources.files.object_input import CompressedObject, ObjectBytes, ObjectFile, ObjectInput
 from millwheel.sources.files.objects import ObjectsSource, addresses
 
@@ -145,7 +144,7 @@ class FileForms:
         if self._format.name == "avro":
             return self._avro_reader(path)
         followed = FollowedInput(path) if self._options.follow else None
-        return self._line_reader(open_input(path) if followed is None else followed, followed)
+        return self._line_reader(path, open_input(path) if followed is None else followed, followed)
 
     def object_reader(self, key: str, content: ObjectBytes) -> Reader:
         """A reader of one version of an object."""
@@ -156,9 +155,8 @@ class FileForms:
         if self._format.name == "avro":
             return self._avro_reader(key, io.BufferedReader(ObjectFile(content), _AHEAD_BYTES))
         compression = compression_of(key)
-        return self._line_reader(
-            CompressedObject(key, compression, content) if compression else ObjectInput(key, content), None
-        )
+        opened = CompressedObject(key, compression, content) if compression else ObjectInput(key, content)
+        return self._line_reader(key, opened, None)
 
     def _avro_reader(self, path: str, file: BinaryIO | None = None) -> Reader:
         from millwheel.formats.avro.files import AvroReader
@@ -166,26 +164,26 @@ class FileForms:
         decimals = self._format.options.decimals if isinstance(self._format.options, AvroOptions) else "float"
         return AvroReader(path, self._avro_schema, decimals, self._schema, self._fields, file)
 
-    def _line_reader(self, opened: PartitionInput, followed: FollowedInput | None) -> Reader:
+    def _line_reader(self, name: str, opened: PartitionInput, followed: FollowedInput | None) -> Reader:
         undeclared = self._format.name == "jsonl" and not self._fields and self._schema is None
         guess = _guessed_form if undeclared else None
-        form, frames = self._line_format(), self._frame_form()
+        form, frames = self._line_format(name), self._frame_form(name)
         whole = self._whole_form if frames is not None and self._format.name == "jsonl" else None
         return LineReader(opened, form, self._options.max_line_bytes, followed, frames, guess, whole)
 
-    def _line_format(self) -> LineFormat:
+    def _line_format(self, name: str) -> LineFormat:
         if self._format.name == "jsonl":
             return JsonLines(self._schema, FieldTypes(self._fields))
         if self._format.name == "apache_combined":
             return ApacheCombined(self._schema, FieldTypes(self._fields))
         csv = self._options.csv()
-        return CsvLines(self._schema, self._fields, csv.delimiter, csv.columns, self._options.max_line_bytes)
+        return CsvLines(self._schema, self._fields, csv.delimiter, csv.columns, self._options.max_line_bytes, name)
 
-    def _frame_form(self) -> FrameForm | None:
+    def _frame_form(self, name: str) -> FrameForm | None:
         if not self._fields or self._schema is not None:
             return None
         if self._format.name != "jsonl":
-            return FrameForm(self._line_format(), self._fields)
+            return FrameForm(self._line_format(name), self._fields)
         from millwheel.sources.frames import row_type
 
         return FrameForm(JsonLines(row_type(self._fields), FieldTypes({})), self._fields)
@@ -226,24 +224,25 @@ class FilesSource(Source):
     def __init__(self, options: FilesSourceOptions, folder: str, forms: FileForms) -> None:
         self._options = options
         self._forms = forms
-        self._globs = [os.path.abspath(os.path.join(folder, local_path(pattern))) for pattern in options.globs()]
-        self._top = os.path.commonpath([_fixed_folder(pattern) for pattern in self._globs])
+        self._patterns = [FilePattern(folder, path) for path in options.globs()]
+        self._top = os.path.commonpath([pattern.fixed_folder for pattern in self._patterns])
         self.bounded = not options.follow
 
     def partitions(self) -> Sequence[Partition]:
         """One per file. For a bounded source their order makes halves, quarters and so on about equally large, because
         shards read neighbouring partitions. Raises SetupError when there is no file and none can appear."""
-        found = {path for pattern in self._globs for path in _matches(pattern)}
+        found = each_once({path for pattern in self._patterns for path in pattern.matches()})
         if not self.bounded:
             return self._followed(found)
         found = set(filter(os.path.isfile, found))
         if not found:
+            patterns = " or ".join(map(str, self._patterns))
             raise SetupError(
-                f"no file matches {' or '.join(self._globs)}; check the path of the source (** descends into folders), "
-                "or write follow: true to wait for files"
+                f"no file matches {patterns}; check the path of the source (** descends into folders), or write "
+                "follow: true to wait for files"
             )
-        names = sorted(os.path.relpath(path, self._top) for path in found)
-        return [Partition(name) for name in dealt({n: os.path.getsize(os.path.join(self._top, n)) for n in names})]
+        named = {name_of(path, self._top): path for path in found}
+        return [Partition(name) for name in dealt({name: os.path.getsize(named[name]) for name in sorted(named)})]
 
     def _followed(self, paths: set[str]) -> list[Partition]:
         """The present files, without those that rotation has compressed."""
@@ -258,7 +257,7 @@ class FilesSource(Source):
                 continue
             if stat.S_ISREG(found.st_mode):
                 version = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-                partitions.append(Partition(os.path.relpath(path, self._top), version, found.st_mtime_ns // 1000))
+                partitions.append(Partition(name_of(path, self._top), version, found.st_mtime_ns // 1000))
         return partitions
 
     def _tell_of_compressed(self, path: str) -> None:
@@ -279,27 +278,10 @@ class FilesSource(Source):
 
     def paths(self) -> list[str]:
         """The files that are there now."""
-        return [os.path.join(self._top, partition.name) for partition in self.partitions()]
+        return [path_of(partition.name, self._top) for partition in self.partitions()]
 
     def open(self, partition: Partition) -> Reader:
-        path = os.path.normpath(os.path.join(self._top, partition.name))
+        path = path_of(partition.name, self._top)
         if os.path.commonpath((self._top, path)) != self._top:
             raise SetupError(f"{partition.name!r} lies outside {self._top}, where all files of the source are")
         return self._forms.file_reader(path)
-
-
-def _fixed_folder(pattern: str) -> str:
-    """The folder above a glob's first wildcard, or above the file or folder it names. It does not depend on existing
-    files, so names stay the same when more appear."""
-    folder = os.path.dirname(pattern)
-    while glob.has_magic(folder):
-        folder = os.path.dirname(folder)
-    return folder
-
-
-def _matches(pattern: str) -> list[str]:
-    """The paths that match; of a folder, the visible ones in it (no ``_SUCCESS`` either)."""
-    found = glob.glob(pattern, recursive=True)
-    if found == [pattern] and os.path.isdir(pattern):
-        return [os.path.join(pattern, name) for name in os.listdir(pattern) if name[0] not in "._"]
-    return found
