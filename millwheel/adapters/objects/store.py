@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from millwheel.adapters.objects.address import ObjectAddress
+from millwheel.adapters.objects.odd_keys import listed_with_odd_keys
 from millwheel.errors import MillwheelError, SetupError, UnavailableError
 
 _NUMBER = "millwheel"
@@ -54,14 +55,27 @@ class ObjectStore:
 
     def list(self, prefix: str, after: str = "") -> Iterator[Found]:
         """Everything whose name begins with ``prefix``, page by page, in the order of the names. With ``after`` only
-        what comes behind that name. The prefix ends anywhere in a name."""
-        folder = prefix.rpartition("/")[0]
+        what comes behind that name. The prefix ends anywhere in a name. Some keys may be :func:`.is_odd`: they are
+        there, but cannot be read."""
+        from obstore.exceptions import InvalidPathError
+
+        folder, last = prefix.rpartition("/")[0], after
         with self._explained("list", prefix):
-            stream = library().list(self._store(), folder or None, offset=after or None, chunk_size=_PAGE)
-            for page in stream:
-                found = map(_found, page)
-                # A store may ignore where a listing is to begin, as Azure's emulator does.
-                yield from (each for each in found if each.key.startswith(prefix) and each.key > after)
+            try:
+                for page in library().list(self._store(), folder or None, offset=after or None, chunk_size=_PAGE):
+                    for each in map(_found, page):
+                        # A store may ignore where a listing is to begin, as Azure's emulator does.
+                        if each.key.startswith(prefix) and each.key > after:
+                            last = each.key
+                            yield each
+            except InvalidPathError as ex:
+                reason = " ".join(str(ex).partition("\n\nDebug source")[0].split())[:_REASON_LETTERS]
+                yield from self._with_odd_keys(prefix, folder, last, reason)
+
+    def _with_odd_keys(self, prefix: str, folder: str, after: str, reason: str) -> Iterator[Found]:
+        for key, size, changed_at_us in sorted(listed_with_odd_keys(self.address, self._config, folder, reason)):
+            if key.startswith(prefix) and key > after:
+                yield Found(key, size, str(changed_at_us), "", changed_at_us)
 
     def head(self, key: str) -> Found | None:
         """The current object; None if there is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,8 @@ from millwheel.sinks.rows import json_lines
 
 class ParquetRows:
     """Encodes rows of one shard. ``fields`` fixes the columns; without it, each new field of a row adds a column, a
-    whole number column becomes a float column once floats appear, and a column of mixed types is JSON text."""
+    whole number column becomes a float column once floats appear, and a column of mixed types is JSON text. So is one
+    that begins with nulls alone: every file must name a type that later ones can keep."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self._fixed = bool(fields)
@@ -38,10 +40,12 @@ class ParquetRows:
         if self._fixed and converter(known) is not None:
             return as_column(values, known)
         try:
-            found = pa.array(values)
+            found = pa.array(_in_utc(values))
             if _unwritable(found.type):
                 raise TypeError("Parquet has no structs without fields")
-            if known is None or found.type == known:
+            if known is None:
+                return found.cast(_typed(found.type))
+            if found.type == known:
                 return found
             return found.cast(self._wider(known, found.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -66,6 +70,26 @@ def _unwritable(kind: Any) -> bool:
     if pa.types.is_struct(kind) and not kind.num_fields:
         return True
     return any(_unwritable(kind.field(index).type) for index in range(kind.num_fields))
+
+
+def _typed(kind: Any) -> Any:
+    """The type with text in place of what nothing but nulls says about."""
+    if pa.types.is_null(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([part.with_type(_typed(part.type)) for part in kind.fields])
+    return pa.list_(_typed(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def _in_utc(values: list[Any]) -> list[Any]:
+    """The values with times in UTC, whose zone would else be that of the first one of each file."""
+    if not any(type(value) is datetime for value in values):
+        return values
+    return [_utc(value) if type(value) is datetime else value for value in values]
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
 
 
 def _text(value: Any) -> str:

@@ -3,6 +3,7 @@ patterns."""
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -12,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 import xxhash
 
 from millwheel.adapters.objects.address import ObjectAddress, address_of
+from millwheel.adapters.objects.odd_keys import is_odd
 from millwheel.adapters.objects.store import Found, ObjectStore
 from millwheel.errors import ExhaustedError, SetupError, UnavailableError
 from millwheel.sources.base import Partition, Reader, Source
@@ -19,6 +21,7 @@ from millwheel.sources.files.dealing import dealt
 from millwheel.sources.files.object_input import ObjectBytes
 from millwheel.sources.files.object_reader import ObjectReader
 
+log = logging.getLogger(__name__)
 LIST_S = 5.0
 """Between listings of a followed source (s): a listing costs one request per 1,000 objects."""
 _FIRST_LIST_S = 2.0  # for the first listing; then the source counts as out of reach for now
@@ -53,7 +56,7 @@ class ObjectsSource(Source):
         self._listing: Future[dict[str, Found]] | None = None
         self._latest: dict[str, Found] | None = None
         self._store = store
-        self._listings = [_Listing(store, pattern, rising and follow, now_s) for pattern in patterns]
+        self._listings = [_Listing(store, pattern, follow, rising and follow, now_s) for pattern in patterns]
         self._top = _shared([listing.folder for listing in self._listings])
         self._open_version = open_version
 
@@ -111,8 +114,12 @@ class ObjectsSource(Source):
 class _Listing:
     """The objects that match one pattern. Any thread may use it; all shards of a worker share it."""
 
-    def __init__(self, store: ObjectStore, pattern: str, rising: bool, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, store: ObjectStore, pattern: str, follows: bool, rising: bool, now_s: Callable[[], float]
+    ) -> None:
         self.pattern = pattern
+        self._follows = follows
+        self._told: set[str] = set()
         magic = _MAGIC.search(pattern)
         literal = pattern if magic is None else pattern[: magic.start()]
         self.folder = literal[: literal.rfind("/") + 1]
@@ -133,8 +140,22 @@ class _Listing:
             for found in self._store.list(self._prefix, self._last):
                 self._last = max(self._last, found.key)
                 if found.size and self._matches(found.key):
-                    self._known[found.key] = found
+                    self._add(found)
             return dict(self._known)
+
+    def _add(self, found: Found) -> None:
+        if not is_odd(found.key):
+            self._known[found.key] = found
+            return
+        problem = (
+            f"{self._store.address.top}/{found.key} matches {self.pattern}, and cannot be read under such a name: "
+            "rename it, or narrow the path"
+        )
+        if not self._follows:
+            raise SetupError(problem)
+        if found.key not in self._told:
+            self._told.add(found.key)
+            log.warning("%s", problem)
 
 
 def addresses(paths: Sequence[str]) -> list[ObjectAddress]:
@@ -181,6 +202,8 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
     compiled = re.compile(text, re.DOTALL)
 
     def matches(found: str) -> bool:
+        if found == pattern:
+            return True  # a key may have the letters of a pattern
         return compiled.fullmatch(found) is not None and not any(
             part.startswith(".") for part in found.split("/") if f"{part}/" not in f"{pattern}/"
         )
