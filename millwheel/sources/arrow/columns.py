@@ -48,6 +48,8 @@ def plain(column: pa.Array, as_text: bool = False) -> Plain:
 def _times(column: pa.Array) -> Plain:
     times, by = TIMES[column.type.unit]
     numbers = _numbers(column)
+    if times == by:
+        return Plain(_with_nulls(numbers, column))
     if by > 1:
         return Plain(_with_nulls(numbers // by, column))  # Arrow would round towards 1970
     most = np.iinfo(np.int64).max // times

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+from datetime import datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import polars as pl
+import pytest
 
 from millwheel.formats.csv_rows import CsvRows
+from tests.fakes.reading import open_file, read_on
 
 
 def read(data: bytes) -> list[dict[str, str]]:
@@ -37,3 +46,41 @@ def test_declared_fields_are_the_columns_and_no_others() -> None:
 
 def test_broken_text_does_not_stop_a_file() -> None:
     assert read(CsvRows().encode([{"a": "\ud800"}])) == [{"a": "?"}]
+
+
+NASTY = ["one\rtwo", "one\ntwo", "one\r\ntwo", 'quo"te', "a,b", " blank ", "", "'", "é", "\u2028", "#", "\\", "\t"]
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_every_text_comes_back_by_every_reader(tmp_path: Path, text: str) -> None:
+    data = CsvRows().encode([{"a": text, "b": "x"}, {"a": "y", "b": text}])
+    wanted = [{"a": text, "b": "x"}, {"a": "y", "b": text}]
+    assert list(csv.DictReader(io.StringIO(data.decode(), newline=""))) == wanted
+    assert data.count(b'"') or not {"\r", "\n", '"', ","} & set(text)  # as no version of Python may leave it to itself
+    frame = pl.read_csv(data, infer_schema=False).fill_null("")
+    assert frame.to_dicts() == wanted
+    (tmp_path / "a.csv").write_bytes(data)
+    assert read_on(open_file(tmp_path / "a.csv", "csv")).values == wanted
+
+
+def test_a_zero_byte_which_readers_refuse_is_replaced() -> None:
+    assert CsvRows().encode([{"a": "x\0y"}]).decode() == "a\nx\ufffdy\n"
+
+
+def test_times_and_their_like_are_plain_text() -> None:
+    moment = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+    row = {"at": moment, "day": moment.date(), "id": UUID(int=1), "price": Decimal("1.50")}
+    [back] = read(CsvRows().encode([row]))
+    assert back == {"at": "2026-01-01T12:00:00Z", "day": "2026-01-01", "id": str(UUID(int=1)), "price": "1.50"}
+
+
+def test_the_quoting_of_old_versions_of_python_would_be_noticed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def by_the_end_of_lines_alone(rows: Any, delimiter: str = ",") -> list[str]:
+        """A mistake: only what ends a line is quoted, as before Python 3.11.9 and 3.12.3."""
+        return [delimiter.join("" if field is None else str(field) for field in row) for row in rows]
+
+    monkeypatch.setattr("millwheel.formats.csv_rows.written", by_the_end_of_lines_alone)
+    with pytest.raises((AssertionError, pl.exceptions.ComputeError)):
+        test_every_text_comes_back_by_every_reader(tmp_path, "one\rtwo")

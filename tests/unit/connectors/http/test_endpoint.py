@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from millwheel.adapters.grpc.injection_client import InjectionResult
@@ -137,3 +140,79 @@ def test_records_have_the_trace_of_their_request_unless_an_event_has_one_of_its_
         assert pipeline.traces == [f"{whole}\nv=1", f"{whole}\nv=1", "", own, whole]
 
     asyncio.run(story())
+
+
+LINES = b'{"n": 1}\n{"n": 2}\n'
+ZSTD = bytes(pa.compress(LINES, "zstd", asbytes=True))
+RAW = zlib.compressobj(wbits=-15)
+PACKED = {
+    "gzip": gzip.compress(LINES),
+    "x-gzip": gzip.compress(LINES),
+    "GZIP, identity": gzip.compress(LINES[:9]) + gzip.compress(LINES[9:]),
+    "deflate": zlib.compress(LINES),
+    "deflate ": RAW.compress(LINES) + RAW.flush(),
+    "zstd": ZSTD,
+    "identity": LINES,
+}
+
+
+@pytest.mark.parametrize("encoding", PACKED)
+def test_a_compressed_body_is_unpacked(encoding: str) -> None:
+    pipeline = Pipeline()
+    endpoint = HttpEndpoint(HttpOptions(8080), "", pipeline.inject)
+    status, answer, _ = asyncio.run(ask(endpoint, PACKED[encoding], content_encoding=encoding))
+    assert (status, answer["accepted"]) == (200, 2)
+    assert [line for line, _ in pipeline.taken] == [b'{"n": 1}', b'{"n": 2}']
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "status"),
+    [
+        ("br", LINES, 415),
+        ("gzip, gzip", gzip.compress(gzip.compress(LINES)), 415),
+        ("gzip", LINES, 400),
+        ("gzip", gzip.compress(LINES)[:-9], 400),
+        ("gzip", gzip.compress(LINES) + b"more", 400),
+        ("deflate", zlib.compress(LINES)[:-9], 400),
+        ("zstd", ZSTD[:-3], 400),
+        ("gzip", gzip.compress(bytes(1_000_000)), 413),
+        ("deflate", zlib.compress(bytes(1_000_000)), 413),
+        ("zstd", bytes(pa.compress(bytes(1_000_000), "zstd", asbytes=True)), 413),
+    ],
+)
+def test_a_body_that_is_not_what_it_says_is_refused_and_nothing_is_taken(
+    encoding: str, body: bytes, status: int
+) -> None:
+    pipeline = Pipeline()
+    endpoint = HttpEndpoint(HttpOptions(8080, max_bytes=10_000), "", pipeline.inject)
+    found, answer, headers = asyncio.run(ask(endpoint, body, content_encoding=encoding))
+    assert found == status, answer
+    assert not pipeline.taken
+    assert status != 415 or headers["accept-encoding"] == "gzip, deflate, zstd"
+
+
+def test_a_body_that_stands_still_loses_its_place() -> None:
+    async def stalled() -> tuple[int, Any]:
+        endpoint = HttpEndpoint(HttpOptions(8080, max_requests=1, body_timeout="1s"), "", Pipeline().inject)
+        sent: list[Any] = []
+        gone = asyncio.Event()
+
+        async def receive() -> Any:
+            if not sent:
+                await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "query_string": b""}
+        await endpoint.app()(scope, receive, send)
+        return sent[0]["status"], (await ask(endpoint))[0]
+
+    assert asyncio.run(stalled()) == (408, 200)
+
+
+@pytest.mark.parametrize("given", ["soon", "0s", "1h"])
+def test_a_time_limit_of_bodies_is_a_duration(given: str) -> None:
+    with pytest.raises(ValueError, match="duration"):
+        HttpOptions(8080, body_timeout=given)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from millwheel.sinks.files.parquet_rows import ParquetRows
 
@@ -45,3 +47,29 @@ def test_a_column_of_mixed_types_is_json_text() -> None:
 def test_what_parquet_has_no_columns_for_is_text() -> None:
     assert encoded({}, {"a": {}}).to_pylist() == [{"a": "{}"}]
     assert encoded({}, {1: "x"}).to_pylist() == [{"1": "x"}]
+
+
+@pytest.mark.parametrize("empty", [None, {"x": None}, [None], [], {"x": [None]}])
+def test_a_column_of_nulls_alone_has_a_type_that_later_files_keep(empty: Any) -> None:
+    rows = ParquetRows({})
+    first = read(rows.encode([{"a": empty, "b": 1}]))
+    later = read(rows.encode([{"a": None if empty is None else empty, "b": 2}, {"a": None, "b": 3}]))
+    assert first.schema == later.schema
+    assert "null" not in str(first.schema.field("a").type)
+
+
+def test_text_comes_after_nulls_in_the_same_type() -> None:
+    rows = ParquetRows({})
+    tables = [read(rows.encode([{"e": value}])) for value in (None, "e", None, 5)]
+    assert {str(table.schema.field("e").type) for table in tables} == {"string"}
+    assert [table.to_pylist()[0]["e"] for table in tables] == [None, "e", None, "5"]
+
+
+def test_times_of_all_zones_are_in_utc() -> None:
+    rows, zone = ParquetRows({}), timezone(timedelta(hours=2))
+    moment = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+    tables = [read(rows.encode([{"at": at}])) for at in (moment.astimezone(zone), moment, moment.replace(tzinfo=None))]
+    assert len({str(table.schema) for table in tables}) == 1
+    assert [table.to_pylist() for table in tables] == [[{"at": moment}]] * 3
+    declared = encoded({"at": "timestamp"}, {"at": moment.astimezone(zone)}, {"at": "2026-01-01T14:00:00+0200"})
+    assert declared.to_pylist() == [{"at": moment}] * 2

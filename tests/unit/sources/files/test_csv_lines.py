@@ -129,3 +129,37 @@ def test_a_header_that_is_none_is_a_setup_error(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\n")
     with pytest.raises(SetupError, match="declare columns"):
         read_on(open_file(path, "csv"))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("a,b\n1,2\n".encode("utf-16"), "UTF-16"),
+        ("a,b\n1,2\n".encode("utf-16-le"), "UTF-16"),
+        (b"a,b\r1,2\r", "old Macs"),
+        (b"a,b\r1,2\r" * 200, "old Macs"),
+        (b"a,b,a\n1,2,3\n", "names 'a' several times"),
+        (b"a,,\n1,2,3\n", "names '' several times"),
+        (b"a, a\n1,2\n", "names 'a' several times"),
+        (b"\xe9,b\n1,2\n", "no header"),
+    ],
+)
+def test_a_header_that_is_none_names_the_file_and_what_to_do(tmp_path: Path, data: bytes, said: str) -> None:
+    path = tmp_path / "one-of-many.csv"
+    path.write_bytes(data)
+    with pytest.raises(SetupError, match=r"one-of-many\.csv") as told:
+        read_on(open_file(path, "csv", max_line_bytes=100))
+    assert said in str(told.value)
+
+
+def test_a_field_may_be_as_long_as_a_line(tmp_path: Path) -> None:
+    text = "x" * 500_000
+    path = written(tmp_path / "a.csv", f'a,b\n{text},1\n"{text}",2\n')
+    assert [value["a"] for value in read_on(open_file(path, "csv")).values] == [text, text]
+
+
+def test_a_zero_byte_makes_a_line_a_reject_in_every_version_of_python(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", "a,b\n1,2\n3,\0\n5,6\n")
+    found = read_on(open_file(path, "csv"))
+    assert found.values == [{"a": "1", "b": "2"}, {"a": "5", "b": "6"}]
+    assert [reject.reason for reject in found.rejects] == ["the line has a zero byte"]
