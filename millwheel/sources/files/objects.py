@@ -118,8 +118,7 @@ class _Listing:
         self, store: ObjectStore, pattern: str, follows: bool, rising: bool, now_s: Callable[[], float]
     ) -> None:
         self.pattern = pattern
-        self._follows = follows
-        self._told: set[str] = set()
+        self._odd = _OddKeys(f"{store.address.top}/{pattern}", follows)
         magic = _MAGIC.search(pattern)
         literal = pattern if magic is None else pattern[: magic.start()]
         self.folder = literal[: literal.rfind("/") + 1]
@@ -139,23 +138,31 @@ class _Listing:
                 self._known, self._last, self._whole_at = {}, "", self._now_s()
             for found in self._store.list(self._prefix, self._last):
                 self._last = max(self._last, found.key)
-                if found.size and self._matches(found.key):
-                    self._add(found)
+                if found.size and self._matches(found.key) and not self._odd.refuse(found.key):
+                    self._known[found.key] = found
             return dict(self._known)
 
-    def _add(self, found: Found) -> None:
-        if not is_odd(found.key):
-            self._known[found.key] = found
-            return
-        problem = (
-            f"{self._store.address.top}/{found.key} matches {self.pattern}, and cannot be read under such a name: "
-            "rename it, or narrow the path"
-        )
+
+class _OddKeys:
+    """Keys that match a pattern and that the client cannot read: an error where the source is bounded, else a line of
+    the log for each."""
+
+    def __init__(self, where: str, follows: bool) -> None:
+        self._where = where
+        self._follows = follows
+        self._told: set[str] = set()
+
+    def refuse(self, key: str) -> bool:
+        """True for such a key. Raises SetupError if the source is bounded."""
+        if not is_odd(key):
+            return False
+        problem = f"the key {key!r} of {self._where} cannot be read under such a name: rename it, or narrow the path"
         if not self._follows:
             raise SetupError(problem)
-        if found.key not in self._told:
-            self._told.add(found.key)
+        if key not in self._told:
+            self._told.add(key)
             log.warning("%s", problem)
+        return True
 
 
 def addresses(paths: Sequence[str]) -> list[ObjectAddress]:
