@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from rich.table import Table
@@ -56,8 +57,13 @@ def _cell(samples: Sequence[float]) -> str:
     return " / ".join(f"{quantile(samples, share):.2f}" for share in _SHARES.values())
 
 
-def summary(calm: Outcome, disturbed: Outcome, differences: Sequence[Difference]) -> dict[str, Any]:
-    """All of it as plain values. Times are in seconds."""
+def summary(
+    calm: Outcome,
+    disturbed: Outcome,
+    differences: Sequence[Difference],
+    free: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """All of it as plain values. Times are in seconds. ``free``: where arrival decides, by stream."""
     return {
         "calm_s": round(calm.seconds, 3),
         "chaos_s": round(disturbed.seconds, 3),
@@ -71,7 +77,13 @@ def summary(calm: Outcome, disturbed: Outcome, differences: Sequence[Difference]
             for target, fault in kinds_of(disturbed)
         ],
         "sinks": [
-            {"stream": each.stream, "rows": each.rows, "missing": each.lost, "extra": each.surplus}
+            {
+                "stream": each.stream,
+                "rows": each.rows,
+                "missing": each.lost,
+                "extra": each.surplus,
+                "arrival": list(free.get(each.stream, ())),
+            }
             for each in differences
         ],
     }

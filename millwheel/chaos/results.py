@@ -10,8 +10,12 @@ from typing import Any
 import msgspec
 
 from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.order.arrival import by_arrival, reasons_of
+from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import SetupError
+from millwheel.spec.callback_code import LoadedCode
+from millwheel.spec.loading import load_object
 
 _SHOWN = 3  # rows of a difference that are shown
 
@@ -54,6 +58,13 @@ def compared(calm: PipelineSpec, disturbed: PipelineSpec) -> list[Difference]:
                 "path, for example --set output=out/{run}: it becomes calm and chaos"
             )
     return [_difference(mine.stream, rows_of(mine, calm), rows_of(other, disturbed)) for mine, other in pairs]
+
+
+def free_sinks(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
+    """For each sink, by stream: where the order of arrival may decide its rows, and why."""
+    graph = build_graph(spec)
+    found = by_arrival(graph, LoadedCode(lambda name: load_object(name, spec.folder)))
+    return {sink.stream: reasons_of(f"sink.{sink.stream}", graph, found) for sink in spec.sinks}
 
 
 def _difference(stream: str, calm: Counter[str], disturbed: Counter[str]) -> Difference:

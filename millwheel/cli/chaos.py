@@ -20,9 +20,10 @@ from millwheel.chaos.namespaces import Namespaces
 from millwheel.chaos.observer import Observer
 from millwheel.chaos.plan import Plan, Target
 from millwheel.chaos.report import recovery_table, summary
-from millwheel.chaos.results import Difference, compared, result_folders
+from millwheel.chaos.results import Difference, compared, free_sinks, result_folders
 from millwheel.cli.look.status import write_json
 from millwheel.core.model.times import duration_us
+from millwheel.core.order.arrival import CURE
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import SetupError
 from millwheel.launch.certificates import make_set
@@ -34,6 +35,8 @@ from millwheel.roots.attaching import attach
 from millwheel.spec import load_pipeline, resolve_params
 
 CALM, CHAOS = "calm", "chaos"
+_FREE = 4
+"""Exit code where only such results differ as arrival decides. Fixed: commands.md has it."""
 _OUTAGE_S = 60.0  # as long as the driver bears without ZooKeeper
 
 
@@ -91,7 +94,8 @@ def parse_seconds(text: str, option: str) -> float:
 
 
 def chaos(settings: ChaosSettings, console: Console) -> int:
-    """Run the pipeline twice, undisturbed and under faults. Returns 0 when the results are the same, else 1."""
+    """Run the pipeline twice, undisturbed and under faults. Returns 0 when the results are the same, 4 when they differ
+    only where arrival decides, also without faults, and 1 when anything else differs."""
     before = signal.signal(signal.SIGTERM, _interrupted)  # what was started must be stopped, and what was made removed
     try:
         return _both_runs(settings, console)
@@ -114,16 +118,25 @@ def _both_runs(settings: ChaosSettings, console: Console) -> int:
     console.print(f"{specs[CALM].name}: {calm.seconds:.1f} s undisturbed; now with faults (seed {settings.plan.seed})")
     disturbed = _disturbed_run(settings, result_folders(specs[CHAOS]), console)
     differences = compared(specs[CALM], specs[CHAOS])
-    _report(calm, disturbed, differences, console)
+    free = free_sinks(specs[CALM])
+    _report(calm, disturbed, differences, free, console)
     if settings.summary:
-        Path(settings.summary).write_text(json.dumps(summary(calm, disturbed, differences), indent=2) + "\n")
+        Path(settings.summary).write_text(json.dumps(summary(calm, disturbed, differences, free), indent=2) + "\n")
     if settings.as_json:
-        write_json(summary(calm, disturbed, differences))
-    same = not any(each.lost or each.surplus for each in differences)
-    if same:
+        write_json(summary(calm, disturbed, differences, free))
+    code = exit_code(differences, free)
+    if code == 0:
         for run in (CALM, CHAOS):
             shutil.rmtree(folder / run, ignore_errors=True)
-    return 0 if same else 1
+    return code
+
+
+def exit_code(differences: Sequence[Difference], free: Mapping[str, Sequence[str]]) -> int:
+    """See :func:`chaos`; ``free``: where arrival decides, by stream."""
+    unequal = [each for each in differences if each.lost or each.surplus]
+    if not unequal:
+        return 0
+    return _FREE if all(free[each.stream] for each in unequal) else 1
 
 
 def _spec(settings: ChaosSettings, run: str) -> PipelineSpec:
@@ -194,7 +207,13 @@ def _session(root: Path) -> Coordination:
     )
 
 
-def _report(calm: Outcome, disturbed: Outcome, differences: Sequence[Difference], console: Console) -> None:
+def _report(
+    calm: Outcome,
+    disturbed: Outcome,
+    differences: Sequence[Difference],
+    free: Mapping[str, Sequence[str]],
+    console: Console,
+) -> None:
     if not disturbed.struck:
         console.print("The run ended before any fault: give it more input, or a shorter --every.")
     else:
@@ -206,3 +225,15 @@ def _report(calm: Outcome, disturbed: Outcome, differences: Sequence[Difference]
         console.print(f"{each.stream}: {each.rows} rows, {verdict}")
         for line in each.examples():
             console.print(f"  {line}", highlight=False, markup=False)
+        for line in _cause(each, free[each.stream]):
+            console.print(f"  {line}", highlight=False, markup=False)
+
+
+def _cause(difference: Difference, reasons: Sequence[str]) -> list[str]:
+    """What may have made a difference, in words."""
+    if not difference.lost and not difference.surplus:
+        return []
+    if not reasons:
+        return ["Nothing may make this difference: a defect of MillWheel, or code that is no function of its input."]
+    said = [f"Arrival decides in {reason}." for reason in reasons]
+    return [*said, f"Two runs without faults may differ as well. For a callback, {CURE} (docs/guarantees.md, Order)."]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from millwheel.core.model.times import duration_text
+from millwheel.core.order.arrival import CURE, by_arrival
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
@@ -25,6 +26,7 @@ from millwheel.explain import words
 from millwheel.explain.combined import combined_of
 from millwheel.explain.forms import forms_of
 from millwheel.queries.formulas import formula_of
+from millwheel.spec.callback_code import LoadedCode
 from millwheel.spec.loading import load_object
 from millwheel.spec.parts.streams import UNITS
 
@@ -85,10 +87,11 @@ def picture_of(spec: PipelineSpec) -> Picture:
     graph = build_graph(spec)
     forms = forms_of(spec, graph, lambda name: load_object(name, spec.folder))
     combined = combined_of(spec, graph, lambda name: load_object(name, spec.folder))
+    arrival = by_arrival(graph, LoadedCode(lambda name: load_object(name, spec.folder)))
     boxes = []
     for node in graph.nodes.values():
-        box = _box(node, graph, spec)
-        boxes.append(replace(box, lines=(*box.lines, forms[node.name], *combined[node.name])))
+        box, order = _box(node, graph, spec), _order_text(node, arrival.get(node.name, ""))
+        boxes.append(replace(box, lines=(*box.lines, *order, forms[node.name], *combined[node.name])))
     arrows = list(_arrows(graph))
     if any(arrow.source == DEAD_LETTERS for arrow in arrows):
         boxes.append(Box(DEAD_LETTERS, BoxKind.DEAD_LETTERS, "all nodes", ("records that could not be used",)))
@@ -96,6 +99,14 @@ def picture_of(spec: PipelineSpec) -> Picture:
         boxes.append(_query(query))
         arrows += [Arrow(name, boxes[-1].name, "asked") for name in formula_of(query).computations]
     return Picture(spec.name, tuple(boxes), tuple(arrows))
+
+
+def _order_text(node: Node, why: str) -> list[str]:
+    """Where the order of arrival may decide what a callback does, and the cure."""
+    computation = node.computation
+    if computation is None or not computation.callback or computation.window is not None or computation.ordered:
+        return []
+    return [f"in the order of arrival: {why}; {CURE}"] if why else []
 
 
 def _arrows(graph: Graph) -> Iterator[Arrow]:

@@ -13,6 +13,7 @@ from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.ports import StateStore
 from millwheel.workers.operators.window_callback import CALLBACK_TAG
+from millwheel.workers.order.positions import ASIDE_TAG
 from millwheel.workers.shard.opening import read_timers
 from millwheel.workers.state.column_segments import segments_of
 from millwheel.workers.state.handles import TTL_TAG
@@ -42,7 +43,7 @@ def timers_of(store: StateStore, key: Key) -> list[tuple[Domain, str, int]]:
         (domain, tag.removeprefix(CALLBACK_TAG), at)
         for domain, queue in queues.items()
         for owner, tag, at in queue.items()
-        if owner == key and not tag.removeprefix(CALLBACK_TAG).startswith(TTL_TAG)
+        if owner == key and not tag.removeprefix(CALLBACK_TAG).startswith((TTL_TAG, ASIDE_TAG))
     ]
     return sorted(found, key=lambda timer: (timer[2], timer[1]))
 

@@ -48,6 +48,16 @@ class Order(IntEnum):
     """All, whatever the key: what is pushed."""
 
 
+class Placed(IntEnum):
+    """How records come among the event-time timers of a callback (guarantees.md, Order)."""
+
+    BY_ARRIVAL = 0
+    BY_SENDER = 1
+    """Those of one key of their producer in one order with them."""
+    BY_POSITION = 2
+    """In the order of the only partition that they come from."""
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is determined of a stream. ``keyed``: by what its producer keyed it. ``paced``: its rows come only while the
@@ -63,6 +73,7 @@ class Facts:
     timed: bool = True
     """Its rows have the same timestamps, too."""
     retracts: bool = False
+    placed: Placed = Placed.BY_ARRIVAL
     doubled: bool = False
     """After a crash some rows may come twice (weak productions of an at-least-once computation)."""
 
@@ -78,6 +89,8 @@ class Free:
     """Streams race each other, and the wall clock is another one; named are those with several partitions."""
     uneven: frozenset[str] = frozenset()
     """Streams whose watermark may stand elsewhere when a record comes: see :func:`_pushed`."""
+    several: frozenset[str] = frozenset()
+    """Streams with several partitions."""
     forgetful: frozenset[str] = frozenset()
     """Streams with a copy that comes after its id was forgotten, or nearly so."""
     ended: bool = True
@@ -137,7 +150,10 @@ def _pushed(stream: StreamSpec, stated: bool, free: Free) -> Facts:
     uneven = stream.name in free.uneven
     order = Order.KEY if stream.name in (free.racing or ()) else Order.WHOLE
     paced = stated and free.racing is None and not uneven
-    return Facts(order=order, paced=paced, timely=not silence and not uneven)
+    # A source that states its watermarks says nothing about those between its reads.
+    alone = not stated and not silence and not uneven and stream.name not in free.several | (free.racing or frozenset())
+    placed = Placed.BY_POSITION if alone else Placed.BY_ARRIVAL
+    return Facts(order=order, paced=paced, timely=not silence and not uneven, placed=placed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +178,7 @@ def _merged(one: Facts, other: Facts) -> Facts:
         paced=one.paced and other.paced,
         timely=one.timely and other.timely,
         single=False,
+        placed=Placed.BY_ARRIVAL,
         timed=one.timed and other.timed,
         retracts=one.retracts or other.retracts,
         doubled=one.doubled or other.doubled,
@@ -205,7 +222,8 @@ def _of(c: ComputationSpec, found: Mapping[str, Facts], spec: PipelineSpec, stat
     if c.dictionary is not None:
         # pipeline.md, dictionary: with a ttl "a matter of the times of its records and of their order"; a record behind
         # the watermark counts as of the watermark. That is as with copies.
-        return _Made(_stepped(base, c) if c.dictionary.ttl_us is None else _deduplicated(base, c))
+        made = _stepped(base, c) if c.dictionary.ttl_us is None else _deduplicated(base, c)
+        return _Made(replace(made, placed=Placed.BY_ARRIVAL))
     if c.lookup is not None:
         # lookups.md: "Order, delivery and watermarks are those of any computation", and these answers never change.
         return _Made(replace(_stepped(base, c), single=False))
@@ -226,6 +244,7 @@ def _inputs(c: ComputationSpec, found: Mapping[str, Facts], spec: PipelineSpec, 
         paced=all(facts.paced for facts in inputs),
         timely=all(facts.timely for facts in inputs),
         single=all(facts.single for facts in inputs) and not two_ways,
+        placed=inputs[0].placed if len(inputs) == 1 else Placed.BY_ARRIVAL,
         timed=all(facts.timed for facts in inputs),
         retracts=any(facts.retracts for facts in inputs),
         doubled=any(facts.doubled for facts in inputs),
@@ -259,17 +278,41 @@ def _called(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> 
         waits = bool(c.options.get("wait"))
         level = base.level if base.level is Level.ALL and (base.paced or not waits) else Level.NOTHING
         order = base.order if base.paced else Order.NONE
-        return replace(base, level=level, order=order, paced=base.paced and not waits, single=False, retracts=False)
-    ordered = base.order is not Order.NONE and (base.paced or (c.ordered and base.timely))
+        return replace(
+            base,
+            level=level,
+            order=order,
+            paced=base.paced and not waits,
+            single=False,
+            retracts=False,
+            placed=Placed.BY_ARRIVAL,
+        )
+    placed = _placed(base, c, kind, free)
+    ordered = base.order is not Order.NONE and (base.paced or placed or (c.ordered and base.timely))
     # A record that waits for the watermark may set a timer of the wall clock while both move.
     ordered = ordered and not (c.ordered and c.options.get("clock", True) and not kind.startswith("Free"))
     # A timer of the past is due at once, which is after the records of the same bundle.
-    ordered = ordered and not (c.options.get("past") and (free.bundling or not base.single or not base.paced))
+    ordered = ordered and (
+        placed or not (c.options.get("past") and (free.bundling or not base.single or not base.paced))
+    )
     if base.level is not Level.ALL or not ordered:
         return _NOTHING
     # Event time: "Whether a record is late that another computation produced behind its own watermark depends on which
     # of them arrives first". So it is with what a timer of the past produces at its time.
-    return replace(base, paced=False, single=False, timely=base.timely and not c.options.get("past"))
+    timely = base.timely and not c.options.get("past")
+    behind = Placed.BY_SENDER if placed and c.productions is Productions.STRONG else Placed.BY_ARRIVAL
+    return replace(base, paced=False, single=False, timely=timely, placed=behind)
+
+
+def _placed(base: Facts, c: ComputationSpec, kind: str, free: Free) -> bool:
+    """Whether the event-time timers of a callback have their places among its records. guarantees.md, Order: not with
+    ``process_batch``; with weak productions only behind a source. The wall clock has no part in it, and the watermark
+    that a record finds behind another computation is that of the moment."""
+    if base.placed is Placed.BY_ARRIVAL or kind.endswith("Together") or c.ordered:
+        return False
+    if base.placed is Placed.BY_SENDER and not (c.options.get("past") and c.productions is Productions.STRONG):
+        return False
+    return not (c.options.get("clock", True) and free.racing is not None)
 
 
 def _sliced(base: Facts, stated: bool, lasting: bool, free: Free) -> Facts:
@@ -283,7 +326,8 @@ def _stepped(base: Facts, c: ComputationSpec) -> Facts:
         return _NOTHING
     # pipeline.md, order_by: what comes behind the watermark is passed on at once.
     order = Order.NONE if c.ordered and not base.timely else base.order
-    return replace(base, order=order, paced=base.paced and not c.ordered)
+    placed = Placed.BY_ARRIVAL if c.ordered or c.productions is Productions.WEAK else min(base.placed, Placed.BY_SENDER)
+    return replace(base, order=order, paced=base.paced and not c.ordered, placed=placed)
 
 
 def _deduplicated(base: Facts, c: ComputationSpec) -> Facts:
@@ -309,7 +353,8 @@ def _enriched(base: Facts, c: ComputationSpec, each_in_order: bool) -> Facts:
         return _NOTHING
     if not c.enrich.waits and (not base.paced or base.order is Order.NONE):
         return _NOTHING
-    return replace(base, paced=base.paced and not c.enrich.waits, single=False, keyed=base.keyed)
+    paced = base.paced and not c.enrich.waits
+    return replace(base, paced=paced, single=False, keyed=base.keyed, placed=Placed.BY_ARRIVAL)
 
 
 # --- windows -----------------------------------------------------------------------------------------------------
@@ -342,14 +387,14 @@ def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool,
     )
     # windows.md, Timestamps: "that of the records that are new in the pane", which depends on how panes were cut.
     timed = plain or level is not Level.STANDING
-    facts = Facts(level, order, base.keyed, False, timely, False, timed, retracting, base.doubled)
+    facts = Facts(level, order, base.keyed, False, timely, False, timed, retracting, doubled=base.doubled)
     side = c.late.partition(":")[2]
     if not side:
         return _Made(facts)
     # Which records are late is free only where windows close by their triggers.
     known = base.level is Level.ALL and (level is Level.ALL or not _closes(c.trigger))
     # windows.md, Late records: they go aside at the watermark, which may move while they come.
-    aside = replace(base, single=False, timed=base.timed and base.paced)
+    aside = replace(base, single=False, timed=base.timed and base.paced, placed=Placed.BY_ARRIVAL)
     return _Made(facts, {side: aside if known else _NOTHING})
 
 

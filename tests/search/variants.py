@@ -114,7 +114,8 @@ def free_of(way: Way, case: Case, spec: PipelineSpec) -> Free:
     known = case.stated and not deaf
     forgetful = _forgetful(case, spec, known) if reopened else frozenset()
     racing = frozenset[str]() if way.racing_clock else None
-    return Free(way.together != 1, way.crashes, racing, uneven, forgetful, ended, deaf)
+    several = _several(case)
+    return Free(way.together != 1, way.crashes, racing, uneven, several, forgetful, ended, deaf)
 
 
 def _forgetful(case: Case, spec: PipelineSpec, known: bool) -> frozenset[str]:
@@ -147,6 +148,13 @@ def _forgetful(case: Case, spec: PipelineSpec, known: bool) -> frozenset[str]:
                 seen.setdefault(index, at)
                 gone_by = gone_by if case.stated else max(gone_by, at)
     return frozenset(found)
+
+
+def _several(case: Case) -> frozenset[str]:
+    """Streams with several partitions."""
+    found = {(action.stream, action.partition) for action in case.script if isinstance(action, Push)}
+    streams = [stream for stream, _ in found]
+    return frozenset(stream for stream in streams if streams.count(stream) > 1)
 
 
 def _appearing(case: Case) -> frozenset[str]:

@@ -45,6 +45,7 @@ class _BatchForm(msgspec.Struct, array_like=True):
     values: msgspec.Raw
     ids: Any
     born_us: int
+    labels: bytes = b""
 
 
 _FEW_BYTES = 64 * 8
@@ -135,7 +136,8 @@ def encode_batch(batch: AnyBatch) -> bytes:
         return encode_columns(batch)
     keys = batch.held_keys if batch.numbers is None else pack_ints(batch.numbers)
     seqs, timestamps = pack_ints(batch.held_seqs), pack_ints(batch.held_timestamps)
-    return _encode((batch.stream, seqs, timestamps, keys, batch.held_values, batch.ids, batch.born_us))
+    form = (batch.stream, seqs, timestamps, keys, batch.held_values, batch.ids, batch.born_us)
+    return _encode(form if batch.labels is None else (*form, pack_ints(batch.labels)))
 
 
 def batch_pieces(batch: AnyBatch) -> Sequence[bytes]:
@@ -155,6 +157,7 @@ def decode_batch(data: bytes | memoryview) -> AnyBatch:
     try:
         form = _decode_batch(data)
         seqs, timestamps = _numbers(form.seqs), _numbers(form.timestamps)
+        labels = _numbers(form.labels) if form.labels else None
         keys = np.frombuffer(form.keys, np.int64) if type(form.keys) is bytes else _batch_keys(form)
     except DAMAGE as ex:
         raise CorruptionError(f"a delivery of {len(data)} bytes is no batch: {ex}") from ex
@@ -163,9 +166,11 @@ def decode_batch(data: bytes | memoryview) -> AnyBatch:
     lengths.add(-1 if keys is None else len(keys))
     if ids is not None:
         lengths.add(len(ids) if type(ids) is list else -1)
+    if labels is not None:
+        lengths.add(len(labels))
     if len(lengths) != 1 or keys is None:
         raise CorruptionError(f"a delivery on stream {form.stream!r} has columns of different lengths")
-    return Batch(form.stream, seqs, timestamps, keys, form.values, ids, form.born_us, len(data))
+    return Batch(form.stream, seqs, timestamps, keys, form.values, ids, form.born_us, len(data), labels)
 
 
 def _numbers(data: bytes) -> Ints:
@@ -189,7 +194,7 @@ def deliveries(batch: AnyBatch, most: int = DELIVERY_BYTES) -> list[AnyBatch]:
         return [batch]
     raws = [value if type(value) is msgspec.Raw else _raw(encode_value(value)) for value in batch.values]
     held = batch.held_seqs, batch.held_timestamps, batch.held_keys
-    whole = Batch(batch.stream, *held, raws, batch.ids, batch.born_us, batch.size)
+    whole = Batch(batch.stream, *held, raws, batch.ids, batch.born_us, batch.size, batch.labels)
     pieces: list[AnyBatch] = []
     start, size = 0, 0
     for index, raw in enumerate([*raws, None]):

@@ -29,6 +29,8 @@ else:
     V = TypeVar("V")
 
 
+NO_LABEL = MAX_TIME
+"""In place of the label of a record that has none, among others that have one. It holds no watermark."""
 _MANY = 16
 """One in so many records, and more, are left out by picking the others."""
 
@@ -154,14 +156,15 @@ class Batch:
     are under the extractor of the computation the batch goes to. ``ids`` are external ids, or those of weak productions
     (None: there are none). Values that a computation produced are still encoded (``msgspec.Raw``); ``born_us`` is the
     wall clock at which the oldest record entered the system. ``size`` is the approximate size of the encoded batch
-    (bytes; 0: not known).
+    (bytes; 0: not known). ``labels`` are watermarks, one for each record: that of its source partition at its position,
+    or at the position of its cause (None: they have none).
 
     Most batches are only routed, cut and sent on. So ``seqs``, ``timestamps`` and ``keys`` may be given as arrays of
     int64, and ``values`` as one encoded array: they become lists when somebody looks at them. What begins with ``held``
     is as it was given; ``numbers`` are the keys, if they were given as an array.
     """
 
-    __slots__ = ("_keys", "_seqs", "_timestamps", "_values", "born_us", "ids", "numbers", "size", "stream")
+    __slots__ = ("_keys", "_seqs", "_timestamps", "_values", "born_us", "ids", "labels", "numbers", "size", "stream")
 
     def __init__(
         self,
@@ -173,6 +176,7 @@ class Batch:
         ids: list[Any] | None = None,
         born_us: int = 0,
         size: int = 0,
+        labels: Ints | None = None,
     ) -> None:
         self.stream = stream
         self._seqs = seqs
@@ -183,6 +187,7 @@ class Batch:
         self.ids = ids
         self.born_us = born_us
         self.size = size
+        self.labels = labels
 
     @property
     def seqs(self) -> list[int]:
@@ -244,7 +249,8 @@ class Batch:
         return f"Batch{self._parts()!r}"
 
     def _parts(self) -> tuple[Any, ...]:
-        return self.stream, self.seqs, self.timestamps, self.keys, self.values, self.ids, self.born_us
+        labels = None if self.labels is None else list(map(int, self.labels))
+        return self.stream, self.seqs, self.timestamps, self.keys, self.values, self.ids, self.born_us, labels
 
     @property
     def last_seq(self) -> int:
@@ -253,9 +259,11 @@ class Batch:
 
     @property
     def earliest(self) -> int:
-        """The lowest timestamp (MAX_TIME: no records)."""
-        times = self._timestamps
-        return min(times, default=MAX_TIME) if isinstance(times, list) else int(times.min()) if len(times) else MAX_TIME
+        """The lowest timestamp or label (MAX_TIME: no records). That is where they hold the watermark."""
+        # By their timestamps alone, the watermark of a consumer could pass a timer that comes behind a record in
+        # flight: its label may lie before its timestamp by max_delay. See mistake records_in_flight_hold_no_label.
+        lowest = _lowest(self._timestamps)
+        return lowest if self.labels is None else min(lowest, _lowest(self.labels))
 
     @property
     def weight(self) -> int:
@@ -285,7 +293,7 @@ class Batch:
         return self._with(self.stream, seqs, self.held_keys, born_us)
 
     def _with(self, stream: str, seqs: Ints, keys: list[Key] | Int64s, born_us: int) -> Batch:
-        return Batch(stream, seqs, self._timestamps, keys, self._values, self.ids, born_us, self.size)
+        return Batch(stream, seqs, self._timestamps, keys, self._values, self.ids, born_us, self.size, self.labels)
 
     def tail(self, start: int) -> Batch:
         """The records from ``start`` on."""
@@ -299,6 +307,7 @@ class Batch:
             ids,
             self.born_us,
             self._share(len(self) - start),
+            None if self.labels is None else self.labels[start:],
         )
 
     def pick(self, indexes: Sequence[int] | Int64s) -> Batch:
@@ -313,6 +322,7 @@ class Batch:
             None if self.ids is None else at(self.ids),
             self.born_us,
             self._share(len(indexes)),
+            None if self.labels is None else at(self.labels),
         )
 
     def _share(self, count: int) -> int:
@@ -321,6 +331,15 @@ class Batch:
 
 
 _raws = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+
+
+def unlabelled(batch: Batch) -> Batch:
+    """The same records for a consumer that does not look at labels."""
+    if batch.labels is None:
+        return batch
+    found = batch.named(batch.stream)
+    found.labels = None
+    return found
 
 
 def without(batch: Batch, indexes: Sequence[int]) -> Batch:
@@ -344,7 +363,14 @@ def without(batch: Batch, indexes: Sequence[int]) -> Batch:
     ids = None if batch.ids is None else cut(batch.ids)
     held = cut(batch.held_seqs), cut(batch.held_timestamps), cut(batch.held_keys), cut(batch.values)
     size = batch.size * (len(batch) - len(indexes)) // (len(batch) or 1)
-    return Batch(batch.stream, *held, ids, batch.born_us, size)
+    labels = None if batch.labels is None else cut(batch.labels)
+    return Batch(batch.stream, *held, ids, batch.born_us, size, labels)
+
+
+def _lowest(numbers: Ints) -> int:
+    if isinstance(numbers, list):
+        return min(numbers, default=MAX_TIME)
+    return int(numbers.min()) if len(numbers) else MAX_TIME
 
 
 def _picker(indexes: Sequence[int] | Int64s) -> Callable[[Any], Any]:

@@ -42,6 +42,8 @@ class TimerQueue:
         self._causes: dict[_Id, bytes] = {}
         self._counts: Counter[Key] | None = None
         self._mine: Callable[[str], bool] = bool
+        self._firsts: dict[Key, list[tuple[int, str]]] | None = None
+        self._first_mine: Callable[[str], bool] = bool
 
     def __len__(self) -> int:
         return len(self._at)
@@ -58,6 +60,24 @@ class TimerQueue:
             self._counts = Counter(key for key, tag in self._at if mine(tag))
         return self._counts[key]
 
+    def first_of(self, key: Key, mine: Callable[[str], bool]) -> int:
+        """The time of the next timer of a key among those whose tags are ``mine``, which must be the same predicate in
+        each call (MAX_TIME: there is none). Keys have queues of their own from the first call on."""
+        if self._firsts is None:
+            self._firsts, self._first_mine = {}, mine
+            for (owner, tag), at in self._at.items():
+                if mine(tag):
+                    heapq.heappush(self._firsts.setdefault(owner, []), (at, tag))
+        queue = self._firsts.get(key)
+        if queue is None:
+            return MAX_TIME
+        while queue and self._at.get((key, queue[0][1])) != queue[0][0]:
+            heapq.heappop(queue)
+        if queue:
+            return queue[0][0]
+        del self._firsts[key]
+        return MAX_TIME
+
     def set(self, key: Key, tag: str, at: int, cause: bytes = b"") -> None:
         """Set or move a timer."""
         timer_id = (key, tag)
@@ -67,8 +87,7 @@ class TimerQueue:
             if before is None:
                 self._count(timer_id, 1)
             self._at[timer_id] = at
-            self._order += 1
-            heapq.heappush(self._heap, (at, tag, self._order, timer_id))
+            self._push(at, timer_id)
 
     def cancel(self, key: Key, tag: str) -> bool:
         """Forget a timer; False when there was none."""
@@ -151,8 +170,13 @@ class TimerQueue:
                 if timer_id not in self._at:
                     self._count(timer_id, 1)
                 self._at[timer_id] = before
-                self._order += 1
-                heapq.heappush(self._heap, (before, timer_id[1], self._order, timer_id))
+                self._push(before, timer_id)
+
+    def _push(self, at: int, timer_id: _Id) -> None:
+        self._order += 1
+        heapq.heappush(self._heap, (at, timer_id[1], self._order, timer_id))
+        if self._firsts is not None and self._first_mine(timer_id[1]):
+            heapq.heappush(self._firsts.setdefault(timer_id[0], []), (at, timer_id[1]))
 
     def _count(self, timer_id: _Id, by: int) -> None:
         counts, (key, tag) = self._counts, timer_id

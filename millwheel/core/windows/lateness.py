@@ -47,6 +47,17 @@ def watermark_after(highest_us: int, max_delay_us: int) -> int:
     return max(highest_us - max_delay_us, MIN_TIME) if highest_us > MIN_TIME else MIN_TIME
 
 
+def labels_of(times_us: Sequence[int] | _Longs, highest_us: int, max_delay_us: int) -> _Longs:
+    """The watermark of a partition at each of its records in order, which counts already. ``highest_us`` is the highest
+    timestamp before them."""
+    import numpy as np  # not above: see late_mask
+
+    highest = np.maximum(np.maximum.accumulate(np.asarray(times_us, np.int64)), highest_us)
+    # It does not wrap: a timestamp has no more than 62 bits.
+    found: _Longs = highest - min(max_delay_us, 2**62)
+    return found
+
+
 def none_late(lowest_us: int, highest_us: int, max_delay_us: int) -> bool:
     """Whether no record can be late among records from ``lowest_us`` on, when none so far is above ``highest_us``."""
     return lowest_us >= highest_us - max_delay_us

@@ -49,6 +49,8 @@ class Outputs:
         self.groups: list[AnyBatch] = []
         self.counted: list[tuple[str, int]] = []
         self.count = 0
+        self.label: int | None = None
+        """That of the call whose productions come next (None: productions of this node have no labels)."""
 
     def produce(self, stream: str, key: Key, value: Any, timestamp: int, identity: bytes = b"") -> None:
         """Add one production. ``identity`` is the id of a weak one; without it, duplicates are not noticed."""
@@ -61,6 +63,8 @@ class Outputs:
         produced.keys.append(key)
         produced.timestamps.append(timestamp)
         produced.ids.append(identity)
+        if self.label is not None:
+            produced.labels.append(self.label)
         self.count += 1
 
     def produce_columns(self, batch: ColumnBatch) -> None:
@@ -89,7 +93,7 @@ class Outputs:
         for stream, produced in self.streams.items():
             length = mark.get(stream, 0)
             self.count -= len(produced.raws) - length
-            for column in (produced.raws, produced.decoded, produced.keys, produced.timestamps, produced.ids):
+            for column in produced.columns():
                 del column[length:]
 
 
@@ -102,10 +106,18 @@ class Produced:
     keys: list[Key] = field(default_factory=list)
     timestamps: list[int] = field(default_factory=list)
     ids: list[bytes] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)
+    """As long as the others, or empty."""
+
+    def columns(self) -> Iterator[list[Any]]:
+        """All that it consists of."""
+        yield from (self.raws, self.decoded, self.keys, self.timestamps, self.ids)
+        if self.labels:
+            yield self.labels
 
     def leave_out(self, indexes: Sequence[int]) -> None:
         """Take back some of them."""
-        for column in (self.raws, self.decoded, self.keys, self.timestamps, self.ids):
+        for column in self.columns():
             for index in reversed(indexes):
                 del column[index]
 
@@ -136,6 +148,7 @@ class Bundle:
     due: list[Due] = field(default_factory=list)
     most_timers: int = _MOST_TIMERS
     fired_more: int = 0
+    clock: int = MIN_TIME
     floor: int = 0
     commit_before_sending: bool = False
     positions_only: bool = False
@@ -159,7 +172,7 @@ class Bundle:
         """Also those that are set meanwhile for a time that the watermark has passed already. Had it risen in smaller
         steps they would have fired, too, before the records that are here now."""
         queue = self.timers[Domain.EVENT]
-        while self.room and (timer := queue.pop_due(self.watermark)) is not None:
+        while self.room and (timer := queue.pop_due(max(self.watermark, self.clock))) is not None:
             self.due.append(timer)
             yield timer
 

@@ -48,7 +48,7 @@ class Consumer:
     when it takes the key the producer gave. ``wants_late`` when it has a policy of its own for late records.
     ``columns`` are all the fields that it looks at, None for one that may look at any. ``divided`` is the key of one
     whose keys are divided over instances. ``partitions``: of a dictionary, which has the partition of a value of the
-    field ``of`` as its key."""
+    field ``of`` as its key. ``labelled`` when it takes the labels of its records."""
 
     node: NodeName
     fields: tuple[str, ...]
@@ -58,6 +58,7 @@ class Consumer:
     divided: KeySpec | None = None
     of: str = ""
     partitions: int = 0
+    labelled: bool = False
 
     @property
     def counts(self) -> bool:

@@ -18,7 +18,7 @@ from millwheel.core.model.keys import Key, KeyHash, key_hash, key_hashes
 from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName, ShardName, groups_of, rest_of
 from millwheel.core.model.range_table import RangeTable
-from millwheel.core.model.records import Batch, Values, without
+from millwheel.core.model.records import Batch, Values, unlabelled, without
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.spec import KeyKind, KeySpec
 from millwheel.workers.delivery.combining import Combining, whole
@@ -52,8 +52,10 @@ class Fanout:
         columns: Mapping[str, Sequence[str]] | None = None,
         most_key: int = DEFAULTS.key,
         combined: Collection[str] = (),
+        labelled: Collection[str] = (),
     ) -> None:
-        """``combined``: the nodes that may get groups, under their keys, in place of records."""
+        """``combined``: the nodes that may get groups, under their keys, in place of records; ``labelled``: those that
+        take labels."""
         self.combinings: Mapping[str, Combining] = {}
         self._most_key = most_key
         self._consumers: dict[str, list[Consumer]] = {}
@@ -64,6 +66,7 @@ class Fanout:
                 extract = None if spec.kind is KeyKind.RECORD else load_extractor(spec)
                 wants_late = _wants_late(graph.nodes[name])
                 consumer = Consumer(NodeName(name), fields, extract, wants_late, (columns or {}).get(name))
+                consumer = replace(consumer, labelled=name in labelled)
                 if spec.instances > 1:
                     consumer = replace(consumer, divided=spec)
                 if spec.partitions:
@@ -131,7 +134,8 @@ class Fanout:
         out: list[tuple[NodeName, AnyBatch]] = []
         refused: list[Keyless] = []
         for consumer in self._consumers.get(batch.stream, ()):
-            mine, missing = self._split_for(consumer, whole(batch), decoded, late, epochs)
+            records = whole(batch) if consumer.labelled else unlabelled(whole(batch))
+            mine, missing = self._split_for(consumer, records, decoded, late, epochs)
             refused += missing
             if len(mine):
                 out.append((consumer.node, mine))

@@ -31,6 +31,7 @@ from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.percentiles import Shares, shares_by_node
 from millwheel.core.model.range_table import ShardEntry
+from millwheel.core.order.labels import labels_of
 from millwheel.core.pipeline.branches import compile_branches
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
 from millwheel.core.pipeline.spec import (
@@ -55,6 +56,7 @@ from millwheel.sinks.adapted import as_writer
 from millwheel.sinks.base import Sink
 from millwheel.sources.base import Partition, Source
 from millwheel.sources.frames import example_frame
+from millwheel.spec.callback_code import LoadedCode
 from millwheel.spec.imports import missing_file_hint
 from millwheel.spec.loading import load_extractor, load_object
 from millwheel.workers.batches.batched import BatchOperator
@@ -161,13 +163,15 @@ class Assembly:
         self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
         self._decode = stream_decoder(self._schemas)
         self._groups = groupings_of(spec, {**self._plans, **self._undeclared}, self._load, self._decode)
+        self._labels = labels_of(self.graph, LoadedCode(self._load))
         self._fanout = self._fanout_of(self.graph)
         self._fanout.combinings = combinings_of(spec, self.graph, self._groups, self._limits.combine)
 
     def _fanout_of(self, graph: Graph) -> Fanout:
         columns = {name: plan.needs for name, plan in self._plans.items()}
         folder, most = self.spec.folder, self.spec.limits.key
-        return Fanout(graph, lambda key: load_extractor(key, folder), columns, most, self._groups)
+        groups, takers = self._groups, self._labels.takers
+        return Fanout(graph, lambda key: load_extractor(key, folder), columns, most, groups, takers)
 
     def _column_plan(self, computation: ComputationSpec) -> Plan | None:
         """How a computation takes columns; None for one that takes records one by one."""
@@ -292,7 +296,8 @@ class Assembly:
         if spec.window is None:
             instance = self._instance(spec) if spec.callback else self._built_in(spec)
             kind = BatchOperator if takes_batches(type(instance)) else CallbackOperator
-            return kind(spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, self.spec.limits)
+            limits, use = self.spec.limits, self._labels.of(spec.name)
+            return kind(spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, limits, use)
         groups: Plan | None = self._undeclared.get(spec.name) if plan is None else plan
         if groups is not None:
             rows: WindowedOperator = GroupedOperator(spec, self.spec, groups, overlay, self._decode, _CACHE_ENTRIES)
@@ -319,7 +324,8 @@ class Assembly:
         new = AnswerCache(given.cache_size, given.cache_ttl_us, given.cache_absent)
         cache = self._answers.setdefault(spec.name, new)
         shard = LookupShard(shard_parts.entry.shard, shard_parts.entry.token, line, cache, lookup.by, send)
-        return LookupOperator(spec, self.spec.name, shard, shard_parts.shard.overlay, self._decode, self.spec.limits)
+        use, overlay = self._labels.of(spec.name), shard_parts.shard.overlay
+        return LookupOperator(spec, self.spec.name, shard, overlay, self._decode, self.spec.limits, use)
 
     def _instance(self, spec: ComputationSpec) -> Computation:
         kind = self._outside.load(spec.callback, self.spec.folder)
@@ -354,17 +360,8 @@ class Assembly:
         schema = self._schemas.get(stream.name)
         now_us = self._clock.now_us()
         if stream.source.kind == "injection":
-            return InjectionOperator(
-                self.spec.name,
-                NodeName(node.name),
-                stream,
-                timestamps,
-                schema,
-                shard_parts.store,
-                now_us,
-                self.spec.limits,
-                bool(self._ends),
-            )
+            given = (self.spec.name, NodeName(node.name), stream, timestamps, schema, shard_parts.store, now_us)
+            return InjectionOperator(*given, self.spec.limits, bool(self._ends))
         source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
         partitions = self._partitions(stream, source)
         form = self.source_form_of(stream)
@@ -398,6 +395,7 @@ class Assembly:
             rules=rules,
             completion=completion,
             combining=combining if combining is not None and not combining.rest else None,
+            labelled=stream.name in self._labels.streams,
         )
         return SourceOperator(parts, shard_parts.store, now_us)
 

@@ -16,6 +16,7 @@ from millwheel.core.model.limits import Limits
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.records import Record
 from millwheel.core.model.times import MAX_TIME
+from millwheel.core.order.labels import NO_USE, LabelUse
 from millwheel.core.pipeline.spec import ComputationSpec, LookupSpec, Missing
 from millwheel.errors import RecordError, UnavailableError
 from millwheel.lookups.base import Lookup, LookupKey, NoAnswer, answers_to
@@ -165,11 +166,18 @@ class LookupOperator(CallbackOperator):
     flight at a time. Records that arrive meanwhile make the next bundle larger."""
 
     def __init__(
-        self, spec: ComputationSpec, pipeline: str, shard: LookupShard, overlay: Overlay, decode: Decode, limits: Limits
+        self,
+        spec: ComputationSpec,
+        pipeline: str,
+        shard: LookupShard,
+        overlay: Overlay,
+        decode: Decode,
+        limits: Limits,
+        labels: LabelUse = NO_USE,
     ) -> None:
         assert spec.lookup is not None
         self._looked_up = LookedUp(spec.lookup, shard.by, spec.outputs)
-        super().__init__(spec, pipeline, self._looked_up, overlay, decode, _CACHED_STATES, limits)
+        super().__init__(spec, pipeline, self._looked_up, overlay, decode, _CACHED_STATES, limits, labels)
         self._batch = spec.lookup.batch
         self._shard = shard
         self._values = decode

@@ -14,9 +14,10 @@ from millwheel.core.windows.lateness import is_behind
 from millwheel.core.windows.panes import Pane
 from millwheel.errors import RecordError
 from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.order.positions import ASIDE_TAG, label_bytes
 from millwheel.workers.state.keyed_state import KeyedState
 
-_SYSTEM_TAG = "\0"
+_SYSTEM_TAGS = ("\0", ASIDE_TAG)
 """How the tags of the system's own timers begin."""
 _SYSTEM_COUNTERS = frozenset(("records_in", "records_out", "late", "dead_letters", "duplicates"))
 
@@ -36,6 +37,7 @@ class CallbackContext:
         "floor",
         "identified",
         "key",
+        "label",
         "now",
         "pane",
         "passed",
@@ -59,6 +61,8 @@ class CallbackContext:
         self.together = False
         """The call may have several records, so a production has no timestamp of its own."""
         self.key: Key = None
+        self.label = MIN_TIME
+        """Of the call, where its productions have it, too."""
         self.timestamp = 0
         self.watermark = 0
         self.now = 0
@@ -76,6 +80,10 @@ class CallbackContext:
         self.key, self.timestamp = key, timestamp
         self._cause, self._made = cause, 0
         self.calls += 1
+
+    def label_as(self, label: int) -> None:
+        """The next call has this label, and so have its productions."""
+        self.label = self._bundle.outputs.label = label
 
     def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
         if stream not in self._outputs:
@@ -108,13 +116,14 @@ class CallbackContext:
             self._check_timers(queue, tag)
         if type(at) is not int or not MIN_TIME <= at <= LAST_TIME:
             at = instant(at)
-        queue.set(self.key, tag, at, remembered(self._cause) if self.identified else b"")
+        cause = label_bytes(self.label) if at < self.label else b""
+        queue.set(self.key, tag, at, remembered(self._cause) if self.identified else cause)
         if is_behind(at, self.watermark) and domain is Domain.EVENT:
             self.passed = self._state.unsettled = True
 
     def owns(self, tag: str) -> bool:
         """Whether a timer of this tag was set by the callback, and not by the system."""
-        return not tag.startswith(_SYSTEM_TAG)
+        return not tag.startswith(_SYSTEM_TAGS)
 
     def _check_timers(self, queue: TimerQueue, tag: str) -> None:
         most = self._limits.timers

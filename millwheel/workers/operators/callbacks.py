@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import count, repeat
 from operator import length_hint
 from typing import Any, TypeVar
 
@@ -19,8 +19,10 @@ from millwheel.api import Computation, Context
 from millwheel.core.model.keys import Key
 from millwheel.core.model.limits import Limits
 from millwheel.core.model.names import ChannelName
-from millwheel.core.model.records import Batch, Domain, Record, Timer
+from millwheel.core.model.records import NO_LABEL, Batch, Domain, Record, Timer
 from millwheel.core.model.timers import Due
+from millwheel.core.model.times import MIN_TIME
+from millwheel.core.order.labels import NO_USE, LabelUse
 from millwheel.core.pipeline.production_ids import Cause, record_causes, timer_cause
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.steps import step_text
@@ -33,7 +35,8 @@ from millwheel.workers.bundle.hangs import TOGETHER_MARK, Avoided, Doing, Watche
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.operators.callback_context import CallbackContext
-from millwheel.workers.operators.ordering import ORDER_TAG, OrderBuffer
+from millwheel.workers.order.ordering import ORDER_TAG, OrderBuffer
+from millwheel.workers.order.positions import ASIDE_TAG, Positions, label_of
 from millwheel.workers.state.asked import callback_state
 from millwheel.workers.state.handles import TTL_TAG
 from millwheel.workers.state.keyed_state import KeyedState
@@ -98,6 +101,7 @@ class CallbackOperator(Operator):
         decode: Decode,
         cache_entries: int,
         limits: Limits,
+        labels: LabelUse = NO_USE,
     ) -> None:
         self._instance = instance
         self._decode = decode
@@ -105,6 +109,8 @@ class CallbackOperator(Operator):
         self._identified = spec.identified
         self._context = CallbackContext(frozenset(spec.outputs), self._state, limits, self._identified)
         self._ordered = _order_buffer(spec, overlay, decode)
+        self._positions = Positions(overlay, decode, labels.follows) if labels.takes else None
+        self._labels = labels.gives
         self._attempts = Attempts(spec, pipeline, _code(spec), self._state)
         self._process: Process = instance.process_record
         self._at: Due | _Running | Together | None = None
@@ -119,6 +125,7 @@ class CallbackOperator(Operator):
 
     def run(self, bundle: Bundle) -> None:
         self._context.begin(bundle)
+        bundle.outputs.label = NO_LABEL if self._labels else None
         bundle.overlay.savepoint()
         marks = {domain: queue.savepoint() for domain, queue in bundle.timers.items()}
         start = bundle.overlay.savepoint()
@@ -141,6 +148,9 @@ class CallbackOperator(Operator):
                 queue.undo_to(marks[domain])
             bundle.outputs.cut_to({})
             bundle.due.clear()
+            bundle.clock = MIN_TIME
+            if self._positions is not None:
+                self._positions.forget()
             self._state.forget()
             if bundle.traced is not None:
                 bundle.traced.forget_made()
@@ -211,20 +221,39 @@ class CallbackOperator(Operator):
             if self._identified:
                 causes = record_causes(batch, arrival.channel)
                 caused = zip(keys, times, records, causes, strict=True)
-                for key, timestamp, record, cause in _watched(caused, number, bundle):
+                for key, timestamp, record, cause in self._coming(
+                    _watched(caused, number, bundle), batch, bundle, self._fire_one
+                ):
                     context.point(key, timestamp, cause)
                     process(context, record)
                     if state.unsettled:
                         self._settle(bundle, self._fire_one)
                 continue
             context.calls += len(batch)
-            moments = state.moments(times)
+            moments = state.moments(times, batch.labels)
             rows = zip(keys, times, moments, records, strict=True)
-            for key, context.timestamp, state.timestamp, record in _watched(rows, number, bundle):
+            coming = self._coming(_watched(rows, number, bundle), batch, bundle, self._fire_one)
+            for key, context.timestamp, state.timestamp, record in coming:
                 context.key = state.key = key
                 process(context, record)
                 if state.unsettled:
                     self._settle(bundle, self._fire_one)
+
+    def _coming(self, rows: Iterable[T], batch: Batch, bundle: Bundle, fire: Fire) -> Iterable[T]:
+        """The rows of a batch that come now, each behind the timers that its label has made due."""
+        positions = self._positions
+        if positions is None:
+            return rows
+
+        def begin(label: int) -> None:
+            known = label != NO_LABEL
+            self._state.clock = label if known else max(bundle.watermark, bundle.clock)
+            if known and positions.follows:
+                self._context.watermark = label
+            if self._labels:
+                self._context.label_as(label)
+
+        return positions.rows(rows, batch, bundle, begin, lambda: self._fire_passed(bundle, fire))
 
     def _at_once(self, bundle: Bundle, fire: Fire) -> list[Arrival]:
         """The arrivals that are processed in this bundle: none, if they wait for the watermark."""
@@ -270,32 +299,43 @@ class CallbackOperator(Operator):
     def _fire_passed(self, bundle: Bundle, fire: Fire) -> None:
         """The timers that a call has set for a time that the watermark has passed. They fire before the next call: that
         could have come a bundle later."""
-        at = self._at
+        at, state = self._at, self._state
         for due in bundle.fires(Domain.EVENT):
+            state.clock = max(state.clock, due.at)
             fire(due)
         self._at = at
         self._context.passed = False
 
     def _ring_due(self, bundle: Bundle, fire: Fire) -> None:
         """The processing-time timers, behind the records."""
+        self._state.clock = max(bundle.watermark, bundle.clock)
         for due in bundle.fires(Domain.PROCESSING):
             fire(due)
             self._settle(bundle, fire)
 
     def _fire_one(self, due: Due) -> None:
-        # A wall-clock timer has no event time. Before the floor its results would be behind a published watermark, and
-        # windows would drop them:
-        # test_a_new_owner_says_nothing_before_a_watermark_that_was_published_while_a_processing_timer_waited.
-        floor = due.at if due.domain is Domain.EVENT else self._context.floor
-        self._context.point(due.key, floor, self._cause_of(due))
         self._at = due
-        if self._ordered is not None and due.tag.startswith(ORDER_TAG):
-            self._process(self._context, self._ordered.take(due))
+        record = self._begin(due)
+        self._context.point(due.key, _time_of(due, record, self._context.floor), self._cause_of(due))
+        if record is not None:
+            self._process(self._context, record)
         elif due.tag.startswith(TTL_TAG):
             self._state.expire(due.tag, due.at)
         else:
             self._instance.process_timer(self._context, Timer(due.key, due.tag, due.at, due.domain))
         self._state.settle()
+
+    def _begin(self, due: Due) -> Record | None:
+        """A timer's call begins; the record, if it is the system's own, for one that has waited."""
+        label = label_of(due, self._identified) if due.domain is Domain.EVENT else NO_LABEL
+        if self._labels:
+            self._context.label_as(label)
+        if self._ordered is not None and due.tag.startswith(ORDER_TAG):
+            return self._ordered.take(due)
+        if self._positions is None or not due.tag.startswith(ASIDE_TAG):
+            return None
+        self._state.clock = max(self._state.clock, label)
+        return self._positions.take(due)
 
     def _cause_of(self, due: Due) -> Cause:
         return timer_cause(due) if self._identified else None
@@ -309,19 +349,19 @@ class CallbackOperator(Operator):
             batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             causes = record_causes(batch, arrival.channel) if self._identified else [None] * len(batch)
-            rows = zip(batch.keys, values, batch.timestamps, causes, strict=True)
-            for index, (key, value, timestamp, cause) in enumerate(_watched(rows, number, bundle)):
+            rows = zip(count(), batch.keys, values, batch.timestamps, causes)
+            watched = _watched(rows, number, bundle)
+            for index, key, value, timestamp, cause in self._coming(watched, batch, bundle, fire):
                 record = Record(key, value, timestamp, batch.stream)
                 self._attempt(bundle, _Call(key, timestamp, record, None, cause, (batch, arrival.channel, index)))
                 self._settle(bundle, fire)
         self._ring_due(bundle, fire)
 
     def _call_of(self, due: Due) -> _Call:
-        at = due.at if due.domain is Domain.EVENT else self._context.floor
-        cause = self._cause_of(due)
-        if self._ordered is None or not due.tag.startswith(ORDER_TAG):
-            return _Call(due.key, at, None, due, cause, due)
-        return _Call(due.key, at, self._ordered.take(due), None, cause, due)
+        record, cause = self._begin(due), self._cause_of(due)
+        return _Call(
+            due.key, _time_of(due, record, self._context.floor), record, None if record is not None else due, cause, due
+        )
 
     def _attempt(self, bundle: Bundle, call: _Call) -> None:
         def once() -> None:
@@ -346,6 +386,16 @@ def _order_buffer(spec: ComputationSpec, overlay: Overlay, decode: Decode) -> Or
     if spec.enrich is not None and spec.enrich.waits:
         return OrderBuffer(overlay, decode, spec.enrich.stream)
     return OrderBuffer(overlay, decode) if spec.ordered else None
+
+
+def _time_of(due: Due, record: Record | None, floor: int) -> int:
+    """Nothing of the call may be earlier."""
+    # A wall-clock timer has no event time. Before the floor its results would be behind a published watermark, and
+    # windows would drop them:
+    # test_a_new_owner_says_nothing_before_a_watermark_that_was_published_while_a_processing_timer_waited.
+    if record is not None:
+        return record.timestamp
+    return due.at if due.domain is Domain.EVENT else floor
 
 
 def _timer_text(due: Due) -> str:

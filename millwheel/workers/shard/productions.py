@@ -227,14 +227,15 @@ class ProductionBuilding:
             bundle.dead_letter(letter, batch.timestamps[bad.index], identity, keys_of(batch.stream))
 
     def _numbered(self, stream: str, produced: Produced, born_us: int) -> Batch:
-        count = len(produced.raws)
+        count, labels = len(produced.raws), produced.labels or None
         if self._identity.weak:
             maker = self._maker  # two computations may make something of one record, and a third may consume both
             ids = [maker + given if given else None for given in produced.ids] if self._identity.with_ids else None
-            return Batch(stream, [], produced.timestamps, produced.keys, list(produced.raws), ids, born_us)
+            raws = list(produced.raws)
+            return Batch(stream, [], produced.timestamps, produced.keys, raws, ids, born_us, labels=labels)
         seqs = list(range(self._meta.next_seq, self._meta.next_seq + count))
         self._meta.next_seq += count
-        return Batch(stream, seqs, produced.timestamps, produced.keys, produced.raws, None, born_us)
+        return Batch(stream, seqs, produced.timestamps, produced.keys, produced.raws, None, born_us, labels=labels)
 
 
 def most_bytes(frame: pl.DataFrame) -> int:

@@ -50,10 +50,10 @@ class Partitions:
         self._parts = parts
         self._store = store
         self._ended = ended
-        self._list_us = parts.source.list_us
         self._listed_at_us = 0
         self._listed = 0
         self._unknown = False
+        self._only: str | None = ""
         self.awake: dict[str, Part] = {}
         self._asleep: dict[str, Part] = {}
         self._unopened: dict[str, Partition] = {}
@@ -73,7 +73,7 @@ class Partitions:
 
     def lists_at(self) -> int:
         """When they are to be listed again (wall clock)."""
-        return self._listed_at_us + max(self._list_us, self._listed * _LIST_EACH_US)
+        return self._listed_at_us + max(self._parts.source.list_us, self._listed * _LIST_EACH_US)
 
     def look(self, now_us: int) -> None:
         """List the partitions."""
@@ -87,6 +87,8 @@ class Partitions:
             return
         self._listing.over()
         self._listed, self._unknown = len(listed), False
+        self._only = next(iter(listed), "") if self._only == "" else self._only
+        self._only = self._only if listed.keys() <= {self._only} else None
         for name, partition in listed.items():
             if (part := self.awake.get(name)) is not None:
                 part.partition, part.gone_at_us = partition, None
@@ -140,6 +142,11 @@ class Partitions:
             elif part.silence.looked_at_us > part.gone_at_us and not part.outstanding and part.certain:
                 part.close()
                 del self.awake[name]
+
+    @property
+    def alone(self) -> bool:
+        """Whether the source has had no more than one partition so far, in all shards."""
+        return self._only is not None
 
     @property
     def unopened(self) -> int:

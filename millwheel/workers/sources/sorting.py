@@ -17,7 +17,7 @@ from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch, DeadLetter, without
 from millwheel.core.model.times import MIN_TIME, duration_text
 from millwheel.core.pipeline.spec import DEAD_LETTERS
-from millwheel.core.windows.lateness import late_mask, late_rows, none_late, watermark_after
+from millwheel.core.windows.lateness import labels_of, late_mask, late_rows, none_late, watermark_after
 from millwheel.sources.base import Chunk as Read
 from millwheel.workers.bundle.bundle import LINE, Bundle, beginning, keys_of, kind_in, plain_letter
 from millwheel.workers.bundle.value_sizes import carried
@@ -43,13 +43,21 @@ class Sorting:
     """Sorts one read into records for the consumers, late ones, and dead letters."""
 
     def __init__(
-        self, parts: SourceParts, max_timestamp: int, judged: set[int], now_us: int, epochs: KeyEpochs | None = None
+        self,
+        parts: SourceParts,
+        max_timestamp: int,
+        judged: set[int],
+        now_us: int,
+        epochs: KeyEpochs | None = None,
+        labelled: bool = False,
     ) -> None:
+        """``labelled``: the records get labels."""
         self._parts = parts
         self._spec = parts.stream
         self._judged = judged
         self._now = now_us
         self._epochs = epochs
+        self._labelled = labelled
         self._letters: list[tuple[int, DeadLetter]] = []
         self._stated = False
         self._size = 0
@@ -74,6 +82,9 @@ class Sorting:
         if late and self._parts.fanout.drops_late(self._spec.name):
             counters["late"] = len(late)
         batch = self._batch(partition, read, stamps, bad)
+        # Where a source states its watermarks, they lie between its reads, and those may be cut otherwise next time.
+        if self._labelled and not self._stated and len(batch):
+            batch.labels = labels_of(batch.held_timestamps, first, self._spec.max_delay_us)
         out, keyless = self._split(batch, _moved(late, bad))
         for missing in keyless:
             index = missing.index

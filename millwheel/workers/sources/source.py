@@ -186,7 +186,10 @@ class SourceOperator(Operator):
             part.next_poll_us = bundle.now_us + self._poll_us
         part.is_full = len(read) >= self._parts.max_records
         self._extend_epochs(part, read, bundle)
-        sorting = Sorting(self._parts, part.max_timestamp, part.judged, bundle.now_us, part.epochs)
+        # With other partitions on their way, the watermark of one is not that of all. See mistake
+        # each_partition_of_several_has_the_watermark.
+        labelled = self._parts.labelled and self._partitions.alone
+        sorting = Sorting(self._parts, part.max_timestamp, part.judged, bundle.now_us, part.epochs, labelled)
         found = sorting.sort(part.partition.name, read)
         plain = not found.letters and not sorting.newly_judged and bundle.traced is None
         groups = part.combine.groups(self._parts.combining, found.batches, len(read)) if plain else None

@@ -31,7 +31,7 @@ class SourceParts:
     there was when it began, which the versions of the partitions tell; silence does not count then. ``rules``: how
     consumers divide keys by tables, where any do; ``completion`` makes the measurements of a partition that they go by,
     if they go by any. ``combining``: how groups are made of records, if all consumers take groups. ``beside``: how
-    columns are made of records that were read one by one."""
+    columns are made of records that were read one by one. ``labelled``: a consumer takes the labels of records."""
 
     pipeline: str
     node: NodeName
@@ -53,6 +53,7 @@ class SourceParts:
     completion: Callable[[], CompletionTimes] | None = None
     combining: Combining | None = None
     beside: BesideColumns | None = None
+    labelled: bool = False
 
     def has_columns(self, part: Part, reader: Reader) -> bool:
         """Whether to try columns. Undeclared fields only with many records at once: their types are inferred from rows,

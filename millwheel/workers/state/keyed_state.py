@@ -6,14 +6,14 @@ differ from those that were read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from millwheel.api import Computation, ListState, MapState, State, ValueState
 from millwheel.core.formats.store_layout import STATE
 from millwheel.core.model.keys import Key, stored_key
 from millwheel.core.model.limits import DEFAULTS, over
-from millwheel.core.model.records import Domain
+from millwheel.core.model.records import NO_LABEL, Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import LAST_TIME, MIN_TIME
 from millwheel.errors import RecordError
@@ -76,9 +76,14 @@ class KeyedState:
         self.key = key
         self.timestamp = timestamp if timestamp > self.clock else self.clock
 
-    def moments(self, timestamps: Sequence[int]) -> Sequence[int]:
-        """The times of the calls for records with these timestamps."""
-        if not self.ages or not timestamps or min(timestamps) >= self.clock:
+    def moments(self, timestamps: Sequence[int], labels: Iterable[int] | None = None) -> Sequence[int]:
+        """The times of the calls for records with these timestamps: not before their labels, where they have some."""
+        if not self.ages or not timestamps:
+            return timestamps
+        if labels is not None:
+            clocks = (self.clock if label == NO_LABEL else label for label in labels)
+            return list(map(max, timestamps, clocks))
+        if min(timestamps) >= self.clock:
             return timestamps
         return [max(timestamp, self.clock) for timestamp in timestamps]
 

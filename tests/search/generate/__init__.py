@@ -24,6 +24,7 @@ from tests.search.script import Case
 __all__ = ["Unlucky", "case"]
 
 _DRAWS = 400
+_STREAMS = ("hits", "clicks")
 
 
 class Unlucky(Exception):
@@ -47,14 +48,16 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     if wanted & {"own_watermark", "columns", "idle_after"} or racing:
         stated = False
     bundling = racing or (rng.random() < 0.7 and "past_timers" not in wanted)
-    free = Free(bundling=bundling, crashing=racing, racing=frozenset() if racing else None)
+    # Whether a stream will have several partitions is not known yet.
+    several = frozenset(_STREAMS)
+    free = Free(bundling=bundling, crashing=racing, racing=frozenset() if racing else None, several=several)
     columnar = not stated and (rng.random() < 0.3 or "columns" in wanted)
     draft = Draft(
         rng, stated, free, wanted, columnar, {"pipeline": "p", "streams": {}, "computations": {}, "sinks": {}}
     )
     draft.features.add("stated" if stated else "own_watermark")
     now = pushes.NOW if not stated or rng.random() < 0.3 else None
-    for name in ["hits", "clicks"][: rng.choice([1, 1, 2])]:
+    for name in _STREAMS[: rng.choice([1, 1, 2])]:
         draw_stream(draft, name, now)
     for index in range(rng.choice([2, 3] if "two_stages" in wanted else [1, 1, 2, 2, 3, 4])):
         draw_computation(draft, f"c{index}")

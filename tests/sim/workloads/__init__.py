@@ -11,6 +11,7 @@ from tests.sim.workloads.hanging import Hanging
 from tests.sim.workloads.ids import ForgottenIds, Ids
 from tests.sim.workloads.letters import Letters
 from tests.sim.workloads.numbers import Numbers
+from tests.sim.workloads.placed import Placed
 from tests.sim.workloads.searched import Searched
 from tests.sim.workloads.shown import Shown
 from tests.sim.workloads.sliced import Sliced
@@ -38,6 +39,7 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "trickling": Trickling,
     "combined": Combined,
     "asked": AskedWindows,
+    "placed": Placed,
 }
 """(seed, size from 0 to 1) -> a workload."""
 

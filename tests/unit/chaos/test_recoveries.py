@@ -151,4 +151,4 @@ def test_the_summary_has_each_kind_of_fault_by_itself() -> None:
     assert workers["detected"] == {"seen": 2, "p50": 1.0, "p99": 3.0}
     assert (workers["count"], workers["replaced"]["seen"], workers["reassigned"]) == (2, 1, {"seen": 0})
     assert zookeeper["first_output"] == {"seen": 1, "p50": 0.5, "p99": 0.5}
-    assert found["sinks"] == [{"stream": "out", "rows": 7, "missing": 0, "extra": 0}]
+    assert found["sinks"] == [{"stream": "out", "rows": 7, "missing": 0, "extra": 0, "arrival": []}]

@@ -44,4 +44,4 @@ def test_the_summary_is_plain_and_says_how_many_were_lost_and_made() -> None:
     assert (fault["target"], fault["fault"], fault["count"]) == ("workers", "kill", 3)
     assert fault["detected"] == {"seen": 1, "p50": 0.5, "p99": 0.5}
     assert fault["reassigned"] == {"seen": 0}
-    assert found["sinks"] == [{"stream": "out", "rows": 10, "missing": 1, "extra": 2}]
+    assert found["sinks"] == [{"stream": "out", "rows": 10, "missing": 1, "extra": 2, "arrival": []}]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from millwheel.chaos.plan import Target
-from millwheel.cli.chaos import parse_seconds, parse_targets
+from millwheel.chaos.results import Difference
+from millwheel.cli.chaos import exit_code, parse_seconds, parse_targets
 from millwheel.errors import SetupError
 from millwheel.launch.settings import LauncherKind
 
@@ -21,6 +24,15 @@ from millwheel.launch.settings import LauncherKind
 def test_targets_that_are_none_are_named(text: str, expected: str) -> None:
     with pytest.raises(SetupError, match=expected):
         parse_targets(text, LauncherKind.PROCESSES)
+
+
+@pytest.mark.parametrize(
+    ("unequal", "code"), [("", 0), ("free", 4), ("bound", 1), ("free bound", 1)], ids=["none", "free", "bound", "both"]
+)
+def test_a_difference_that_arrival_may_make_has_an_exit_code_of_its_own(unequal: str, code: int) -> None:
+    free = {"free": ("c: hits may have several files",), "bound": ()}
+    found = [Difference(name, 9, Counter("r" * (name in unequal.split())), Counter()) for name in free]
+    assert exit_code(found, free) == code
 
 
 def test_a_partition_is_a_fault_of_workers() -> None:

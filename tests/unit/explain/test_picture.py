@@ -12,6 +12,7 @@ from millwheel.explain.picture import Arrow, BoxKind, Picture, picture_of
 from millwheel.explain.svg import svg_of
 from millwheel.explain.tree import tree_of
 from millwheel.spec import load_pipeline
+from tests.search.script import load
 
 REPO = Path(__file__).parents[3]
 EXAMPLES = ("weblog", "zeitgeist", "ads")
@@ -160,3 +161,18 @@ def test_an_enrichment_is_labelled_and_a_sink_says_what_becomes_of_rows_that_cha
     assert boxes["rich"].kind.value == "enrich"
     assert boxes["sink.rich"].lines[0].endswith("out, upsert by user, page")
     assert boxes["sink.visits"].lines[0].endswith("all")
+
+
+def test_a_callback_whose_keys_several_partitions_may_feed_is_marked_with_the_cure() -> None:
+    def lines(path: str, order: str = "") -> tuple[str, ...]:
+        text = (
+            f"pipeline: p\nstreams:\n  hits: {{source: {{files: {{path: {path}, format: jsonl}}}}, timestamp: at}}\n"
+            f"computations:\n  c: {{input: {{hits: {{key: k}}}}, callback: callbacks:Orders, {order}"
+            "options: {out: c}, output: c}\n"
+        )
+        return picture_of(load(text)).box("c").lines
+
+    mark = "in the order of arrival: hits may have several files; order_by: timestamp makes it that of the input"
+    assert mark in lines("'*.jsonl'")
+    assert not [line for line in lines("in.jsonl") if "arrival" in line]
+    assert not [line for line in lines("'*.jsonl'", "order_by: timestamp, ") if "arrival" in line]

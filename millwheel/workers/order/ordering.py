@@ -27,8 +27,11 @@ ORDER_TAG = "\0r"
 
 
 class _Kept(msgspec.Struct, array_like=True):
+    """``timestamp``: where it is not the time at which the record comes due."""
+
     stream: str
     value: msgspec.Raw
+    timestamp: int | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -48,15 +51,13 @@ class OrderBuffer:
     def keep(self, batch: Batch, channel: ChannelName, bundle: Bundle, indexes: range) -> None:
         """Put the records at these indexes of a batch aside."""
         timers = bundle.timers[Domain.EVENT]
-        raw = msgspec.Raw
         for index in indexes:
-            key, value, timestamp = batch.keys[index], batch.values[index], batch.timestamps[index]
+            key, timestamp = batch.keys[index], batch.timestamps[index]
             # Timers of one time fire in the order of their tags. So the tag is made of what a second delivery has, too:
             # in the order of arrival a crash would change the results. See test_order_survives_crashes.
             rank = "0" if batch.stream == self._first else "1"
             tag = f"{ORDER_TAG}{rank}{channel}:{self._name(batch, index, bundle)}"
-            encoded = value if type(value) is raw else raw(encode_value(value))
-            self._overlay.put(_store_key(key, tag), _encode(_Kept(batch.stream, encoded)))
+            put_aside(self._overlay, tag, batch, index)
             timers.set(key, tag, timestamp)
 
     def _name(self, batch: Batch, index: int, bundle: Bundle) -> str:
@@ -74,14 +75,27 @@ class OrderBuffer:
 
     def take(self, due: Due) -> Record:
         """The record that came due, which is kept no longer."""
-        index = _store_key(due.key, due.tag)
-        data = self._overlay.get(index)
-        invariant(data is not None, f"the record of timer {due.tag!r} of key {due.key!r} is gone")
-        assert data is not None
-        self._overlay.delete(index)
-        kept = _decode(data)
-        [value] = self._decode(kept.stream, [kept.value])
-        return Record(due.key, value, due.at, kept.stream)
+        return taken_back(self._overlay, self._decode, due)
+
+
+def put_aside(overlay: Overlay, tag: str, batch: Batch, index: int, timestamp: int | None = None) -> None:
+    """Store a record of a batch until the timer of its key with this tag comes due: at its ``timestamp``, if none is
+    given."""
+    key, value, raw = batch.keys[index], batch.values[index], msgspec.Raw
+    encoded = value if type(value) is raw else raw(encode_value(value))
+    overlay.put(_store_key(key, tag), _encode(_Kept(batch.stream, encoded, timestamp)))
+
+
+def taken_back(overlay: Overlay, decode: Callable[[str, list[Any]], list[Any]], due: Due) -> Record:
+    """The record of a timer that came due. The store has it no longer."""
+    index = _store_key(due.key, due.tag)
+    data = overlay.get(index)
+    invariant(data is not None, f"the record of timer {due.tag!r} of key {due.key!r} is gone")
+    assert data is not None
+    overlay.delete(index)
+    kept = _decode(data)
+    [value] = decode(kept.stream, [kept.value])
+    return Record(due.key, value, due.at if kept.timestamp is None else kept.timestamp, kept.stream)
 
 
 def _store_key(key: Key, tag: str) -> bytes:

@@ -1,0 +1,1 @@
+"""Order: which records carry labels, and where the order of arrival decides."""

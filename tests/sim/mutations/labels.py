@@ -1,0 +1,82 @@
+"""Deliberate mistakes in labels: which timers come before a record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from millwheel.core.formats.codec import decode_batch
+from millwheel.core.model.records import NO_LABEL, Batch, unlabelled
+from millwheel.core.windows.lateness import labels_of
+from millwheel.workers.operators import callback_context
+from millwheel.workers.operators.callback_context import CallbackContext
+from millwheel.workers.order.positions import Positions
+from millwheel.workers.shard import opening
+from millwheel.workers.sources import sorting
+from millwheel.workers.sources.partitions import Partitions
+from tests.sim.mistakes import Context, mistake, replaced
+
+
+@mistake(within=20, workload="placed", faults="none")
+def records_are_labelled_by_the_end_of_their_read() -> Context:
+    """All records of a read have the watermark behind its last one."""
+
+    def wrong(times_us: Any, highest_us: int, max_delay_us: int) -> Any:
+        found = labels_of(times_us, highest_us, max_delay_us)
+        return np.full_like(found, found[-1])
+
+    return replaced(sorting, "labels_of", wrong)
+
+
+@mistake(within=20, workload="placed", faults="none")
+def timers_do_not_look_at_labels() -> Context:
+    """Which timers come before a record is a matter of the watermark alone."""
+    return replaced(Positions, "_comes", lambda self, *given: True)
+
+
+@mistake(within=30, workload="placed")
+def labels_end_behind_a_computation() -> Context:
+    """What a callback produces has no labels."""
+    right = CallbackContext.label_as
+    return replaced(CallbackContext, "label_as", lambda self, label: right(self, NO_LABEL))
+
+
+@mistake(within=60, workload="placed")
+def labels_of_stored_productions_are_lost() -> Context:
+    """A new owner sends what its predecessor has produced without its labels."""
+
+    def wrong(data: bytes) -> Any:
+        batch = decode_batch(data)
+        return unlabelled(batch) if isinstance(batch, Batch) else batch
+
+    return replaced(opening, "decode_batch", wrong)
+
+
+@mistake(within=40, workload="placed")
+def records_in_flight_hold_no_label() -> Context:
+    """A record holds the watermark at its timestamp alone."""
+    return replaced(Batch, "earliest", property(lambda self: min(self.timestamps, default=NO_LABEL)))
+
+
+@mistake(within=40, workload="placed")
+def each_partition_of_several_has_the_watermark() -> Context:
+    """A label is taken for the watermark of all input, however many partitions there are."""
+    return replaced(Partitions, "alone", True)
+
+
+@mistake(within=60, workload="placed")
+def labels_are_followed_behind_computations() -> Context:
+    """A computation behind another one takes the label of a record for the watermark of all its input."""
+    right = Positions.__init__
+
+    def wrong(self: Positions, overlay: Any, decode: Any, follows: bool) -> None:
+        right(self, overlay, decode, True)
+
+    return replaced(Positions, "__init__", wrong)
+
+
+@mistake(within=60, workload="placed")
+def timers_of_the_past_forget_when_they_were_set() -> Context:
+    """The call of a timer has the time of the timer for a label, whenever it was set."""
+    return replaced(callback_context, "label_bytes", lambda label: b"")
