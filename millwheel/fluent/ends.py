@@ -87,13 +87,15 @@ class InjectionSource(DeclaredSource):
 @dataclass(frozen=True)
 class HttpSource(DeclaredSource):
     """Records that are sent in by POST to ``http://host:port/``, as JSON lines or CloudEvents; extra ``http``. Give the
-    stream an ``id``. A request has at most ``max_bytes``; more than ``max_requests`` at once are sent away with 429."""
+    stream an ``id``. A request has at most ``max_bytes``; more than ``max_requests`` at once are sent away with 429.
+    A body must be there within ``body_timeout``, ``"30s"``."""
 
     kind: ClassVar[str] = "http"
     port: int | str
     host: str | None = None
     max_bytes: int | None = None
     max_requests: int | None = None
+    body_timeout: str | None = None
     client_certificates: bool | None = None
 
 

@@ -31,6 +31,7 @@ from millwheel.sources.files.lines import FrameForm, LineFormat, LineReader
 from millwheel.sources.files.matching import FilePattern, each_once, name_of, path_of
 from millwheel.sources.files.object_input import CompressedObject, ObjectBytes, ObjectFile, ObjectInput
 from millwheel.sources.files.objects import ObjectsSource, addresses
+from millwheel.sources.folder_fields import with_folder_fields
 
 log = logging.getLogger(__name__)
 
@@ -137,6 +138,17 @@ class FileForms:
 
     def file_reader(self, path: str) -> Reader:
         """A reader of a file of this machine."""
+        return with_folder_fields(self._file_reader(path), path, self._folder_fields())
+
+    def object_reader(self, key: str, content: ObjectBytes) -> Reader:
+        """A reader of one version of an object."""
+        return with_folder_fields(self._object_reader(key, content), key, self._folder_fields())
+
+    def _folder_fields(self) -> Mapping[str, str]:
+        """The declared fields: objects of a schema have theirs from the file alone."""
+        return self._fields if self._schema is None else {}
+
+    def _file_reader(self, path: str) -> Reader:
         if self._format.name == "parquet":
             from millwheel.sources.arrow.parquet import ParquetReader
 
@@ -146,8 +158,7 @@ class FileForms:
         followed = FollowedInput(path) if self._options.follow else None
         return self._line_reader(path, open_input(path) if followed is None else followed, followed)
 
-    def object_reader(self, key: str, content: ObjectBytes) -> Reader:
-        """A reader of one version of an object."""
+    def _object_reader(self, key: str, content: ObjectBytes) -> Reader:
         if self._format.name == "parquet":
             from millwheel.sources.arrow.parquet import ParquetReader
 

@@ -9,6 +9,7 @@ from millwheel.core.model.failures import (
     OTHER_KINDS,
     SHARE,
     STOP,
+    UNIT,
     CallKind,
     FailureVerdict,
     First,
@@ -20,6 +21,7 @@ from millwheel.core.model.failures import (
     kind_of,
     kinds_in,
     plain_counters,
+    policy_for,
     share_text,
     tallies_in,
 )
@@ -71,3 +73,12 @@ def test_what_a_shard_reports_among_its_counters_comes_out_again() -> None:
 
 def test_shares_are_written_as_they_are_read() -> None:
     assert [share_text(share) for share in (0.1, 0.005, 0.0, 0.333)] == ["10%", "0.5%", "0%", "33.3%"]
+
+
+def test_a_forgotten_unit_ends_a_run_whatever_is_declared_and_one_wrong_number_does_not() -> None:
+    call = CallKind("source.s", UNIT)
+    for declared in (DEAD_LETTER, SHARE):
+        assert Tally(100, 100).verdict(policy_for(call, declared)) is FailureVerdict.BROKEN
+        assert Tally(99, 99).verdict(policy_for(call, declared)) is FailureVerdict.EARLY
+        assert Tally(100, 50).verdict(policy_for(call, declared)) is FailureVerdict.FINE
+    assert policy_for(CallKind("source.s", "line"), DEAD_LETTER) is DEAD_LETTER

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from millwheel.core.instants.numbers import LIMIT_US, NO_UNIT
 from millwheel.core.pipeline.spec import StreamSpec
-from millwheel.workers.delivery.timestamps import LIMIT_US, Timestamps, column_of, field_of
+from millwheel.workers.delivery.timestamps import Timestamps, column_of, field_of
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=timezone.utc)
 NOON_US = 1_704_110_400_000_000
@@ -100,3 +102,34 @@ def test_fields_of_dicts_and_of_objects_are_read_alike() -> None:
     assert column_of([row, {"a": 3}], "a") == [1, 3]
     assert column_of([row, thing, {}], "a") == [1, 2, None]
     assert read({"ts": 1}, SimpleNamespace(ts=2)) == ([1, 2], {})
+
+
+def unitless(*values: Any, unit_us: int = 1, states_unit: bool = False) -> tuple[list[int], dict[int, str]]:
+    spec = StreamSpec("s", timestamp="ts", timestamp_unit_us=unit_us)
+    return Timestamps(spec, None, states_unit).of([{"ts": value} for value in values])
+
+
+@pytest.mark.parametrize("count", [1, 100])
+@pytest.mark.parametrize(
+    ("number", "unit"), [(1_767_225_600, "s"), (1_767_225_600_123, "ms"), (1_767_225_600.5, "s"), (631_152_000, "s")]
+)
+def test_a_number_of_another_unit_is_no_time_of_1970(count: int, number: Any, unit: str) -> None:
+    few = [5] * count
+    stamps, problems = unitless(*few, number, NOON_US)
+    assert (stamps[-1], list(problems)) == (NOON_US, [count])
+    assert problems[count].startswith(NO_UNIT)
+    assert f"write timestamp: {{field: ts, unit: {unit}}}" in problems[count]
+    assert unitless(number, states_unit=True) == ([round(number)], {})
+
+
+def test_digits_are_a_number_where_a_unit_is_stated_and_never_a_date() -> None:
+    for text in ("1712011212345", "1748052062353", "20260101", "-5", "1.5"):
+        stamps, problems = unitless(text, unit_us=1_000, states_unit=True)
+        assert (stamps, problems) == ([round(float(text) * 1_000)], {})
+        _, problems = unitless(text)
+        assert problems[0].startswith(NO_UNIT)
+
+
+def test_dates_and_decimals_are_times() -> None:
+    assert one(date(2024, 1, 1)) == NOON_US - 12 * 3_600_000_000
+    assert one(Decimal("1.5"), unit_us=1_000) == 1_500

@@ -91,3 +91,26 @@ def test_reads_grow_while_there_is_more_and_begin_small_again() -> None:
     assert size.bytes == most
     size.told(False)
     assert size.bytes == first
+
+
+@pytest.mark.parametrize("number", [631_152_000, 1_767_225_600, 1_767_225_600_000, 4_102_444_800_000])
+def test_numbers_of_no_stated_unit_that_are_hardly_microseconds_are_looked_at_one_by_one(number: int) -> None:
+    for times in ((number,), (1, number), (number, NEW_YEAR)):
+        found = sort_frame(read(*times), stream(states_unit=False), NEEDS, MIN_TIME, 0, everything)
+        assert found is None
+        assert sort_frame(read(*times), stream(states_unit=True), NEEDS, MIN_TIME, 0, everything) is not None
+    for times in ((1, 2), (NEW_YEAR,), (5_000_000_000, 600_000_000_000)):
+        assert sort_frame(read(*times), stream(states_unit=False), NEEDS, MIN_TIME, 0, everything) is not None
+
+
+def test_columns_that_take_any_number_for_microseconds_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def as_they_are(lowest: int, highest: int, unit_us: int, states_unit: bool) -> bool:
+        """A mistake: columns do not ask what rows ask."""
+        return True
+
+    monkeypatch.setattr("millwheel.workers.sources.frames.are_plain", as_they_are)
+    with pytest.raises(AssertionError):
+        test_numbers_of_no_stated_unit_that_are_hardly_microseconds_are_looked_at_one_by_one(1_767_225_600)
+
+
+NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01
