@@ -18,6 +18,8 @@ from millwheel.errors import MillwheelError
 
 LookupKey = tuple[Any, ...]
 """The values that a record is looked up by, in the order of :attr:`Lookup.by`. None of them is None."""
+_OF_KEYS = (ValueError, TypeError, ArithmeticError, RecursionError)
+"""What a client raises for a key that it cannot convert."""
 
 
 class LookupRefusedError(MillwheelError):
@@ -63,7 +65,7 @@ def answers_to(lookup: Lookup, keys: Sequence[LookupKey]) -> list[Any]:
     separately."""
     try:
         found = list(lookup.look_up(keys))
-    except LookupRefusedError as ex:
+    except (LookupRefusedError, *_OF_KEYS) as ex:
         if len(keys) == 1:
             return [NoAnswer(str(ex))]
         half = len(keys) // 2

@@ -29,7 +29,7 @@ from typing import Any
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.tracing.contexts import TraceContext
-from millwheel.errors import MillwheelError, UnavailableError
+from millwheel.errors import InvariantError, MillwheelError, UnavailableError
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -88,6 +88,16 @@ class BatchRefusedError(MillwheelError):
         self.committable = committable
 
 
+class BatchSplitError(MillwheelError):
+    """Nothing of a committed batch is visible, and as a whole it never will be: ``parts`` are committables that hold
+    its records in their order, numbered from its number on. One commit replaces the batch by them, and gives later
+    batches the numbers behind (:meth:`Writer.renumbered`). Only for a writer that ``publishes_in_order``."""
+
+    def __init__(self, reason: str, parts: Sequence[bytes]) -> None:
+        super().__init__(reason)
+        self.parts = tuple(parts)
+
+
 class Writer(ABC):
     """Writes the batches of one shard.
 
@@ -132,8 +142,13 @@ class Writer(ABC):
 
         Called again with the same committable after a crash, after an UnavailableError, and possibly by a zombie at the
         same time: it must be idempotent, also between processes. Raises UnavailableError to be called again
-        in 100 ms, :class:`BatchRefusedError` for records that the target does not take. Any other error ends the
-        worker, and the next owner tries again."""
+        in 100 ms, :class:`BatchRefusedError` for records that the target does not take, :class:`BatchSplitError` when
+        it does not tell which records those are. Any other error ends the worker, and the next owner tries again."""
+
+    def renumbered(self, committable: bytes, number: int) -> bytes:
+        """A committable that was not published, with another number. Only for a writer that raises
+        :class:`BatchSplitError`."""
+        raise InvariantError(f"{type(self).__name__} splits batches, but does not number them anew")
 
     @abstractmethod
     def sweep(self, committables: list[bytes]) -> None:

@@ -26,6 +26,9 @@ class Failure:
     def str(self) -> str:
         return f"the broker said {self.code}"
 
+    def retriable(self) -> bool:
+        return False
+
     def txn_requires_abort(self) -> bool:
         return self.abortable
 

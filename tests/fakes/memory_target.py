@@ -18,7 +18,7 @@ class Table:
         self.rows: list[Any] = []
         self.marks: dict[str, tuple[int, int]] = {}
         self.calls: list[str] = []
-        self.trouble: list[Exception | None] = []
+        self.trouble: list[BaseException | None] = []
         self.lost_answers = False
 
 

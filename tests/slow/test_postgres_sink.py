@@ -11,9 +11,10 @@ import psycopg
 import pytest
 
 from millwheel import Retraction
-from millwheel.connectors.postgres import client, statements
+from millwheel.connectors.postgres import client
 from millwheel.connectors.postgres.sink import build_postgres_sink
 from millwheel.connectors.postgres.target import PostgresTarget
+from millwheel.connectors.postgres.writing import statements
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.sinks.base import BatchRefusedError, Sink, SinkBatch, SinkRecord
 from millwheel.testing.contracts import ExternalSinkContract, Outside, SinkWorld, WatchedClient

@@ -25,10 +25,11 @@ class Absence:
     """The absence of one target, shared by all its writers in this process. Any thread may call it.
 
     The first failure is logged at once, then one sentence a minute, however many shards wait for the target. The
-    ``wait`` tells the same to ``millwheel run``, ``millwheel status`` and the page."""
+    ``wait`` tells the same to ``millwheel run``, ``millwheel status`` and the page; a text stands for the wait of that
+    name."""
 
-    def __init__(self, wait: Wait, say: Callable[..., None] = log.warning, sentence: str = NO_ROWS) -> None:
-        self._wait = wait
+    def __init__(self, wait: Wait | str, say: Callable[..., None] = log.warning, sentence: str = NO_ROWS) -> None:
+        self._wait = wait_for(wait) if isinstance(wait, str) else wait
         self._sentence = sentence
         self._say = say
         self._lock = threading.Lock()

@@ -32,5 +32,5 @@ class ExternalSink(Sink):
             )
         name = f"{self.identity}/{shard}"
         return ExternalWriter(
-            self.target(Owner(name, token)), name, absence_of(self.where), BackOff(self.longest_wait_s)
+            self.target(Owner(name, token)), name, absence_of(self.where), BackOff(self.longest_wait_s), self.where
         )

@@ -54,7 +54,8 @@ class ExternalTarget(ABC):
         can no longer be written.
 
         Raises FencedError when the target has a newer token than ours, UnavailableError when the caller should try
-        again."""
+        again, SetupError when a person must mend something, and whatever else its client raises: the writer tries that
+        a few times (``meanings.py``)."""
 
     @abstractmethod
     def write(self, number: int, records: Sequence[SinkRecord]) -> None:

@@ -2,7 +2,8 @@
 
 The rows are in our journal before anything is sent, so a transaction of the target that fails, times out or is lost
 with its reply is simply sent again. The runtime removes a row that the target refuses: one commit of ours holds the
-dead letter and the batch without the row, and nothing of the batch is written before that commit.
+dead letter and the batch without the row, and nothing of the batch is written before that commit. Where the target
+does not tell which row it refuses, the batch is halved, again by a commit of ours, until the row stands alone.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import threading
 
 from millwheel.connectors.external.absence import Absence, BackOff
 from millwheel.connectors.external.batches import RowBatch, decode_rows, encode_rows, encode_what_can
+from millwheel.connectors.external.meanings import RowToBlameError, UnknownError, given_up, in_words, is_of_client
 from millwheel.connectors.external.target import ExternalTarget, RowsRefusedError
+from millwheel.connectors.external.tries import Next, Tries
 from millwheel.errors import FencedError, UnavailableError
-from millwheel.sinks.base import BatchRefusedError, Refused, SinkBatch, Writer
+from millwheel.sinks.base import BatchRefusedError, BatchSplitError, Refused, SinkBatch, Writer
 
 
 class ExternalWriter(Writer):
@@ -22,8 +25,10 @@ class ExternalWriter(Writer):
     publishes_aside = True
     publishes_in_order = True
 
-    def __init__(self, target: ExternalTarget, lane: str, absence: Absence, back_off: BackOff) -> None:
+    def __init__(self, target: ExternalTarget, lane: str, absence: Absence, back_off: BackOff, where: str = "") -> None:
         self.lane = lane
+        self._where = where or "the target"
+        self._tries = Tries()
         self._target = target
         self._absence = absence
         self._back_off = back_off
@@ -51,6 +56,9 @@ class ExternalWriter(Writer):
                 if self._closed:  # while we wrote
                     self._target.close()
 
+    def renumbered(self, committable: bytes, number: int) -> bytes:
+        return encode_rows(number, decode_rows(committable).records())
+
     def sweep(self, committables: list[bytes]) -> None:
         """Nothing is left behind: ``fence`` ends any write that a former owner has begun."""
 
@@ -68,20 +76,62 @@ class ExternalWriter(Writer):
         # Until the target has answered, it is not known what it holds: the next try asks it first. One that goes by
         # what it remembers writes a batch twice whose answer was lost (test_a_lost_answer_is_looked_up).
         last, self._last = self._last, None
+        sent = 0
         try:
             if last is None:
                 last = self._target.fence()
             if batch.number > last:
+                sent = len(batch.rows)
                 self._target.write(batch.number, batch.records())
-        except UnavailableError as ex:
-            self._back_off.failed()
-            self._absence.noted(str(ex))
-            raise
         except RowsRefusedError as ex:
+            self._tries.answered()
             raise _without(batch, ex.reasons) from ex
+        except BaseException as ex:
+            if not is_of_client(ex):
+                raise
+            last = self._after(batch, sent, in_words(ex, self._where))
         self._last = max(last, batch.number)
+        self._tries.worked(len(batch.rows))
         self._back_off.worked()
         self._absence.over()
+
+    def _after(self, batch: RowBatch, sent: int, error: Exception) -> int:
+        """Raise what the runtime is to do about an error; ``sent`` rows had been sent when it came. Returns the number
+        of the last batch in the target if ours is there in spite of the error."""
+        if isinstance(error, UnavailableError):
+            raise self._again(error)
+        if not isinstance(error, RowToBlameError | UnknownError):
+            raise error
+        what = self._tries.failed(error, sent)
+        if what is Next.AGAIN:
+            raise self._again(error)
+        if what is Next.STOP:
+            raise given_up(error)
+        # The client may have failed behind the commit: what is there is neither refused nor sent again in parts
+        # (test_a_batch_that_was_written_before_its_client_failed_is_not_split).
+        if (last := self._looked()) >= batch.number:
+            return last
+        raise BatchSplitError(str(error), halves(batch)) if what is Next.HALVE else _without(batch, {0: str(error)})
+
+    def _looked(self) -> int:
+        try:
+            return self._target.fence()
+        except BaseException as ex:
+            if not is_of_client(ex):
+                raise
+            error = in_words(ex, self._where)
+            raise self._again(error) if isinstance(error, UnavailableError | UnknownError) else error from ex
+
+    def _again(self, error: Exception) -> UnavailableError:
+        self._back_off.failed()
+        self._absence.noted(str(error))
+        return error if isinstance(error, UnavailableError) else UnavailableError(str(error))
+
+
+def halves(batch: RowBatch) -> list[bytes]:
+    """A batch of at least two rows in two, numbered from its number on."""
+    records, middle = batch.records(), len(batch.rows) // 2
+    return [encode_rows(batch.number, records[:middle]), encode_rows(batch.number + 1, records[middle:])]
 
 
 def _without(batch: RowBatch, reasons: dict[int, str]) -> BatchRefusedError:

@@ -7,6 +7,10 @@ brokers are away, loses nothing: it is sent again. An owner obtains the right to
 newest mark is read: a higher token than ours says that *we* are the former owner; 3. our own token is written as a mark
 (the claim), so that a former owner that returns finds it in step 2.
 
+Step 2 asks only whether this committable was published, or a newer owner has come. Both happen after it was prepared,
+so it reads the marks from the offset on at which the topic had ended by then (``marks.py``): no more than have been
+written since, however many the topic holds.
+
 A zombie that begins with step 1 while its successor is between 1 and 3 fences the successor for a moment. The
 successor's claim then fails and it starts again with 1; the mark that it reads includes everything that the zombie has
 published.
@@ -25,25 +29,18 @@ from functools import partial
 from typing import Any
 
 from millwheel.connectors.external.absence import Absence
+from millwheel.connectors.external.meanings import Meaning, UnknownError, told
 from millwheel.connectors.external.target import RowsRefusedError
+from millwheel.connectors.kafka import errors
 from millwheel.connectors.kafka.client import ANSWER_S, Complaints, library, settings
-from millwheel.connectors.kafka.marks import Mark, encode, last_mark
+from millwheel.connectors.kafka.errors import BESIDE, FENCED, PERHAPS, REFUSED, TOGETHER
+from millwheel.connectors.kafka.marks import MARKS_PARTITION, Mark, encode, ends_of, last_mark
 from millwheel.connectors.kafka.rows import Committable, Message
 from millwheel.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.core.model.lease import Lease
-from millwheel.errors import FencedError, UnavailableError
+from millwheel.errors import FencedError, MillwheelError, UnavailableError
 
 log = logging.getLogger("millwheel.kafka")
-_FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
-_REFUSED = frozenset(
-    {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP", "_UNKNOWN_PARTITION"}
-)
-"""Permanent errors about a row: too large for the topic, no key in a compacted topic, a timestamp that the topic
-refuses, a partition that does not exist."""
-_TOGETHER = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})  # said of all messages of a request
-_BESIDE = frozenset({"_INVALID_DIFFERENT_RECORD", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_STATE"})
-"""Errors about messages that only failed because another message of their transaction was refused."""
-_PERHAPS = _REFUSED | _BESIDE | {"_INCONSISTENT"}  # some were not delivered, and the report on each tells why
 _WITHOUT_END = -1
 """A bounded commit leaves a transaction that cannot always be aborted (librdkafka#3297)."""
 _WAIT_MS = 10  # of the brokers, for marks that may come: those that are asked for are there
@@ -62,9 +59,12 @@ class Transactions:
         self._token = token
         self._complaints = complaints
         self._absence = absence
+        self._ends = ends_of(options)
         self._kafka = library()
         self._producer: Any = None
         self._last = -1
+        self._at = Committable(0, [])
+        """The one that is to be published: what is known of the topic of marks goes by it."""
         self._fenced = False
         self._carefully = False
 
@@ -72,9 +72,8 @@ class Transactions:
         """Make the messages visible to readers of committed messages, once, even if earlier owners have tried. Raises
         UnavailableError when the caller should try again, RowsRefusedError when refused messages keep all of them from
         being written, FencedError when a newer owner has published."""
+        self._asked(committable)
         try:
-            if self._producer is None:
-                self._begin()
             if committable.number > self._last:
                 self._transact(committable.messages, committable.number)
                 self._carefully = False  # not at the claim, whose transaction has no rows
@@ -84,6 +83,24 @@ class Transactions:
             self._absence.noted(str(ex))
             raise
         self._absence.over()
+
+    def has(self, committable: Committable) -> bool:
+        """Whether it is published already, by whomever. Raises as :meth:`publish` does."""
+        self._producer = None
+        self._asked(committable)
+        return self._last >= committable.number
+
+    def _asked(self, committable: Committable) -> None:
+        """Begin, unless that was done before."""
+        self._at = committable
+        try:
+            if self._producer is None:
+                self._begin()
+        except self._kafka.KafkaException as ex:
+            raise self._after(ex.args[0]) from ex
+        except UnavailableError as ex:  # the marks could not be read
+            self._absence.noted(str(ex))
+            raise
 
     def close(self) -> None:
         """Close the connections. The next owner aborts any open transaction."""
@@ -113,12 +130,13 @@ class Transactions:
         """The number of the last published committable, by any owner. Raises FencedError for a higher token."""
         committed, everything = self._reader("read_committed"), self._reader("read_uncommitted")
         try:
-            mark = last_mark(committed, self._options.marks_topic, self._name, everything)
+            mark = last_mark(committed, self._ends, self._name, everything, self._at.since)
         finally:
             committed.close()
             everything.close()
         if mark is None:
-            return -1
+            # Batches are published in order: those before this one are there, wherever their marks lie.
+            return self._at.number - 1
         # Without this a zombie would go on after its heir, and publish batches that the heir has published again.
         if Lease(self._token).is_behind(mark.token):
             theirs = f"its lease token is {mark.token}, ours {self._token}"
@@ -147,18 +165,19 @@ class Transactions:
             for message in messages:
                 _produce(producer, self._options.topic_of(message.topic), message)
         # Last: a transaction without rows or without its mark would be found out by nobody.
-        mark = Message(self._name.encode(), encode(Mark(number, self._token)), [], -1, 0)
-        _produce(producer, self._options.marks_topic, mark)
+        # By number: the topic may have been made with more partitions, and marks are read in the first one.
+        mark = Message(self._name.encode(), encode(Mark(number, self._token)), [], MARKS_PARTITION, 0)
+        _produce(producer, self._options.marks_topic, mark, self._ends.told)
         producer.commit_transaction(_WITHOUT_END)
         self._last, self._fenced = number, False
 
     def _deliver(self, messages: Sequence[Message]) -> None:
         """Send the messages. Raises RowsRefusedError and leaves the transaction uncommitted: none of it may become
         visible beside its dead letters."""
-        errors = _reports(self._producer, self._options, messages)
-        refused = {index: error for index, error in errors.items() if error.name() in _REFUSED - _TOGETHER}
-        if not refused and errors:
-            other = [error for error in errors.values() if error.name() not in _TOGETHER]
+        failed = _reports(self._producer, self._options, messages)
+        refused = {index: error for index, error in failed.items() if error.name() in REFUSED - TOGETHER}
+        if not refused and failed:
+            other = [error for error in failed.values() if error.name() not in TOGETHER]
             if other:
                 raise self._kafka.KafkaException(other[0])
             refused = self._deliver_each(messages)
@@ -175,7 +194,7 @@ class Transactions:
             error = _reports(self._producer, self._options, [message]).get(0)
             if error is None:
                 continue
-            if error.name() not in _REFUSED:
+            if error.name() not in REFUSED:
                 raise self._kafka.KafkaException(error)
             refused[index] = error
             self._begin_again()
@@ -199,18 +218,23 @@ class Transactions:
         # Kept, it would go by the number that it remembers, and a commit whose answer was lost would be done twice
         # (test_a_commit_whose_answer_is_lost_is_not_done_twice).
         producer, self._producer = self._producer, None
-        if error.name() not in _FENCED and producer is not None and error.txn_requires_abort():
+        if error.name() not in FENCED and producer is not None and error.txn_requires_abort():
             with suppress(self._kafka.KafkaException):
                 producer.abort_transaction(_WITHOUT_END)
-        self._fenced = error.name() in _FENCED
-        perhaps_refused, self._carefully = error.name() in _PERHAPS and not self._carefully, error.name() in _PERHAPS
+        self._fenced = error.name() in FENCED
+        perhaps_refused = error.name() in PERHAPS
+        where = f"Kafka at {self._options.brokers} did not take a transaction of {self._name}"
+        if perhaps_refused and self._carefully:  # nor does the report on each tell which
+            self._carefully = False
+            return UnknownError(f"{where}: {error.str()}")
+        self._carefully = perhaps_refused
         if self._fenced:
             log.info("%s: another producer has taken over (%s)", self._name, error.name())
-        elif not perhaps_refused:
+        meaning = Meaning.ABSENT if perhaps_refused else errors.meaning_of(error)
+        if meaning is Meaning.ABSENT and not perhaps_refused and not self._fenced:
             why = self._complaints.because() if error.name().startswith("_") else ""  # "timed out" says little
             self._absence.noted(f"a transaction of {self._name} failed: {error.str()}{why}")
-        where = f"Kafka at {self._options.brokers}"
-        return UnavailableError(f"{where} did not take a transaction of {self._name}: {error.str()}")
+        return told(meaning, where, error.str())
 
 
 class AtLeastOnce:
@@ -238,7 +262,7 @@ class AtLeastOnce:
             failed = _reports(self._producer, options, committable.messages)
             self._refuse(committable, failed)
         except self._kafka.KafkaException as ex:
-            raise self._unavailable(ex.args[0]) from ex
+            raise self._failed(ex.args[0]) from ex
         self._absence.over()
 
     def close(self) -> None:
@@ -250,9 +274,9 @@ class AtLeastOnce:
         refused: dict[int, Any] = {}
         for index, first in sorted(failed.items()):
             error: Any = first
-            if first.name() in _REFUSED | _BESIDE:
+            if first.name() in REFUSED | BESIDE:
                 error = _reports(self._producer, self._options, [committable.messages[index]]).get(0)
-            if error is not None and error.name() not in _REFUSED:
+            if error is not None and error.name() not in REFUSED:
                 raise self._kafka.KafkaException(error)
             if error is not None:
                 refused[index] = error
@@ -260,12 +284,13 @@ class AtLeastOnce:
             self._but_refused = committable.number
             raise RowsRefusedError(_words(self._options, committable.messages, refused))
 
-    def _unavailable(self, error: Any) -> UnavailableError:
+    def _failed(self, error: Any) -> MillwheelError:
         self._producer = None
-        self._absence.noted(error.str() + self._complaints.because())
-        return UnavailableError(
-            f"Kafka at {self._options.brokers} did not take rows for {', '.join(self._options.topics())}: {error.str()}"
-        )
+        meaning = errors.meaning_of(error)
+        if meaning is Meaning.ABSENT:
+            self._absence.noted(error.str() + self._complaints.because())
+        topics = ", ".join(self._options.topics())
+        return told(meaning, f"Kafka at {self._options.brokers} did not take rows for {topics}", error.str())
 
 
 def _reports(producer: Any, options: KafkaSinkOptions, messages: Sequence[Message]) -> dict[int, Any]:
@@ -273,13 +298,13 @@ def _reports(producer: Any, options: KafkaSinkOptions, messages: Sequence[Messag
     kafka = library()
     failed: dict[int, Any] = {}
 
-    def told(index: int, error: Any, _: Any) -> None:
+    def report(index: int, error: Any, _: Any) -> None:
         if error is not None:
             failed[index] = error
 
     for index, message in enumerate(messages):
         try:
-            _produce(producer, options.topic_of(message.topic), message, partial(told, index))
+            _produce(producer, options.topic_of(message.topic), message, partial(report, index))
         except kafka.KafkaException as ex:
             failed[index] = ex.args[0]
     if producer.flush(_FLUSH_S):

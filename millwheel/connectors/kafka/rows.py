@@ -42,6 +42,8 @@ class Committable(msgspec.Struct, frozen=True, array_like=True):
 
     number: int
     messages: list[Message]
+    since: int = -1
+    """No mark of this committable or of a later owner lies before this offset; -1: it is not known."""
 
 
 _MOST_BYTES, _ROOM_BYTES = 1_000_000, 512
@@ -79,7 +81,7 @@ def with_header(committable: Committable, header: bytes) -> Committable:
         message if message.value is None else msgspec.structs.replace(message, value=header + message.value)
         for message in committable.messages
     ]
-    return Committable(committable.number, messages)
+    return msgspec.structs.replace(committable, messages=messages)
 
 
 def with_traces(

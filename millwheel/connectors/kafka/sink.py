@@ -6,9 +6,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from millwheel.connectors.external.absence import absence_of
+from millwheel.connectors.external.meanings import RowToBlameError, UnknownError, given_up, is_of_client
 from millwheel.connectors.external.target import RowsRefusedError
+from millwheel.connectors.external.tries import Next, Tries
+from millwheel.connectors.kafka import errors
 from millwheel.connectors.kafka.client import ANSWER_S, Complaints, existing_topics, library, settings
+from millwheel.connectors.kafka.marks import MarksEnd, ends_of
 from millwheel.connectors.kafka.publishing import AtLeastOnce, Transactions
 from millwheel.connectors.kafka.rows import (
     Committable,
@@ -21,11 +27,11 @@ from millwheel.connectors.kafka.rows import (
     with_traces,
 )
 from millwheel.connectors.kafka.sink_options import EXACTLY_ONCE, EXAMPLES, KafkaSinkOptions
-from millwheel.errors import SetupError
+from millwheel.errors import SetupError, UnavailableError
 from millwheel.formats.base import MessageEncoder
 from millwheel.formats.choice import build_encoder
 from millwheel.options import read_options
-from millwheel.sinks.base import BatchRefusedError, Refused, Sink, SinkBatch, Writer
+from millwheel.sinks.base import BatchRefusedError, BatchSplitError, Refused, Sink, SinkBatch, Writer
 from millwheel.sinks.changes import Mode
 from millwheel.sinks.files.sink import flush_us
 
@@ -68,8 +74,10 @@ class KafkaSink(Sink):
                     "readers need"
                 )
         self._check_topics(admin)
-        if options.guarantee == EXACTLY_ONCE and options.marks_topic not in topics:
-            self._make_marks_topic(admin)
+        if options.guarantee == EXACTLY_ONCE:
+            if options.marks_topic not in topics:
+                self._make_marks_topic(admin)
+            self._check_marks_topic(admin)
         if self._encoder is not None:
             self._encoder.check()
 
@@ -84,6 +92,25 @@ class KafkaSink(Sink):
                 told = answer.result(ANSWER_S)
                 self._check_size(resource.name, int(told["max.message.bytes"].value))
                 self._check_key(resource.name, told["cleanup.policy"].value)
+
+    def _check_marks_topic(self, admin: Any) -> None:
+        """Raises SetupError if the brokers delete old marks: a batch whose mark is gone would be published again."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # it has no __all__
+
+        name, policy = self._options.marks_topic, "compact"
+        asked = [ConfigResource(ConfigResource.Type.TOPIC, name)]
+        for answer in admin.describe_configs(asked, request_timeout=ANSWER_S).values():
+            with suppress(KafkaException, KeyError, ValueError, TimeoutError):
+                policy = answer.result(ANSWER_S)["cleanup.policy"].value
+        if policy != "compact":
+            raise SetupError(
+                f"the topic {name!r} of Kafka at {self._options.brokers}, in which the sink notes what it has "
+                f"published, has cleanup.policy={policy}: the brokers delete notes that are still needed. Set it: "
+                f"kafka-configs.sh --bootstrap-server {self._options.brokers} --alter --entity-type topics "
+                f"--entity-name {name} "
+                "--add-config cleanup.policy=compact"
+            )
 
     def _check_size(self, topic: str, theirs: int) -> None:
         """Checked before the run, because a row that the brokers refuse would hold up all rows behind it."""
@@ -127,6 +154,8 @@ class KafkaSink(Sink):
                 "the sink 'kafka' does not know which root it writes for: the file identity.json is missing or damaged "
                 "where this worker found the pipeline. Restore it, or start with a new --root"
             )
+        if self._options.guarantee == EXACTLY_ONCE:
+            ends_of(self._options).ask(self._options, self._complaints)
         return KafkaWriter(self._options, f"{self._identity}/{shard}", token, self._complaints, self._encoder)
 
 
@@ -148,19 +177,23 @@ class KafkaWriter(Writer):
         self._encoder = encoder
         self._refused: list[Refused] = []
         self.lane = name
-        absence = absence_of(f"Kafka at {options.brokers}")
-        self._publisher: Transactions | AtLeastOnce = (
-            Transactions(options, name, token, complaints, absence)
-            if options.guarantee == EXACTLY_ONCE
-            else AtLeastOnce(options, complaints, absence)
-        )
+        self._where = f"Kafka at {options.brokers}"
+        self._tries = Tries()
+        self._absence = absence_of(self._where)
+        self._ends: MarksEnd | None = None
+        self._publisher: Transactions | AtLeastOnce
+        if options.guarantee == EXACTLY_ONCE:
+            self._ends = ends_of(options)
+            self._publisher = Transactions(options, name, token, complaints, self._absence)
+        else:
+            self._publisher = AtLeastOnce(options, complaints, self._absence)
 
     def prepare(self, batch: SinkBatch) -> bytes:
         """The rows themselves: the commit stores them in the journal."""
         messages, self._refused = self._rows.messages(batch.records)
         if batch.traces:
             messages = with_traces(messages, batch.traces, batch.records, self._refused)
-        return encode(Committable(batch.number, messages))
+        return encode(Committable(batch.number, messages, -1 if self._ends is None else self._ends.known()))
 
     def take_refused(self) -> list[Refused]:
         refused, self._refused = self._refused, []
@@ -168,12 +201,42 @@ class KafkaWriter(Writer):
 
     def publish(self, committable: bytes) -> None:
         told = decode(committable)
-        # Only here: a registry that is away holds up this thread, not the loop, and the rows lie in the journal.
-        header = b"" if self._encoder is None else self._encoder.header()
         try:
+            # Only here: a registry that is away holds up this thread, not the loop, and the rows lie in the journal.
+            header = b"" if self._encoder is None else self._encoder.header()
             self._publisher.publish(with_header(told, header) if header else told)
         except RowsRefusedError as ex:
+            self._tries.answered()
             raise _without(told, ex.reasons) from ex
+        except BaseException as ex:
+            if not is_of_client(ex):
+                raise
+            self._after(told, errors.in_words(ex, self._where))
+        self._tries.worked(len(told.messages))
+
+    def renumbered(self, committable: bytes, number: int) -> bytes:
+        return encode(msgspec.structs.replace(decode(committable), number=number))
+
+    def _after(self, committable: Committable, error: Exception) -> None:
+        """Raise what the runtime is to do about an error. Returns if the batch is published in spite of it."""
+        if not isinstance(error, RowToBlameError | UnknownError):
+            raise error
+        what = self._tries.failed(error, len(committable.messages))
+        if what is Next.AGAIN:
+            self._absence.noted(str(error))
+            raise UnavailableError(str(error))
+        if what is Next.STOP:
+            raise given_up(error)
+        if self._has(committable):
+            return
+        raise _halved(committable, error) if what is Next.HALVE else _without(committable, {0: str(error)})
+
+    def _has(self, committable: Committable) -> bool:
+        """Whether the brokers have it: the client may have failed behind the commit."""
+        try:
+            return isinstance(self._publisher, Transactions) and self._publisher.has(committable)
+        except UnknownError as ex:
+            raise UnavailableError(str(ex)) from ex
 
     def sweep(self, committables: list[bytes]) -> None:
         """Nothing is left behind: an open transaction is ended by the next owner."""
@@ -182,7 +245,16 @@ class KafkaWriter(Writer):
         self._publisher.close()
 
 
+def _halved(committable: Committable, error: Exception) -> BatchSplitError:
+    number, messages, middle = committable.number, committable.messages, len(committable.messages) // 2
+    halves = [
+        Committable(number, messages[:middle], committable.since),
+        Committable(number + 1, messages[middle:], committable.since),
+    ]
+    return BatchSplitError(str(error), [encode(half) for half in halves])
+
+
 def _without(told: Committable, reasons: dict[int, str]) -> BatchRefusedError:
     kept = [message for index, message in enumerate(told.messages) if index not in reasons]
     refused = [Refused(as_record(told.messages[index]), reason) for index, reason in sorted(reasons.items())]
-    return BatchRefusedError(refused, encode(Committable(told.number, kept)))
+    return BatchRefusedError(refused, encode(msgspec.structs.replace(told, messages=kept)))

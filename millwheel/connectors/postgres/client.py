@@ -1,14 +1,13 @@
-"""Connections to PostgreSQL, and the translation of its errors into ours. No message contains a password.
+"""Connections to PostgreSQL. No message contains a password.
 
 The library is psycopg 3, the maintained client with COPY and pipelines.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from millwheel.errors import MillwheelError, SetupError, UnavailableError
+from millwheel.errors import SetupError
 
 ANSWER_S = 10
 """The timeout of a connect (s)."""
@@ -18,11 +17,8 @@ IDLE_MS = 15_000
 """The server aborts our transactions that are idle for this long: their owner hangs, and others wait for its locks."""
 _SILENCE_S = 5  # before the system asks whether the other end of a connection is still there
 _SECRET = "${secret:"
-
-# The classes of SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html
-_OF_A_ROW = frozenset({"22", "23", "44", "P0", "54"})
-"""The values of a row do not fit: data exceptions, constraints, checks of views, errors raised by triggers, sizes."""
-_OF_THE_TABLE = frozenset({"42", "0A"})
+_SESSION = "set timezone to 'UTC'; set datestyle to 'ISO, MDY'; set intervalstyle to 'postgres'"
+"""The same text must be the same value whatever the server, the database, the role and the environment set."""
 
 
 def library() -> Any:
@@ -55,7 +51,8 @@ def address_of(dsn: str) -> str:
 
 
 def connect(dsn: str) -> Any:
-    """A connection on which transactions are begun explicitly. Raises psycopg's errors."""
+    """A connection on which transactions are begun explicitly, and times without a zone are UTC. Raises psycopg's
+    errors."""
     psycopg = library()
     limits = f"-c lock_timeout={LOCK_MS} -c idle_in_transaction_session_timeout={IDLE_MS}"
     given = psycopg.conninfo.conninfo_to_dict(dsn)
@@ -68,30 +65,10 @@ def connect(dsn: str) -> Any:
         "tcp_user_timeout": 3_000 * _SILENCE_S,
     }
     options = f"{given.pop('options', '')} {limits}".strip()
-    return psycopg.connect(**{**own, **given, "options": options}, autocommit=True)
-
-
-def says(error: Any) -> str:
-    """The server's words in one line."""
-    primary, detail = error.diag.message_primary or str(error), error.diag.message_detail
-    text = f"{primary}. {detail}" if detail else primary
-    return re.sub(r"\s+", " ", text).strip()
-
-
-def refuses_row(error: Any) -> bool:
-    """Whether the error is about the values of a row."""
-    return (error.sqlstate or "")[:2] in _OF_A_ROW
-
-
-def in_words(error: Any, where: str) -> MillwheelError:
-    """Any other error: an UnavailableError if a retry may succeed, or a SetupError that a person must mend."""
-    if (error.sqlstate or "")[:2] in _OF_THE_TABLE:
-        return SetupError(f"{where}: {says(error)}. Nothing is lost; mend it and continue the run")
-    return UnavailableError(f"{where}: {says(error)}")
-
-
-def unreachable(error: Any, where: str) -> SetupError:
-    """The error of a failed connection before the run has begun."""
-    return SetupError(
-        f"{where} cannot be used: {says(error)}. Check the option 'dsn': host, port, database, user and password"
-    )
+    connection = psycopg.connect(**{**own, **given, "options": options}, autocommit=True)
+    try:
+        connection.execute(_SESSION)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from millwheel.connectors.postgres import client
+from millwheel.connectors.external.meanings import RowToBlameError
+from millwheel.connectors.postgres import client, errors
+from millwheel.connectors.postgres.queries import one_query
+from millwheel.connectors.postgres.table import escaped, quoted
+from millwheel.connectors.postgres.writing.values import moment
 from millwheel.errors import MillwheelError, SetupError
 from millwheel.lookups.base import Lookup, LookupKey, LookupRefusedError, NoAnswer
 from millwheel.options import read_options
@@ -35,6 +39,8 @@ class PostgresLookupOptions(msgspec.Struct, frozen=True):
         client.address_of(self.dsn)
         if bool(self.table) == bool(self.query):
             raise ValueError("the lookup 'postgres' needs either the option 'table' or the option 'query'")
+        if self.query:
+            one_query(self.query)
         if not self.by:
             raise ValueError("option 'by' names no column; write for example by: item")
 
@@ -42,6 +48,14 @@ class PostgresLookupOptions(msgspec.Struct, frozen=True):
 def build_postgres_lookup(options: Mapping[str, Any]) -> PostgresLookup:
     """Raises ValueError for invalid options."""
     return PostgresLookup(read_options("the lookup 'postgres'", options, PostgresLookupOptions, _EXAMPLES))
+
+
+class KeyType(NamedTuple):
+    """The type of a column of the key. ``name`` is in full and quoted: by their short names ``character`` and ``bit``
+    mean one letter and one bit in SQL, to which a cast cuts in silence. ``base`` is the short one."""
+
+    name: str
+    base: str
 
 
 class PostgresLookup(Lookup):
@@ -52,6 +66,7 @@ class PostgresLookup(Lookup):
         self._options = options
         self._connection: Any = None
         self._statement: Any = None
+        self._types: list[KeyType] = []
         self.where = client.address_of(options.dsn)
         self.by = (options.by,) if isinstance(options.by, str) else tuple(options.by)
 
@@ -60,20 +75,20 @@ class PostgresLookup(Lookup):
         try:
             connection = client.connect(self._options.dsn)
         except self._psycopg.Error as ex:
-            raise client.unreachable(ex, self.where) from None
+            raise errors.unreachable(ex, self.where) from None
         try:
             connection.execute(self._made(connection), [[] for _ in self.by])
         except self._psycopg.Error as ex:
-            raise SetupError(f"{self.where}: {client.says(ex)}. Check the options of the lookup") from None
+            raise SetupError(f"{self.where}: {errors.says(ex)}. Check the options of the lookup") from None
         finally:
             connection.close()
 
     def look_up(self, keys: Sequence[LookupKey]) -> Sequence[Any]:
-        columns = [[_text(key[index]) for key in keys] for index in range(len(self.by))]
         try:
             if self._connection is None:
                 self._connection = client.connect(self._options.dsn)
                 self._statement = self._made(self._connection)
+            columns = [[_text(key[at], kind) for key in keys] for at, kind in enumerate(self._types)]
             rows = self._connection.execute(self._statement, columns).fetchall()
         except self._psycopg.Error as ex:
             raise self._in_words(ex) from None
@@ -89,24 +104,22 @@ class PostgresLookup(Lookup):
             self._connection = None
 
     def _in_words(self, error: Any) -> MillwheelError:
-        if client.refuses_row(error):
-            return LookupRefusedError(f"{self.where}: {client.says(error)}")
+        found = errors.in_words(error, self.where)
+        if isinstance(found, RowToBlameError):
+            return LookupRefusedError(str(found))
         self.close()
-        return client.in_words(error, self.where)
+        return found
 
     def _made(self, connection: Any) -> Any:
         """The query. Keys come as arrays of text, one for each column, which the server casts to the types of the
         columns. So the server can use an index on the columns, and its own error names a key that does not fit."""
         sql = self._psycopg.sql
         options = self._options
-        rows = (
-            sql.SQL("({})").format(sql.SQL(options.query))
-            if options.query
-            else sql.Identifier(*options.table.split("."))
-        )
+        # On lines of its own, because it may end with a comment; a percent sign is written twice beside placeholders.
+        rows = sql.SQL(f"(\n{escaped(one_query(options.query))}\n)" if options.query else quoted(options.table))
         by = sql.SQL(", ").join(sql.Identifier("r", name) for name in self.by)
-        looked = connection.execute(sql.SQL("SELECT {} FROM {} AS r LIMIT 0").format(by, rows))
-        types = [_type_name(connection, column.type_code) for column in looked.description]
+        looked = connection.execute(sql.SQL("SELECT {} FROM {} AS r WHERE %s LIMIT 0").format(by, rows), [False])
+        self._types = [_key_type(connection, column.type_code) for column in looked.description]
         chosen = sql.SQL(", ").join(sql.Identifier("r", name) for name in options.columns)
         answer = sql.SQL("(SELECT x FROM (SELECT {}) AS x)").format(chosen) if options.columns else sql.SQL("r")
         keys = [sql.Identifier(f"key{index}") for index in range(len(self.by))]
@@ -115,7 +128,7 @@ class PostgresLookup(Lookup):
             "JOIN {rows} AS r ON ({by}) = ({ours})"
         ).format(
             answer=answer,
-            arrays=sql.SQL(", ").join(sql.SQL("%s::text[]::{}[]").format(sql.SQL(name)) for name in types),
+            arrays=sql.SQL(", ").join(sql.SQL("%s::text[]::{}[]").format(sql.SQL(name)) for name, _ in self._types),
             keys=sql.SQL(", ").join(keys),
             rows=rows,
             by=by,
@@ -123,10 +136,21 @@ class PostgresLookup(Lookup):
         )
 
 
-def _type_name(connection: Any, oid: int) -> str:
-    (row,) = connection.execute("SELECT format_type(%s, NULL)", [oid]).fetchall()
-    return str(row[0])
+def _key_type(connection: Any, oid: int) -> KeyType:
+    """The type of a column, for keys that are compared with it."""
+    (row,) = connection.execute(
+        "SELECT quote_ident(n.nspname) || '.' || quote_ident(t.typname), t.typname FROM pg_type t "
+        "JOIN pg_namespace n ON n.oid = t.typnamespace WHERE t.oid = %s",
+        [oid],
+    ).fetchall()
+    return KeyType(*row)
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+def _text(value: Any, kind: KeyType) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer() and kind.base in ("int2", "int4", "int8"):
+        return str(int(value))
+    if isinstance(value, int) and not isinstance(value, bool) and kind.base in ("timestamptz", "timestamp", "date"):
+        return moment(value)  # as the sink writes it
+    return msgspec.json.encode(value).decode()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from millwheel.connectors.postgres import client
+from millwheel.connectors.external.meanings import RowToBlameError, given_up
+from millwheel.connectors.postgres import client, errors
+from millwheel.connectors.postgres.queries import one_query
 from millwheel.connectors.postgres.source_options import PostgresSourceOptions
 from millwheel.connectors.postgres.table import quoted, quoted_name
 from millwheel.errors import MillwheelError, SetupError
@@ -30,8 +32,8 @@ class Pages:
         self.where = client.address_of(options.dsn)
         self._psycopg = client.library()
         self._connection: Any = None
-        query = (options.query or "").rstrip("; \n")
-        what = quoted(options.table) if options.table is not None else f"({query})"
+        # On lines of its own: a query may end with a comment.
+        what = quoted(options.table) if options.table is not None else f"(\n{one_query(options.query or '')}\n)"
         self._from = f"from {what} as given"
         self._column = f"given.{quoted_name(options.order_by)}"
         self._key, self._form = self._column, "{}"
@@ -44,11 +46,11 @@ class Pages:
         except self._psycopg.Error as ex:
             self.close()
             if ex.sqlstate is None or ex.sqlstate[:2] in ("28", "08", "3D"):
-                raise client.unreachable(ex, self.where) from None
-            raise SetupError(f"{self.where}: {client.says(ex)}") from None
+                raise errors.unreachable(ex, self.where) from None
+            raise SetupError(f"{self.where}: {errors.says(ex)}") from None
 
     def page(self, after: int, until: int) -> Page:
-        """Rows with a key greater than ``after`` and at most ``until``. Raises UnavailableError, SetupError."""
+        """Rows with a key greater than ``after`` and at most ``until``. Raises the errors of ``errors.in_words``."""
         count = self._options.page_rows
         try:
             connection = self._connected()
@@ -71,7 +73,6 @@ class Pages:
         if self._connection is None:
             connection = client.connect(self._options.dsn)
             try:
-                connection.execute("set timezone to 'UTC'")
                 connection.execute("set default_transaction_read_only to on")
                 self._look(connection)
             except BaseException:
@@ -114,4 +115,5 @@ class Pages:
 
     def _given_up(self, error: Any) -> MillwheelError:
         self.close()
-        return client.in_words(error, self.where)
+        found = errors.in_words(error, self.where)
+        return given_up(found) if isinstance(found, RowToBlameError) else found

@@ -10,7 +10,10 @@ from typing import Any
 
 import msgspec
 
+from millwheel.connectors.external import meanings
 from millwheel.connectors.external.absence import BackOff, absence_of
+from millwheel.connectors.external.meanings import UnknownError, given_up
+from millwheel.connectors.external.tries import Next, Tries
 from millwheel.connectors.postgres.pages import Page, Pages
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import UnavailableError
@@ -71,25 +74,28 @@ class Fetching:
         return True
 
     def _run(self) -> None:
-        after, absence = self._after, absence_of(self._pages.where)
+        after, absence, tries = self._after, absence_of(self._pages.where), Tries()
         back_off = BackOff(sleep=self._rest)
         try:
             while not self._ended.is_set():
                 back_off.wait()
                 try:
                     page = self._pages.page(after, self._until)
-                except UnavailableError as ex:
+                except (UnavailableError, UnknownError) as ex:
+                    if isinstance(ex, UnknownError) and tries.failed(ex, 0) is Next.STOP:
+                        raise given_up(ex) from ex
                     back_off.failed()
                     absence.noted(str(ex))
                     continue
+                tries.worked()
                 back_off.worked()
                 absence.over()
                 self._put(page)
                 if page.last:
                     return
                 after = page.rows[-1][0]
-        except Exception as ex:
-            self._put(ex)
+        except BaseException as ex:  # also a panic of the client: the reader would wait for ever
+            self._put(meanings.in_words(ex, self._pages.where))
         finally:
             self._pages.close()
 

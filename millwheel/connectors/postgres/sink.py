@@ -7,11 +7,18 @@ from typing import Any
 
 from millwheel.connectors.external.sink import ExternalSink
 from millwheel.connectors.external.target import ExternalTarget, Owner
-from millwheel.connectors.postgres import client
-from millwheel.connectors.postgres.rows import OF_WINDOWS
+from millwheel.connectors.postgres import client, errors
 from millwheel.connectors.postgres.sink_options import EXAMPLES, PostgresSinkOptions, identity_of
-from millwheel.connectors.postgres.table import DatabaseTable, check_by, create_statement, look_at, quoted
+from millwheel.connectors.postgres.table import (
+    DatabaseTable,
+    as_written,
+    check_by,
+    create_statement,
+    look_at,
+    quoted,
+)
 from millwheel.connectors.postgres.target import PostgresTarget
+from millwheel.connectors.postgres.writing.rows import OF_WINDOWS
 from millwheel.errors import SetupError
 from millwheel.options import did_you_mean, read_options
 from millwheel.sinks.changes import Mode
@@ -45,14 +52,14 @@ class PostgresSink(ExternalSink):
         try:
             connection = client.connect(self._options.dsn)
         except psycopg.Error as ex:
-            raise client.unreachable(ex, self.where) from None
+            raise errors.unreachable(ex, self.where) from None
         with connection:
             try:
                 self._found = self._table(connection)
                 self._check_table(self._found)
                 self._make_batches(connection)
             except psycopg.Error as ex:
-                raise SetupError(f"{self.where}: {client.says(ex)}") from None
+                raise SetupError(f"{self.where}: {errors.says(ex)}") from None
 
     def check_fields(self, fields: Sequence[str]) -> None:
         """Check that every field has a column, and every column without a default a field. Raises SetupError."""
@@ -96,11 +103,13 @@ class PostgresSink(ExternalSink):
     def _others(self, connection: Any) -> str:
         """The end of the sentence: tables with a similar name."""
         found = connection.execute(
-            "select case when schemaname = any (current_schemas(false)) then tablename "
-            "else schemaname || '.' || tablename end from pg_tables "
-            "where schemaname not in ('pg_catalog', 'information_schema') order by 1 limit 20"
+            "select schemaname = any (current_schemas(false)), schemaname, tablename from pg_tables "
+            "where schemaname not in ('pg_catalog', 'information_schema') order by 1 desc, 2, 3 limit 20"
         ).fetchall()
-        names = [name for (name,) in found if name != self._options.batches_table]
+        names = [
+            as_written(name) if near else f"{as_written(schema)}.{as_written(name)}" for near, schema, name in found
+        ]
+        names = [name for name in names if name != self._options.batches_table]
         return did_you_mean(self._options.table, names) if names else ""
 
     def _advice(self) -> str:
@@ -112,6 +121,11 @@ class PostgresSink(ExternalSink):
 
     def _check_table(self, table: DatabaseTable) -> None:
         options = self._options
+        if table.refuses:
+            raise SetupError(
+                f"{table.name} of {self.where} is {table.refuses} that takes no rows; write to a table, or give the "
+                "view an INSTEAD OF INSERT trigger"
+            )
         for name in (*identity_of(options), *options.columns, *options.create, *self._added()):
             column = table.columns.get(name)
             if column is None:
@@ -136,5 +150,5 @@ class PostgresSink(ExternalSink):
         except client.library().Error as ex:
             raise SetupError(
                 f"{self.where} does not create the table {name}, in which the sink notes what it has written: "
-                f"{client.says(ex)}. Create it: {statement}"
+                f"{errors.says(ex)}. Create it: {statement}"
             ) from None

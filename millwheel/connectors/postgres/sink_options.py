@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from millwheel.connectors.postgres.table import parts_of
 from millwheel.core.expressions.language import compile_expression
 from millwheel.sinks.changes import Mode, mode_of
 from millwheel.sinks.files.sink import flush_us
@@ -84,5 +85,12 @@ def identity_of(options: PostgresSinkOptions) -> Sequence[str]:
 
 
 def _check_table(option: str, name: str) -> None:
-    if not 1 <= len(name.split(".")) <= 2 or not all(name.split(".")) or "\0" in name:
-        raise ValueError(f"option {option!r} is {name!r}; write the name of a table, such as ctr or billing.ctr")
+    try:
+        sound = "\0" not in name and bool(parts_of(name))
+    except ValueError:
+        sound = False
+    if not sound:
+        raise ValueError(
+            f"option {option!r} is {name!r}; write the name of a table, such as ctr or billing.ctr, and one that has "
+            "a dot itself in double quotes: '\"my.table\"'"
+        )

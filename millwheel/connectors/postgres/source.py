@@ -15,6 +15,8 @@ from millwheel.connectors.postgres.source_options import EXAMPLES, PostgresSourc
 from millwheel.options import read_options
 from millwheel.sources.base import Partition, Reader, Source
 
+_MOST_WIDTH = 2**62  # keys of a partition: its positions are counted from 1
+
 
 def build_postgres_source(
     options: Mapping[str, Any], schema: type | None = None, fields: Mapping[str, str] | None = None
@@ -56,8 +58,9 @@ class PostgresSource(Source):
 
 
 def shares(low: int, high: int, count: int) -> list[tuple[int, int]]:
-    """The keys from ``low`` to ``high`` in parts of equal width, at least one part."""
+    """The keys from ``low`` to ``high`` in parts of equal width, at least one part, and so many that each position in a
+    part fits into 64 bits."""
     width = high - low + 1
-    count = max(1, min(count, width))
+    count = max(1, min(max(count, -(-width // _MOST_WIDTH)), width))
     edges = [low + width * number // count for number in range(count + 1)]
     return [(first, following - 1) for first, following in pairwise(edges)]

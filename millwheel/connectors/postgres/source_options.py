@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from millwheel.connectors.postgres.client import address_of
+from millwheel.connectors.postgres.queries import one_query
 
 EXAMPLES = {
     "dsn": "dsn: postgresql://user:${secret:PG_PASSWORD}@db:5432/results",
@@ -31,8 +32,8 @@ class PostgresSourceOptions(msgspec.Struct, frozen=True):
         address_of(self.dsn)
         if (self.table is None) == (self.query is None):
             raise ValueError("the source 'postgres' needs one of the options 'table' and 'query'")
-        if self.query is not None and ";" in self.query.rstrip().rstrip(";"):
-            raise ValueError("option 'query' is more than one statement; write one select")
+        if self.query is not None:
+            one_query(self.query)
         if not 1 <= self.partitions <= 1_000:
             raise ValueError(f"option 'partitions' is {self.partitions}; write a number from 1 to 1000")
         if not 1 <= self.page_rows <= 100_000:

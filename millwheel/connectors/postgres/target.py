@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from millwheel.connectors.external.meanings import Meaning, is_of_client
 from millwheel.connectors.external.target import NOTHING_YET, ExternalTarget, Owner, RowsRefusedError
-from millwheel.connectors.postgres import client
-from millwheel.connectors.postgres.rows import RowMaker, TextRow
+from millwheel.connectors.postgres import client, errors
 from millwheel.connectors.postgres.sink_options import PostgresSinkOptions, identity_of
-from millwheel.connectors.postgres.statements import TableWriter
 from millwheel.connectors.postgres.table import look_at, quoted
+from millwheel.connectors.postgres.writing.rows import RowMaker, TextRow
+from millwheel.connectors.postgres.writing.statements import TableWriter
 from millwheel.core.model.lease import Lease
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.sinks.base import SinkRecord
@@ -51,11 +52,8 @@ class PostgresTarget(ExternalTarget):
                 connection.execute(
                     f"update {self._batches} set token = %s where name = %s", (self._owner.token, self._owner.name)
                 )
-        except self._psycopg.Error as ex:
-            raise self._given_up(ex) from ex
-        except BaseException:
-            self.close()
-            raise
+        except BaseException as ex:
+            raise self._given_up(ex) from ex.__cause__
         return int(number)
 
     def write(self, number: int, records: Sequence[SinkRecord]) -> None:
@@ -75,11 +73,8 @@ class PostgresTarget(ExternalTarget):
                     f"update {self._batches} set number = %s, written_at = now() where name = %s",
                     (number, self._owner.name),
                 )
-        except self._psycopg.Error as ex:
-            raise self._given_up(ex) from ex
-        except BaseException:
-            self.close()
-            raise
+        except BaseException as ex:
+            raise self._given_up(ex) from ex.__cause__
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -114,25 +109,29 @@ class PostgresTarget(ExternalTarget):
         try:
             with connection.transaction():
                 writer.write(connection, rows)
-        except self._psycopg.Error as ex:
-            if not client.refuses_row(ex):
+        except Exception as ex:
+            if errors.meaning_of(ex) is Meaning.ABSENT or connection.closed:
                 raise
-            wrong = self._one_by_one(connection, writer, rows)
-            # What only happens to many at once is not the fault of a row: it is tried again.
-            raise RowsRefusedError(wrong) if wrong else UnavailableError(f"{self._where}: {client.says(ex)}") from ex
+            self._one_by_one(connection, writer, rows, ex)
 
-    def _one_by_one(self, connection: Any, writer: TableWriter, rows: Sequence[TextRow]) -> dict[int, str]:
-        """The errors of refused rows, found by writing them one after the other."""
-        wrong: dict[int, str] = {}
+    def _one_by_one(self, connection: Any, writer: TableWriter, rows: Sequence[TextRow], first: Exception) -> None:
+        """Write the rows one after the other, which tells the refused ones: the server names no row. What only happens
+        to many at once is over with that. ``first`` is the error of all rows together."""
+        wrong: dict[int, Exception] = {}
         for row in rows:
             try:
                 with connection.transaction():
                     writer.write(connection, [row])
-            except self._psycopg.Error as ex:
-                if not client.refuses_row(ex):
+            except Exception as ex:
+                if errors.meaning_of(ex) is Meaning.ABSENT or connection.closed:
                     raise
-                wrong[row.index] = client.says(ex)
-        return wrong
+                wrong[row.index] = ex
+        if not wrong:
+            return
+        # What no row escapes, and what is not said of values, is the fault of the table.
+        if len(wrong) == len(rows) and any(errors.meaning_of(ex) is not Meaning.ROWS for ex in wrong.values()):
+            raise first
+        raise RowsRefusedError({index: errors.says(ex) for index, ex in wrong.items()})
 
     def _tools(self, connection: Any) -> tuple[RowMaker, TableWriter]:
         """The tools for the table as it was when the connection was opened."""
@@ -144,6 +143,7 @@ class PostgresTarget(ExternalTarget):
             self._writer = TableWriter(table, identity_of(self._options))
         return self._maker, self._writer
 
-    def _given_up(self, error: Any) -> Exception:
+    def _given_up(self, error: BaseException) -> BaseException:
+        """The error to raise. The connection is not used again, whatever it was."""
         self.close()
-        return client.in_words(error, self._where)
+        return errors.in_words(error, self._where) if is_of_client(error) else error

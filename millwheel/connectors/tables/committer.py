@@ -10,15 +10,16 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from millwheel.connectors.external.meanings import RowToBlameError, UnknownError
 from millwheel.connectors.external.target import NOTHING_YET, Owner
 from millwheel.connectors.tables.table import LakeTable, TableChange, TableConflictError, TableMark, TableVersion
 from millwheel.core.model.lease import Lease
-from millwheel.errors import UnavailableError
+from millwheel.errors import MillwheelError, UnavailableError
 
 log = logging.getLogger("millwheel.tables")
 _TRIES = 20  # conflicts of one commit
@@ -44,7 +45,7 @@ class _Job:
     rows: Callable[[TableVersion], PreparedRows] | None = None
     done: threading.Event = field(default_factory=threading.Event)
     last: int = NOTHING_YET
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 class Committer:
@@ -77,16 +78,44 @@ class Committer:
         return job
 
     def _commit_waiting(self) -> None:
-        with self._guard:
-            jobs, self._waiting = self._waiting, []
+        jobs = self._taken()
         try:
-            self._commit(jobs)
-        except Exception as ex:
+            self._commit_together(jobs)
+        except BaseException as ex:
             for job in jobs:
                 job.error = job.error or ex
         finally:
             for job in jobs:
                 job.done.set()
+
+    def _taken(self) -> list[_Job]:
+        """What goes into the next commit: one job of each shard, in their order. The others' threads wait behind it."""
+        # A mark is that of one job: with a batch and a claim of one shard in a commit, it would tell the claim that the
+        # batch is not there, or give a token back (test_a_claim_and_a_batch_of_one_shard_never_share_a_commit).
+        with self._guard:
+            first: dict[str, _Job] = {}
+            for job in self._waiting:
+                first.setdefault(job.owner.name, job)
+            jobs = list(first.values())
+            self._waiting = [job for job in self._waiting if first[job.owner.name] is not job]
+        return jobs
+
+    def _commit_together(self, jobs: list[_Job]) -> None:
+        """Commit all jobs, or, where the table takes none of them together, each alone: one may be to blame."""
+        try:
+            self._commit(jobs)
+        except (RowToBlameError, UnknownError):
+            if len(jobs) == 1:
+                raise
+            for job in jobs:
+                if job.error is None:
+                    self._commit_alone(job)
+
+    def _commit_alone(self, job: _Job) -> None:
+        try:
+            self._commit([job])
+        except MillwheelError as ex:
+            job.error = ex
 
     def _commit(self, jobs: list[_Job]) -> None:
         for attempt in range(_TRIES):
@@ -117,7 +146,7 @@ def _change_of(version: TableVersion, jobs: list[_Job]) -> TableChange | None:
             # On the version on which it is committed: a newer owner whose claim lies behind it makes the commit fail.
             job.owner.admits(known.token)
             rows = None if job.rows is None or job.number <= known.number else job.rows(version)
-        except Exception as ex:
+        except BaseException as ex:
             job.error = ex
             continue
         if rows is not None:
@@ -136,11 +165,11 @@ def _together(schema: pa.Schema, marks: dict[str, TableMark], parts: list[Prepar
     return TableChange(marks, add, pa.concat_tables(removed) if removed else None)
 
 
-_known: dict[str, Committer] = {}
+_known: dict[tuple[Hashable, ...], Committer] = {}
 _lock = threading.Lock()
 
 
 def committer_of(table: LakeTable) -> Committer:
-    """The shared committer of a table in this process."""
+    """The shared committer of a table in this process. Tables of one name in two catalogs or stores are two tables."""
     with _lock:
-        return _known.setdefault(table.where, Committer(table))
+        return _known.setdefault(table.identity, Committer(table))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from millwheel.connectors.external.target import NOTHING_YET
+from millwheel.connectors.tables.errors import failed, reason
 from millwheel.connectors.tables.table import LakeTable, TableChange, TableConflictError, TableMark, TableVersion
-from millwheel.errors import MillwheelError, SetupError, UnavailableError
+from millwheel.errors import SetupError
 
 _TOKEN = "#token"
-_REASON_LETTERS = 300  # characters of an error of the library that are shown
+_NOT_IN_PATHS = re.compile(r"[\[\]^|\\]|%[0-9A-Fa-f]{2}")
+"""What the library cannot have in the path of a table: it panics, or looks elsewhere for the files."""
 _ADD = "__millwheel_add"
 
 
@@ -27,11 +30,22 @@ def library() -> Any:
     return deltalake
 
 
+def check_path(path: str) -> None:
+    """Raises ValueError for a path that the library cannot use. ``path`` is that of a folder."""
+    if found := _NOT_IN_PATHS.search(path):
+        raise ValueError(
+            f"option 'path': the library deltalake cannot use a folder with {found[0]!r} in its path, {path}; choose "
+            "another name"
+        )
+
+
 class DeltaLakeTable(LakeTable):
     """``options`` are those of deltalake's object store: endpoint, region, credentials."""
 
     def __init__(self, path: str, options: Mapping[str, Any]) -> None:
-        self.where = f"the Delta table {path}"
+        endpoint = next((str(value) for name, value in options.items() if "endpoint" in name.lower()), "")
+        self.where = f"the Delta table {path}{f' at {endpoint}' if endpoint else ''}"
+        self.identity = ("delta", path, *sorted((name, str(value)) for name, value in options.items()))
         self._path = path
         self._options = {name: str(value) for name, value in options.items()} or None
 
@@ -45,14 +59,14 @@ class DeltaLakeTable(LakeTable):
             raise SetupError(
                 f"{self.where} is not there; create it, or declare its columns with the option 'fields'"
             ) from ex
-        except Exception as ex:  # the library raises OSError, DeltaError and more
-            raise _translated(ex, self.where) from ex
+        except BaseException as ex:  # also a panic, which is no Exception
+            raise failed(ex, self.where) from ex
 
     def create(self, schema: pa.Schema) -> None:
         try:
             library().DeltaTable.create(self._path, schema=schema, mode="ignore", storage_options=self._options)
-        except Exception as ex:
-            raise _translated(ex, self.where) from ex
+        except BaseException as ex:
+            raise failed(ex, self.where) from ex
 
 
 class DeltaVersion(TableVersion):
@@ -81,9 +95,9 @@ class DeltaVersion(TableVersion):
             else:
                 self._merge(change.add, change.remove, properties)
         except CommitFailedError as ex:
-            raise TableConflictError(f"another commit was first: {_reason(ex)}") from ex
-        except Exception as ex:
-            raise _translated(ex, self._where) from ex
+            raise TableConflictError(f"another commit was first: {reason(ex)}") from ex
+        except BaseException as ex:
+            raise failed(ex, self._where) from ex
 
     def _merge(self, add: pa.Table, remove: pa.Table, properties: Any) -> None:
         """One row for each identity: the standing row, or a marker that there is none."""
@@ -109,24 +123,18 @@ class DeltaVersion(TableVersion):
         """Reads the whole columns, batch by batch: only for retractions of rows of earlier batches."""
         wanted = {tuple(row.values()) for row in keys.to_pylist()}
         found: list[dict[str, Any]] = []
-        for batch in self._table.to_pyarrow_dataset().to_batches():
+        for batch in self._batches():
             identities = [tuple(row.values()) for row in batch.select(list(by)).to_pylist()]
             indexes = [index for index, identity in enumerate(identities) if identity in wanted]
             found += batch.take(pa.array(indexes, pa.int64())).to_pylist() if indexes else []
         return found
 
+    def _batches(self) -> Iterator[Any]:
+        try:
+            yield from self._table.to_pyarrow_dataset().to_batches()
+        except Exception as ex:
+            raise failed(ex, self._where) from ex
+
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-def _reason(ex: Exception) -> str:
-    return " ".join(str(ex).partition("\n\nDebug source")[0].split())[:_REASON_LETTERS]
-
-
-def _translated(ex: Exception, where: str) -> MillwheelError:
-    if isinstance(ex, MillwheelError):
-        return ex
-    if isinstance(ex, PermissionError):
-        return SetupError(f"{where} may not be used: {_reason(ex)}; give permission, or credentials that have it")
-    return UnavailableError(f"{where} does not answer: {_reason(ex)}")

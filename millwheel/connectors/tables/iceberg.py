@@ -6,18 +6,21 @@ commit of ours adds a snapshot, even if it has no rows: of two that began with t
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from millwheel.connectors.tables.errors import failed, reason
 from millwheel.connectors.tables.table import LakeTable, TableChange, TableConflictError, TableMark, TableVersion
-from millwheel.errors import MillwheelError, SetupError, UnavailableError
+from millwheel.errors import SetupError
 
 _PREFIX = "millwheel.mark."
+_USER = re.compile(r"//[^/@]*@")  # user and password in an address
 _NO_RETRIES = "commit.retry.num-retries"
-_REASON_LETTERS = 300  # characters of an error of the library that are shown
 
 
 def library() -> Any:
@@ -36,9 +39,11 @@ class IcebergTable(LakeTable):
     ``name`` is ``namespace.table``."""
 
     def __init__(self, catalog: Mapping[str, Any], name: str) -> None:
-        self.where = f"the Iceberg table {name}"
         self._settings = {key: str(value) for key, value in catalog.items()}
         self._catalog_name = self._settings.pop("name", "default")
+        uri = _USER.sub("//", self._settings.get("uri", ""))
+        self.where = f"the Iceberg table {name} of the catalog {self._catalog_name}{f' at {uri}' if uri else ''}"
+        self.identity = ("iceberg", name, self._catalog_name, *sorted(self._settings.items()))
         self._name = name
         self._catalog: Any = None
 
@@ -54,8 +59,8 @@ class IcebergTable(LakeTable):
             raise SetupError(
                 f"{self.where} is not there; create it, or declare its columns with the option 'fields'"
             ) from ex
-        except Exception as ex:  # catalogs raise errors of their own clients
-            raise _translated(ex, self.where) from ex
+        except BaseException as ex:  # catalogs raise errors of their own clients
+            raise failed(ex, self.where) from ex
 
     def create(self, schema: pa.Schema) -> None:
         try:
@@ -63,8 +68,8 @@ class IcebergTable(LakeTable):
                 self._catalog = library().load_catalog(self._catalog_name, **self._settings)
             self._catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
             self._catalog.create_table_if_not_exists(self._name, schema=schema)
-        except Exception as ex:
-            raise _translated(ex, self.where) from ex
+        except BaseException as ex:
+            raise failed(ex, self.where) from ex
 
 
 class IcebergVersion(TableVersion):
@@ -93,31 +98,53 @@ class IcebergVersion(TableVersion):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # there may be nothing to remove
                 with self._table.transaction() as transaction:
-                    if change.remove is not None:
-                        transaction.delete(_filter(change.remove))
-                    transaction.append(change.add, snapshot_properties=noted)
+                    add = change.add
+                    if change.remove is not None and change.remove.num_rows:
+                        others = self._beside(change.remove)
+                        transaction.delete(_superset(change.remove))
+                        add = pa.concat_tables([add, others.cast(add.schema)])
+                    transaction.append(add, snapshot_properties=noted)
                     transaction.set_properties(noted)
         except CommitFailedException as ex:
-            raise TableConflictError(f"another commit was first: {_reason(ex)}") from ex
-        except Exception as ex:
-            raise _translated(ex, self._where) from ex
+            raise TableConflictError(f"another commit was first: {reason(ex)}") from ex
+        except BaseException as ex:
+            raise failed(ex, self._where) from ex
 
     def standing(self, by: Sequence[str], keys: pa.Table) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self._table.scan(row_filter=_filter(keys)).to_arrow().to_pylist()
+        rows: list[dict[str, Any]] = _divided(self._found(keys), keys)[0].to_pylist()
         return rows
 
+    def _beside(self, keys: pa.Table) -> pa.Table:
+        """The rows that are removed with those of ``keys``, and are to be added again."""
+        if keys.num_columns == 1:
+            return self.schema.empty_table()
+        return _divided(self._found(keys), keys)[1]
 
-def _filter(keys: pa.Table) -> Any:
-    from pyiceberg.table.upsert_util import create_match_filter
-
-    return create_match_filter(keys, keys.schema.names)
-
-
-def _reason(ex: Exception) -> str:
-    return " ".join(str(ex).split())[:_REASON_LETTERS]
+    def _found(self, keys: pa.Table) -> pa.Table:
+        try:
+            return self._table.scan(row_filter=_superset(keys)).to_arrow()
+        except BaseException as ex:
+            raise failed(ex, self._where) from ex
 
 
-def _translated(ex: Exception, where: str) -> MillwheelError:
-    if isinstance(ex, MillwheelError):
-        return ex
-    return UnavailableError(f"{where} does not answer: {type(ex).__name__}: {_reason(ex)}")
+def _superset(keys: pa.Table) -> Any:
+    """A filter for rows with one of these keys, and perhaps others: any mixture of their values. A filter for exactly
+    them has a step for each, over which pyarrow recurses: tens of thousands end the process."""
+    from pyiceberg.expressions import AlwaysTrue, And, In
+
+    among: Any = In  # its own stub does not know the values
+    found: Any = AlwaysTrue()
+    for name in keys.schema.names:
+        found = And(found, among(name, set(keys[name].to_pylist())))
+    return found
+
+
+def _divided(rows: pa.Table, keys: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """(The rows with one of the keys, the others)."""
+    wanted = set(_tuples(keys))
+    among = pa.array([each in wanted for each in _tuples(rows.select(keys.schema.names))], pa.bool_())
+    return rows.filter(among), rows.filter(pc.invert(among))
+
+
+def _tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))

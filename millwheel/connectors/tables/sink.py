@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from millwheel.adapters.objects.address import local_path
-from millwheel.connectors.external.changes import TableChange, changes_of, outcomes
+from millwheel.connectors.external.changes import RowChange, changes_of, outcomes
 from millwheel.connectors.external.sink import ExternalSink
 from millwheel.connectors.external.target import ExternalTarget, Owner, RowsRefusedError
 from millwheel.connectors.tables import delta, iceberg
@@ -98,6 +98,8 @@ def build_delta_sink(options: Mapping[str, Any], folder: str) -> TableSink:
     delta.library()
     path = local_path(read.path)
     path = path if "://" in path else os.path.abspath(os.path.join(folder, path))
+    if "://" not in path:
+        delta.check_path(path)
     return TableSink(read, delta.DeltaLakeTable(path, read.config))
 
 
@@ -198,7 +200,7 @@ class TableTarget(ExternalTarget):
         gone = list({keys[index]: index for index in gone}.values())  # two retractions of one row remove it once
         return PreparedRows(_taken(table, add), by, _taken(table, gone).select(list(by)))
 
-    def _taken_back(self, version: TableVersion, table: pa.Table, asked: Sequence[TableChange]) -> list[int]:
+    def _taken_back(self, version: TableVersion, table: pa.Table, asked: Sequence[RowChange]) -> list[int]:
         """The indexes of those retractions of earlier batches' rows whose row still stands."""
         if not asked:
             return []

@@ -4,7 +4,7 @@ commit came between."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,9 +55,11 @@ class TableVersion(ABC):
 
 
 class LakeTable(ABC):
-    """A table by its address."""
+    """A table by its address. ``where`` names it for people; ``identity`` holds everything that makes it another
+    table: its name, catalog, store and credentials."""
 
     where: str
+    identity: tuple[Hashable, ...]
 
     @abstractmethod
     def look(self) -> TableVersion:

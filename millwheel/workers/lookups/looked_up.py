@@ -10,6 +10,15 @@ from typing import Any
 
 from millwheel.api import Computation, Context
 from millwheel.connectors.external.absence import Absence, BackOff
+from millwheel.connectors.external.meanings import (
+    RowToBlameError,
+    UnknownError,
+    given_up,
+    in_words,
+    is_of_client,
+    named,
+)
+from millwheel.connectors.external.tries import Next, Tries
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.limits import Limits
@@ -18,7 +27,7 @@ from millwheel.core.model.records import Record
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.order.labels import NO_USE, LabelUse
 from millwheel.core.pipeline.spec import ComputationSpec, LookupSpec, Missing
-from millwheel.errors import RecordError, UnavailableError
+from millwheel.errors import InvariantError, RecordError, UnavailableError
 from millwheel.lookups.base import Lookup, LookupKey, NoAnswer, answers_to
 from millwheel.lookups.cache import UNKNOWN, AnswerCache
 from millwheel.workers import events as ev
@@ -44,20 +53,23 @@ class LookupLine:
         self._back_off = back_off
         self._using = threading.Lock()
         self._closed = False
+        self._tries = Tries()
 
     def answers(self, keys: Sequence[LookupKey], batch: int) -> list[Any]:
-        """One for each key. Raises UnavailableError when the target does not answer."""
+        """One for each key. Raises UnavailableError when the target does not answer, SetupError when a person must mend
+        something."""
         with self._using:
             try:
                 self._back_off.wait()
                 found = [] if self._closed else self._asked(keys, batch)
-            except UnavailableError as ex:
-                self._back_off.failed()
-                self._absence.noted(str(ex))
-                raise
+            except BaseException as ex:
+                if not is_of_client(ex):
+                    raise
+                raise self._failed(in_words(ex, self._lookup.where)) from ex
             finally:
                 if self._closed:  # while we asked
                     self._lookup.close()
+        self._tries.worked()
         self._back_off.worked()
         self._absence.over()
         return found
@@ -70,6 +82,15 @@ class LookupLine:
                 self._lookup.close()
             finally:
                 self._using.release()
+
+    def _failed(self, error: Exception) -> Exception:
+        if isinstance(error, RowToBlameError | UnknownError) and self._tries.failed(error, 0) is Next.STOP:
+            return given_up(error)
+        if not isinstance(error, UnavailableError | UnknownError):
+            return error
+        self._back_off.failed()
+        self._absence.noted(str(error))
+        return UnavailableError(str(error))
 
     def _asked(self, keys: Sequence[LookupKey], batch: int) -> list[Any]:
         starts = range(0, len(keys), batch)
@@ -102,6 +123,8 @@ class LookupErrand:
             return self.line.answers(self.keys, self.batch), None
         except Exception as ex:
             return [], ex
+        except BaseException as ex:  # of a library: the thread must not end in silence
+            return [], InvariantError(f"a lookup was not made, and its thread was told to end: {named(ex)}")
 
 
 class LookedUp(Computation):

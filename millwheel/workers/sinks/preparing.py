@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from millwheel.connectors.external.meanings import named
 from millwheel.core.model.names import ShardName, Token
+from millwheel.errors import InvariantError
 from millwheel.sinks.base import Refused, SinkBatch, Writer
 from millwheel.workers import events as ev
 
@@ -53,3 +55,5 @@ class Preparation:
             return prepared(self.writer, self.batch), None
         except Exception as ex:
             return None, ex
+        except BaseException as ex:  # of a library: the thread must not end in silence
+            return None, InvariantError(f"a batch was not prepared, and its thread was told to end: {named(ex)}")

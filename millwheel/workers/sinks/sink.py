@@ -5,68 +5,30 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from time import monotonic
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.formats.store_layout import COMMITTABLE, NEXT_BATCH, number8, number_from8
-from millwheel.core.metrics.figures import Figure, Histogram
+from millwheel.core.metrics.figures import Figure
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.errors import UnavailableError
+from millwheel.errors import UnavailableError, invariant
 from millwheel.ports import StateStore
-from millwheel.sinks.base import BatchRefusedError, Refused, SinkBatch, SinkRecord, Writer
-from millwheel.workers import events as ev
+from millwheel.sinks.base import BatchRefusedError, BatchSplitError, Refused, SinkBatch, SinkRecord, Writer
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.ports import Errand
 from millwheel.workers.sinks.figures import SinkFigures
+from millwheel.workers.sinks.pending import NO_COMMIT_YET, PendingBatch, Publication, in_parts, published
 from millwheel.workers.sinks.preparing import Preparation, Prepared, prepared
-from millwheel.workers.tracing.traced import TracedBundle
 
 _RETRY_US = 100_000  # before a failed publish is repeated
 _ON_THEIR_WAY = 2
 """While so many batches are being published, the next one waits and grows."""
-_NO_COMMIT_YET = MAX_TIME
 _FORMER = 0  # the commit of what a former owner has committed: durable since before we came
 LAST_FLUSH_US = 20_000
 """How long a record waits for others of its batch once the sources have ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """A committed batch to be made visible by another thread. ``told(number, error, now)`` is for the loop again."""
-
-    shard: ShardName
-    token: Token
-    number: int
-    committable: bytes
-    writer: Writer
-    told: Callable[[int, Exception | None, int], None]
-    took: Histogram | None = None
-
-    @property
-    def lane(self) -> str:
-        """Publications of one lane share a thread."""
-        return self.writer.lane
-
-    def carried_out(self) -> ev.WorkDone:
-        """Publish it. What went wrong is for the loop to raise or to try again."""
-        error = _published(self.writer, self.committable, self.took)
-        return ev.WorkDone(self.shard, self.token, lambda now_us: self.told(self.number, error, now_us))
-
-
-def _published(writer: Writer, committable: bytes, took: Histogram | None) -> Exception | None:
-    """Publish a batch; what went wrong."""
-    began_s = monotonic()
-    try:
-        writer.publish(committable)
-    except Exception as ex:
-        return ex
-    if took is not None:
-        took.add(monotonic() - began_s)
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +41,6 @@ class SinkShard:
     aside: Callable[[Errand], None] | None = None
     pipeline: str = ""
     stream: str = ""
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A batch that is prepared; committed once ``commit`` is durable; then to be published. ``former``: an earlier
-    owner has committed it, perhaps with records that the target refuses."""
-
-    commit: int
-    number: int
-    committable: bytes
-    min_timestamp: int
-    born: list[int]
-    former: bool = False
-    asked: bool = False
-    visible: bool = False
-    refused: Sequence[Refused] = ()
-    """Records that the target refuses: dead letters of the next bundle, which commits the batch without them."""
-    traced: TracedBundle | None = None
 
 
 class SinkOperator(Operator):
@@ -126,7 +70,7 @@ class SinkOperator(Operator):
         self._flush_us = flush_us
         self._cut_records = cut_records
         self._waiting_since_us = MAX_TIME
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[PendingBatch] = deque()
         self._published: list[int] = []
         self._retry_at_us = MAX_TIME
         self._durable = 0
@@ -191,14 +135,16 @@ class SinkOperator(Operator):
         if not count:
             return
         made, self._prepared = self._prepared or prepared(self._writer, batch), None
-        number, committable = batch.number, made.committable
+        number, committable = self._next_number, made.committable
+        if number != batch.number:  # one before it was split while this one was prepared
+            committable = self._writer.renumbered(committable, number)
         self._next_number += 1
         count -= self._refuse(bundle, made.refused)
         bundle.overlay.put(NEXT_BATCH, self._next_number.to_bytes(8, "big"))
         bundle.count("records_out", count)
         earliest = min(arrival.batch.earliest for arrival in bundle.arrivals)
         born = [arrival.batch.born_us for arrival in bundle.arrivals if arrival.batch.born_us]
-        pending = _Pending(bundle.number, number, committable, earliest, born, traced=bundle.traced)
+        pending = PendingBatch(bundle.number, number, committable, earliest, born, traced=bundle.traced)
         if self._at_once and not self._pending and self._shown(pending, bundle.now_us):
             return
         bundle.overlay.put(COMMITTABLE + number8(number), committable)
@@ -214,7 +160,14 @@ class SinkOperator(Operator):
         return len(refused)
 
     def _leave_out_refused(self, bundle: Bundle) -> None:
-        """Batches of which the target took nothing, because of some of their records, are committed without them."""
+        """Batches of which the target took nothing, because of some of their records, are committed without them, or in
+        parts where it does not tell which records those are."""
+        if self._pending and self._pending[0].parts:
+            self._pending = in_parts(self._pending, self._writer, bundle.number)
+            for pending in self._pending:
+                bundle.overlay.put(COMMITTABLE + number8(pending.number), pending.committable)
+            self._next_number = self._pending[-1].number + 1
+            bundle.overlay.put(NEXT_BATCH, self._next_number.to_bytes(8, "big"))
         for pending in self._pending:
             if pending.refused:
                 # In one commit: a crash before it finds the whole batch, which the target is then asked to take again,
@@ -311,9 +264,9 @@ class SinkOperator(Operator):
         if self._sweep():
             self._publish(now_us)
 
-    def _shown(self, pending: _Pending, now_us: int) -> bool:
+    def _shown(self, pending: PendingBatch, now_us: int) -> bool:
         """Publish a batch on this thread; False when it is to be tried again."""
-        self._learn(pending, _published(self._writer, pending.committable, self._figures.publish_s), now_us)
+        self._learn(pending, published(self._writer, pending.committable, self._figures.publish_s), now_us)
         return pending.visible
 
     def _told(self, number: int, error: Exception | None, now_us: int) -> None:
@@ -323,7 +276,7 @@ class SinkOperator(Operator):
         if error is None and (self._in_order or self._unswept is not None):
             self._publish(now_us)
 
-    def _learn(self, pending: _Pending, error: Exception | None, now_us: int) -> None:
+    def _learn(self, pending: PendingBatch, error: Exception | None, now_us: int) -> None:
         """A batch is visible, or is to be tried again."""
         if pending.traced is not None:
             pending.traced.published("" if error is None else str(error))
@@ -337,8 +290,12 @@ class SinkOperator(Operator):
             self._retry_at_us = now_us + _RETRY_US
         elif isinstance(error, BatchRefusedError):
             pending.asked = False
-            pending.commit, pending.committable, pending.refused = _NO_COMMIT_YET, error.committable, error.refused
+            pending.commit, pending.committable, pending.refused = NO_COMMIT_YET, error.committable, error.refused
             self._refusals = bool(error.refused) or self._refusals
+        elif isinstance(error, BatchSplitError):
+            invariant(self._in_order, "only a writer that publishes in order may split a batch")
+            pending.asked = False
+            pending.commit, pending.parts, self._refusals = NO_COMMIT_YET, error.parts, True
         else:
             raise error
 
@@ -354,7 +311,9 @@ class SinkOperator(Operator):
         committed."""
         found = [(number_from8(store_key[1:]), committable) for store_key, committable in store.scan(COMMITTABLE)]
         self._unswept = [committable for _, committable in found]
-        self._pending += [_Pending(_FORMER, number, committable, MIN_TIME, [], True) for number, committable in found]
+        self._pending += [
+            PendingBatch(_FORMER, number, committable, MIN_TIME, [], True) for number, committable in found
+        ]
         self._publish(0)
         data = store.get(NEXT_BATCH)
         return 0 if data is None else int.from_bytes(data, "big")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.connectors.kafka import marks
-from millwheel.connectors.kafka.marks import Mark, _decoded, encode, last_mark
-from millwheel.errors import CorruptionError
+from millwheel.connectors.kafka.marks import Mark, MarksEnd, _decoded, encode, last_mark
+from millwheel.errors import CorruptionError, UnavailableError
 
 
 class Partition:
@@ -69,7 +69,7 @@ class Topic:
 
 
 def mark_in(topic: Topic, name: str) -> Mark | None:
-    return last_mark(topic, "t", name, topic)
+    return last_mark(topic, MarksEnd("t"), name, topic)
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +89,38 @@ def test_the_newest_mark_of_the_shard_is_found_wherever_it_lies() -> None:
     assert mark_in(topic, "s-1") == Mark(10, 9)
     assert mark_in(topic, "s-2") is None
     assert topic.looks[0] == 9_800, "near the end first"
+
+
+class SlowTopic(Topic):
+    """Tells 500 offsets at a time, as a broker does."""
+
+    def consume(self, most: int, timeout: float) -> list[Message]:
+        start, self.at = self.at, min(self.at + 500, self.end)
+        return [each for each in self.messages if start <= each.offset() < self.at]
+
+
+def test_a_mark_is_found_however_far_back_it_lies() -> None:
+    topic = SlowTopic(1_300_000, [Message(17, "s-0", Mark(4, 2))])
+    assert mark_in(topic, "s-0") == Mark(4, 2)
+    assert mark_in(topic, "s-9") is None
+
+
+def test_a_topic_from_which_nothing_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(Topic):
+        def consume(self, most: int, timeout: float) -> list[Message]:
+            return []
+
+    monkeypatch.setattr(marks, "_SILENCE_S", 0.01)
+    with pytest.raises(UnavailableError, match="read to offset 800 of 1000, and then nothing came"):
+        mark_in(Silent(1_000, []), "s-0")
+
+
+def test_nothing_is_read_before_the_offset_behind_which_the_mark_must_lie() -> None:
+    topic = Topic(1_000_000, [Message(17, "s-0", Mark(4, 2)), Message(999_990, "s-0", Mark(5, 2))])
+    assert last_mark(topic, MarksEnd("t"), "s-0", topic, 999_000) == Mark(5, 2)
+    assert last_mark(topic, MarksEnd("t"), "s-0", topic, 999_995) is None
+    assert min(topic.looks) >= 999_000
+    assert last_mark(topic, MarksEnd("t"), "s-0", topic, 2_000_000) == Mark(5, 2), "the topic was made anew"
 
 
 def test_an_empty_topic_has_no_mark() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from millwheel.connectors.external.meanings import RowToBlameError
 from millwheel.connectors.external.target import Owner
-from millwheel.connectors.tables.committer import Committer, PreparedRows
+from millwheel.connectors.tables.committer import Committer, PreparedRows, committer_of
 from millwheel.connectors.tables.table import LakeTable, TableChange, TableConflictError, TableMark, TableVersion
 from millwheel.errors import FencedError, UnavailableError
 
@@ -24,6 +26,7 @@ class Table(LakeTable):
         self.marks: dict[str, TableMark] = {}
         self.commits: list[TableChange] = []
         self.conflicts = 0
+        self.refuses = -1
         self.begun, self.hold = threading.Event(), threading.Event()
         self.hold.set()
 
@@ -48,6 +51,8 @@ class Version(TableVersion):
         if self._table.conflicts:
             self._table.conflicts -= 1
             raise TableConflictError("another was first")
+        if self._table.refuses in change.add["n"].to_pylist():
+            raise RowToBlameError("a constraint")
         assert self._at == len(self._table.commits)
         self._table.commits.append(change)
         self._table.marks |= change.marks
@@ -107,3 +112,85 @@ def test_conflicts_are_tried_again_and_not_for_ever() -> None:
     table.conflicts = 1_000
     with pytest.raises(UnavailableError, match="was changed by others"):
         Committer(table, waits.append).write(Owner("s", 1), 1, rows(1))
+
+
+def later(call: Any, *words: Any) -> threading.Thread:
+    thread = threading.Thread(target=call, args=words)
+    thread.start()
+    return thread
+
+
+def waiting(committer: Committer, count: int) -> None:
+    while len(committer._waiting) < count:
+        threading.Event().wait(0.001)
+
+
+@pytest.mark.parametrize("claim_first", [False, True])
+def test_a_claim_and_a_batch_of_one_shard_never_share_a_commit(claim_first: bool) -> None:
+    """A shard moves away and back to this process while a commit is slow: its old owner's batch still waits."""
+    table = Table()
+    committer = Committer(table)
+    old, new = Owner("s", 5), Owner("s", 7)
+    committer.write(old, 0, rows(0))
+    table.begun.clear()
+    table.hold.clear()
+    threads = [later(committer.write, Owner("t", 1), 0, rows(100))]
+    assert table.begun.wait(10)
+    found: list[int] = []
+    writes: tuple[Any, ...] = (attempt, committer.write, old, 1, rows(1))
+    claims: tuple[Any, ...] = (lambda: found.append(committer.claim(new)),)
+    calls = [writes, claims]
+    for count, call in enumerate(reversed(calls) if claim_first else calls):
+        threads.append(later(*call))
+        waiting(committer, count + 1)
+    table.hold.set()
+    for thread in threads:
+        thread.join(10)
+    for number in range(found[0] + 1, 2):
+        committer.write(new, number, rows(number))
+    written = sorted(row["n"] for change in table.commits for row in change.add.to_pylist())
+    assert written == [0, 1, 100]
+    assert table.marks["s"] == TableMark(1, 7)
+
+
+def attempt(call: Any, *words: Any) -> None:
+    with suppress(FencedError):
+        call(*words)
+
+
+def test_a_batch_that_the_table_refuses_takes_no_other_shard_with_it() -> None:
+    table = Table()
+    table.refuses = 13
+    committer = Committer(table)
+    table.hold.clear()
+    threads = [later(committer.write, Owner("s0", 1), 0, rows(0))]
+    assert table.begun.wait(10)
+    failed: list[Exception] = []
+
+    def write(number: int) -> None:
+        try:
+            committer.write(Owner(f"s{number}", 1), 0, rows(number))
+        except RowToBlameError as ex:
+            failed.append(ex)
+
+    threads += [later(write, number) for number in (12, 13, 14)]
+    waiting(committer, 3)
+    table.hold.set()
+    for thread in threads:
+        thread.join(10)
+    assert len(failed) == 1
+    assert sorted(table.marks) == ["s0", "s12", "s14"]
+
+
+def test_tables_of_one_name_in_two_places_have_two_committers() -> None:
+    from millwheel.connectors.tables.delta import DeltaLakeTable
+    from millwheel.connectors.tables.iceberg import IcebergTable
+
+    places = [{"uri": "sqlite:///a"}, {"uri": "sqlite:///b"}, {"uri": "sqlite:///a", "name": "b"}, {"type": "sql"}]
+    stores = [{}, {"AWS_ENDPOINT_URL": "http://a"}, {"AWS_ENDPOINT_URL": "http://b"}, {"region": "x"}]
+    tables: list[LakeTable] = [IcebergTable(place, "shop.counts") for place in places]
+    tables += [DeltaLakeTable("s3://bucket/counts", store) for store in stores]
+    assert len({id(committer_of(table)) for table in tables}) == len(tables)
+    assert committer_of(IcebergTable(places[0], "shop.counts")) is committer_of(tables[0])
+    hidden = IcebergTable({"uri": "postgresql://me:hush@db/catalog"}, "shop.counts")
+    assert "hush" not in hidden.where

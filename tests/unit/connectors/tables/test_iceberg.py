@@ -66,5 +66,5 @@ def test_the_number_stands_in_the_summary_of_the_snapshot(tmp_path: Path) -> Non
 
 
 def test_a_table_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"the Iceberg table shop\.counts is not there"):
+    with pytest.raises(SetupError, match=r"the Iceberg table shop\.counts of the catalog default at .* is not there"):
         iceberg_table(tmp_path).look()

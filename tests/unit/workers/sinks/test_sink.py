@@ -12,10 +12,11 @@ from millwheel.core.formats.store_layout import COMMITTABLE
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.errors import CorruptionError, UnavailableError
-from millwheel.sinks.base import BatchRefusedError, Refused, SinkBatch, SinkRecord, Writer
+from millwheel.sinks.base import BatchRefusedError, BatchSplitError, Refused, SinkBatch, SinkRecord, Writer
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.inbox import Arrival
-from millwheel.workers.sinks.sink import Publication, SinkOperator, SinkShard
+from millwheel.workers.sinks.pending import Publication
+from millwheel.workers.sinks.sink import SinkOperator, SinkShard
 from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 
@@ -388,3 +389,77 @@ def test_what_holds_the_watermark_names_the_error_of_a_target_that_is_away_until
     bench.bundle(2, now_us=10**9)
     bench.durable(2)
     assert bench.operator.hold(0).holder == ""
+
+
+def splits(bench: Bench) -> None:
+    """The target takes nothing of a batch with the row 2, and does not tell that it is this row."""
+    plain = bench.writer.publish
+
+    def publish(given: bytes) -> None:
+        number, _, text = given.decode().partition(":")
+        rows = text.split(",")
+        if rows == ["2"]:
+            raise BatchRefusedError([Refused(SinkRecord("k", 2, 20), "too even")], f"{number}:".encode())
+        if "2" in rows:
+            middle = len(rows) // 2
+            parts = [",".join(rows[:middle]), ",".join(rows[middle:])]
+            raise BatchSplitError("some row", [f"{int(number) + at}:{part}".encode() for at, part in enumerate(parts)])
+        plain(given)
+
+    bench.writer.publish = publish  # type: ignore[method-assign]
+    bench.writer.renumbered = lambda given, number: f"{number}:{given.decode().partition(':')[2]}".encode()  # type: ignore[method-assign]
+
+
+def run_on(bench: Bench) -> None:
+    """Bundles without records, until nothing is on its way any more."""
+    for _ in range(30):
+        bench.bundle(now_us=bench.number * 200_000)
+        bench.durable(bench.number, now_us=bench.number * 200_000)
+        bench.answers()
+
+
+def test_a_batch_of_which_no_row_is_named_is_halved_until_the_row_is_found() -> None:
+    bench = Bench(aside=True, in_order=True)
+    splits(bench)
+    bench.bundle(1, 2, 3, 4)
+    bench.bundle(5, 6)
+    bench.durable(2)
+    bench.answers()
+    run_on(bench)
+    assert bench.letters == [("too even", 2)]
+    numbers, rows = zip(*(data.decode().split(":") for data in bench.writer.published), strict=True)
+    assert ",".join(rows).replace(",,", ",") == "1,3,4,5,6", "in their order"
+    assert list(numbers) == [str(number) for number in range(len(numbers))], "without gaps"
+    assert (bench.committables(), bench.operator.hold(0).at) == (0, MAX_TIME)
+    bench.bundle(7)
+    bench.durable(bench.number)
+    bench.answers()
+    assert bench.writer.published[-1] == f"{len(numbers)}:7".encode()
+
+
+@pytest.mark.parametrize("dies_after", range(12))
+def test_a_crash_while_a_batch_is_halved_makes_one_letter_and_every_other_row_once(dies_after: int) -> None:
+    target = Recording()
+    bench = Bench(aside=True, in_order=True, writer=target)
+    splits(bench)
+    bench.bundle(1, 2, 3, 4)
+    bench.bundle(5, 6)
+    for step in range(dies_after):
+        if step % 3 == 0:
+            bench.durable(bench.number, now_us=step * 200_000)
+        elif step % 3 == 1:
+            bench.answers()
+        else:
+            bench.bundle(now_us=step * 200_000)
+    heir_writer = Recording()
+    heir_writer.published = target.published
+    heir = Bench(aside=True, in_order=True, store=bench.store, writer=heir_writer)
+    splits(heir)
+    heir.answers()
+    run_on(heir)
+    assert bench.letters + heir.letters == [("too even", 2)]
+    rows: dict[str, str] = {}
+    for data in target.published:
+        number, _, text = data.decode().partition(":")
+        assert rows.setdefault(number, text) == text, "a number stands for the same rows, whoever publishes it"
+    assert [row for text in rows.values() for row in text.split(",") if row] == ["1", "3", "4", "5", "6"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millwheel.connectors.postgres.table import TableColumn
-from millwheel.connectors.postgres.values import text_of
+from millwheel.connectors.postgres.writing.values import text_of
 from millwheel.errors import RecordError
 
 

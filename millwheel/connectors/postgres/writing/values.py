@@ -6,12 +6,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import msgspec
 
 from millwheel.connectors.postgres.table import TableColumn
+from millwheel.connectors.postgres.writing.times import ZONELESS, without_zone
 from millwheel.errors import RecordError
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
@@ -28,7 +29,42 @@ def text_of(value: Any, column: TableColumn) -> str | None:
         raise RecordError(f"column {column.name} ({column.type_name}) cannot hold {value!r:.80}: {ex}") from None
     if "\0" in text:
         raise RecordError(f"column {column.name} ({column.type_name}): PostgreSQL has no text with a NUL byte")
+    if wrong := _cut(text, value, column):
+        raise RecordError(f"column {column.name} ({column.type_name}) cannot hold {value!r:.80}: {wrong}")
     return text
+
+
+def _cut(text: str, value: Any, column: TableColumn) -> str:
+    """What the server would cut off in silence, in words; "" for nothing. A float takes the digits of its column, as
+    times do: whoever declares numeric(10,2) asks for that."""
+    if column.letters and len(text) > column.letters and column.category == "S":
+        ends = text.rstrip(" ") if column.base == "bpchar" else text
+        if len(ends) > column.letters:
+            return f"it has {len(ends)} letters"
+    if column.digits is not None and isinstance(value, str | Decimal) and _more_digits(text, column.digits):
+        return f"it has more than {column.digits} digits behind the point"
+    if column.base in _MOST_EXACT and type(value) is int and abs(value) > _MOST_EXACT[column.base]:
+        return "a floating-point number has no such whole number" if not _is_exact(value, column.base) else ""
+    return ""
+
+
+_MOST_EXACT = {"float4": 2**24, "float8": 2**53}
+
+
+def _is_exact(value: int, base: str) -> bool:
+    """Whether a whole number is one of the floating-point numbers of that width."""
+    width = 24 if base == "float4" else 53
+    digits = abs(value) >> ((abs(value) & -abs(value)).bit_length() - 1)  # without the zeros at its end
+    return digits.bit_length() <= width
+
+
+def _more_digits(text: str, digits: int) -> bool:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return False  # the server says what is wrong with it
+    exponent = number.normalize().as_tuple().exponent
+    return isinstance(exponent, int) and -exponent > digits
 
 
 def _text(value: Any, column: TableColumn) -> str:
@@ -45,7 +81,9 @@ def _scalar(value: Any, column: TableColumn) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and column.holds_time:
-        return _moment(value)
+        return moment(value)
+    if column.base in ZONELESS and isinstance(value, str | dt.datetime | dt.time):
+        return without_zone(value if isinstance(value, str) else value.isoformat(), column.base)
     if isinstance(value, float) and column.base in ("int2", "int4", "int8") and value.is_integer():
         return str(int(value))
     if isinstance(value, (bytes, bytearray)):
@@ -55,7 +93,8 @@ def _scalar(value: Any, column: TableColumn) -> str:
     return str(value) if isinstance(value, (int, float, str, Decimal)) else _json(value).decode().strip('"')
 
 
-def _moment(us: int) -> str:
+def moment(us: int) -> str:
+    """A time in µs since 1970 as text."""
     return (_EPOCH + dt.timedelta(microseconds=us)).isoformat()
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from millwheel import Retraction
-from millwheel.connectors.postgres.rows import RowMaker
 from millwheel.connectors.postgres.sink_options import PostgresSinkOptions
 from millwheel.connectors.postgres.table import DatabaseTable, TableColumn
+from millwheel.connectors.postgres.writing.rows import RowMaker
 from millwheel.sinks.base import SinkRecord
 
 TABLE = DatabaseTable(

@@ -9,7 +9,7 @@ from typing import Any
 from millwheel.connectors.external.changes import RowChange, changes_of
 from millwheel.connectors.postgres.sink_options import PostgresSinkOptions, identity_of
 from millwheel.connectors.postgres.table import DatabaseTable, TableColumn
-from millwheel.connectors.postgres.values import text_of
+from millwheel.connectors.postgres.writing.values import text_of
 from millwheel.core.expressions.language import compile_expression
 from millwheel.errors import RecordError
 from millwheel.options import did_you_mean

@@ -1,0 +1,1 @@
+"""Rows as PostgreSQL reads them, and the statements that write them."""
