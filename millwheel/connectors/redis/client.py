@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from millwheel.errors import SetupError, UnavailableError
+from millwheel.connectors.external.meanings import is_of_client
+from millwheel.connectors.redis.errors import in_words
+from millwheel.errors import SetupError
 
 T = TypeVar("T")
 ANSWER_S = 10.0
@@ -54,14 +56,14 @@ def connect(url: str) -> Any:
     )
 
 
-def answered(function: Callable[..., T], *words: Any, **named: Any) -> T:
-    """Call the client. Raises UnavailableError, with the client's error, when the outcome is unknown, or the server
-    accepts no calls at the moment."""
-    errors = library().exceptions
+def answered(where: str, function: Callable[..., T], *words: Any, **named: Any) -> T:
+    """Call the client. Raises the errors of ``errors.in_words``; ``where`` names the server."""
     try:
         return function(*words, **named)
-    except errors.RedisError as ex:
-        raise UnavailableError(str(ex) or type(ex).__name__) from ex
+    except BaseException as ex:
+        if not is_of_client(ex):
+            raise
+        raise in_words(ex, where) from ex
 
 
 def check_server(client: Any, name: str) -> None:

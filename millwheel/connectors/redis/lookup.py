@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from millwheel.connectors.redis import client
+from millwheel.connectors.external.meanings import RowToBlameError
+from millwheel.connectors.redis import client, errors
 from millwheel.connectors.redis.templates import template
-from millwheel.errors import RecordError, UnavailableError
-from millwheel.lookups.base import Lookup, LookupKey, NoAnswer
+from millwheel.errors import MillwheelError, RecordError
+from millwheel.lookups.base import Lookup, LookupKey, LookupRefusedError, NoAnswer
 from millwheel.options import one_of, read_options
 
 _STRING, _HASH = "string", "hash"
@@ -95,8 +96,10 @@ class RedisLookup(Lookup):
         for name in names:
             (pipeline.hgetall if self._options.kind == _HASH else pipeline.get)(name)
         try:
-            found: list[Any] = client.answered(pipeline.execute, raise_on_error=False)
-        except UnavailableError:
+            found: list[Any] = client.answered(self.where, pipeline.execute, raise_on_error=False)
+        except RowToBlameError as ex:
+            raise LookupRefusedError(str(ex)) from ex
+        except MillwheelError:
             self.close()
             raise
         return found
@@ -115,6 +118,7 @@ class RedisLookup(Lookup):
 
     def _no_answer(self, error: Exception) -> NoAnswer:
         """Whether it is about the key or about the server."""
-        if str(error).startswith("WRONGTYPE"):
-            return NoAnswer(f"{self.where}: {error}")
-        raise UnavailableError(str(error))
+        found = errors.in_words(error, self.where)
+        if isinstance(found, RowToBlameError):
+            return NoAnswer(str(found))
+        raise found

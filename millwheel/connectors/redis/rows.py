@@ -17,6 +17,7 @@ from millwheel.sinks.base import SinkRecord
 from millwheel.sinks.files.sink import flush_us
 
 _START, _END = "window_start", "window_end"
+_LONGEST_US = 2**62  # Redis adds the time of day, in ms, and the sum must fit into 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,8 @@ class RedisRows:
         score = self._score(row)
         if not isinstance(score, (int, float)) or isinstance(score, bool) or score != score:
             raise RecordError(f"the score is {score!r}, and Redis takes numbers")
+        if isinstance(score, int) and not _is_double(score):
+            raise RecordError(f"the score {str(score)[:40]} has more digits than Redis keeps: 53 bits")
         return repr(score)
 
     def _ttl(self, row: Any) -> str:
@@ -131,7 +134,17 @@ class RedisRows:
         start, end = (row.get(name) if isinstance(row, Mapping) else None for name in (_START, _END))
         if not isinstance(start, int) or not isinstance(end, int) or end <= start:
             raise RecordError(f"expire: window needs the fields {_START} and {_END} (µs), which the row does not have")
+        if end - start > _LONGEST_US:
+            raise RecordError(f"expire: window would keep the key for {(end - start) // 1_000} ms, which Redis refuses")
         return str(-((start - end) // 1_000))
+
+
+def _is_double(number: int) -> bool:
+    """Whether a whole number is one of the floating-point numbers of 64 bits."""
+    try:
+        return int(float(number)) == number
+    except OverflowError:
+        return False
 
 
 def _plain(value: Any) -> str:

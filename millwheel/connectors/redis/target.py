@@ -10,7 +10,7 @@ from millwheel.connectors.external.target import NOTHING_YET, ExternalTarget, Ow
 from millwheel.connectors.redis.client import answered
 from millwheel.connectors.redis.rows import Operation, RedisRows
 from millwheel.core.model.names import Token
-from millwheel.errors import UnavailableError
+from millwheel.errors import MillwheelError, UnavailableError
 from millwheel.sinks.base import SinkRecord
 
 _log = logging.getLogger("millwheel.connectors")
@@ -152,7 +152,7 @@ class RedisTarget(ExternalTarget):
         if self._client is None:
             self._client = self._connect()
         try:
-            return answered(self._client.eval, script, len(keys), *keys, *words)
-        except UnavailableError:
+            return answered(self._where, self._client.eval, script, len(keys), *keys, *words)
+        except MillwheelError:
             self.close()
             raise
