@@ -13,7 +13,16 @@ import polars as pl
 
 from millwheel.core.pipeline.spec import SinkSpec
 from millwheel.errors import FencedError, UnavailableError
-from millwheel.sinks.base import BatchRefusedError, LostError, Refused, Sink, SinkBatch, SinkRecord, Writer
+from millwheel.sinks.base import (
+    BatchRefusedError,
+    BatchSplitError,
+    LostError,
+    Refused,
+    Sink,
+    SinkBatch,
+    SinkRecord,
+    Writer,
+)
 from millwheel.sources.base import Chunk, FrameChunk, Partition, Reader, Reject, Source
 from tests.sim.kernel import Failure
 
@@ -116,13 +125,14 @@ class MemorySink(Sink):
 class TransactionalTarget:
     """Another system with transactions: rows, the number of their batch and the lease token of the writer are taken
     together, or not at all. ``rng`` decides when it is away, and which of its answers are lost; ``refuses`` which rows
-    it never takes."""
+    it never takes. ``names``: it tells which rows those are; otherwise a batch is halved until such a row is alone."""
 
     def __init__(self, visible: dict[str, dict[str, list[Any]]]) -> None:
         self.visible = visible
         self.rng = random.Random(0)
         self.trouble = 0.0
         self.refuses: Callable[[Any], bool] = lambda row: False
+        self.names = True
         self._last: dict[str, int] = defaultdict(lambda: -1)
         self._token: dict[str, int] = defaultdict(int)
 
@@ -171,10 +181,17 @@ class TransactionalWriter(Writer):
     def publish(self, committable: bytes) -> None:
         number, records = msgspec.json.decode(committable)
         good = [record for record in records if not self._target.refuses(record[1])]
+        if len(good) < len(records) and len(records) > 1 and not self._target.names:
+            middle = len(records) // 2
+            parts = [[number, records[:middle]], [number + 1, records[middle:]]]
+            raise BatchSplitError("one of these", [msgspec.json.encode(part) for part in parts])
         if len(good) < len(records):
             bad = [Refused(SinkRecord(*record), "not this one") for record in records if record not in good]
             raise BatchRefusedError(bad, msgspec.json.encode([number, good]))
         self._target.write(self._stream, self._shard, self._token, number, [value for _, value, _ in records])
+
+    def renumbered(self, committable: bytes, number: int) -> bytes:
+        return msgspec.json.encode([number, msgspec.json.decode(committable)[1]])
 
     def sweep(self, committables: list[bytes]) -> None:
         pass

@@ -72,7 +72,7 @@ class Transactions:
         """Make the messages visible to readers of committed messages, once, even if earlier owners have tried. Raises
         UnavailableError when the caller should try again, RowsRefusedError when refused messages keep all of them from
         being written, FencedError when a newer owner has published."""
-        self._asked(committable)
+        self.begin(committable)
         try:
             if committable.number > self._last:
                 self._transact(committable.messages, committable.number)
@@ -87,11 +87,11 @@ class Transactions:
     def has(self, committable: Committable) -> bool:
         """Whether it is published already, by whomever. Raises as :meth:`publish` does."""
         self._producer = None
-        self._asked(committable)
+        self.begin(committable)
         return self._last >= committable.number
 
-    def _asked(self, committable: Committable) -> None:
-        """Begin, unless that was done before."""
+    def begin(self, committable: Committable) -> None:
+        """Obtain the right to send, unless we have it. Raises as :meth:`publish` does."""
         self._at = committable
         try:
             if self._producer is None:
@@ -248,6 +248,9 @@ class AtLeastOnce:
         self._producer: Any = None
         self._but_refused = -1
         """The number of the batch whose rows are all written except the refused ones."""
+
+    def begin(self, committable: Committable) -> None:
+        """There is nothing to obtain."""
 
     def publish(self, committable: Committable) -> None:
         """Write the messages durably. Raises UnavailableError when the caller should retry, RowsRefusedError for

@@ -201,9 +201,12 @@ class KafkaWriter(Writer):
 
     def publish(self, committable: bytes) -> None:
         told = decode(committable)
+        sent = 0
         try:
             # Only here: a registry that is away holds up this thread, not the loop, and the rows lie in the journal.
             header = b"" if self._encoder is None else self._encoder.header()
+            self._publisher.begin(told)
+            sent = len(told.messages)
             self._publisher.publish(with_header(told, header) if header else told)
         except RowsRefusedError as ex:
             self._tries.answered()
@@ -211,17 +214,18 @@ class KafkaWriter(Writer):
         except BaseException as ex:
             if not is_of_client(ex):
                 raise
-            self._after(told, errors.in_words(ex, self._where))
+            self._after(told, sent, errors.in_words(ex, self._where))
         self._tries.worked(len(told.messages))
 
     def renumbered(self, committable: bytes, number: int) -> bytes:
         return encode(msgspec.structs.replace(decode(committable), number=number))
 
-    def _after(self, committable: Committable, error: Exception) -> None:
-        """Raise what the runtime is to do about an error. Returns if the batch is published in spite of it."""
+    def _after(self, committable: Committable, sent: int, error: Exception) -> None:
+        """Raise what the runtime is to do about an error; ``sent`` messages had been sent when it came. Returns if the
+        batch is published in spite of it."""
         if not isinstance(error, RowToBlameError | UnknownError):
             raise error
-        what = self._tries.failed(error, len(committable.messages))
+        what = self._tries.failed(error, sent)
         if what is Next.AGAIN:
             self._absence.noted(str(error))
             raise UnavailableError(str(error))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import replace
 from typing import Any
 
 from millwheel.core.formats.store_layout import COMMITTABLE, NEXT_BATCH, number8
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import UnavailableError
+from millwheel.workers.sinks import sink
 from millwheel.workers.sinks.preparing import Prepared
 from millwheel.workers.sinks.sink import SinkOperator
 from tests.sim.mistakes import Context, mistake, replaced
@@ -66,6 +69,33 @@ def batch_with_refused_rows_kept() -> Context:
 
     def wrong(self: SinkOperator, bundle: Any) -> None:
         kept = {pending.number: bundle.overlay.get(COMMITTABLE + number8(pending.number)) for pending in self._pending}
+        right(self, bundle)
+        for number, committable in kept.items():
+            bundle.overlay.put(COMMITTABLE + number8(number), committable)
+
+    return replaced(SinkOperator, "_leave_out_refused", wrong)
+
+
+@mistake(within=20, faults="none", workload="transactional")
+def batches_behind_a_split_one_keep_their_numbers() -> Context:
+    """A part of a batch that was split, and the batch behind it, have one number: the target takes only one of them."""
+
+    def wrong(batches: Any, writer: Any, commit: int) -> Any:
+        first, *others = batches
+        parts = [replace(first, committable=part, number=first.number + at, commit=commit, parts=())
+                 for at, part in enumerate(first.parts)]  # fmt: skip
+        return deque([*parts, *others])
+
+    return replaced(sink, "in_parts", wrong)
+
+
+@mistake(within=20, faults="kill kill-again slow-disk", workload="transactional")
+def parts_of_a_batch_not_committed() -> Context:
+    """The parts of a batch are published, and the store keeps the batch: its heir publishes it under other numbers."""
+    right = SinkOperator._leave_out_refused
+
+    def wrong(self: SinkOperator, bundle: Any) -> None:
+        kept = {pending.number: pending.committable for pending in self._pending if self._pending[0].parts}
         right(self, bundle)
         for number, committable in kept.items():
             bundle.overlay.put(COMMITTABLE + number8(number), committable)

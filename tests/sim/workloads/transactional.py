@@ -23,6 +23,7 @@ class Transactional(Shown):
         target.trouble = target.rng.choice([0, 0.05, 0.5])
         self.unwanted = target.rng.choice([0, 23])  # far below the share at which a sink stops the run
         target.refuses = self._refused
+        target.names = random.Random(seed ^ 0x4A1F).random() < 0.5
 
     def _refused(self, row: Any) -> bool:
         return bool(self.unwanted) and row["n"] % self.unwanted == 3
