@@ -124,6 +124,8 @@ class LookupErrand:
         except Exception as ex:
             return [], ex
         except BaseException as ex:  # of a library: the thread must not end in silence
+            if not is_of_client(ex):
+                raise
             return [], InvariantError(f"a lookup was not made, and its thread was told to end: {named(ex)}")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
-from millwheel.connectors.external.meanings import named
+from millwheel.connectors.external.meanings import is_of_client, named
 from millwheel.core.metrics.figures import Histogram
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.times import MAX_TIME
@@ -51,6 +51,8 @@ def published(writer: Writer, committable: bytes, took: Histogram | None) -> Exc
     except Exception as ex:
         return ex
     except BaseException as ex:  # of a client library: the thread must not end in silence
+        if not is_of_client(ex):
+            raise
         return InvariantError(f"a batch was not published, and its thread was told to end: {named(ex)}")
     if took is not None:
         took.add(monotonic() - began_s)

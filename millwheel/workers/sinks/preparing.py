@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from millwheel.connectors.external.meanings import named
+from millwheel.connectors.external.meanings import is_of_client, named
 from millwheel.core.model.names import ShardName, Token
 from millwheel.errors import InvariantError
 from millwheel.sinks.base import Refused, SinkBatch, Writer
@@ -56,4 +56,6 @@ class Preparation:
         except Exception as ex:
             return None, ex
         except BaseException as ex:  # of a library: the thread must not end in silence
+            if not is_of_client(ex):
+                raise
             return None, InvariantError(f"a batch was not prepared, and its thread was told to end: {named(ex)}")

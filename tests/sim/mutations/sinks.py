@@ -62,13 +62,14 @@ def batch_not_tried_again() -> Context:
     return replaced(SinkOperator, "_learn", wrong)
 
 
-@mistake(within=10, faults="kill kill-again slow-disk", workload="transactional", first=2)
+@mistake(within=10, faults="kill kill-again slow-disk", workload="transactional", first=6)
 def batch_with_refused_rows_kept() -> Context:
     """Letters are committed, and the batch stays in the store as it was: its heir is refused, and tells, once more."""
     right = SinkOperator._leave_out_refused
 
     def wrong(self: SinkOperator, bundle: Any) -> None:
-        kept = {pending.number: bundle.overlay.get(COMMITTABLE + number8(pending.number)) for pending in self._pending}
+        refused = [pending.number for pending in self._pending if pending.refused]
+        kept = {number: bundle.overlay.get(COMMITTABLE + number8(number)) for number in refused}
         right(self, bundle)
         for number, committable in kept.items():
             bundle.overlay.put(COMMITTABLE + number8(number), committable)

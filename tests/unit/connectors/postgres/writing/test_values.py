@@ -11,8 +11,8 @@ from millwheel.connectors.postgres.writing.values import text_of
 from millwheel.errors import RecordError
 
 
-def column(base: str, category: str = "") -> TableColumn:
-    return TableColumn("c", base, category, base, False, False, True)
+def column(base: str, category: str = "", letters: int = 0, digits: int | None = None) -> TableColumn:
+    return TableColumn("c", base, category, base, False, False, True, letters, digits)
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,42 @@ def test_elements_of_arrays_are_quoted() -> None:
 def test_what_has_no_text_is_a_sentence(base: str, value: Any) -> None:
     with pytest.raises(RecordError, match=r"column c"):
         text_of(value, column(base))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "words"),
+    [
+        ("abcd", column("varchar", letters=3, category="S"), "4 letters"),
+        ("ab  ", column("varchar", letters=3, category="S"), "4 letters"),
+        ("abcd", column("bpchar", letters=3, category="S"), "4 letters"),
+        ("1.005", column("numeric", digits=2), "more than 2 digits"),
+        (Decimal("1.005"), column("numeric", digits=2), "more than 2 digits"),
+        (2**53 + 1, column("float8"), "no such whole number"),
+        (2**24 + 1, column("float4"), "no such whole number"),
+        ("2026-01-01 00:00 CET", column("timestamp"), "offset 'CET' would be lost"),
+        ("10:00+02", column("time"), r"offset '\+02' would be lost"),
+    ],
+)
+def test_what_a_column_would_cut_is_no_value_of_it(value: Any, kind: TableColumn, words: str) -> None:
+    with pytest.raises(RecordError, match=words):
+        text_of(value, kind)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        ("ab  ", column("bpchar", letters=3, category="S"), "ab  "),
+        (1.005, column("numeric", digits=2), "1.005"),
+        ("1.5000", column("numeric", digits=2), "1.5000"),
+        (2**60, column("float8"), str(2**60)),
+        ("2026-01-01T00:00:00+02:00", column("timestamp"), "2025-12-31T22:00:00"),
+        ("2026-01-01T00:00:00.123456789-05:30", column("timestamp"), "2026-01-01T05:30:00.123456789"),
+        ("2026-01-01T00:00:00+02:00", column("date"), "2025-12-31T22:00:00"),
+        ("2026-01-01T00:00:00Z", column("timestamp"), "2026-01-01T00:00:00"),
+        ("2026-01-01T00:00:00+02:00", column("timestamptz"), "2026-01-01T00:00:00+02:00"),
+        ("2026-01-01 10:00 PM", column("timestamp"), "2026-01-01 10:00 PM"),
+        ("2016-12-31T23:59:60Z", column("timestamp"), "2017-01-01T00:00:00"),
+    ],
+)
+def test_what_a_column_holds_is_written_exactly(value: Any, kind: TableColumn, text: str) -> None:
+    assert text_of(value, kind) == text
