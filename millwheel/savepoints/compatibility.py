@@ -49,7 +49,7 @@ def compare(old: Blueprint, new: Blueprint) -> list[Change]:
     for name, node in new.nodes.items():
         before = old.nodes.get(name)
         if before is None:
-            changes.append(Change(name, Compatibility.SAVEPOINT, _added(node)))
+            changes.append(Change(name, *_added(node, old)))
         elif before.form != node.form:
             text = f"it was of the form {before.form!r} and is {node.form!r}, whose state is different; {_NEW_NAME}"
             changes.append(Change(name, Compatibility.REFUSED, text))
@@ -69,10 +69,16 @@ def worst(changes: list[Change]) -> Compatibility:
     )
 
 
-def _added(node: NodeBlueprint) -> str:
+def _added(node: NodeBlueprint, old: Blueprint) -> tuple[Compatibility, str]:
     if node.form == "source":
-        return "it is new and is read from its beginning"
-    return "it is new: it starts empty, with records after the savepoint"
+        return Compatibility.SAVEPOINT, "it is new and is read from its beginning"
+    if node.form == "table" and f"source.{node.facets['pairing'][0]}" in old.nodes:
+        text = (
+            "it is new, and would begin with the first change, whose rows the state behind it has counted already; "
+            "start without a savepoint on a new root, which reads the changes from their beginning"
+        )
+        return Compatibility.REFUSED, text
+    return Compatibility.SAVEPOINT, "it is new: it starts empty, with records after the savepoint"
 
 
 def _removed(node: NodeBlueprint) -> str:

@@ -9,6 +9,8 @@ import pytest
 from millwheel.core.pipeline.graph import build_graph, retracting_streams
 from millwheel.core.pipeline.spec import PipelineSpec, TableSpec
 from millwheel.core.tables.planning import untabled
+from millwheel.savepoints.blueprint import blueprint_of
+from millwheel.savepoints.compatibility import Compatibility, compare, worst
 from millwheel.spec import load_pipeline
 
 CHANGES = """
@@ -48,3 +50,14 @@ def test_tests_push_rows_without_a_table(tmp_path: Path) -> None:
 def test_other_formats_have_no_table(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(CHANGES.replace("FORMAT", "json"))
     assert load_pipeline(tmp_path / "p.yaml").computations == ()
+
+
+def test_a_savepoint_without_the_table_is_refused_whose_rows_would_count_again(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "debezium")
+    changes = compare(blueprint_of(untabled(spec)), blueprint_of(spec))
+    assert worst(changes) is Compatibility.REFUSED
+    [refused] = [each for each in changes if each.verdict is Compatibility.REFUSED]
+    assert (refused.node, "on a new root" in refused.sentence) == ("table.rows", True)
+    assert compare(blueprint_of(spec), blueprint_of(spec)) == []
+    named = spec_of(tmp_path, "{debezium: {key: [id]}}")
+    assert worst(compare(blueprint_of(spec), blueprint_of(named))) is Compatibility.REFUSED, "its state has other keys"
