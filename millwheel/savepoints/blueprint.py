@@ -24,6 +24,7 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
 )
 from millwheel.errors import PipelineError
+from millwheel.savepoints.stored_forms import stored_form
 from millwheel.spec.loading import load_object
 
 
@@ -178,7 +179,7 @@ def declared_states(kind: type) -> Mapping[str, State]:
 
 def _state(state: State) -> dict[str, Any]:
     kind = "list" if isinstance(state, ListState) else "map" if isinstance(state, MapState) else "value"
-    return {"kind": kind, "ttl_us": state.ttl_us, "schema": _schema(state.type)}
+    return {"kind": kind, "ttl_us": state.ttl_us, "schema": _schema(state.type), "stored": stored_form(state.type)}
 
 
 def _schema(of: Any) -> Any:

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from millwheel.savepoints.blueprint import Blueprint, NodeBlueprint
-from millwheel.savepoints.schemas import unreadable
+from millwheel.savepoints.readable_forms import unreadable_form
 
 
 class Compatibility(Enum):
@@ -37,6 +37,10 @@ class Change:
 
 
 Found = Iterator[tuple[Compatibility, str]]
+_NOT_NOTED = (
+    "an older version, which did not note how values are stored, ran it last; continue once with the former type, then "
+    "change it"
+)
 _NEW_NAME = "give it another name to start it empty"
 
 
@@ -230,8 +234,9 @@ def _state(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Fo
         yield Compatibility.REFUSED, f"state {name!r} {'got' if old_ttl is None else 'lost'} its time to live; {fix}"
     elif old_ttl != new_ttl:
         yield Compatibility.FREE, f"state {name!r} has another time to live, for values written from now on"
-    if before["schema"] != after["schema"]:
-        why = unreadable(before["schema"], after["schema"])
+    if before["schema"] != after["schema"] or before.get("stored", after["stored"]) != after["stored"]:
+        noted = "stored" in before
+        why = unreadable_form(before["stored"], after["stored"]) if noted else _NOT_NOTED
         if why:
             yield Compatibility.REFUSED, f"the type of state {name!r} cannot read the old values: {why}; or {fix}"
         else:

@@ -232,7 +232,7 @@ CHANGES: dict[str, tuple[Callable[[], PipelineSpec], str, Compatibility, str]] =
         lambda: callback("Otherwise"),
         "returns",
         REFUSED,
-        "its field 'count' was integer and becomes string",
+        "its field 'count' was integer and becomes text",
     ),
     "state kind": (lambda: callback("Listed"), "returns", REFUSED, "state 'seen' was a value and is a list"),
     "state ttl": (lambda: callback("Forgetting"), "returns", REFUSED, "state 'seen' got its time to live"),
