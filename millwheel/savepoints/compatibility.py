@@ -289,6 +289,19 @@ def _productions(before: str, after: str, node: NodeBlueprint) -> Found:
         yield Compatibility.SAVEPOINT, told
 
 
+def _delivery(before: str, after: str, node: NodeBlueprint) -> Found:
+    told = f"its delivery guarantee was {before} and is {after}"
+    if node.facets["productions"] == "strong":
+        yield Compatibility.FREE, f"{told}, from the next record on"
+    elif "window" in node.facets:
+        yield (
+            Compatibility.REFUSED,
+            f"{told}, which decides the form of open windows, as its productions are weak; {_NEW_NAME}",
+        )
+    else:
+        yield Compatibility.SAVEPOINT, f"{told}, which decides how its weak productions in flight are told apart"
+
+
 def _outputs(before: list[str], after: list[str], node: NodeBlueprint) -> Found:
     yield (
         Compatibility.SAVEPOINT,
@@ -313,7 +326,7 @@ _RULES: dict[str, Callable[[Any, Any, NodeBlueprint], Found]] = {
     "divided": _divided,
     "outputs": _outputs,
     "productions": _productions,
-    "delivery": _free("its delivery guarantee has changed, from the next record on"),
+    "delivery": _delivery,
     "steps": _free("its steps or branches have changed, from the next record on"),
     "settings": _free("its callback or its options have changed, from the next record on"),
     "shards": _shards,

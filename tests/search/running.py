@@ -25,6 +25,7 @@ from millwheel.workers.joins import joining, leaving
 from millwheel.workers.operators.callbacks import CallbackOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from tests.search.divided import as_whole, divided
+from tests.search.edits import edited
 from tests.search.looked_up import ConstantLookup
 from tests.search.probes import answers
 from tests.search.removal import check_removed
@@ -71,6 +72,8 @@ class Way:
     """Groups are sent in place of records wherever they can be, and nowhere in the other ways."""
     large: bool = False
     """A few records are more than a join holds in columns, so they go on in rows, some keys in each bundle."""
+    edited: bool = False
+    """From the first crash on the pipeline is another one, with which its root may go on."""
     warmed: bool = False
     """Plans have grouped made-up records before, as in a worker."""
 
@@ -141,6 +144,9 @@ class Bench(PipelineHarness):
         )
         taps = [node.name for node in made.graph.nodes.values() if node.kind is NodeKind.SINK]
         self._cluster = MemoryCluster(made.graph, made.make_shard, clock, options, taps)
+        if way.edited:
+            later = kind(_wired(case, edited(spec, case.seed)), "", clock, outside, limits)
+            self._cluster.later = later.graph, later.make_shard
 
     def crash_after(self, unit: int | None) -> None:
         """Die after that unit of work, counted from the beginning."""

@@ -56,6 +56,8 @@ VARIANTS: dict[str, Way] = {
         crash_every=25,
         service_lives=True,
     ),
+    "edited": Way("edited", together=1000, bundle=9, shards=2, workers=2, combined=True, edited=True, crash_at=0.5),
+    "edited-often": Way("edited-often", shards=2, workers=2, edited=True, crash_every=25, service_lives=True),
     "uncached-bundles": Way("uncached-bundles", cached=False, together=4),
     "large": Way("large", large=True, together=8),
     "large-crashes": Way("large-crashes", large=True, together=8, crash_every=25, service_lives=True),

@@ -8,7 +8,7 @@ late, to name what it causes, or to be taken back.
 from __future__ import annotations
 
 from millwheel.core.aggregates.aggregation import Aggregation
-from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, Delivery, Productions
+from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, Productions
 from millwheel.core.triggers.triggers import Default
 from millwheel.core.windowing.contract import Windowing
 from millwheel.core.windows.panes import Accumulation, OutputTime
@@ -31,8 +31,8 @@ def why_not_combined(spec: ComputationSpec, windowing: Windowing, aggregation: A
         return "output_time looks at each record"
     if windowing.takes_retractions:
         return "records can be taken back"
-    if spec.delivery is not Delivery.EXACTLY_ONCE or spec.productions is not Productions.STRONG:
-        return "its productions are weak or sent at least once"
+    if spec.productions is not Productions.STRONG:
+        return "its productions are weak"
     return "an aggregate depends on the order of records" if aggregation.ordered else ""
 
 

@@ -83,6 +83,8 @@ class MemoryCluster:
         """Units of work done so far."""
         self.crashes = 0
         self._make_shard = make_shard
+        self.later: tuple[Graph, MakeShard] | None = None
+        """The pipeline that processes run from the next crash on."""
         self._single = frozenset(single)
         self._work: deque[Work] = deque()
         self._since = 0
@@ -163,6 +165,7 @@ class MemoryCluster:
         self._work.clear()
         self._workers.clear()
         self.shards.clear()
+        self.graph, self._make_shard = self.later or (self.graph, self._make_shard)
         self.storage.crash()
         if not self.options.service_lives:
             self._injector = InjectorState()

@@ -22,6 +22,7 @@ from millwheel.core.model.keys import key_from_bytes
 from millwheel.core.model.names import ChannelName, NodeName
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
+from millwheel.errors import invariant
 from millwheel.ports import StateStore
 from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_high_water_marks
 from millwheel.workers.delivery.outbox import OutputChunk
@@ -70,6 +71,11 @@ def read_productions(pending: Pending, fanout: Fanout) -> list[OutputChunk]:
     for number, channel, stored in pending:
         batches: list[tuple[NodeName, AnyBatch]] = []
         for batch in stored:
+            invariant(
+                fanout.consumed(batch.stream) or not len(batch),
+                f"{channel}: production {number} has {len(batch)} records of the stream {batch.stream!r}, which the "
+                "pipeline has no consumer of: it was changed while they were in flight",
+            )
             if isinstance(batch, ColumnBatch):
                 batches += fanout.split_columns(batch)[0]
                 continue

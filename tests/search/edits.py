@@ -1,0 +1,70 @@
+"""Changes to a pipeline between two lives of a run, which may change nothing of its results.
+
+Each is drawn for a seed and kept where ``compare`` calls it compatible: then the new code goes on on the same root,
+with whatever was in flight when the old one died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Any
+
+from millwheel.core.pipeline.spec import ComputationSpec, Delivery, PipelineSpec, Productions
+from millwheel.savepoints import compatibility
+from millwheel.savepoints.blueprint import blueprint_of
+from millwheel.savepoints.compatibility import Compatibility
+
+Edit = Callable[[PipelineSpec], PipelineSpec]
+_SHARE = 0.7  # of all changes that are tried
+
+
+def edited(spec: PipelineSpec, seed: int) -> PipelineSpec:
+    """The pipeline with some of the changes that its root allows."""
+    rng = Random(f"edits {seed}")
+    for edit in [edit for edit in _edits(spec) if rng.random() < _SHARE]:
+        changed = edit(spec)
+        found = compatibility.compare(blueprint_of(spec), blueprint_of(changed))
+        spec = changed if compatibility.worst(found) is Compatibility.FREE else spec
+    return spec
+
+
+def _edits(spec: PipelineSpec) -> Iterator[Edit]:
+    for computation in spec.computations:
+        told_apart = any(spec.stream(given.stream).id for given in computation.inputs)
+        if not told_apart:  # copies with an id count once only where they are looked for
+            yield partial(_computation, computation.name, _other_delivery)
+        yield partial(_computation, computation.name, _other_productions)
+        yield partial(_computation, computation.name, partial(replace, shards=5))
+        yield partial(_computation, computation.name, partial(replace, standby=1))
+    for name in {sink.stream for sink in spec.sinks}:
+        yield partial(_without_sink, name)
+    for stream in spec.streams:
+        if stream.source is not None:
+            yield partial(_without_fields, stream.name)
+    yield lambda spec: replace(spec, limits=replace(spec.limits, in_flight=spec.limits.in_flight // 2))
+    yield lambda spec: replace(spec, latency_us=1_000)
+
+
+def _computation(name: str, change: Any, spec: PipelineSpec) -> PipelineSpec:
+    return replace(spec, computations=tuple(change(c) if c.name == name else c for c in spec.computations))
+
+
+def _other_delivery(computation: ComputationSpec) -> ComputationSpec:
+    exactly = computation.delivery is Delivery.EXACTLY_ONCE
+    return replace(computation, delivery=Delivery.AT_LEAST_ONCE if exactly else Delivery.EXACTLY_ONCE)
+
+
+def _other_productions(computation: ComputationSpec) -> ComputationSpec:
+    strong = computation.productions is Productions.STRONG
+    return replace(computation, productions=Productions.WEAK if strong else Productions.STRONG)
+
+
+def _without_sink(stream: str, spec: PipelineSpec) -> PipelineSpec:
+    return replace(spec, sinks=tuple(sink for sink in spec.sinks if sink.stream != stream))
+
+
+def _without_fields(name: str, spec: PipelineSpec) -> PipelineSpec:
+    return replace(spec, streams=tuple(replace(s, fields={}) if s.name == name else s for s in spec.streams))

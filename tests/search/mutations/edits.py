@@ -1,0 +1,34 @@
+"""Deliberate mistakes about what may change on a root."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millwheel.core.machines import combined
+from millwheel.core.pipeline.spec import Delivery
+from millwheel.savepoints import compatibility
+from millwheel.workers.host import grouping
+from tests.search.mistakes import Context, mistake, replaced
+
+
+@mistake(within=20, features="tumbling_window aggregate", variants="edited")
+def whoever_takes_copies_takes_no_groups() -> Context:
+    """An aggregation whose delivery is changed does not know the groups that are on their way to it."""
+
+    def wrong(spec: Any, windowing: Any, aggregation: Any) -> str:
+        why = combined.why_not_combined(spec, windowing, aggregation)
+        return why or ("sent at least once" if spec.delivery is Delivery.AT_LEAST_ONCE else "")
+
+    return replaced(grouping, "why_not_combined", wrong)
+
+
+@mistake(within=30, features="aggregate", variants="edited edited-often")
+def a_sink_may_leave_while_records_are_on_their_way() -> Context:
+    """A root goes on although a consumer of what is in flight has been removed."""
+    right = compatibility.worst
+
+    def wrong(changes: Any) -> Any:
+        left = [change for change in changes if not change.sentence.startswith("it is removed")]
+        return right(left)
+
+    return replaced(compatibility, "worst", wrong)
