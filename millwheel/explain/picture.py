@@ -243,7 +243,8 @@ def _window(computation: ComputationSpec, delay_us: int) -> Iterator[str]:
         yield f"fires {words.trigger_text(computation.trigger)}"
     elif computation.window.kind not in ("count", "global"):
         yield f"fires {duration_text(delay_us)} after its end" if delay_us else "fires at its end"
-    if computation.accumulation != "discarding":
+    again = computation.trigger is not None or computation.allowed_lateness_us or computation.late == "refire"
+    if again or computation.accumulation != "discarding":
         yield computation.accumulation
     if late := words.late_text(computation):
         yield late

@@ -16,7 +16,15 @@ _WRITER_OPTIONS = (
     "take_refused",
     "close",
 )
-_SINK_OPTIONS = ("flush_us", "cut_records", "takes_retractions", "keeps_latest", "shows_at_once", "adopt")
+_SINK_OPTIONS = (
+    "flush_us",
+    "cut_records",
+    "takes_retractions",
+    "replaces_rows",
+    "keeps_latest",
+    "shows_at_once",
+    "adopt",
+)
 
 
 def as_sink(made: Any) -> Sink:

@@ -184,6 +184,9 @@ class Sink(ABC):
     takes_retractions: bool = False
     """The sink handles records that take back earlier ones (:func:`millwheel.as_retraction`). Without it a stream that
     carries such records is refused when the pipeline is checked."""
+    replaces_rows: bool = False
+    """A row replaces the one before it with the same identity, so a window that fires again must say what its panes
+    contain."""
     keeps_latest: bool = False
     """The sink shows the current rows. Each batch then holds all rows of the shard and replaces the previous batch.
     Publishing an older batch must never replace a newer one; ``publish`` raises :class:`LostError` when the

@@ -18,6 +18,7 @@ from millwheel.core.triggers.triggers import Default
 from millwheel.spec.checks.code import CodeChecks
 from millwheel.spec.checks.field_names import check_field_names
 from millwheel.spec.checks.field_types import check_field_types
+from millwheel.spec.checks.firing_again import check_firing_again
 from millwheel.spec.checks.queries import check_queries
 from millwheel.spec.checks.topology import check_cycles, check_streams, uncertain_names
 from millwheel.spec.latency import read_latency
@@ -202,4 +203,5 @@ def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -
     for sink in spec.sinks:
         checks.sink(sink, parts.sinks[sink.stream])
     check_field_names(reader, spec, top, checks.classes)
+    check_firing_again(reader, spec, top, checks.replacing, lambda name: load_object(name, spec.folder))
     check_cycles(reader, spec, top, checks.has_timer)

@@ -32,9 +32,10 @@ def edited(spec: PipelineSpec, seed: int) -> PipelineSpec:
 
 
 def _edits(spec: PipelineSpec) -> Iterator[Edit]:
+    named = {stream.name for stream in spec.streams if stream.id}
+    named.update(*(c.outputs for c in spec.computations if c.productions is Productions.WEAK))
     for computation in spec.computations:
-        told_apart = any(spec.stream(given.stream).id for given in computation.inputs)
-        if not told_apart:  # copies with an id count once only where they are looked for
+        if named.isdisjoint(given.stream for given in computation.inputs):  # at least once counts named copies again
             yield partial(_computation, computation.name, _other_delivery)
         yield partial(_computation, computation.name, _other_productions)
         yield partial(_computation, computation.name, partial(replace, shards=5))

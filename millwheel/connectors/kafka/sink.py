@@ -58,6 +58,7 @@ class KafkaSink(Sink):
         self._complaints = Complaints(options.brokers, aloud=False)
         self.flush_us = flush_us(options.flush)
         self.takes_retractions = Mode(options.mode) is not Mode.APPEND
+        self.replaces_rows = Mode(options.mode) is Mode.UPSERT
 
     def check(self, identity: str) -> None:
         """Check that the topic exists; the topic of marks is created if needed. Raises SetupError."""

@@ -42,6 +42,7 @@ class PostgresSink(ExternalSink):
         self.flush_us = flush_us(options.flush)
         self.cut_records = options.cut_records
         self.takes_retractions = Mode(options.mode) is not Mode.APPEND
+        self.replaces_rows = Mode(options.mode) is Mode.UPSERT
 
     def target(self, owner: Owner) -> ExternalTarget:
         return PostgresTarget(self._options, owner, self.where)

@@ -32,7 +32,7 @@ class RedisSink(ExternalSink):
         self.connect = partial(client.connect, options.url)
         self.where = client.where(options.url)
         self.flush_us = flush_us(options.flush)
-        self.takes_retractions = RedisKind(options.kind) is not RedisKind.PUBSUB
+        self.takes_retractions = self.replaces_rows = RedisKind(options.kind) is not RedisKind.PUBSUB
 
     def check(self, identity: str) -> None:
         """Check that the server answers and that we may write the keys of marks. Raises SetupError."""

@@ -120,6 +120,7 @@ class TableSink(ExternalSink):
         self.flush_us = flush_us(options.flush)
         self.cut_records = options.batch_rows
         self.takes_retractions = options.mode != Mode.APPEND
+        self.replaces_rows = options.mode == Mode.UPSERT
         self.committer: Committer | None = None
 
     def check(self, identity: str) -> None:

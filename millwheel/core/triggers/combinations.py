@@ -71,6 +71,10 @@ class AfterAny(_Combination):
 
     parts: tuple[Trigger, ...]
 
+    @property
+    def fires_once(self) -> bool:
+        return all(part.fires_once for part in self.parts)
+
     def __init__(self, *parts: Trigger) -> None:
         _check("AfterAny", parts, 1)
         object.__setattr__(self, "parts", parts)
@@ -93,6 +97,10 @@ class AfterAll(_Combination):
     """When all of the triggers are ready (or have finished); finished when all are."""
 
     parts: tuple[Trigger, ...]
+
+    @property
+    def fires_once(self) -> bool:
+        return all(part.fires_once for part in self.parts)
 
     def __init__(self, *parts: Trigger) -> None:
         _check("AfterAll", parts, 1)
@@ -228,6 +236,10 @@ class Once(_Around):
     """The trigger's first firing only."""
 
     trigger: Trigger
+
+    @property
+    def fires_once(self) -> bool:
+        return True
 
     def __post_init__(self) -> None:
         _check("Once", (self.trigger,), 1)

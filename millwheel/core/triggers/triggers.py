@@ -79,6 +79,11 @@ class Trigger:
         """The wall clock after ``now_us`` at which ``ready`` may become true without new records (MAX_TIME: never)."""
         return MAX_TIME
 
+    @property
+    def fires_once(self) -> bool:
+        """True when the trigger has surely finished once it has fired."""
+        return False
+
     def shares(self) -> tuple[float, ...]:
         """The percentile watermarks that ``ready`` looks at."""
         return ()
@@ -104,6 +109,10 @@ class Default(Trigger):
 class Never(Trigger):
     """Never fires before the window is removed, at its end plus the allowed lateness."""
 
+    @property
+    def fires_once(self) -> bool:
+        return True
+
     def ready(self, state: State, moment: Moment) -> bool:
         return False
 
@@ -116,6 +125,10 @@ class AfterCount(Trigger):
     """Once there are at least ``count`` records since it was started."""
 
     count: int
+
+    @property
+    def fires_once(self) -> bool:
+        return True
 
     def __init__(self, count: int) -> None:
         if type(count) is not int or count < 1:
@@ -139,6 +152,10 @@ class AfterBytes(Trigger):
     size: int
 
     needs_bytes = True
+
+    @property
+    def fires_once(self) -> bool:
+        return True
 
     def __init__(self, size: int) -> None:
         if type(size) is not int or size < 1:
@@ -164,6 +181,10 @@ class AfterProcessingTime(Trigger):
 
     delay: int
     align: int
+
+    @property
+    def fires_once(self) -> bool:
+        return True
 
     def __init__(self, delay: str | int = 0, align: str | int = 0) -> None:
         for name, value in (("delay", delay), ("align", align)):
@@ -197,6 +218,10 @@ class AfterPercentileWatermark(Trigger):
 
     share: float
 
+    @property
+    def fires_once(self) -> bool:
+        return True
+
     def __init__(self, share: float) -> None:
         if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
             raise ValueError(f"AfterPercentileWatermark needs a share between 0 and 1, such as 0.95, not {share!r}")
@@ -229,6 +254,10 @@ class AfterWatermark(Trigger):
         for name, inner in (("early", self.early), ("late", self.late)):
             if inner is not None and not isinstance(inner, Trigger):
                 raise ValueError(f"AfterWatermark: {name} is a trigger, not {inner!r}; write {name}=AfterCount(2)")
+
+    @property
+    def fires_once(self) -> bool:
+        return self.early is None and self.late is None
 
     def start(self) -> State:
         return [False, self.early.start() if self.early else 0]

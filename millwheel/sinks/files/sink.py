@@ -229,7 +229,7 @@ class FilesSink(Sink):
         self.cut_records = options.cut_records
         mode = Mode(options.mode)
         self.takes_retractions = mode is not Mode.APPEND
-        self.keeps_latest = mode is Mode.UPSERT
+        self.replaces_rows = self.keeps_latest = mode is Mode.UPSERT
 
     def check(self, identity: str) -> None:
         """See :class:`millwheel.sinks.base.Sink`. Creates the folder and marks it as this root's."""
@@ -257,7 +257,7 @@ class LayoutSink(Sink):
         self.cut_records = options.cut_records
         mode = Mode(options.mode)
         self.takes_retractions = mode is not Mode.APPEND
-        self.keeps_latest = mode is Mode.UPSERT
+        self.replaces_rows = self.keeps_latest = mode is Mode.UPSERT
         self._layout = Layout(
             options.form().name,
             Partitioning(options.levels()) if options.levels() else None,

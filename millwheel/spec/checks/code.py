@@ -53,6 +53,8 @@ class CodeChecks:
         self._top = top
         self.classes: dict[str, list[str]] = {}
         """The fields of the classes that streams are decoded into, by stream; filled by :meth:`stream`."""
+        self.replacing: dict[str, str] = {}
+        """The streams with a sink that replaces rows, and the kind of that sink; filled by :meth:`sink`."""
 
     # --- streams and sinks -----------------------------------------------------------------------------------
 
@@ -76,6 +78,8 @@ class CodeChecks:
 
         plain = replace(sink, options=unrevealed(sink.options))
         made = self._build(kind, lambda: build_sink(plain, self._spec.folder))
+        if made is not None and made.replaces_rows:
+            self.replacing[sink.stream] = kind.name
         if made is not None and sink.stream in retracting_streams(self._spec):
             if not made.takes_retractions:
                 self._reader.bad(kind.node, f"the stream {sink.stream!r} carries retractions, {_CANNOT_RETRACT}")

@@ -41,6 +41,14 @@ def _refire_replaces(flow: Flow) -> dict[str, Any] | None:
     return {**tree, "late": "refire", "accumulation": "accumulating"}
 
 
+def _part_replaces(flow: Flow) -> dict[str, Any] | None:
+    """windows.md, Firing again: a part of a window would be shown in place of it."""
+    if flow.typed or "n" not in flow.fields or flow.retracts:
+        return None
+    tree = {"input": {flow.name: {"key": "n"}}, "window": _TEN, "aggregate": {"n": "count"}}
+    return {**tree, "allowed_lateness": "5s", "queryable": "latest"}
+
+
 def _copies_of_retractions(flow: Flow) -> dict[str, Any] | None:
     """pipeline.md, deduplicate: it cannot take back what it has passed."""
     if not flow.retracts or "n" not in flow.fields:
@@ -51,5 +59,6 @@ def _copies_of_retractions(flow: Flow) -> dict[str, Any] | None:
 _SPOILS: dict[str, Callable[[Flow], dict[str, Any] | None]] = {
     "key_of_bounds": _key_of_bounds,
     "refire_replaces": _refire_replaces,
+    "part_replaces": _part_replaces,
     "copies_of_retractions": _copies_of_retractions,
 }

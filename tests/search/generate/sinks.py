@@ -15,9 +15,17 @@ def draw_sinks(draft: Draft) -> None:
             continue
         if flow.facts.order is not Order.NONE and draft.chance(0.3, "upsert"):
             draft.tree["sinks"][flow.name] = {"files": {"path": flow.name, "mode": "upsert"}}
+            _write_modes(draft)
             if "k" in flow.fields and flow.key == "k" and draft.rng.random() < 0.3:
                 draft.tree["sinks"][flow.name]["files"]["by"] = "k"
         elif flow.retracts:
             draft.tree["sinks"][flow.name] = {"stdout": {"mode": "changelog"}}
         else:
             draft.tree["sinks"][flow.name] = {"stdout": {}}
+
+
+def _write_modes(draft: Draft) -> None:
+    """Where rows are replaced, windows that can fire again must say what their panes contain."""
+    for tree in draft.tree["computations"].values():
+        if {"trigger", "allowed_lateness", "late"} & tree.keys() and "window" in tree and "join" not in tree:
+            tree.setdefault("accumulation", "discarding")

@@ -11,7 +11,7 @@ from millwheel.workers.host import grouping
 from tests.search.mistakes import Context, mistake, replaced
 
 
-@mistake(within=20, features="tumbling_window aggregate", variants="edited")
+@mistake(within=10, features="tumbling_window aggregate", variants="edited", first=20)
 def whoever_takes_copies_takes_no_groups() -> Context:
     """An aggregation whose delivery is changed does not know the groups that are on their way to it."""
 
