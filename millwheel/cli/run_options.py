@@ -72,6 +72,9 @@ SecretsFolder = Annotated[
 FromSavepoint = Annotated[
     str, typer.Option(metavar="FOLDER", help="start the new root with the state of this savepoint")
 ]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="remove what the root remembers and the results that belong to it; begin anew")
+]
 Timeout = Annotated[str, typer.Option(metavar="DURATION", help="give up after this; the pipeline then continues")]
 SummaryFile = Annotated[str, typer.Option(metavar="FILE.json", help="write the summary there, as JSON")]
 AnyLogFormat = Annotated[

@@ -12,6 +12,7 @@ from millwheel.cli.look.arguments import Pipeline, Sets
 from millwheel.cli.run_options import (
     AnyLogFormat,
     Balance,
+    Fresh,
     FromSavepoint,
     Listen,
     MetricsListen,
@@ -45,6 +46,7 @@ def _run(
     security: SecurityFolder = "",
     secrets: SecretsFolder = "",
     from_savepoint: FromSavepoint = "",
+    fresh: Fresh = False,
     balance: Balance = False,
     until_caught_up: UntilCaughtUp = False,
     metrics_port: MetricsPort = 0,
@@ -71,6 +73,7 @@ def _run(
         security=os.path.abspath(security) if security else "",
         secrets=os.path.abspath(secrets) if secrets else "",
         from_savepoint=from_savepoint,
+        fresh=fresh,
         balance=balance,
         until_caught_up=until_caught_up,
         metrics_port=metrics_port,

@@ -20,6 +20,7 @@ from millwheel.connectors.lookups import lookup_of
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import BrokenError, SetupError
+from millwheel.launch.afresh import begin_afresh
 from millwheel.launch.launchers.spark.master import check_installed, check_machines, check_master, remote_note
 from millwheel.launch.launchers.spark.settings import check_conf
 from millwheel.launch.launchers.warm_children import Children
@@ -38,7 +39,13 @@ from millwheel.roots.shipping import ship
 from millwheel.savepoints.record import read_record
 from millwheel.savepoints.restoring import former_identity, refuse_saved, restore, restored
 from millwheel.savepoints.taking import savepoint_folder
-from millwheel.savepoints.upgrading import blueprint_bytes, check_same_root, check_savepoint, kept_blueprint
+from millwheel.savepoints.upgrading import (
+    blueprint_bytes,
+    changed_since,
+    check_same_root,
+    check_savepoint,
+    kept_blueprint,
+)
 from millwheel.sinks import build_sink
 from millwheel.sinks.base import Sink
 from millwheel.spec import PipelineFile, load_pipeline, resolve_params
@@ -116,6 +123,8 @@ class Driver:
         return load_pipeline(path, resolve_params(path, self._settings.params, os.environ, os.getcwd()))
 
     def _run_on(self, root: Root, spec: PipelineSpec) -> None:
+        if self._settings.fresh:
+            begin_afresh(root, spec, self._settings, self._say)
         replays = Replays(ReplayOrders(open_space(root.address)), spec, build_graph(spec))
         done = root.completed()
         if done is not None and replays.orders.pending():
@@ -123,6 +132,7 @@ class Driver:
             self._say("The run was complete; dead letters of it are tried again.")
         elif done is not None:
             self._check_same_input(root, spec)
+            _refuse_changed(root, spec)
             self._say(_complete(root.address))
             return self._report(RunEnd.COMPLETE, msgspec.convert(done, Summary))
         refuse_saved(root.path)
@@ -163,7 +173,8 @@ class Driver:
         if changed:
             raise SetupError(
                 f"The run on {root.address} has processed all of its input, and now {'; '.join(changed)}. "
-                "Give a new --root for new input."
+                "Give a new --root for new input, or --fresh (in Python: fresh=True), which removes this root and the "
+                "results that belong to it."
             )
 
     def _begin(self, root: Root, spec: PipelineSpec) -> str:
@@ -226,10 +237,23 @@ def _check_fields(spec: SinkSpec, sink: Sink, fields: Sequence[str]) -> None:
         raise SetupError(f"{f'{spec.where}: ' if spec.where else ''}sinks.{spec.stream}.{spec.kind}: {ex}") from ex
 
 
+def _refuse_changed(root: Root, spec: PipelineSpec) -> None:
+    """Results of another program are no answer."""
+    if changed := changed_since(root.path, spec):
+        heading = f"The run on {root.address} is complete, and the pipeline {spec.name!r} has changed since:"
+        fix = (
+            "Its results are those of the former pipeline. To run the new one from the beginning, give --fresh (in "
+            "Python: fresh=True), which removes this root and the results that belong to it, or a new --root and other "
+            "folders for its results."
+        )
+        raise SetupError("\n".join([heading, *changed, fix]))
+
+
 def _complete(address: str) -> str:
     return (
         f"The run on {address} was complete already: it has processed all of its input, so nothing was done. "
-        "To run the pipeline again from the beginning, give a new --root, and other folders for its results. "
+        "To run the pipeline again from the beginning, give --fresh (in Python: fresh=True), which removes this root "
+        "and the results that belong to it, or a new --root and other folders for its results. "
         "To go on from where it once stood, give a new --root and --from-savepoint FOLDER (`millwheel savepoint` "
         "takes one of a run that is going on). Its summary:"
     )

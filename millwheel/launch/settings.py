@@ -38,7 +38,7 @@ class RunSettings:
     is how master, injector and workers write their logs. ``query_port`` is where the first worker answers queries
     (None: no worker does; 0: a free port). ``ui_port`` is the port of the page (None: no page). With ``verbose``
     the progress has a line for each node. ``from_savepoint`` is the folder of the savepoint that a new root begins
-    with.
+    with. ``fresh`` removes what the root remembers, and its results.
     """
 
     pipeline: str
@@ -56,6 +56,7 @@ class RunSettings:
     security: str = ""
     secrets: str = ""
     from_savepoint: str = ""
+    fresh: bool = False
     worker_module: str = WORKER_MODULE
     balance: bool = False
     until_caught_up: bool = False

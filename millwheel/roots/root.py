@@ -27,6 +27,8 @@ LOCK_FILE = "driver.lock"
 IDENTITY = "identity.json"
 _RUN = "run.json"
 COMPLETED = "COMPLETED"
+_EMPTYING = f".{IDENTITY}.emptying"
+"""Stands as long as a root is emptied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ class Root:
             _refuse_foreign(path)
             lock = take_lock(path)
             try:
+                if (path / _EMPTYING).exists():
+                    _empty(path)
                 return cls(path, _identity(path, pipeline), lock)
             except BaseException:
                 lock.close()
@@ -97,6 +101,11 @@ class Root:
     def close(self) -> None:
         """Release the root for other drivers."""
         self._lock.close()
+
+    def empty(self) -> None:
+        """Forget everything: from here on it is a new root."""
+        _empty(self.path)
+        self.identity = _identity(self.path, self.identity.pipeline)
 
     def check(self) -> None:
         """Raise SetupError when this driver no longer holds the root."""
@@ -223,6 +232,23 @@ def _refuse_foreign(path: Path) -> None:
         raise SetupError(
             f"The folder {path} is not empty and is no root of a pipeline. Give an empty or a new folder with --root."
         )
+
+
+def _empty(path: Path) -> None:
+    """Remove everything from the folder of a root, which the caller has locked. Whoever opens a root in which that was
+    interrupted finishes it first: what is left looks like a state, and is none."""
+    (path / _EMPTYING).touch()
+    sync_folder(path)
+    for entry in os.scandir(path):
+        if entry.name in (LOCK_FILE, _EMPTYING):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
+    sync_folder(path)
+    (path / _EMPTYING).unlink()
+    sync_folder(path)
 
 
 def take_lock(path: Path) -> IO[str]:

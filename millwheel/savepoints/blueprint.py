@@ -40,6 +40,8 @@ class Blueprint(msgspec.Struct, frozen=True):
 
     pipeline: str
     nodes: dict[str, NodeBlueprint]
+    program: dict[str, str] = {}
+    """Digests of all that decides results; see ``program.py``. Whether the state fits does not depend on them."""
 
 
 def blueprint_of(spec: PipelineSpec) -> Blueprint:

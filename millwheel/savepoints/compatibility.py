@@ -7,7 +7,7 @@ function and the same messages. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -31,11 +31,14 @@ class Change:
     node: str
     verdict: Compatibility
     sentence: str
+    correctable: bool = False
+    """Refused only because of what the node keeps in the old form: open windows, and groups on their way to it."""
 
     def __str__(self) -> str:
         return f"{self.node}: {self.sentence}" if self.node else self.sentence
 
 
+_CORRECTABLE = frozenset({"window", "aggregates", "speaking", "slices", "columns"})
 Found = Iterator[tuple[Compatibility, str]]
 _NOT_NOTED = (
     "an older version, which did not note how values are stored, ran it last; continue once with the former type, then "
@@ -58,11 +61,25 @@ def compare(old: Blueprint, new: Blueprint) -> list[Change]:
             text = f"it was of the form {before.form!r} and is {node.form!r}, whose state is different; {_NEW_NAME}"
             changes.append(Change(name, Compatibility.REFUSED, text))
         else:
-            changes += [Change(name, *found) for found in _differences(before, node)]
+            changes += [
+                Change(name, *found, correctable=facet in _CORRECTABLE and found[0] is Compatibility.REFUSED)
+                for facet, found in _differences(before, node)
+            ]
     for name in old.nodes.keys() - new.nodes.keys():
         changes.append(Change(name, Compatibility.SAVEPOINT, _removed(old.nodes[name])))
     order = {name: index for index, name in enumerate([*new.nodes, *old.nodes])}
     return sorted(changes, key=lambda change: order.get(change.node, -1))
+
+
+def corrected(changes: list[Change], keeps: Callable[[str], bool]) -> list[Change]:
+    """The same, where a node that ``keeps`` nothing in the form of its settings may be corrected, such as an
+    aggregation that has failed on every record."""
+    return [
+        replace(each, verdict=Compatibility.FREE, sentence=f"{each.sentence.partition(',')[0]}; it keeps nothing yet")
+        if each.correctable and not keeps(each.node)
+        else each
+        for each in changes
+    ]
 
 
 def worst(changes: list[Change]) -> Compatibility:
@@ -90,11 +107,12 @@ def _removed(node: NodeBlueprint) -> str:
     return f"it is removed: {what.get(node.form, 'its state, timers and open windows are')} left behind"
 
 
-def _differences(old: NodeBlueprint, new: NodeBlueprint) -> Found:
+def _differences(old: NodeBlueprint, new: NodeBlueprint) -> Iterator[tuple[str, tuple[Compatibility, str]]]:
     for facet in [*new.facets, *(name for name in old.facets if name not in new.facets)]:
         before, after = old.facets.get(facet), new.facets.get(facet)
         if before != after:
-            yield from _RULES[facet](before, after, new)
+            for found in _RULES[facet](before, after, new):
+                yield facet, found
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

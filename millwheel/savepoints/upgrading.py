@@ -12,12 +12,14 @@ from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import PipelineError, SetupError
 from millwheel.roots.shipping import BLUEPRINT_FILE
 from millwheel.savepoints.blueprint import Blueprint, blueprint_of
-from millwheel.savepoints.compatibility import Change, Compatibility, compare, worst
+from millwheel.savepoints.compatibility import Change, Compatibility, compare, corrected, worst
+from millwheel.savepoints.kept_state import may_keep_state
+from millwheel.savepoints.program import changed_parts, program_of
 
 
 def blueprint_bytes(spec: PipelineSpec) -> bytes:
     """The blueprint that is shipped with a pipeline, for a later run to compare."""
-    return msgspec.json.encode(blueprint_of(spec))
+    return msgspec.json.encode(msgspec.structs.replace(blueprint_of(spec), program=program_of(spec)))
 
 
 def kept_blueprint(root: Path) -> Blueprint | None:
@@ -38,18 +40,36 @@ def check_same_root(root: Path, spec: PipelineSpec, told: Callable[[str], None])
     if old is None:
         return None
     changes = compare(old, blueprint_of(spec))
+    if any(change.correctable for change in changes):
+        changes = corrected(changes, may_keep_state(str(root)))
     verdict = worst(changes)
     if verdict is Compatibility.FREE:
         return _tell(changes, told)
     heading = f"{spec.file or spec.name} differs from the pipeline that the root {root} was run with:"
     if verdict is Compatibility.REFUSED:
-        fix = "Undo the refused changes, or start without state on a new root."
+        fix = (
+            "Undo the refused changes, or start without state: --fresh (in Python: fresh=True) removes this root and "
+            "the results that belong to it, and a new --root with other output folders keeps them."
+        )
     else:
         fix = (
-            f"This needs a savepoint: start the run as it was, `millwheel stop --root {root} --savepoint FOLDER`, then "
-            "`millwheel run` with --from-savepoint FOLDER and a new --root. Or undo the changes."
+            "This needs a savepoint: start the run as it was (if it fails at once, with on_error: dead_letter for what "
+            f"fails), `millwheel stop --root {root} --savepoint FOLDER`, then "
+            "`millwheel run` with --from-savepoint FOLDER and a new --root. Or undo the changes, or start over: "
+            "--fresh (in Python: fresh=True) removes this root and the results that belong to it."
         )
     raise PipelineError("\n".join([heading, *_lines(changes), fix]))
+
+
+def changed_since(root: Path, spec: PipelineSpec) -> list[str]:
+    """How a pipeline differs from the one that a root was last run with, in lines; [] for the same program."""
+    old = kept_blueprint(root)
+    if old is None:
+        return []
+    changes = compare(old, blueprint_of(spec))
+    if changes:
+        return [f"  {change}" for change in changes]
+    return [f"  changed: {name}" for name in changed_parts(old.program, program_of(spec)) if old.program]
 
 
 def check_savepoint(old: Blueprint, folder: Path, spec: PipelineSpec, told: Callable[[str], None]) -> None:

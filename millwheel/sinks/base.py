@@ -207,6 +207,11 @@ class Sink(ABC):
         when the output cannot take them, so that not every row of the run becomes a dead letter."""
         return
 
+    def discard(self, identity: str) -> str:
+        """Remove the results of the root with this identity, and nothing else, before the root is emptied. What is
+        left of them, in words; "" for nothing. Those in other systems usually are."""
+        return "its rows stay where they are"
+
     def adopt(self, former: str, identity: str) -> None:
         """Called before :meth:`check` if this run starts from the savepoint with which the run on the root ``former``
         ended. The output of that run may become this run's now."""

@@ -65,6 +65,10 @@ class StdoutLines(Sink, Writer):
         self.shows_at_once = options.at_once
         self.takes_retractions = options.mode == Mode.CHANGELOG
 
+    def discard(self, identity: str) -> str:
+        """See :class:`millwheel.sinks.base.Sink`. What was printed is nobody's any more."""
+        return ""
+
     def check(self, identity: str) -> None:
         """Standard output is always there."""
 

@@ -86,6 +86,7 @@ class Failures:
             f"{call.judged} failed on {tally.failed:,} of its last {tally.tried:,} {noun}, so the run was stopped "
             f"(on_error: {limit}).{why}\n"
             f"Nothing is lost. Correct the code or the data and start again on the same root, {self._root}: the "
-            f"failed calls are tried again. Or write on_error: dead_letter for {call.judged}, to continue with dead "
+            f"failed calls are tried again. A change that the root does not allow is refused; --fresh (in Python: "
+            f"fresh=True) then begins anew. Or write on_error: dead_letter for {call.judged}, to continue with dead "
             "letters whatever fails."
         )

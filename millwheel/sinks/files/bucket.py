@@ -51,6 +51,13 @@ class BucketDestination:
         except UnavailableError as ex:
             raise SetupError(str(ex)) from ex
 
+    def discard(self, identity: str) -> str:
+        """See :class:`millwheel.sinks.base.Sink`. Raises SetupError where there are any: objects are not removed."""
+        marker = f"{self._hidden}{MARKER}"
+        if self._store.head(marker) is not None and self._store.get(marker) == identity.encode():
+            raise SetupError(f"{self.name} holds the results of this root, and --fresh removes no objects; remove them")
+        return ""
+
     def adopt(self, former: str, identity: str) -> None:
         """See :class:`millwheel.sinks.base.Sink`."""
         marker = f"{self._hidden}{MARKER}"

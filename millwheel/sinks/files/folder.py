@@ -18,7 +18,7 @@ from millwheel.adapters.spaces.files import Files
 from millwheel.errors import CorruptionError
 from millwheel.sinks.error_messages import in_words
 from millwheel.sinks.files.hidden import left_behind
-from millwheel.sinks.files.marker import HIDDEN, adopt, claim
+from millwheel.sinks.files.marker import HIDDEN, adopt, claim, discard
 from millwheel.sinks.files.pieces import Piece
 
 
@@ -41,6 +41,10 @@ class FolderDestination:
     def adopt(self, former: str, identity: str) -> None:
         """See :class:`millwheel.sinks.base.Sink`."""
         adopt(self._files, self.name, former, identity)
+
+    def discard(self, identity: str) -> str:
+        """See :class:`millwheel.sinks.base.Sink`."""
+        return discard(self.name, identity)
 
     def hide(self, contents: Sequence[tuple[str, bytes]]) -> None:
         """Make hidden files durable."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 from uuid import uuid4
 
 from millwheel.adapters.spaces.durable import create_if_absent, make_dirs, read_whole, write_new
@@ -48,6 +52,36 @@ def adopt(files: Files, folder: str, former: str, identity: str) -> None:
             files.sync_dir(hidden)
     except OSError as ex:
         raise SetupError(str(in_words(ex, f"go on with the results in {folder}"))) from ex
+
+
+def discard(folder: str, identity: str) -> str:
+    """Remove the results of a root from a folder, and folders that are empty then. What is left, in words.
+
+    A folder in it that belongs to another root stays as it is, as does every file that is no result."""
+    top = Path(folder)
+    if not _is_of(top, identity):
+        return ""
+    for path, folders, names in os.walk(top):
+        folders[:] = [each for each in folders if each != HIDDEN and not _is_of_another(Path(path, each), identity)]
+        for name in filter(_PART.fullmatch, names):
+            os.unlink(Path(path, name))
+    for path, _, _ in os.walk(top, topdown=False):
+        if Path(path) != top and HIDDEN not in Path(path).parts:
+            with suppress(OSError):  # it holds something else
+                os.rmdir(path)
+    shutil.rmtree(top / HIDDEN)
+    return ""
+
+
+def _is_of(folder: Path, identity: str) -> bool:
+    try:
+        return (folder / HIDDEN / MARKER).read_text() == identity
+    except OSError:
+        return False
+
+
+def _is_of_another(folder: Path, identity: str) -> bool:
+    return (folder / HIDDEN / MARKER).exists() and not _is_of(folder, identity)
 
 
 def refuse_results(folder: str, names: Iterable[str]) -> None:

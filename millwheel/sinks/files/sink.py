@@ -43,7 +43,7 @@ from millwheel.sinks.files.folder import FolderDestination
 from millwheel.sinks.files.hidden import hidden_name, left_behind
 from millwheel.sinks.files.latest import LatestWriter, must_be_plain
 from millwheel.sinks.files.layout import LARGE_RECORDS, Destination, Layout, LayoutWriter
-from millwheel.sinks.files.marker import HIDDEN, adopt, claim
+from millwheel.sinks.files.marker import HIDDEN, adopt, claim, discard
 from millwheel.sinks.files.open_files import Roll
 from millwheel.sinks.files.paths import Partitioning
 
@@ -239,6 +239,10 @@ class FilesSink(Sink):
         """See :class:`millwheel.sinks.base.Sink`."""
         adopt(self._files, self._folder, former, identity)
 
+    def discard(self, identity: str) -> str:
+        """See :class:`millwheel.sinks.base.Sink`."""
+        return discard(self._folder, identity)
+
     def open(self, shard: str, token: int) -> Writer:
         if self.keeps_latest:
             content = Content(shape(self._options))
@@ -272,6 +276,10 @@ class LayoutSink(Sink):
     def adopt(self, former: str, identity: str) -> None:
         """See :class:`millwheel.sinks.base.Sink`."""
         self._destination.adopt(former, identity)
+
+    def discard(self, identity: str) -> str:
+        """See :class:`millwheel.sinks.base.Sink`."""
+        return self._destination.discard(identity)
 
     def open(self, shard: str, token: int) -> LayoutWriter:
         content = Content(shape(self._options), self._avro)
