@@ -44,7 +44,7 @@ SAID = {
     NO + "late records are not dropped": ("output: out", "late: {side: behind}, output: out"),
     NO + "output_time looks at each record": ("output: out", "output_time: latest, output: out"),
     NO + "an aggregate depends on the order of records": ("sum: cost", "first: cost"),
-    NO + "its productions are weak or sent at least once": ("output: out", "productions: weak, output: out"),
+    NO + "its productions are weak": ("output: out", "productions: weak, output: out"),
 }
 LATER = "  hours: {input: {out: {key: ad}}, window: {tumbling: 1h}, aggregate: {n: {sum: n}}, output: hours}\nsinks:"
 
