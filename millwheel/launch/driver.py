@@ -20,7 +20,6 @@ from millwheel.connectors.lookups import lookup_of
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import BrokenError, SetupError
-from millwheel.launch.afresh import begin_afresh
 from millwheel.launch.launchers.spark.master import check_installed, check_machines, check_master, remote_note
 from millwheel.launch.launchers.spark.settings import check_conf
 from millwheel.launch.launchers.warm_children import Children
@@ -36,6 +35,7 @@ from millwheel.roots.root import Root
 from millwheel.roots.s3 import S3Root
 from millwheel.roots.shipped import with_defaults
 from millwheel.roots.shipping import ship
+from millwheel.savepoints.afresh import begin_afresh
 from millwheel.savepoints.record import read_record
 from millwheel.savepoints.restoring import former_identity, refuse_saved, restore, restored
 from millwheel.savepoints.taking import savepoint_folder
@@ -124,7 +124,7 @@ class Driver:
 
     def _run_on(self, root: Root, spec: PipelineSpec) -> None:
         if self._settings.fresh:
-            begin_afresh(root, spec, self._settings, self._say)
+            begin_afresh(root, spec, self._settings.from_savepoint, self._settings.zookeeper, self._say)
         replays = Replays(ReplayOrders(open_space(root.address)), spec, build_graph(spec))
         done = root.completed()
         if done is not None and replays.orders.pending():

@@ -24,7 +24,7 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
 )
 from millwheel.errors import PipelineError
-from millwheel.savepoints.stored_forms import stored_form
+from millwheel.savepoints.comparing.stored_forms import stored_form
 from millwheel.spec.loading import load_object
 
 

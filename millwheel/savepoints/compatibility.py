@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from millwheel.savepoints.blueprint import Blueprint, NodeBlueprint
-from millwheel.savepoints.readable_forms import unreadable_form
+from millwheel.savepoints.comparing.readable_forms import unreadable_form
 
 
 class Compatibility(Enum):

@@ -12,9 +12,9 @@ from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import PipelineError, SetupError
 from millwheel.roots.shipping import BLUEPRINT_FILE
 from millwheel.savepoints.blueprint import Blueprint, blueprint_of
+from millwheel.savepoints.comparing.kept_state import may_keep_state
+from millwheel.savepoints.comparing.program import changed_parts, program_of
 from millwheel.savepoints.compatibility import Change, Compatibility, compare, corrected, worst
-from millwheel.savepoints.kept_state import may_keep_state
-from millwheel.savepoints.program import changed_parts, program_of
 
 
 def blueprint_bytes(spec: PipelineSpec) -> bytes:

@@ -18,7 +18,7 @@ from msgspec import NODEFAULT, inspect
 Form = list[Any]
 
 
-class Forms:
+class _Forms:
     """Makes the form of one type, with the definitions of the classes in it."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Forms:
 
 def stored_form(of: Any) -> dict[str, Any]:
     """The form of a type, with definitions, or its Python name if msgspec does not know it."""
-    forms = Forms()
+    forms = _Forms()
     try:
         form = forms.of(inspect.type_info(of))
     except Exception:  # names that cannot be resolved, types that msgspec does not know; TypeError for most
@@ -79,16 +79,16 @@ def _limits(kind: inspect.Type) -> dict[str, Any]:
     return {name: limit for name, limit in found.items() if limit is not None}
 
 
-def _collection(name: str) -> Callable[[Forms, Any], Form]:
+def _collection(name: str) -> Callable[[_Forms, Any], Form]:
     return lambda forms, kind: [name, _limits(kind), forms.of(kind.item_type)]
 
 
-def _fields(forms: Forms, kind: Any) -> list[list[Any]]:
+def _fields(forms: _Forms, kind: Any) -> list[list[Any]]:
     """Name, stored name, form, and whether it must be there; of each field, in order."""
     return [[each.name, each.encode_name, forms.of(each.type), bool(each.required)] for each in kind.fields]
 
 
-def _record(forms: Forms, kind: Any) -> Form:
+def _record(forms: _Forms, kind: Any) -> Form:
     """A class whose fields are stored by name, or one whose fields are stored by position."""
     if isinstance(kind, inspect.StructType):
         omits = kind.cls.__struct_config__.omit_defaults and not kind.array_like
@@ -110,12 +110,12 @@ def _default(field: inspect.Field) -> str:
     )
 
 
-def _enum(forms: Forms, kind: Any) -> Form:
+def _enum(forms: _Forms, kind: Any) -> Form:
     members: type[Enum] = kind.cls
     return ["enum", [[repr(each.value), each.name] for each in members]]
 
 
-_MADE: dict[str, Callable[[Forms, Any], Form]] = {
+_MADE: dict[str, Callable[[_Forms, Any], Form]] = {
     "ListType": _collection("list"),
     "VarTupleType": _collection("tuple"),
     "SetType": _collection("set"),

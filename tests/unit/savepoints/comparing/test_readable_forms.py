@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 import msgspec
 import pytest
 
-from millwheel.savepoints.readable_forms import unreadable_form
-from millwheel.savepoints.stored_forms import stored_form
+from millwheel.savepoints.comparing.readable_forms import unreadable_form
+from millwheel.savepoints.comparing.stored_forms import stored_form
 
 
 class Point(msgspec.Struct):

@@ -10,7 +10,6 @@ from typing import Any
 from millwheel.adapters.spaces.s3_address import is_s3
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import MillwheelError, SetupError
-from millwheel.launch.settings import RunSettings
 from millwheel.processes.address import EMBEDDED
 from millwheel.roots.afresh import refuse_foreign
 from millwheel.roots.root import Root
@@ -22,39 +21,39 @@ from millwheel.sinks.base import Sink
 _GLOB = "*?["
 
 
-def begin_afresh(root: Root, spec: PipelineSpec, settings: RunSettings, told: Callable[[str], None]) -> None:
+def begin_afresh(
+    root: Root, spec: PipelineSpec, from_savepoint: str, zookeeper: str, told: Callable[[str], None]
+) -> None:
     """Make the root of a former run, which nobody else can be using while we hold it, a new one.
 
     Raises SetupError where that cannot be done; then nothing was removed."""
     if is_s3(root.address):
         raise SetupError(f"--fresh empties folders only; remove {root.address} yourself, or give a new --root")
-    if settings.from_savepoint:
+    if from_savepoint:
         raise SetupError("--fresh begins without a state, and --from-savepoint with one; leave one of them out")
-    if settings.zookeeper not in ("", EMBEDDED):
-        raise SetupError(
-            f"--fresh cannot empty ZooKeeper at {settings.zookeeper}; give another chroot and a new --root instead"
-        )
+    if zookeeper not in ("", EMBEDDED):
+        raise SetupError(f"--fresh cannot empty ZooKeeper at {zookeeper}; give another chroot and a new --root instead")
     if kept_blueprint(root.path) is None and not root.used():
         return
     refuse_foreign(root, _needed(spec))
-    for place, sink in _sinks(root, spec):
+    for name, sink in _sinks(root, spec):
         if left := sink.discard(str(root.identity)):
-            told(f"{place}: {left}.")
+            told(f"{name}: {left}.")
     root.empty()
     told(f"The root {root.address} and the results that belonged to it are removed: this run begins anew.")
 
 
 def _sinks(root: Root, spec: PipelineSpec) -> Iterator[tuple[str, Sink]]:
-    """The sinks of the former pipeline, if it can still be read, and those of the new one: each place once."""
+    """The sinks of the former pipeline, if it can still be read, and those of the new one: each target once."""
     specs = [spec]
     with suppress(MillwheelError):  # its code may be what was corrected
         specs.insert(0, load_shipped(str(root.path)))
     seen: list[Any] = []
     for each in specs:
         for sink in each.sinks:
-            place = (sink.kind, dict(sink.options))
-            if place not in seen:
-                seen.append(place)
+            target = (sink.kind, dict(sink.options))
+            if target not in seen:
+                seen.append(target)
                 with suppress(ValueError):
                     yield f"sinks.{sink.stream}.{sink.kind}", build_sink(sink, each.folder)
 

@@ -10,7 +10,7 @@ Form = list[Any]
 
 def unreadable_form(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Why some value of a stored form cannot be read in another, or would mean something else; "" if all can. A reason
-    in case of doubt. See :func:`millwheel.savepoints.stored_forms.stored_form`."""
+    in case of doubt. See :func:`millwheel.savepoints.comparing.stored_forms.stored_form`."""
     return _Reading(old["definitions"], new["definitions"]).why(old["form"], new["form"], "the value")
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from millwheel.errors import SetupError
-from millwheel.launch.afresh import begin_afresh
-from millwheel.launch.settings import RunSettings
 from millwheel.roots.root import IDENTITY, Root
 from millwheel.roots.shipping import ship
+from millwheel.savepoints.afresh import begin_afresh
 from millwheel.savepoints.upgrading import blueprint_bytes, changed_since
 from millwheel.sinks import build_sink
 from millwheel.spec import load_pipeline
@@ -57,10 +56,10 @@ def used(tmp_path: Path) -> Iterator[Root]:
     root.close()
 
 
-def afresh(root: Root, **settings: object) -> list[str]:
+def afresh(root: Root, from_savepoint: str = "", zookeeper: str = "") -> list[str]:
     told: list[str] = []
     file = root.path.parent / "p.yaml"
-    begin_afresh(root, load_pipeline(str(file), {}), RunSettings(str(file), **settings), told.append)  # type: ignore[arg-type]
+    begin_afresh(root, load_pipeline(str(file), {}), from_savepoint, zookeeper, told.append)
     return told
 
 
