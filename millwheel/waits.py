@@ -30,7 +30,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
     def in_words(self) -> str:
         """One sentence, without its full stop."""
-        return f"{self.what} has waited for {self.for_s:.0f} s: {self.why}"
+        return f"{self.what}: {self.why} (for {self.for_s:.0f} s)"
 
 
 class Wait:

@@ -37,8 +37,8 @@ def driver_address(root: Path) -> str:
 
 class GatheredMetrics:
     """Collects the metrics of every process on each request. ``slots`` are the expected workers; ``restarts`` returns
-    how often each process was restarted. The driver's loop calls :meth:`step`; all other methods run on other
-    threads."""
+    how often each process was restarted, ``deaths`` which have failed of late, in words. The driver's loop calls
+    :meth:`step`; all other methods run on other threads."""
 
     def __init__(
         self,
@@ -47,7 +47,9 @@ class GatheredMetrics:
         watcher: StatusWatcher,
         restarts: Callable[[], Mapping[str, int]],
         root: Path,
+        deaths: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        self._deaths = deaths
         self._pipeline = pipeline
         self._expected = ("master", "injector", *slots)
         self._watcher = watcher
@@ -114,8 +116,9 @@ class GatheredMetrics:
         return merged([mine, *texts.values()]).encode()
 
     def standing(self) -> bytes:
-        """What the driver waits for, as JSON, in the form in which workers say the same."""
-        return msgspec.json.encode({"waits": waiting()})
+        """What the driver waits for, and which processes have failed, as JSON in the form in which workers say how they
+        stand."""
+        return msgspec.json.encode({"waits": waiting(), "deaths": self._deaths()})
 
     def _own(self, answered: Mapping[str, str]) -> Iterator[Figure]:
         members = dict.fromkeys((*self._expected, *(name for name in self._written if name != DRIVER)))

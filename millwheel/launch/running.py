@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 
@@ -32,6 +32,7 @@ from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.auto_spares import AutoSpares
 from millwheel.launch.coordinator import Keeper, coordinator_for
 from millwheel.launch.launchers.base import Launcher, WorkerTemplate
+from millwheel.launch.launchers.deaths import Deaths
 from millwheel.launch.launchers.processes import ProcessLauncher
 from millwheel.launch.launchers.spark.launcher import SparkLauncher
 from millwheel.launch.launchers.spark.settings import SparkSettings
@@ -56,6 +57,7 @@ from millwheel.processes.supervisor import Supervisor
 from millwheel.roots.inputs import has_ends
 from millwheel.roots.root import Root, RunInfo
 from millwheel.savepoints.restoring import write_tables
+from millwheel.standing.reasons import ReasonsOfStandstill
 from millwheel.waits import wait_for
 
 _WORKER_GRACE_S = 12.0  # for workers to end in order, a last snapshot included
@@ -94,6 +96,8 @@ class Running:
         self._scaling: Scaling | None = None
         self._metrics: GatheredMetrics | None = None
         self._catching_up: CatchingUp | None = None
+        self._dead = Deaths(HangNotes(open_space(root.address)), self._line.say)
+        self._standstill: ReasonsOfStandstill | None = None
         self.caught_up = False
         """Whether the run ended because it had caught up, not because its input had ended."""
 
@@ -108,7 +112,8 @@ class Running:
         failures = Failures(self._graph, self._root.address, self._line.say)
         parts = self._supervisor, self._services, self._line, self._root.logs, failures
         estimate = Estimate(self._spec)
-        watch = Watch(self._spec.name, self._graph, *parts, estimate, self._settings.verbose)
+        watch = Watch(self._spec.name, self._graph, *parts, estimate, self._settings.verbose, self._reasons)
+        watch.noted = self._dead.ended
         with StopSignals() as signals, self._line:
             with ExitStack() as stack:  # undone from the last to the first, after errors too
                 zookeeper = self._start_zookeeper(stack)
@@ -120,6 +125,7 @@ class Running:
                 signals.catch()
                 watcher = self._start_watcher(zookeeper, stack, signals.requested.set)
                 self._serve_metrics(watcher, stack)
+                self._explain_standstill(watcher, stack)
                 if self._catching_up is not None:
                     self._catching_up.start()
                 self._open_endpoints()
@@ -225,7 +231,7 @@ class Running:
 
     def _serve_metrics(self, watcher: StatusWatcher, stack: ExitStack) -> None:
         slots = [f"worker-{slot}" for slot in self._settings.slots]
-        gathered = GatheredMetrics(self._spec.name, slots, watcher, self._restarts, self._root.path)
+        gathered = GatheredMetrics(self._spec.name, slots, watcher, self._restarts, self._root.path, self._deaths)
         stack.callback(gathered.close)
         self._metrics = gathered
         listen = self._settings.metrics_listen or self._settings.listen
@@ -234,6 +240,18 @@ class Running:
             export = OtlpMetrics(gathered.page, self._spec.name)
             export.start()
             stack.callback(export.close)  # before the workers end: it sends what they have done
+
+    def _explain_standstill(self, watcher: StatusWatcher, stack: ExitStack) -> None:
+        security = load_security(self._settings.security, "client")
+        self._standstill = ReasonsOfStandstill(self._graph, self._spec.name, self._root.path, watcher, security)
+        stack.callback(self._standstill.stop)
+        self._standstill.start()
+
+    def _reasons(self) -> Sequence[str]:
+        return () if self._standstill is None else self._standstill.reasons
+
+    def _deaths(self) -> Sequence[str]:
+        return self._supervisor.deaths(time.monotonic())
 
     def _open_endpoints(self) -> None:
         """Start the processes that accept posted records over HTTP. A run that only catches up has none."""

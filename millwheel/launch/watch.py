@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from millwheel.core.pipeline.graph import Graph
-from millwheel.launch.launchers.base import Launcher
+from millwheel.launch.launchers.base import Launcher, WorkerExit
 from millwheel.launch.progress.expected import Estimate
 from millwheel.launch.progress.failures import Failures
 from millwheel.launch.progress.line import ProgressLine, Speed
@@ -25,7 +25,8 @@ _SHOW_INTERVAL_S = 0.25  # between updates of the line of progress
 
 
 class Watch:
-    """Steps the supervisor and shows the progress of the run."""
+    """Steps the supervisor and shows the progress of the run, and the ``reasons`` why it stands still.
+    ``noted`` tells whether the end of a worker was noted in the root, so that the next one gets further."""
 
     def __init__(
         self,
@@ -38,7 +39,10 @@ class Watch:
         failures: Failures,
         estimate: Estimate | None = None,
         each_node: bool = False,
+        reasons: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        self.noted: Callable[[WorkerExit], bool] = lambda gone: False
+        self._reasons = reasons
         self._graph = graph
         self._supervisor = supervisor
         self._services = services
@@ -76,7 +80,8 @@ class Watch:
             if now_s >= self._show_due_s:
                 self._show_due_s = now_s + _SHOW_INTERVAL_S
                 self.pass_on_output()
-                self._line.show(self._speed.text(view, self._supervisor.restarts(), now_s), now_s)
+                text = self._speed.text(view, self._supervisor.restarts(), now_s)
+                self._line.show("\n".join([text, *(f"  ! {reason}" for reason in self._reasons())]), now_s)
         return None
 
     def pass_on_output(self) -> None:
@@ -89,7 +94,10 @@ class Watch:
     def _answer_deaths(self, launcher: Launcher, now_s: float) -> None:
         for gone in launcher.exits():
             self._stragglers.ended(gone.slot)
-            self._supervisor.ended(ProcessEnded(f"worker {gone.slot}", gone.code, gone.lived_s, gone.last_words), now_s)
+            name = f"worker {gone.slot}"
+            if self.noted(gone):
+                self._supervisor.gets_further(name)
+            self._supervisor.ended(ProcessEnded(name, gone.code, gone.lived_s, gone.last_words), now_s)
         for ended in self._services.ended():
             self._supervisor.ended(ended, now_s)
         self._supervisor.step(now_s)

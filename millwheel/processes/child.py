@@ -9,12 +9,17 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from millwheel.processes.lifeline import child_environment
+from millwheel.processes.memory_kills import memory_kills
 
-_LAST_WORDS_BYTES = 2_000  # of a log that are shown when a process has failed
+DOING = "doing"
+"""The name of that file."""
+_LAST_WORDS_BYTES = 8_000  # of a log that are shown when a process has failed
 _LOG_LIMIT_BYTES = 16_000_000  # a larger log is begun anew
 
 
@@ -29,6 +34,34 @@ class LifeLog:
     def last_words(self) -> str:
         """The last lines written to the log since this value was made."""
         return tail(self.err, self._started_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What a process has left behind in its scratch folder, and whether the kernel has killed any process for lack of
+    memory while it lived."""
+
+    doing: bytes = b""
+    lacked_memory: bool = False
+
+
+class Scratch:
+    """The scratch folder of one life, which goes with it. ``doing``: a small file in it tells what the process did when
+    it died; nobody else can know."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._kills = memory_kills()
+        self.remains = Remains()
+
+    def ended(self) -> None:
+        """The process has ended: keep what it leaves, and remove the folder. Again: nothing happens."""
+        folder, self._folder = self._folder, ""
+        if not folder:
+            return
+        with suppress(OSError):
+            self.remains = Remains(Path(folder, DOING).read_bytes(), memory_kills() > self._kills)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Living(Protocol):
@@ -56,6 +89,9 @@ class Living(Protocol):
     def last_words(self) -> str:
         """The end of what this process (not an earlier one) wrote to its log."""
 
+    def remains(self) -> Remains:
+        """What it has left behind, once it has ended."""
+
 
 class Child:
     """A running process that we execute. It has a session of its own, so that Ctrl-C in a terminal reaches only the
@@ -72,7 +108,7 @@ class Child:
         pass_fds: Sequence[int] = (),
     ) -> None:
         self._log = LifeLog(log)
-        self._scratch = scratch
+        self._scratch = Scratch(scratch)
         with open(self._log.err, "ab") as err, open(self._log.out, "ab") as out:
             self._process = subprocess.Popen(
                 list(command), env=child_environment(env), stdin=subprocess.DEVNULL, stdout=out, stderr=err,
@@ -88,9 +124,13 @@ class Child:
     def poll(self) -> int | None:
         """The exit code once it has ended (negative: a signal), None while it runs. Never blocks."""
         code = self._process.poll()
-        if code is not None and self._scratch:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+        if code is not None:
+            self._scratch.ended()
         return code
+
+    def remains(self) -> Remains:
+        """See :class:`Living`."""
+        return self._scratch.remains
 
     def lived_s(self) -> float:
         """Seconds since it was started."""
@@ -133,7 +173,7 @@ def stop_all(children: Sequence[Living], grace_s: float) -> None:
 
 
 def tail(path: Path, start: int = 0) -> str:
-    """The last lines of a file from ``start`` on, at most 2 kB; "" when it cannot be read."""
+    """The last lines of a file from ``start`` on, at most 8 kB; "" when it cannot be read."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)

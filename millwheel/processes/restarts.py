@@ -21,6 +21,7 @@ GIVE_UP = 10
 """This many quick failures in a row end the run."""
 _FIRST_DELAY_S = 0.1  # before a process that fails quickly is started again; doubles
 _LONGEST_DELAY_S = 3.0  # before such a process is started again
+_CRASHES = frozenset({-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE, -signal.SIGSYS})
 _KILLED = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP})
 
 
@@ -52,6 +53,19 @@ def exit_words(code: int) -> str:
     return f"ended with exit code {code}"
 
 
+def ended_of_itself(code: int, lacked_memory: bool) -> bool:
+    """Whether what the process did has ended it: an exit, a crash, or a kill by the kernel because it
+    ``lacked_memory``. Our own exit codes say that something else was the cause."""
+    if code == -signal.SIGKILL:
+        return lacked_memory
+    return code in _CRASHES or (code >= 0 and code not in (Exit.BAD_CONFIG, Exit.HUNG, Exit.FENCED))
+
+
+def has_failed(code: int) -> bool:
+    """Whether a process ended of itself, by an error: it was neither killed from outside nor fenced."""
+    return code not in _KILLED and code != Exit.FENCED
+
+
 @dataclass(slots=True)
 class RestartPolicy:
     """The history of one supervised process; call :meth:`after` once per death."""
@@ -63,7 +77,7 @@ class RestartPolicy:
         """The reaction to the end of a process that lived ``lived_s`` seconds and ended with ``code``."""
         if code == Exit.BAD_CONFIG:
             return GiveUp("cannot run as it is configured")
-        failed = code not in _KILLED and code != Exit.FENCED
+        failed = has_failed(code)
         if lived_s >= QUICK_S:
             self.quick_failures = 0
         elif failed:

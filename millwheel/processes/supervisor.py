@@ -6,7 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from millwheel.errors import SetupError
-from millwheel.processes.restarts import GiveUp, RestartPolicy, exit_words
+from millwheel.processes.exits import telling_line
+from millwheel.processes.restarts import GiveUp, RestartPolicy, exit_words, has_failed
+
+TOLD_FOR_S = 120.0
+"""For so long a death is told to whoever looks at the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,9 @@ class _Kept:
     start: Callable[[], None]
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     due_s: float | None = None
+    failures: int = 0
+    died_s: float = 0.0
+    words: str = ""
 
 
 class Supervisor:
@@ -47,6 +54,11 @@ class Supervisor:
         else:
             ended()
 
+    def gets_further(self, name: str) -> None:
+        """Its next life does not repeat what ended this one: that it fails quickly is no reason to give it up."""
+        if (kept := self._kept.get(name)) is not None:
+            kept.policy.quick_failures = 0
+
     def ended(self, event: ProcessEnded, now_s: float) -> None:
         """Handle the end of a process. Raises SetupError, with the last lines of its log, when a restart would not
         help."""
@@ -59,8 +71,13 @@ class Supervisor:
             words = f" Its last words:\n{event.last_words}" if event.last_words else ""
             raise SetupError(f"The {event.name} {decision.reason}.{words}")
         kept.due_s = now_s + decision.delay_s
+        words = telling_line(event.last_words) if has_failed(event.code) else ""
+        why = f" ({words})" if words else ""
+        if has_failed(event.code):
+            kept.failures += 1
+            kept.died_s, kept.words = now_s, f"{exit_words(event.code)}{why}"
         when = f"in {decision.delay_s:.1f} s" if decision.delay_s else "at once"
-        self._say(f"The {event.name} {exit_words(event.code)}; it is started again {when}.")
+        self._say(f"The {event.name} {exit_words(event.code)}{why}; it is started again {when}.")
 
     def step(self, now_s: float) -> None:
         """Start the processes that are due."""
@@ -68,6 +85,14 @@ class Supervisor:
             if kept.due_s is not None and kept.due_s <= now_s:
                 kept.due_s = None
                 kept.start()
+
+    def deaths(self, now_s: float) -> list[str]:
+        """Sentences about processes that have failed of late, with their last words. Any thread."""
+        return [
+            f"{name} {kept.words}{f', {kept.failures} times so far' if kept.failures > 1 else ''}, {ago_s:.0f} s ago"
+            for name, kept in list(self._kept.items())
+            if kept.words and (ago_s := max(now_s - kept.died_s, 0.0)) < TOLD_FOR_S
+        ]
 
     def restarts(self) -> dict[str, int]:
         """How often each process has been started again; processes that never died are left out."""

@@ -128,7 +128,9 @@ class Writer(ABC):
         argument of :meth:`publish`.
 
         Showing anything here breaks exactly-once: after a crash before the commit, the same records come again in
-        different batches. An error ends the worker, and the next owner gets the records again."""
+        different batches. Raises UnavailableError to be called again with the same batch in 100 ms, for example while
+        a disk is full: until then the records wait, and the input with them. Any other error ends the worker, and the
+        next owner gets the records again."""
 
     def take_refused(self) -> list[Refused]:
         """Records of the last :meth:`prepare` that are not in its committable, because the target cannot take them.

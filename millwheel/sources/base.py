@@ -225,6 +225,8 @@ class Source(ABC):
     """How long to wait after a read that found nothing, in µs. A short time costs more reads of each partition."""
     list_us: int = 1_000_000
     """The interval at which the partitions of an unbounded source are listed, in µs."""
+    absent: str = "it has no partition yet"
+    """What people read of an unbounded source while nothing is listed."""
 
     def check(self) -> None:
         """Called once by the driver, before anything starts, for an unbounded source. Raises SetupError when the input

@@ -20,7 +20,7 @@ from millwheel.spec.checks.field_names import check_field_names
 from millwheel.spec.checks.field_types import check_field_types
 from millwheel.spec.checks.firing_again import check_firing_again
 from millwheel.spec.checks.queries import check_queries
-from millwheel.spec.checks.topology import check_cycles, check_streams, uncertain_names
+from millwheel.spec.checks.topology import check_cycles, check_endless, check_streams, uncertain_names
 from millwheel.spec.latency import read_latency
 from millwheel.spec.loading import load_object
 from millwheel.spec.parameters import Parameters
@@ -191,6 +191,7 @@ def _unloaded(**options: Any) -> Default:
 def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -> None:
     spec = parts.spec
     check_streams(reader, spec, top, uncertain_names(reader, top))
+    check_endless(reader, spec, top)
     check_field_types(reader, spec, top)
     check_queries(reader, spec, top)
     if not check_code:

@@ -85,7 +85,8 @@ def standing_now(
     workers = _workers(known, steps, told)
     waits = together([wait for step in steps.values() for wait in step.waits])
     exposures = tuple(ExposedHost(e.host, e.serving, e.spares, e.serving - e.spares) for e in told.exposures)
-    return standing_of(graph, pipeline, str(root), view, nodes, workers, exposures, driver, waits)
+    deaths = steps.get(DRIVER, _Step()).deaths
+    return standing_of(graph, pipeline, str(root), view, nodes, workers, exposures, driver, waits, deaths)
 
 
 def standing_of(
@@ -98,14 +99,15 @@ def standing_of(
     exposures: tuple[ExposedHost, ...],
     metrics: str,
     waits: tuple[Waiting, ...] = (),
+    deaths: tuple[str, ...] = (),
 ) -> RunStanding:
     """All of it together."""
     counters = {name: node.counters for name, node in view.nodes.items()}
     read = total(graph, counters, "records_in", NodeKind.SOURCE)
     dead = sum(node.counters.get("dead_letters", 0) for node in nodes)
     told = [wait.in_words() for wait in waits]
-    troubles = (*told, *troubles_of(nodes, workers), *failing(view), *exposed(exposures, workers))
-    return RunStanding(pipeline, root, read, dead, nodes, workers, troubles, metrics, exposures, waits)
+    troubles = (*told, *deaths, *troubles_of(nodes, workers), *failing(view), *exposed(exposures, workers))
+    return RunStanding(pipeline, root, read, dead, nodes, workers, troubles, metrics, exposures, waits, deaths)
 
 
 def _view(known: KnownCluster, security: Security | None) -> ClusterView:
@@ -126,6 +128,7 @@ class _Step(msgspec.Struct):
     where: str = ""
     calls: tuple[_Call, ...] = ()
     waits: tuple[Waiting, ...] = ()
+    deaths: tuple[str, ...] = ()
 
 
 def _told(known: KnownCluster, security: Security | None) -> DescribeReply:

@@ -86,7 +86,8 @@ class ExposedHost(msgspec.Struct, frozen=True):
 class RunStanding(msgspec.Struct, frozen=True):
     """The whole run. ``troubles`` are sentences about everything stuck, with the cause, and about hosts that may not
     die; empty when all is well. ``exposures`` are there only of runs with spares, the worst first. ``waits`` is what
-    processes of the run have waited for, for ten seconds and more."""
+    processes of the run have waited for, for ten seconds and more; ``deaths`` tells which processes have failed within
+    two minutes, with their last words."""
 
     pipeline: str
     root: str
@@ -98,6 +99,7 @@ class RunStanding(msgspec.Struct, frozen=True):
     metrics: str = ""
     exposures: tuple[ExposedHost, ...] = ()
     waits: tuple[Waiting, ...] = ()
+    deaths: tuple[str, ...] = ()
 
 
 def node_standings(

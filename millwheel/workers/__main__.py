@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import signal
@@ -22,16 +23,27 @@ from millwheel.adapters.spaces.query_table import QueryTable
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.stores.growing import GrowingStores
 from millwheel.adapters.stores.rocksdb import RocksStores
-from millwheel.errors import CorruptionError, FencedError, MillwheelError, PipelineError, SetupError
+from millwheel.errors import (
+    CorruptionError,
+    ExhaustedError,
+    FencedError,
+    InvariantError,
+    MillwheelError,
+    PipelineError,
+    SetupError,
+    UnavailableError,
+)
 from millwheel.processes.exits import Exit
 from millwheel.processes.lifeline import die_with_parent
 from millwheel.processes.logs import LogFormat, set_up
+from millwheel.processes.output import keep_small
 from millwheel.roots.root import identity_of
 from millwheel.roots.shipment import fetched
 from millwheel.roots.shipped import load_shipped
 from millwheel.secret_values import FOLDER_VARIABLE, masking
 from millwheel.sinks import build_sink
 from millwheel.sources import build_source
+from millwheel.workers.bundle.doing import DoingNote
 from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.machine import machine_of
 from millwheel.workers.process import WorkerProcess, WorkerSettings, WorkerStorage, clean_scratch
@@ -63,12 +75,16 @@ def main(
         os.environ[FOLDER_VARIABLE] = secrets
     sys.stderr = masking(sys.stderr)  # logs lie in the root
     set_up(log_format, pipeline, f"worker-{slot}")
-    settings = WorkerSettings(slot, clean_scratch(scratch), listen, queries=queries, on_hang=_hung)
+    keep_small()
+    faulthandler.enable(2, all_threads=False)  # a native crash has last words, too
+    doing = DoingNote(clean_scratch(scratch))
+    settings = WorkerSettings(slot, scratch, listen, queries=queries, on_hang=_hung, doing=doing)
     os._exit(_run(root, zookeeper, pipeline, security, settings))
 
 
 def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: WorkerSettings) -> int:
-    code = 1
+    code, doing = 1, settings.doing
+    assert doing is not None
     try:
         settings = replace(settings, security=load_security(security, "worker"), machine=machine_of(os.environ))
         folder = fetched(root, f"{settings.scratch}/shipped")
@@ -104,8 +120,14 @@ def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: Work
     except (SetupError, PipelineError, CorruptionError) as ex:
         _say(str(ex))
         code = Exit.BAD_CONFIG
+    except (UnavailableError, ExhaustedError, InvariantError) as ex:
+        doing.back(b"")  # no record is to blame
+        _say(str(ex))
     except MillwheelError as ex:
         _say(str(ex))
+    except OSError:
+        doing.back(b"")
+        logging.exception("worker of slot %d ends", settings.slot)
     except Exception:
         logging.exception("worker of slot %d ends", settings.slot)
     return int(code)

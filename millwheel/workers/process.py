@@ -28,6 +28,7 @@ from millwheel.processes.logs import follow
 from millwheel.queries.following import ChangesRead
 from millwheel.savepoints.orders import ORDERS
 from millwheel.workers import events as ev
+from millwheel.workers.bundle.doing import DoingNote
 from millwheel.workers.bundle.hangs import Hangs, Notes
 from millwheel.workers.dictionaries.stored import NumbersRead
 from millwheel.workers.host.assembly import Assembly
@@ -84,6 +85,8 @@ class WorkerSettings:
     machine: MachineFacts = field(default_factory=MachineFacts)
     on_hang: Callable[[], None] = sys.exit
     """Ends the process when a callback does not return; called on another thread."""
+    doing: DoingNote | None = None
+    """Where it is noted what the loop is doing, for whoever sees the process die."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,7 @@ class WorkerProcess:
         assembly.warm_up()
         assembly.stop_broken()
         given = assembly.spec.limits
-        hangs = Hangs(storage.notes, given.hangs)
+        hangs = Hangs(storage.notes, given.hangs, settings.doing)
         assembly.watch(hangs)
         self._observed = Observed(labels, self._events.put, journal.written, hangs, self._span_counts, settings.scratch)
         self._watchdog = None if given.callback_us is None else Watchdog(hangs, given.callback_us, settings.on_hang)

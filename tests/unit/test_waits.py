@@ -15,7 +15,7 @@ def test_a_wait_lasts_from_its_first_failed_try_and_has_the_reason_of_the_last()
     assert wait.noted("the disk is full") == 12
     told = wait.waiting()
     assert told is not None
-    assert told.in_words() == "the table sales has waited for 12 s: the disk is full"
+    assert told.in_words() == "the table sales: the disk is full (for 12 s)"
     assert wait.over() == 12
     assert wait.over() is None
     assert wait.waiting() is None

@@ -69,9 +69,10 @@ class ColumnBatch:
         """The records with a number beyond ``seq``; all of them when they are unnumbered."""
         if not len(self.seqs) or self.seqs[0] > seq:
             return self
-        return self._cut(int(np.searchsorted(self.seqs, seq, side="right")), len(self))
+        return self.part(int(np.searchsorted(self.seqs, seq, side="right")), len(self))
 
-    def _cut(self, start: int, end: int) -> ColumnBatch:
+    def part(self, start: int, end: int) -> ColumnBatch:
+        """The records from ``start`` to ``end``."""
         return replace(
             self,
             seqs=self.seqs[start:end],
@@ -129,7 +130,7 @@ class ColumnBatch:
             yield self
             return
         for start in range(0, count, rows):
-            yield self._cut(start, start + rows)
+            yield self.part(start, start + rows)
 
     def named(self, stream: str) -> ColumnBatch:
         """The same records of another stream."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.percentiles import Shares, share_name
-from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,12 @@ class Watermarks:
         """The input watermark of a consumer fed by ``nodes``: MIN_TIME while one is silent, MAX_TIME for none."""
         known = self._known
         return min((known.get(node, MIN_TIME) for node in nodes), default=MAX_TIME)
+
+    def furthest_of(self, nodes: Iterable[str]) -> int:
+        """The highest time that one of ``nodes`` has reached; MIN_TIME if none has one, because it has not begun or has
+        ended."""
+        times = (self._known.get(node, MIN_TIME) for node in nodes)
+        return max((at for at in times if at < IDLE_TIME), default=MIN_TIME)
 
     def raise_shares(self, known: dict[float, int], shares: Shares, feeders: Sequence[str]) -> bool:
         """Bring the percentile watermarks of a consumer's input, by share, up to date. True when one has risen."""

@@ -71,6 +71,15 @@ class Graph:
         above = _closure({name: set(feeders) for name, feeders in self.feeders.items()}, node)
         return frozenset(name for name in above if self.nodes[name].kind is NodeKind.SOURCE)
 
+    def fellows(self, source: str) -> frozenset[str]:
+        """The sources whose records some computation takes together with those of ``source``, or with what is made of
+        them."""
+        meet: set[str] = set()
+        for node in self.nodes.values():
+            if node.kind is NodeKind.COMPUTATION and source in (roots := self.roots(node.name)):
+                meet |= roots
+        return frozenset(meet - {source})
+
     def depths(self) -> dict[str, int]:
         """How many nodes lie on the longest way to each node. The nodes of a circle count as one."""
         feeders = {name: set(given) for name, given in self.feeders.items()}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from millwheel.processes.address import LOOPBACK, listen_on
+from millwheel.processes.child import Remains
 from millwheel.processes.interpreter import module_command
 from millwheel.processes.logs import LogFormat
 
@@ -65,6 +66,7 @@ class WorkerExit:
     code: int
     lived_s: float
     last_words: str = ""
+    remains: Remains = field(default_factory=Remains)
 
 
 class Launcher(Protocol):

@@ -34,7 +34,7 @@ class ProcessLauncher:
         for slot, child, code in ended:
             if code is not None:
                 del self._children[slot]
-                exits.append(WorkerExit(slot, code, child.lived_s(), child.last_words()))
+                exits.append(WorkerExit(slot, code, child.lived_s(), child.last_words(), child.remains()))
         return exits
 
     def pids(self) -> dict[int, int]:

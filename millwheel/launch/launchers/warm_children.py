@@ -25,7 +25,7 @@ from millwheel.launch.launchers.warm_messages import (
     ready,
     receive,
 )
-from millwheel.processes.child import Child, LifeLog, Living
+from millwheel.processes.child import Child, LifeLog, Living, Remains, Scratch
 from millwheel.processes.command_line import ROOM
 from millwheel.processes.interpreter import module_command
 from millwheel.processes.libraries import worker_environment
@@ -172,6 +172,7 @@ class WarmChild:
         self._log = LifeLog(birth.log)
         self._born_s = time.monotonic()
         self._executed: Child | None = None
+        self._scratch = Scratch(birth.scratch)
         parent.tell(Start(number, birth.module, tuple(birth.argv), str(self._log.err), str(self._log.out)))
 
     @property
@@ -222,9 +223,13 @@ class WarmChild:
             if not self.pid:
                 return self._execute()
             code = KILLED  # children die with their parent
-        if code is not None and self._birth.scratch:
-            shutil.rmtree(self._birth.scratch, ignore_errors=True)
+        if code is not None:
+            self._scratch.ended()
         return code
+
+    def remains(self) -> Remains:
+        """See :class:`millwheel.processes.child.Living`."""
+        return self._scratch.remains if self._executed is None else self._executed.remains()
 
     def _execute(self) -> int | None:
         birth = self._birth

@@ -37,8 +37,9 @@ class _Address(msgspec.Struct):
 
 
 class StatusWatcher:
-    """Follows the leading injector. ``latest`` is the newest answer, None before the first, and ``members`` are the
-    workers that are members now, by incarnation. ``stop_asked`` receives the requests to stop the driver."""
+    """Follows the leading injector. ``latest`` is the newest answer, None before the first. ``members`` are the workers
+    that are members now, by incarnation, and ``entries`` what they have written of themselves. ``stop_asked`` receives
+    the requests to stop the driver."""
 
     def __init__(
         self,
@@ -57,9 +58,10 @@ class StatusWatcher:
         self._began_s = time.monotonic()
         self.latest: ClusterView | None = None
         self.members: Mapping[str, JoinedWorker] = {}
+        self.entries: Mapping[str, bytes] = {}
         self.services: dict[str, str] = {}
         """The addresses of ``/metrics`` of master and injector, by name."""
-        self._tables: dict[str, RangeTable] = {}
+        self.tables: dict[str, RangeTable] = {}
         self._draining: frozenset[str] = frozenset()
         self._seats: frozenset[str] = frozenset()
 
@@ -81,7 +83,7 @@ class StatusWatcher:
     @property
     def owners(self) -> frozenset[str]:
         """Every incarnation that a range table names as an owner or as the next owner."""
-        entries = [entry for table in [*self._tables.values()] for entry in table.shards]
+        entries = [entry for table in [*self.tables.values()] for entry in table.shards]
         return frozenset({entry.owner for entry in entries} | {entry.next_owner for entry in entries})
 
     def drain(self, incarnations: frozenset[str]) -> None:
@@ -132,10 +134,10 @@ class StatusWatcher:
             self.services[name] = msgspec.json.decode(data, type=_Address).metrics
 
     def _workers_changed(self, members: Mapping[str, bytes]) -> None:
-        self.members = read_members(members)
+        self.entries, self.members = members, read_members(members)
 
     def _table_changed(self, table: RangeTable) -> None:
-        self._tables[table.computation] = table
+        self.tables[table.computation] = table
 
     def _ask(self) -> None:
         address = self._address

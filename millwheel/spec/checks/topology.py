@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from millwheel.core.pipeline.graph import build_graph
-from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
+from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec, SourceSpec
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import unknown
 from millwheel.spec.reading.reader import NodeReader
@@ -41,6 +41,32 @@ def check_streams(reader: NodeReader, spec: PipelineSpec, top: YamlNode, uncerta
         reader.bad(
             find(top, "streams"), "no stream has a source, so nothing would ever happen; add source: {files: {path: …}}"
         )
+
+
+def check_endless(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
+    """A ``global`` window of input that never ends emits nothing by itself: worth a warning, since it may be asked."""
+    if reader.problems.found:
+        return
+    graph = build_graph(spec)
+    endless = {f"source.{stream.name}" for stream in spec.streams if stream.source and _never_ends(stream.source)}
+    for computation in spec.computations:
+        window = computation.window
+        if window is None or window.kind != "global" or computation.trigger is not None:
+            continue
+        if held := sorted(endless & graph.roots(computation.name)):
+            node = find(top, "computations", computation.name, "window")
+            reader.problems.warn(
+                node.line,
+                node.path,
+                f"a global window fires at the end of its input, and {held[0].removeprefix('source.')!r} has none: it "
+                "emits nothing. Write a trigger, such as {after_processing_time: 1m}, or a window of limited length",
+            )
+
+
+def _never_ends(source: SourceSpec) -> bool:
+    if source.kind == "generator":
+        return not source.options.get("count")
+    return source.kind in ("injection", "kafka") or bool(source.options.get("follow"))
 
 
 def uncertain_names(reader: NodeReader, top: YamlNode) -> frozenset[str]:

@@ -35,7 +35,7 @@ from millwheel.spec.parts.steps import FIELDS as STEP_FIELDS
 from millwheel.spec.parts.steps import read_steps
 from millwheel.spec.parts.windows import read_late, read_trigger, read_window
 from millwheel.spec.reading.nodes import YamlNode
-from millwheel.spec.reading.reader import NodeReader
+from millwheel.spec.reading.reader import NodeReader, is_expression
 from millwheel.spec.visitors.counts import FIELDS as UV_FIELDS
 from millwheel.spec.visitors.counts import UniqueVisitors, check_visitors, read_visitors
 from millwheel.spec.visitors.dictionaries import FIELDS as DICTIONARY_FIELDS
@@ -248,6 +248,13 @@ def _key_of(reader: NodeReader, node: YamlNode) -> KeySpec:
             return _BY_RECORD
         return KeySpec(KeyKind.FIELDS if len(names) > 1 else KeyKind.FIELD, names)
     text = reader.text(key, "path, [country, path] or keys:by_user")
+    if is_expression(text):
+        reader.bad(
+            key,
+            f"{text[:80]!r} is an expression, and keys are not computed here: name a field, add one to the records "
+            "in a computation before this one, or name a function of yours, module:function",
+        )
+        return _BY_RECORD
     if ":" not in text:
         return KeySpec(KeyKind.FIELD, (text,)) if text else _BY_RECORD
     if not OBJECT_NAME.fullmatch(text):

@@ -11,11 +11,12 @@ from millwheel.spec.loading import OBJECT_NAME
 from millwheel.spec.parts.on_error import read_on_error
 from millwheel.spec.reading.kinds import Kind, Kinds, read_kind
 from millwheel.spec.reading.nodes import YamlNode
-from millwheel.spec.reading.reader import NodeReader
+from millwheel.spec.reading.reader import NodeReader, is_expression
 
 FIELDS = ("source", "timestamp", "id", "watermark", "schema", "fields", "on_error")
 _ONLY_WITH_SOURCE = ("timestamp", "id", "watermark", "on_error")
 _EXAMPLE = "{source: {files: {path: …}}, timestamp: ts}"
+_NO_EXPRESSION = "name a field (with its unit: {field: ts, unit: ms}), or a function of yours, module:function"
 UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000}  # Fixed: units of timestamps
 TYPES = ("int", "float", "str", "bool")
 _GENERATOR_TIMESTAMP = "ts"
@@ -114,7 +115,14 @@ def _timestamp(
     text = reader.text(given, "ts")
     if given is not None and ":" in text and not OBJECT_NAME.fullmatch(text):
         reader.bad(given, f"{text[:80]!r} is neither a field nor module:function")
+    elif given is not None and is_expression(text) and not _declares(fields, text):
+        reader.bad(given, f"{text[:80]!r} is an expression, and timestamps are not computed here: {_NO_EXPRESSION}")
     return text, UNITS[unit], stated
+
+
+def _declares(fields: Mapping[str, YamlNode], name: str) -> bool:
+    declared = fields.get("fields")
+    return declared is not None and isinstance(declared.value, dict) and name in declared.value
 
 
 def _id(reader: NodeReader, node: YamlNode | None) -> tuple[str, int]:

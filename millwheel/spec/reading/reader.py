@@ -19,9 +19,16 @@ from millwheel.spec.reading.problems import Problems, did_you_mean, unknown
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Names of pipelines, streams and computations: they become names of folders and of znodes."""
+_EXPRESSION = re.compile(r"\w+\(.*\)|.*\S\s+[-+*/%]\s+\S.*|\w+[*/]\w+")
 MAX_DURATION_US = 100 * 366 * 86_400_000_000  # Fixed: a century; longer ones are mistakes
 
 T = TypeVar("T")
+
+
+def is_expression(text: str) -> bool:
+    """Whether a text in the place of a field's name computes something: ``lower(k)``, ``ts * 1000``. A name with a
+    hyphen or a blank does not."""
+    return _EXPRESSION.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,18 @@ class Attempts:
             self._refuse(bundle, subject(), hang)
             return
         self.current = mark, subject
-        self._try(bundle, call, subject)
+        if self.avoided.lone:
+            self._try_alone(bundle, call, subject, mark())
+        else:
+            self._try(bundle, call, subject)
         self.current = None
+
+    def _try_alone(self, bundle: Bundle, call: Callable[[], None], subject: Callable[[], Subject], mark: bytes) -> None:
+        """The same with a note that survives the worker: earlier owners have died of one of these calls."""
+        about = subject()
+        before = self.avoided.alone(mark, about.what, about.key)
+        self._try(bundle, call, subject)
+        self.avoided.over(before)
 
     def _try(self, bundle: Bundle, call: Callable[[], None], subject: Callable[[], Subject]) -> None:
         for attempt in range(1, self._spec.max_attempts + 1):
@@ -88,7 +98,7 @@ class Attempts:
             pipeline=self._pipeline,
             computation=self._spec.name,
             stream=subject.stream,
-            reason=f"{self._code} did not return within {hang.timeout} on this {subject.what} (callback_timeout)",
+            reason=f"{self._code}: {hang.reason}" if hang.ended else f"{self._code} {hang.reason}",
             key=subject.key,
             value=subject.value,
             timestamp=subject.timestamp,

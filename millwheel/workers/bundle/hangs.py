@@ -1,6 +1,10 @@
-"""Callbacks that did not return: a note is kept of each, and its call is not repeated.
+"""Callbacks that did not return, and records that end their worker: a note is kept of each, and it is not repeated.
 
-The note is durable before its worker ends, so the next owner of the shard finds it. A record is identified by its
+The note about a call is durable before its worker ends, so the next owner of the shard finds it. That about a death is
+written by whoever started the worker, once it has seen how it ended (``doing.py``): two deaths make the records of the
+shard run one by one, and a record that was alone in progress at two further ones is put aside.
+
+A record is identified by its
 number in its channel (or by its id), a timer by key, tag and time, a window by key and bounds. Once the call's input is
 processed, its number is below the channel's mark or its timer is gone, so a note about it, from any incarnation, has no
 further effect.
@@ -25,17 +29,26 @@ from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.records import Batch
 from millwheel.core.model.timers import Due
 from millwheel.errors import CorruptionError
+from millwheel.workers.bundle.doing import DoingNote, InProgress, cut
 
 _log = logging.getLogger(__name__)
 
+
+_FAST = 2
+"""After so many deaths while several records of a shard were in progress, they run one by one."""
+_ALONE = 2
+"""After so many deaths while a record was alone in progress, it is put aside."""
+_LEAST_LONE = 1_000
+"""So many records run one by one at least, and twice as many as were in progress: they may come in another order."""
 
 TOGETHER_MARK = encode_value(("b",))
 """The mark of a call that has several records. It accuses none of them: from then on each record has its own call."""
 
 
 class Hang(msgspec.Struct, frozen=True):
-    """A call that did not return. ``mark`` identifies its input (b"": it cannot be recognised again), ``where`` is the
-    line of the user's code."""
+    """A call that did not return, or a death: then ``ended`` says in words how the worker ended. ``mark`` identifies
+    its input (b"": it cannot be recognised again, or more than one was in progress), ``where`` is the line of the
+    user's code. A death concerns ``records`` of the shards that have keys from ``lo`` to ``hi`` (hexadecimal)."""
 
     node: NodeName
     shard: ShardName
@@ -44,7 +57,18 @@ class Hang(msgspec.Struct, frozen=True):
     key: str
     mark: bytes
     where: str
-    timeout: str
+    timeout: str = ""
+    ended: str = ""
+    records: int = 0
+    lo: str = "0"
+    hi: str = "0"
+
+    @property
+    def reason(self) -> str:
+        """What is said about it, behind the name of the code."""
+        if self.ended:
+            return f"the worker {self.ended} each time this {self.what} was processed, {_ALONE} times alone"
+        return f"did not return within {self.timeout} on this {self.what} (callback_timeout)"
 
 
 class _Sealed(msgspec.Struct, frozen=True):
@@ -122,17 +146,24 @@ def timer_mark(due: Due) -> bytes:
 @dataclass(slots=True)
 class Avoided:
     """The calls that one shard must not repeat. ``settled`` gets the marks whose dead letters are durable. ``apart``: a
-    call with several records did not return."""
+    call with several records did not return. ``lone``: so many records are still to run one by one, because their
+    workers died of themselves; ``doing`` is where each of them is noted, and ``deaths`` are the names of the notes that
+    have made it so, which ``passed`` gets once that is over."""
 
     hangs: dict[bytes, Hang] = field(default_factory=dict)
     settled: queue.SimpleQueue[tuple[NodeName, bytes]] = field(default_factory=queue.SimpleQueue)
     apart: bool = False
+    lone: int = 0
+    deaths: tuple[str, ...] = ()
+    passed: queue.SimpleQueue[tuple[NodeName, tuple[str, ...]]] = field(default_factory=queue.SimpleQueue)
+    doing: DoingNote | None = None
+    about: InProgress | None = None
     _channels: dict[str, list[int]] = field(default_factory=dict)
     _others: bool = False
     _waiting: list[tuple[int, Hang]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.apart = self.hangs.pop(TOGETHER_MARK, None) is not None
+        self.apart = self.hangs.pop(TOGETHER_MARK, None) is not None or self.apart
         for mark in self.hangs:
             kind, *rest = decode_value(mark)
             if kind == "r":
@@ -158,6 +189,31 @@ class Avoided:
             self._others = any(decode_value(mark)[0] != "r" for mark in self.hangs)
         return hang
 
+    def alone(self, mark: bytes, what: str, key: object) -> bytes:
+        """Note, before it runs, that this alone is in progress. Returns what :meth:`over` needs."""
+        if self.doing is None or self.about is None:
+            return b""
+        return self.doing.put(msgspec.structs.replace(self.about, mark=mark, what=what, key=cut(key)))
+
+    def together(self, records: int) -> bytes:
+        """Note that a bundle of so many records is in progress. Returns what :meth:`over` needs."""
+        if self.doing is None or self.about is None:
+            return b""
+        return self.doing.put(msgspec.structs.replace(self.about, records=records))
+
+    def over(self, before: bytes) -> None:
+        """It has run."""
+        if self.doing is not None:
+            self.doing.back(before)
+
+    def ran_alone(self, records: int) -> None:
+        """So many records have run one by one, and their commits are durable."""
+        if 0 < self.lone <= records:
+            assert self.about is not None
+            self.passed.put((self.about.node, self.deaths))
+            self.deaths = ()
+        self.lone = max(self.lone - records, 0)
+
     def durable(self, number: int) -> None:
         """The commit is durable: notes about its dead letters are no longer needed."""
         while self._waiting and self._waiting[0][0] <= number:
@@ -174,32 +230,68 @@ class LeasedShard:
     token: Token
 
 
+@dataclass(frozen=True, slots=True)
+class KnownHangs:
+    """What the notes about a node say of one shard."""
+
+    hangs: dict[bytes, Hang] = field(default_factory=dict)
+    apart: bool = False
+    lone: int = 0
+    deaths: tuple[str, ...] = ()
+
+
+def known_of(notes: Mapping[str, Hang], entry: ShardEntry, after: int) -> KnownHangs:
+    """What follows from notes, by their names. A call that hung ``after`` times is avoided."""
+    marks: dict[bytes, list[Hang]] = {}
+    for hang in notes.values():
+        marks.setdefault(hang.mark, []).append(hang)
+    marks.pop(b"", None)
+    found = {mark: hangs[-1] for mark, hangs in marks.items() if _is_enough(hangs, after)}
+    # By keys and not by the name of the shard: it may have been split or merged since.
+    deaths = {
+        name: hang
+        for name, hang in notes.items()
+        if hang.ended and int(hang.lo, 16) < entry.range.hi and entry.range.lo < int(hang.hi, 16)
+    }
+    if len(deaths) < _FAST:
+        return KnownHangs(found)
+    lone = max(_LEAST_LONE, *(2 * hang.records for hang in deaths.values()))
+    return KnownHangs(found, True, lone, tuple(deaths))
+
+
+def _is_enough(hangs: Sequence[Hang], after: int) -> bool:
+    deaths = sum(bool(hang.ended) for hang in hangs)
+    return deaths >= _ALONE or len(hangs) - deaths >= after or hangs[-1].mark == TOGETHER_MARK
+
+
 class Hangs:
     """All notes that concern the shards of one worker, and the operators that are watched. What hung ``after`` times is
     avoided."""
 
-    def __init__(self, notes: Notes, after: int) -> None:
+    def __init__(self, notes: Notes, after: int, doing: DoingNote | None = None) -> None:
+        self._doing = doing
+        self._passed: queue.SimpleQueue[tuple[NodeName, tuple[str, ...]]] = queue.SimpleQueue()
         self._notes = notes
         self._after = after
-        self._found: dict[tuple[str, int], dict[bytes, Hang]] = {}
+        self._found: dict[tuple[str, int], KnownHangs] = {}
         self._settled: queue.SimpleQueue[tuple[NodeName, bytes]] = queue.SimpleQueue()
         self._watched: WeakValueDictionary[LeasedShard, Any] = WeakValueDictionary()
 
     def learn(self, node: NodeName, entry: ShardEntry) -> None:
         """Read the notes of earlier owners, before the shard is opened (any thread)."""
-        marks: dict[bytes, list[Hang]] = {}
-        for _, hang in self._read(node):
-            marks.setdefault(hang.mark, []).append(hang)
-        marks.pop(b"", None)
-        found = {mark: hangs[-1] for mark, hangs in marks.items() if len(hangs) >= self._after or mark == TOGETHER_MARK}
-        self._found[entry.shard, entry.token] = found
+        self._found[entry.shard, entry.token] = known_of(dict(self._read(node)), entry, self._after)
 
-    def watch(self, watched: Watched | None, node: NodeName, entry: ShardEntry) -> None:
+    def watch(self, watched: Watched | None, node: NodeName, entry: ShardEntry) -> Avoided:
         """Watch an opening shard if its operator calls user code, and give it the calls to avoid."""
-        found = self._found.pop((entry.shard, entry.token), {})
+        known = self._found.pop((entry.shard, entry.token), KnownHangs())
+        lo, hi = f"{entry.range.lo:x}", f"{entry.range.hi:x}"
+        about = InProgress(node, entry.shard, entry.token, lo, hi)
+        parts = (known.apart, known.lone, known.deaths, self._passed, self._doing, about)
+        avoided = Avoided(known.hangs, self._settled, *parts)
         if watched is not None:
-            watched.avoid(Avoided(found, self._settled))
+            watched.avoid(avoided)
             self._watched[LeasedShard(node, entry.shard, entry.token)] = watched
+        return avoided
 
     def watched(self) -> Iterator[tuple[LeasedShard, Watched]]:
         """The operators of open shards."""
@@ -211,6 +303,10 @@ class Hangs:
 
     def tidy(self) -> None:
         """Remove the notes that have served. May block."""
+        while not self._passed.empty():
+            node, names = self._passed.get()
+            for name in names:
+                self._notes.remove(node, name)
         while not self._settled.empty():
             node, mark = self._settled.get()
             for name, hang in self._read(node):

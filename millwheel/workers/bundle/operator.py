@@ -26,7 +26,8 @@ from millwheel.core.model.times import MAX_TIME
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query, QueryError
 from millwheel.workers.bundle.bundle import Bundle, Hold
-from millwheel.workers.bundle.hangs import Watched
+from millwheel.workers.bundle.fellows import Fellows
+from millwheel.workers.bundle.hangs import Avoided, Watched
 
 
 class Operator(ABC):
@@ -46,6 +47,16 @@ class Operator(ABC):
     collects: bool = False
     """True when records may wait for later ones until the operator is ordered to rest; they do not count as unfinished
     work."""
+
+    avoided: Avoided | None = None
+    """What earlier owners of the shard have died of. While records run one by one for it, none waits for others."""
+    fellows: Fellows | None = None
+    """Of a source: the streams that meet its own further down, which hear how far they are."""
+
+    @property
+    def lone(self) -> bool:
+        """Whether records run one by one."""
+        return self.avoided is not None and self.avoided.lone > 0
 
     @property
     def emits_late(self) -> bool:

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from millwheel.core.columns.batch import AnyBatch
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.times import MAX_TIME
@@ -45,6 +45,13 @@ class Arrival:
     duplicates: int = 0
 
 
+class Unanswered:
+    """The ``reply_to`` of a part of a delivery: the delivery is answered with its last part."""
+
+
+UNANSWERED = Unanswered()
+
+
 @dataclass(slots=True)
 class _Channel:
     accepted: HighWaterMarks | int
@@ -62,6 +69,10 @@ def taken(
     batch = marks.fresh(batch, hashed)
     last = batch.last_seq
     return batch, marks.raised(last) if last else marks
+
+
+def _part(batch: AnyBatch, start: int, end: int) -> AnyBatch:
+    return batch.part(start, end) if isinstance(batch, ColumnBatch) else batch.pick(range(start, end))
 
 
 class Inbox:
@@ -111,6 +122,20 @@ class Inbox:
             weight += taken[-1].batch.weight
             self.records -= len(taken[-1].batch)
         return taken
+
+    def take_one(self, wanted: Callable[[ChannelName], bool] | None = None) -> list[Arrival]:
+        """The next record as an arrival of its own, or what belongs to no channel as a whole; none if nothing waits."""
+        found = next((arrival for arrival in self._waiting if wanted is None or wanted(arrival.channel)), None)
+        if found is None:
+            return []
+        self._waiting.remove(found)
+        if len(found.batch) > 1 and found.channel:
+            first, rest = _part(found.batch, 0, 1), _part(found.batch, 1, len(found.batch))
+            self._waiting.appendleft(replace(found, batch=rest, min_timestamp=rest.earliest))
+            # Acked now, the records behind it would be forgotten by their sender and lost with this worker.
+            found = replace(found, batch=first, reply_to=UNANSWERED, min_timestamp=first.earliest)
+        self.records -= len(found.batch)
+        return [found]
 
     def _take_some(self, max_weight: int, wanted: Callable[[ChannelName], bool]) -> list[Arrival]:
         """Channels are independent of each other, so leaving some out keeps the order of the rest."""

@@ -46,7 +46,6 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.core.pipeline.steps import compile_steps
 from millwheel.core.triggers.trees import trigger_from_tree
-from millwheel.core.windows.windows import Tumbling
 from millwheel.errors import SetupError
 from millwheel.lookups.base import Lookup
 from millwheel.lookups.cache import AnswerCache
@@ -60,6 +59,7 @@ from millwheel.spec.callback_code import LoadedCode
 from millwheel.spec.imports import missing_file_hint
 from millwheel.spec.loading import load_extractor, load_object
 from millwheel.workers.batches.batched import BatchOperator
+from millwheel.workers.bundle.fellows import Fellows
 from millwheel.workers.bundle.hangs import Hangs
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.beside import BesideColumns
@@ -248,7 +248,7 @@ class Assembly:
         parts = (self._fanout, router.route, self._limits_of(node), make_operator, horizon, self._policies, opened)
         shard = Shard(identity, store, *parts)
         if self._hangs is not None:
-            self._hangs.watch(shard.operator.watched(), name, entry)
+            shard.avoid(self._hangs.watch(shard.operator.watched(), name, entry))
         return shard
 
     def _limits_of(self, node: Node) -> ShardLimits:
@@ -279,7 +279,7 @@ class Assembly:
         if spec.window is not None and (spec.callback or spec.join is not None):
             instance = self._instance(spec) if spec.callback else joined(spec, self.spec)
             given = (spec, self.spec, instance, overlay, self._decode, _CACHE_ENTRIES)
-            if (window := self._joined_by_bundle(spec)) is not None:
+            if (window := window_of_join(spec, self.spec)) is not None:
                 return JoinOperator(*given, pairing_of(spec, self.spec, window), self._column_shard(shard_parts))
             windows = WindowCallbackOperator(*given)
             windows.share_timers.passed = shard_parts.shard.input_shares
@@ -307,9 +307,6 @@ class Assembly:
         if groups is None or not groups.held:
             return rows
         return ColumnOperator(spec, groups, self._column_shard(shard_parts), rows, self._decode)
-
-    def _joined_by_bundle(self, spec: ComputationSpec) -> Tumbling | None:
-        return window_of_join(spec, self.spec)
 
     def _column_shard(self, shard_parts: _ShardParts) -> ColumnShard:
         meta = shard_parts.shard.meta
@@ -359,9 +356,10 @@ class Assembly:
         timestamps = Timestamps(stream, function, stream.states_unit)
         schema = self._schemas.get(stream.name)
         now_us = self._clock.now_us()
+        fellows = Fellows(node.name, self.graph.fellows(node.name))
         if stream.source.kind == "injection":
-            given = (self.spec.name, NodeName(node.name), stream, timestamps, schema, shard_parts.store, now_us)
-            return InjectionOperator(*given, self.spec.limits, bool(self._ends))
+            about = (self.spec.name, NodeName(node.name), stream, timestamps, schema, shard_parts.store, now_us)
+            return InjectionOperator(*about, self.spec.limits, bool(self._ends), fellows)
         source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
         partitions = self._partitions(stream, source)
         form = self.source_form_of(stream)
@@ -396,6 +394,7 @@ class Assembly:
             completion=completion,
             combining=combining if combining is not None and not combining.rest else None,
             labelled=stream.name in self._labels.streams,
+            fellows=fellows,
         )
         return SourceOperator(parts, shard_parts.store, now_us)
 
@@ -442,7 +441,7 @@ class Assembly:
         writer = as_writer(sink.open(shard_parts.entry.shard, token))
         if sink.keeps_latest:
             table = Table(spec.key.kind is KeyKind.RECORD, shard_parts.shard.meta.watermark)
-            return UpsertOperator(writer, token, shard_parts.store, self._decode, table, sink.flush_us)
+            return UpsertOperator(writer, token, shard_parts.store, self._decode, table, sink.flush_us, spec.stream)
         aside = self._outside.publish
         shard = SinkShard(shard_parts.entry.shard, token, shard_parts.store, aside, self.spec.name, spec.stream)
         return SinkOperator(writer, shard, self._decode, sink.flush_us, sink.cut_records, sink.shows_at_once)

@@ -200,6 +200,7 @@ class JoinOperator(WindowCallbackOperator):
     def _speak(self, closed: list[pl.DataFrame], bundle: Bundle) -> None:
         """The pairs of windows that have closed."""
         plain = isinstance(self._instance, Joined) and not self._typed and not self._attempts.avoided.hangs
+        plain = plain and not self._attempts.avoided.lone
         pairs = self._pairing.pairs(closed) if plain else None
         if pairs is not None:
             self._produce_columns(pairs, bundle)

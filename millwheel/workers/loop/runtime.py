@@ -239,7 +239,7 @@ class WorkerRuntime:
             case ev.WorkDone():
                 self._work_done(event, now_us)
             case ev.WatermarksRose():
-                self._watermarks_rose(event)
+                self._watermarks_rose(event, now_us)
             case ev.Injected():
                 self._traffic.injected(event, now_us)
             case ev.TalliesTold():
@@ -296,7 +296,7 @@ class WorkerRuntime:
             return
         shard = served.shard
         self._performing.opened(shard.identity.shard, shard.commits.made)
-        served.follow(self._watermarks, self._graph)
+        served.follow(self._watermarks, self._graph, now_us)
         self._replaying.begin(served, self._known[event.entry.shard])
         self._snapshots.opened(shard, now_us, event.entry.lineage, event.replayed)
         self._savepoints.opened(shard, now_us)
@@ -314,11 +314,11 @@ class WorkerRuntime:
         if self._ranges.router.knows(self._graph.nodes):
             self._ranges.go_live(now_us)
 
-    def _watermarks_rose(self, event: ev.WatermarksRose) -> None:
+    def _watermarks_rose(self, event: ev.WatermarksRose, now_us: int) -> None:
         self._watermarks.rise(event.watermarks)
         for served in self._served.values():
             had_ended = served.ended
-            if served.follow(self._watermarks, self._graph):
+            if served.follow(self._watermarks, self._graph, now_us):
                 self._reporting.changed = True
             if served.ended and not had_ended:
                 self._reporting.hurry()

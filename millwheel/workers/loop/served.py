@@ -148,7 +148,8 @@ class Served:
     read to their end. ``depth``: so far below them.
     It is ``stirred`` when something happened to it since it had nothing to do; otherwise it need not be looked at
     before ``wakes_at`` (wall clock). ``heard`` is what was published of its feeders in the life of this worker.
-    ``stalled`` are lanes that wait until they are tried again, and when (wall clock)."""
+    ``stalled`` are lanes that wait until they are tried
+    again, and when (wall clock)."""
 
     shard: Shard
     node: NodeName
@@ -225,9 +226,11 @@ class Served:
         state_bytes = self.shard.store.size_bytes()
         return ShardWork(identity.shard, identity.token, done.records, done.busy_us, tuple(done.sample), state_bytes)
 
-    def follow(self, watermarks: Watermarks, graph: Graph) -> bool:
+    def follow(self, watermarks: Watermarks, graph: Graph, now_us: int) -> bool:
         """Pass published watermarks to the shard; True if its input watermark has risen."""
         shard, feeders = self.shard, graph.feeders[self.node]
+        if shard.operator.fellows is not None:
+            shard.operator.fellows.hear(watermarks, now_us)
         rose = False
         self.stir()
         self.heard_us = fresh = watermarks.lowest_of(feeders)

@@ -10,7 +10,7 @@ from millwheel.core.model.names import ChannelName, ShardName
 from millwheel.core.model.records import Batch
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.replayed import ReplayReply
-from millwheel.workers.delivery.inbox import Arrival, DeliveryOutcome
+from millwheel.workers.delivery.inbox import Arrival, DeliveryOutcome, Unanswered
 from millwheel.workers.delivery.outbox import Send
 from millwheel.workers.effects import Ack, DeliveryRefusal, Gathering, Outgoing
 from millwheel.workers.loop.known import KnownEntries
@@ -149,7 +149,7 @@ class Traffic:
         for target, number, arrival in applied:
             if isinstance(arrival.reply_to, InjectionReply):
                 arrival.reply_to()
-            elif not isinstance(arrival.reply_to, ReplayReply):
+            elif not isinstance(arrival.reply_to, ReplayReply | Unanswered):
                 last[arrival.reply_to, arrival.channel, target, arrival.epoch] = arrival.index, number
         for (reply_to, channel, target, epoch), (index, number) in last.items():
             if not isinstance(reply_to, LocalReply):

@@ -128,9 +128,9 @@ class CallbackOperator(Operator):
         bundle.outputs.label = NO_LABEL if self._labels else None
         bundle.overlay.savepoint()
         marks = {domain: queue.savepoint() for domain, queue in bundle.timers.items()}
-        start = bundle.overlay.savepoint()
+        start, produced = bundle.overlay.savepoint(), bundle.outputs.mark()
         try:
-            if self._attempts.avoided.hangs and self._may_hang(bundle):
+            if self._attempts.avoided.lone or (self._attempts.avoided.hangs and self._may_hang(bundle)):
                 raise _LookCloserError
             self._run_fast(bundle)
             # Encoded before the try ends: a value that cannot be stored is the fault of one record as well. See
@@ -146,7 +146,7 @@ class CallbackOperator(Operator):
             bundle.overlay.undo_to(start)
             for domain, queue in bundle.timers.items():
                 queue.undo_to(marks[domain])
-            bundle.outputs.cut_to({})
+            bundle.outputs.cut_to(produced)  # letters about records that were left out before it ran stay
             bundle.due.clear()
             bundle.clock = MIN_TIME
             if self._positions is not None:

@@ -76,6 +76,13 @@ class Admission:
             return []
         return self.inbox.take(min(wanted, self.bundle.most), self._circles if congested else None)
 
+    def take_one(self, now_us: int, congested: bool) -> list[Arrival]:
+        """As :meth:`take`, but a single record, and none while timers are due: it is to be alone in progress."""
+        wanted = self.operator.appetite(max(1, self.inbox.records), now_us, self.watermark.input)
+        if not wanted or self.timers[Domain.EVENT].more_due_than(0, self.watermark.input):
+            return []
+        return self.inbox.take_one(self._circles if congested else None)
+
     def _waits(self, now_us: int) -> bool:
         step = self.commits.waiting
         if step is not None and step.asks:

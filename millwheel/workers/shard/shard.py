@@ -25,6 +25,8 @@ from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.bundle.hangs import Avoided
+from millwheel.workers.bundle.lone import count_of, noted, put_aside
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.bundle.replayed import take_replayed
 from millwheel.workers.delivery.high_water_marks import AppliedHighWaterMarks
@@ -87,7 +89,7 @@ class Shard:
         self._unsent = read_productions(read_pending(store) if opened is None else opened.pending, fanout)
         for chunk in self._unsent:
             self.outbox.add(chunk)
-        self.operator = make_operator(self)
+        self.operator, self.avoided = make_operator(self), Avoided()
         self.watermark = ShardWatermark(
             self.meta, self._timers, self._inbox, self.outbox, self.commits, self.operator, self.input_shares
         )
@@ -137,7 +139,10 @@ class Shard:
         if step is None:
             step = self._begin(now_us)
         if step.asks:
-            if self.operator.ask(step.bundle, now_us):
+            before = noted(step.bundle, self.avoided)
+            waits = self.operator.ask(step.bundle, now_us)
+            self.avoided.over(before)
+            if waits:
                 self.commits.waiting = step
                 return None
             self._finish(step)
@@ -151,13 +156,16 @@ class Shard:
         work = self.watermark.work(now_us)
         # Before arrivals are taken: from then on only the commit holds the watermark.
         hold = self.watermark.lowest(work)
-        arrivals = self.admission.take(now_us, congested := self.admission.congested())
+        take = self.admission.take_one if self.avoided.lone else self.admission.take
+        arrivals = take(now_us, congested := self.admission.congested())
         bundle = Bundle(self.commits.made + 1, now_us, self.watermark.input, arrivals, self.overlay, self._timers)
         bundle.floor = max(self.watermark.floor, 0)
         bundle.most_timers = 0 if congested and not arrivals else self._limits.timers
         if self.seen_ids is not None:
             self.seen_ids.drop_copies(bundle)
         take_replayed(bundle, self.identity.pipeline)
+        if self.avoided.lone:
+            put_aside(bundle, self.avoided, self.identity.pipeline)
         if self._tracing is not None:  # after copies were dropped: they are not worked on
             bundle.traced = self._tracing.bundle(bundle.number, bundle.arrivals)
         return Step(bundle, arrivals, hold, work.at, asks_for=self.operator.asks_for)
@@ -167,7 +175,9 @@ class Shard:
         bundle = step.bundle
         self._building.forget_done()
         bundle.try_records()
+        before = noted(bundle, self.avoided)
         self.operator.run(bundle)
+        self.avoided.over(before)
         step.chunk, step.asks = self._productions.checkpoint(bundle), False
         bundle.take_counts()
         self.verdicts.take(bundle)
@@ -208,6 +218,9 @@ class Shard:
         if self._tracing is not None:
             self._tracing.durable(pending.number)
         self.operator.durable(pending.number, now_us)
+        self.avoided.durable(pending.number)
+        if self.avoided.lone:
+            self.avoided.ran_alone(count_of(pending.arrivals))
         return pending.arrivals
 
     # --- questions and news of the loop --------------------------------------------------------------------
@@ -225,6 +238,10 @@ class Shard:
             self.seen_ids.forget_before(self.watermark.input)
 
     # --- life --------------------------------------------------------------------------------------------
+
+    def avoid(self, avoided: Avoided) -> None:
+        """What earlier owners have died of, or have not come back from, is not repeated."""
+        self.avoided = self.operator.avoided = avoided
 
     def trace(self, tracing: Tracing, is_source: bool) -> None:
         """From now on traced records have spans."""

@@ -10,9 +10,14 @@ from dataclasses import dataclass
 
 from millwheel.connectors.external.meanings import is_of_client, named
 from millwheel.core.model.names import ShardName, Token
-from millwheel.errors import InvariantError
+from millwheel.core.model.times import MAX_TIME
+from millwheel.errors import InvariantError, UnavailableError
 from millwheel.sinks.base import Refused, SinkBatch, Writer
+from millwheel.waits import Wait
 from millwheel.workers import events as ev
+from millwheel.workers.ports import Errand
+
+RETRY_US = 100_000  # before a batch that could not be prepared or published is tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +64,62 @@ class Preparation:
             if not is_of_client(ex):
                 raise
             return None, InvariantError(f"a batch was not prepared, and its thread was told to end: {named(ex)}")
+
+
+class Preparing:
+    """The batch of the bundle that waits until it is prepared. While its target has no room, or does not answer, the
+    bundle waits, and the input with it: nothing of it is committed, and nothing is lost. ``wait`` says why."""
+
+    def __init__(self, shard: ShardName, token: Token, writer: Writer, wait: Wait) -> None:
+        self._shard = shard
+        self._token = token
+        self._writer = writer
+        self._wait = wait
+        self._asking = False
+        self._failed = False
+        self._found: Prepared | None = None
+        self.batch: SinkBatch | None = None
+        self.again_at_us = 0
+        """When to look again (wall clock); MAX_TIME: once another thread has answered."""
+
+    def begin(self, batch: SinkBatch) -> None:
+        """The bundle is there."""
+        self.batch, self.again_at_us = batch, 0
+
+    def waits(self, aside: Callable[[Errand], None] | None, now_us: int) -> bool:
+        """Whether the bundle must wait: prepares its batch, on another thread if ``aside`` is given. Raises the error
+        of the writer, unless it is unavailable."""
+        assert self.batch is not None
+        if self._found is None and not self._asking and not self._failed and now_us >= self.again_at_us:
+            self._try(self.batch, aside)
+        if self._failed:
+            self._failed, self.again_at_us = False, now_us + RETRY_US
+        return self._found is None
+
+    def _try(self, batch: SinkBatch, aside: Callable[[Errand], None] | None) -> None:
+        if aside is not None:
+            self._asking, self.again_at_us = True, MAX_TIME
+            aside(Preparation(self._shard, self._token, batch, self._writer, self._told))
+            return
+        try:
+            self._told(prepared(self._writer, batch), None)
+        except UnavailableError as ex:
+            self._told(None, ex)
+
+    def _told(self, found: Prepared | None, error: Exception | None) -> None:
+        """The batch is prepared, or could not be."""
+        self._asking, self.again_at_us = False, 0
+        if error is None:
+            self._found = found
+            self._wait.over()
+        elif isinstance(error, UnavailableError):
+            self._failed = True
+            self._wait.noted(str(error))
+        else:
+            raise error
+
+    def take(self) -> tuple[SinkBatch, Prepared] | None:
+        """The batch of the bundle that runs now, if it has waited."""
+        batch, found = self.batch, self._found
+        self.batch = self._found = None
+        return None if batch is None or found is None else (batch, found)

@@ -15,15 +15,15 @@ from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.errors import UnavailableError, invariant
 from millwheel.ports import StateStore
 from millwheel.sinks.base import BatchRefusedError, BatchSplitError, Refused, SinkBatch, SinkRecord, Writer
+from millwheel.waits import wait_for
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.ports import Errand
 from millwheel.workers.sinks.figures import SinkFigures
 from millwheel.workers.sinks.pending import NO_COMMIT_YET, PendingBatch, Publication, in_parts, published
-from millwheel.workers.sinks.preparing import Preparation, Prepared, prepared
+from millwheel.workers.sinks.preparing import RETRY_US, Prepared, Preparing, prepared
 
-_RETRY_US = 100_000  # before a failed publish is repeated
 _ON_THEIR_WAY = 2
 """While so many batches are being published, the next one waits and grows."""
 _FORMER = 0  # the commit of what a former owner has committed: durable since before we came
@@ -80,15 +80,13 @@ class SinkOperator(Operator):
         self._figures = SinkFigures()
         self._refusals = False
         """The target has refused records, of which nobody has been told."""
-        self._batch: SinkBatch | None = None
-        """That of the bundle that waits for it to be prepared."""
-        self._prepared: Prepared | None = None
+        self._preparing = Preparing(shard.name, shard.token, writer, wait_for(f"sink {shard.stream}"))
         self._next_number = self._recover(shard.store)
 
     def appetite(self, waiting: int, now_us: int, watermark: int) -> int:
         if self._aside is not None and len(self._pending) >= _ON_THEIR_WAY:
             return 0
-        full = waiting >= self._cut_records or watermark == MAX_TIME or self._resting
+        full = waiting >= self._cut_records or watermark == MAX_TIME or self._resting or self.lone
         return self._cut_records if full or now_us >= min(self._waiting_since_us, now_us) + self._flush_us else 0
 
     def records_wait(self, now_us: int) -> None:
@@ -105,22 +103,15 @@ class SinkOperator(Operator):
         self._flush_us = min(self._flush_us, LAST_FLUSH_US)
 
     def ask(self, bundle: Bundle, now_us: int) -> bool:
-        if self._batch is None:
-            records = sum(len(arrival.batch) for arrival in bundle.arrivals)
-            if self._aside is None or not 0 < self._prepares_from <= records:
-                return False
-            self._batch = self._batch_of(bundle)
-            self._aside(Preparation(self._shard.name, self._shard.token, self._batch, self._writer, self._was_prepared))
-        return self._prepared is None
+        records = sum(len(arrival.batch) for arrival in bundle.arrivals)
+        if not records:
+            return False
+        if self._preparing.batch is None:
+            self._preparing.begin(self._batch_of(bundle))
+        return self._preparing.waits(self._aside if 0 < self._prepares_from <= records else None, now_us)
 
     def asks_at(self) -> int:
-        return MAX_TIME if self._prepared is None else 0
-
-    def _was_prepared(self, found: Prepared | None, error: Exception | None) -> None:
-        """Another thread has prepared the batch, or could not."""
-        if error is not None:
-            raise error
-        self._prepared = found
+        return self._preparing.again_at_us
 
     def run(self, bundle: Bundle) -> None:
         self._waiting_since_us = MAX_TIME
@@ -130,11 +121,10 @@ class SinkOperator(Operator):
         self._leave_out_refused(bundle)
         if self._retry_at_us <= bundle.now_us:
             self._publish(bundle.now_us)
-        batch, self._batch = self._batch or self._batch_of(bundle), None
-        count = len(batch.records) + sum(map(len, batch.columns))
-        if not count:
+        if not any(len(arrival.batch) for arrival in bundle.arrivals):
             return
-        made, self._prepared = self._prepared or prepared(self._writer, batch), None
+        batch, made = self._preparing.take() or self._prepared_now(bundle)
+        count = len(batch.records) + sum(map(len, batch.columns))
         number, committable = self._next_number, made.committable
         if number != batch.number:  # one before it was split while this one was prepared
             committable = self._writer.renumbered(committable, number)
@@ -213,6 +203,10 @@ class SinkOperator(Operator):
     def close(self) -> None:
         self._writer.close()
 
+    def _prepared_now(self, bundle: Bundle) -> tuple[SinkBatch, Prepared]:
+        batch = self._batch_of(bundle)
+        return batch, prepared(self._writer, batch)
+
     def _batch_of(self, bundle: Bundle) -> SinkBatch:
         """The records of a bundle as the next batch."""
         batch = SinkBatch(self._next_number, f"{self._shard.token}-{bundle.number}", *self._records(bundle))
@@ -287,7 +281,7 @@ class SinkOperator(Operator):
         elif isinstance(error, UnavailableError):
             self._figures.away(str(error))
             pending.asked = False
-            self._retry_at_us = now_us + _RETRY_US
+            self._retry_at_us = now_us + RETRY_US
         elif isinstance(error, BatchRefusedError):
             pending.asked = False
             pending.commit, pending.committable, pending.refused = NO_COMMIT_YET, error.committable, error.refused

@@ -22,14 +22,15 @@ from millwheel.core.windows.panes import as_retraction
 from millwheel.errors import UnavailableError
 from millwheel.ports import StateStore
 from millwheel.sinks.base import LostError, SinkBatch, SinkRecord, Writer
+from millwheel.waits import wait_for
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.sinks.figures import SinkFigures
+from millwheel.workers.sinks.preparing import RETRY_US
 from millwheel.workers.sinks.sink import LAST_FLUSH_US
 from millwheel.workers.state.overlay import Overlay
 
-_RETRY_US = 100_000  # before a failed publish is repeated
 ROWS_PER_FLUSH = 50_000
 """A table of so many rows is written once per ``flush`` at most, one of twice as many half as often."""
 _MOST_SAMPLES = 10_000  # latencies of a flush that are kept
@@ -89,9 +90,19 @@ class UpsertOperator(Operator):
     collects = True
 
     def __init__(
-        self, writer: Writer, token: Token, store: StateStore, decode: Decode, table: Table, flush_us: int
+        self,
+        writer: Writer,
+        token: Token,
+        store: StateStore,
+        decode: Decode,
+        table: Table,
+        flush_us: int,
+        stream: str = "",
     ) -> None:
         self._writer = writer
+        self._wait = wait_for(f"sink {stream}")
+        self._write_at_us = MIN_TIME
+        """Before this (wall clock) no rows are prepared: the target had no room for them."""
         self._table = table
         self._token = token
         self._decode = decode
@@ -112,16 +123,16 @@ class UpsertOperator(Operator):
     def wakes_at(self, now_us: int) -> int:
         if self._pending is not None:
             return self._retry_at_us
-        if self._resting and self._unseen.since_us < MAX_TIME:
-            return now_us
-        return self._unseen.since_us + self._wait_us() if self._unseen.since_us < MAX_TIME else MAX_TIME
+        if self._unseen.since_us == MAX_TIME:
+            return MAX_TIME
+        return max(now_us if self._resting else self._unseen.since_us + self._wait_us(), self._write_at_us)
 
     def sources_ended(self) -> None:
         """The input has ended: no further records will fill the batch."""
         self._flush_us = min(self._flush_us, LAST_FLUSH_US)
 
     def due_at(self) -> int:
-        idle = self._pending is not None or self._unseen.since_us == MAX_TIME
+        idle = self._pending is not None or self._unseen.since_us == MAX_TIME or self._write_at_us > MIN_TIME
         return MAX_TIME if idle else MAX_TIME - 1
 
     def run(self, bundle: Bundle) -> None:
@@ -175,12 +186,22 @@ class UpsertOperator(Operator):
         return self._flush_us * max(1, self._rows // ROWS_PER_FLUSH)
 
     def _is_time(self, bundle: Bundle) -> bool:
+        if bundle.now_us < self._write_at_us:
+            return False
         return self._resting or bundle.watermark == MAX_TIME or bundle.now_us >= self._unseen.since_us + self._wait_us()
 
     def _write(self, bundle: Bundle) -> None:
         records = [read_row(data) for _, data in bundle.overlay.scan(ROW)]
         self._rows = len(records)
-        committable = self._writer.prepare(SinkBatch(self._next_number, f"{self._token}-{bundle.number}", records))
+        batch = SinkBatch(self._next_number, f"{self._token}-{bundle.number}", records)
+        try:
+            committable = self._writer.prepare(batch)
+        except UnavailableError as ex:
+            self._write_at_us = bundle.now_us + RETRY_US
+            self._wait.noted(str(ex))
+            return
+        self._write_at_us = MIN_TIME
+        self._wait.over()
         self._next_number += 1
         bundle.overlay.put(NEXT_BATCH, self._next_number.to_bytes(8, "big"))
         self._pending = _Pending(bundle.number, committable, self._unseen)
@@ -199,7 +220,7 @@ class UpsertOperator(Operator):
             self._pending = None
             self._unseen.join(pending.unseen.min_timestamp, _AT_ONCE, pending.unseen.born or [])
         except UnavailableError as ex:
-            self._retry_at_us = now_us + _RETRY_US
+            self._retry_at_us = now_us + RETRY_US
             self._figures.away(str(ex))
         else:
             self._pending = None

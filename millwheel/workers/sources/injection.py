@@ -20,6 +20,7 @@ from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.core.windows.lateness import is_behind
 from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import LINE, Bundle, Hold
+from millwheel.workers.bundle.fellows import Fellows
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.bundle.value_sizes import carried
 from millwheel.workers.delivery.timestamps import Timestamps
@@ -45,6 +46,7 @@ class InjectionOperator(Operator):
         now_us: int,
         limits: Limits = DEFAULTS,
         closed: bool = False,
+        fellows: Fellows | None = None,
     ) -> None:
         """``closed``: the run ends once it has caught up with other sources, and takes nothing here."""
         self._pipeline = pipeline
@@ -56,6 +58,7 @@ class InjectionOperator(Operator):
         data = store.get(_STORE_KEY)
         self._max_timestamp = Position().max_timestamp if data is None else decode_position(data).max_timestamp
         self._silence = Silence(spec.idle_after_us, now_us)
+        self.fellows = fellows or Fellows()
         self._end = SourceEnd(store)
         self._closed = closed
 
@@ -75,7 +78,9 @@ class InjectionOperator(Operator):
         return self._silence.looked_at_us + _LOOK_EVERY_US
 
     def run(self, bundle: Bundle) -> None:
-        hold = self.hold(bundle.now_us)
+        # Not where other streams stand: a rule of yesterday must not be late because the records that it is for are of
+        # today.
+        hold = self._own_hold()
         floor = hold.at if hold.idle_us == MIN_TIME else hold.idle_us
         if self._end.due(True):
             self._end.commit(bundle)
@@ -138,6 +143,13 @@ class InjectionOperator(Operator):
         self._end.finishing = True
 
     def hold(self, now_us: int) -> Hold:
+        hold = self._own_hold()
+        if hold.at != IDLE_TIME or self.fellows is None:
+            return hold
+        return hold._replace(idle_us=max(hold.idle_us, self.fellows.reached_us(now_us)))
+
+    def _own_hold(self) -> Hold:
+        """The hold that other streams have no part in."""
         if self._end.ended:
             return Hold()
         idle = self._silence.idle or (self._closed and self._spec.idle_after_us is not None)

@@ -46,7 +46,7 @@ class Partitions:
     version wakes it. One that no listing has any more is read to its end, closed and forgotten, but for its position.
     """
 
-    def __init__(self, parts: SourceParts, store: StateStore, ended: Callable[[], bool]) -> None:
+    def __init__(self, parts: SourceParts, store: StateStore, ended: Callable[[], bool], now_us: int) -> None:
         self._parts = parts
         self._store = store
         self._ended = ended
@@ -59,6 +59,7 @@ class Partitions:
         self._unopened: dict[str, Partition] = {}
         self._asleep_stand = _Stand()
         self._said_at_us = -_SILENT_ABOUT_US
+        parts.fellows.began_us = now_us
 
     @property
     def _bounded(self) -> bool:
@@ -85,10 +86,13 @@ class Partitions:
             self._listing.noted(str(ex))
             self._say(ex, now_us)
             return
-        self._listing.over()
         self._listed, self._unknown = len(listed), False
         self._only = next(iter(listed), "") if self._only == "" else self._only
         self._only = self._only if listed.keys() <= {self._only} else None
+        if listed or self._bounded:
+            self._listing.over()
+        else:
+            self._listing.noted(self._parts.source.absent)
         for name, partition in listed.items():
             if (part := self.awake.get(name)) is not None:
                 part.partition, part.gone_at_us = partition, None
@@ -217,9 +221,9 @@ class Partitions:
 
     # --- watermarks --------------------------------------------------------------------------------------
 
-    def hold(self) -> Hold:
+    def hold(self, now_us: int) -> Hold:
         """The source's watermark: the lowest of the partitions that are not idle; if all are idle, the time that
-        silence has reached."""
+        silence has reached, or that of the furthest stream that meets this one further down."""
         if self._unknown:  # if it counted as idle, event time could pass unlisted partitions
             return Hold(MIN_TIME, "its partitions are not known yet")
         # What was not opened yet may hold anything. Without this hold, a folder of many old files is late before it is
@@ -229,9 +233,18 @@ class Partitions:
         stand = self._stand_of(self.awake.values(), self._asleep_stand)
         if stand.live is not None:
             return stand.live
-        if stand.idle is not None:
-            return stand.idle
-        return Hold() if self._bounded else Hold(IDLE_TIME, "no partition yet, or nothing in any")
+        if self._bounded:
+            return stand.idle or Hold()
+        idle = stand.idle or Hold(IDLE_TIME, "no partition yet, or nothing in any")
+        return idle._replace(idle_us=max(idle.idle_us, self._fellows_us(now_us)))
+
+    def _fellows_us(self, now_us: int) -> int:
+        """How far the other streams let event time pass here, now that no partition is awake."""
+        idle_after_us, fellows = self._parts.stream.idle_after_us, self._parts.fellows
+        if idle_after_us is None:
+            return MIN_TIME
+        silent = self._parts.to_the_ends or bool(self.awake or self._asleep)
+        return fellows.reached_us(now_us) if silent or now_us - fellows.began_us > idle_after_us else MIN_TIME
 
     def _stand_of(self, parts: Iterable[Part], stand: _Stand | None = None) -> _Stand:
         live, idle = (None, None) if stand is None else stand

@@ -55,6 +55,7 @@ class SourceOperator(Operator):
 
     def __init__(self, parts: SourceParts, store: StateStore, now_us: int) -> None:
         self._parts = parts
+        self.fellows = parts.fellows
         self._store = store
         self._spec = parts.stream
         self._poll_us = parts.source.poll_us
@@ -62,7 +63,7 @@ class SourceOperator(Operator):
         self._settled: deque[_Settled] = deque()
         self._durable = 0
         self._end = SourceEnd(store)
-        self._partitions = Partitions(parts, store, lambda: self._end.ended)
+        self._partitions = Partitions(parts, store, lambda: self._end.ended, now_us)
         self._partitions.look(now_us)
 
     def appetite(self, waiting: int, now_us: int, watermark: int) -> int:
@@ -146,7 +147,7 @@ class SourceOperator(Operator):
     def hold(self, now_us: int) -> Hold:
         if self._end.ended:
             return Hold()
-        return self._partitions.hold()
+        return self._partitions.hold(now_us)
 
     def close(self) -> None:
         self._partitions.close()

@@ -11,6 +11,7 @@ from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.sources.base import Chunk as Read
 from millwheel.sources.base import Partition, Reader, Source
+from millwheel.workers.bundle.fellows import Fellows
 from millwheel.workers.delivery.beside import BesideColumns
 from millwheel.workers.delivery.combining import Combining
 from millwheel.workers.delivery.routing import Fanout
@@ -31,7 +32,8 @@ class SourceParts:
     there was when it began, which the versions of the partitions tell; silence does not count then. ``rules``: how
     consumers divide keys by tables, where any do; ``completion`` makes the measurements of a partition that they go by,
     if they go by any. ``combining``: how groups are made of records, if all consumers take groups. ``beside``: how
-    columns are made of records that were read one by one. ``labelled``: a consumer takes the labels of records."""
+    columns are made of records that were read one by one. ``labelled``: a consumer takes the labels of records.
+    ``fellows``: the streams that meet this one further down."""
 
     pipeline: str
     node: NodeName
@@ -54,6 +56,7 @@ class SourceParts:
     combining: Combining | None = None
     beside: BesideColumns | None = None
     labelled: bool = False
+    fellows: Fellows = field(default_factory=Fellows)
 
     def has_columns(self, part: Part, reader: Reader) -> bool:
         """Whether to try columns. Undeclared fields only with many records at once: their types are inferred from rows,

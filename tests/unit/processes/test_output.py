@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from millwheel.processes import output
-from millwheel.processes.output import OutputPump
+from millwheel.processes.output import OutputPump, rotate
 
 
 def append(logs: Path, slot: int, data: bytes) -> None:
@@ -44,15 +45,55 @@ def test_much_is_passed_on_bit_by_bit_and_a_line_without_end_too(
     assert taken[0] == b"12345\n"
 
 
-def test_the_disk_gets_back_what_was_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "_PUNCH_BYTES", 1 << 20)
+def test_what_a_worker_moves_aside_is_passed_on_in_its_order(tmp_path: Path) -> None:
     pump = OutputPump(tmp_path)
-    line = b"z" * 1023 + b"\n"
-    for _ in range(4):
-        append(tmp_path, 0, line * 1024)
-        assert pump.take() == line * 1024
-    append(tmp_path, 0, b"end\n")
-    assert pump.take() == b"end\n"
-    file = (tmp_path / "worker-0.out").stat()
-    assert file.st_size == 4 * (1 << 20) + 4
-    assert file.st_blocks * 512 < file.st_size  # on a file system that can
+    out = tmp_path / "worker-0.out"
+    said, passed = b"", b""
+    with open(out, "ab", buffering=0) as first:
+        descriptor = first.fileno()
+        for number in range(2_000):
+            line = b"%d\n" % number
+            said += line
+            os.write(descriptor, line[:2])
+            rotate(descriptor, out, limit=100)
+            os.write(descriptor, line[2:])
+            if number % 7 == 0:
+                passed += pump.take()
+        assert sum(file.stat().st_size for file in tmp_path.glob("worker-*")) < 1_000
+    while data := pump.take():
+        passed += data
+    assert passed == said
+
+
+def test_what_was_not_passed_on_is_not_replaced(tmp_path: Path) -> None:
+    OutputPump(tmp_path)
+    out = tmp_path / "worker-0.out"
+    with open(out, "ab", buffering=0) as first:
+        os.write(first.fileno(), b"x" * 10)
+        assert rotate(first.fileno(), out, limit=5)
+        os.write(first.fileno(), b"y" * 10)
+        assert not rotate(first.fileno(), out, limit=5)
+    assert (tmp_path / "worker-0.out.1").read_bytes() == b"x" * 10
+
+
+def test_a_large_log_is_moved_aside_while_its_process_lives(tmp_path: Path) -> None:
+    log = tmp_path / "worker-0.log"
+    with open(log, "ab", buffering=0) as file:
+        os.write(file.fileno(), b"1" * 11)
+        assert rotate(file.fileno(), log, limit=10)
+        os.write(file.fileno(), b"2" * 10)
+        assert not rotate(file.fileno(), log, limit=10)
+        os.write(file.fileno(), b"2")
+        assert rotate(file.fileno(), log, limit=10)
+        os.write(file.fileno(), b"3")
+    assert log.read_bytes() == b"3"
+    assert (tmp_path / "worker-0.log.1").read_bytes() == b"2" * 11
+
+
+def test_output_that_no_driver_passes_on_is_bounded_too(tmp_path: Path) -> None:
+    out = tmp_path / "worker-0.out"
+    with open(out, "ab", buffering=0) as file:
+        for _ in range(50):
+            os.write(file.fileno(), b"x" * 11)
+            rotate(file.fileno(), out, limit=10)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 22

@@ -25,6 +25,17 @@ sinks:
   o: {stdout: {}}
 """
 
+TWO = """
+pipeline: p
+streams:
+  s: {source: {injection: {}}, timestamp: t}
+  r: {source: {injection: {}}, timestamp: t}
+computations:
+  c: {input: {s: {key: k}, r: {key: k}}, window: {tumbling: 1m}, aggregate: {n: count}, output: o}
+sinks:
+  o: {stdout: {}}
+"""
+
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Graph:
@@ -55,6 +66,19 @@ def test_all_is_done_when_each_computation_has_heard_how_far_its_sources_are(gra
     assert has_caught_up(graph, tables(graph), standing(graph, 70, idle))
     live = Standing(Token(1), 9, 0, 0, 20)
     assert has_caught_up(graph, tables(graph), standing(graph, 20, live))
+
+
+def test_a_silent_source_must_have_heard_how_far_the_streams_are_that_it_meets(tmp_path: Path) -> None:
+    """Otherwise the windows that the run closes would depend on what the source had heard when all else was done."""
+    (tmp_path / "p.yaml").write_text(TWO)
+    graph = build_graph(load_pipeline(str(tmp_path / "p.yaml"), {}))
+    idle = Standing(Token(1), 9, 0, 0, IDLE_TIME, 70, {})
+    found = standing(graph, 70, idle)
+    for number, idle_us in ((0, 40), (1, 60)):
+        found[f"source.r-{number}"] = Standing(Token(1), 4, 0, 0, IDLE_TIME, idle_us, {})
+    assert not has_caught_up(graph, tables(graph), found)
+    found["source.r-1"] = idle
+    assert has_caught_up(graph, tables(graph), found)
 
 
 def test_what_shards_have_counted_is_summed_by_node(graph: Graph) -> None:

@@ -104,8 +104,8 @@ def test_what_workers_and_the_driver_wait_for_comes_first(
     graph = build_graph(load_pipeline(tmp_path / "p.yaml"))
     run = standing_now(graph, "drawn", tmp_path, known, None, ClusterView({}))
     assert run.troubles[:2] == (
-        "sink out has waited for 40 s: no space left",
-        "Spark has waited for 12 s: no core is free",
+        "sink out: no space left (for 40 s)",
+        "Spark: no core is free (for 12 s)",
     )
     assert [(each.what, each.for_s) for each in run.waits] == [("sink out", 40), ("Spark", 12)]
 

@@ -20,6 +20,7 @@ from millwheel.launch.launchers.spark.connecting import connected, end_gateway
 from millwheel.launch.launchers.spark.cores import Cores
 from millwheel.launch.launchers.spark.settings import SparkSettings, most_workers
 from millwheel.launch.launchers.spark.task import SlotTask
+from millwheel.processes.child import Remains
 
 _PYTHON_ERROR = re.compile(r"\w+Error: ")
 _LOST = re.compile(r"ExecutorLostFailure|crashed|EOFException|exited unexpectedly|TaskKilled|killed", re.IGNORECASE)
@@ -75,16 +76,17 @@ class SparkLauncher:
     def _run_job(self, slot: int) -> None:
         started_s = time.monotonic()
         try:
-            code, words = self._submit(slot)
+            code, words, doing, lacked_memory = self._submit(slot)
+            remains = Remains(doing, lacked_memory)
         except Exception as error:  # Spark's own errors come in many types, over py4j
-            code, words = failure(str(error))
-        self._ended.put(WorkerExit(slot, code, time.monotonic() - started_s, words))
+            (code, words), remains = failure(str(error)), Remains()
+        self._ended.put(WorkerExit(slot, code, time.monotonic() - started_s, words, remains))
 
-    def _submit(self, slot: int) -> tuple[int, str]:
+    def _submit(self, slot: int) -> tuple[int, str, bytes, bool]:
         task = SlotTask(slot, self._template, self._orders_path)
         name = f"{self._template.pipeline}: worker {slot}"
         self._context.setLocalProperty("spark.job.description", name)
-        rows: list[tuple[int, str]] = self._context.parallelize([slot], 1).mapPartitions(task).collect()
+        rows: list[tuple[int, str, bytes, bool]] = self._context.parallelize([slot], 1).mapPartitions(task).collect()
         return rows[0]
 
 

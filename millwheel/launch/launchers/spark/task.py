@@ -34,8 +34,9 @@ class SlotTask:
     template: WorkerTemplate
     orders: str
 
-    def __call__(self, _partition: Iterable[int]) -> Iterator[tuple[int, str]]:
-        """Run the worker; yields its exit code and last words. Called by Spark, on the task's main thread."""
+    def __call__(self, _partition: Iterable[int]) -> Iterator[tuple[int, str, bytes, bool]]:
+        """Run the worker; yields its exit code, its last words, and what it has left behind (:class:`.Remains`). Called
+        by Spark, on the task's main thread."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the daemon ignores it, and then no exit code is kept
         scratch = fresh_scratch(self.template.scratch or _local_folder(), self.slot)
         log = Path(self.template.logs or f"{_local_folder() or tempfile.gettempdir()}/logs") / f"worker-{self.slot}"
@@ -44,7 +45,9 @@ class SlotTask:
         environment = task_environment()
         warm = inherited(environment)
         child = Child(birth.command, log, environment, scratch) if warm is None else warm.start(birth)
-        yield _watch(child, orders_at(self.orders), self.slot), child.last_words()
+        code = _watch(child, orders_at(self.orders), self.slot)
+        remains = child.remains()
+        yield code, child.last_words(), remains.doing, remains.lacked_memory
 
 
 def _watch(child: Living, orders: Orders, slot: int) -> int:

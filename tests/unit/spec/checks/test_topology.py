@@ -68,3 +68,21 @@ def test_what_nobody_consumes_is_a_warning(folder: Path, caplog: pytest.LogCaptu
     with caplog.at_level(logging.WARNING):
         load_pipeline(file)
     assert "computations.c.output: nobody consumes the stream 'out'" in caplog.text
+
+
+@pytest.mark.parametrize(("source", "warns"), [("follow: true", True), ("follow: false", False)])
+def test_a_global_window_of_input_without_end_is_worth_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, source: str, warns: bool
+) -> None:
+    text = f"""
+pipeline: p
+streams:
+  h: {{source: {{files: {{path: "in/*.jsonl", format: jsonl, {source}}}}}, timestamp: t}}
+computations:
+  c: {{input: {{h: {{key: k}}}}, window: global, aggregate: {{n: count}}, output: out}}
+sinks: {{out: {{stdout: {{}}}}}}
+"""
+    (tmp_path / "p.yaml").write_text(text)
+    with caplog.at_level(logging.WARNING):
+        load_pipeline(tmp_path / "p.yaml")
+    assert any("a global window fires at the end of its input" in line for line in caplog.messages) == warns

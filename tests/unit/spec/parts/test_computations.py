@@ -8,6 +8,7 @@ import pytest
 
 from millwheel.core.model.failures import DEAD_LETTER, STOP, OnError
 from millwheel.core.pipeline.spec import ComputationSpec, Delivery, InputSpec, KeyKind, KeySpec, Productions
+from tests.unit.spec.test_pipelines import MINIMAL
 
 _CALLBACK = {"input": "hits", "callback": "detectors:SpikeDetector", "output": "out"}
 _WINDOW = {"input": "{hits: {key: path}}", "window": "{tumbling: 1m}", "aggregate": "{n: count}", "output": "out"}
@@ -170,3 +171,9 @@ def test_mistakes_in_a_window_computation_are_named(
 ) -> None:
     (found,) = problems(_pipeline(_WINDOW, **changed))
     assert expected in found
+
+
+@pytest.mark.parametrize("text", ["lower(k)", "a + b", "a*b"])
+def test_a_key_that_is_an_expression_is_refused(problems: Any, text: str) -> None:
+    [found] = problems(MINIMAL.replace("input: hits", f"input: {{hits: {{key: '{text}'}}}}"))
+    assert "is an expression, and keys are not computed here" in found

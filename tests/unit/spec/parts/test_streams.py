@@ -122,3 +122,15 @@ def test_mistakes_in_a_source_are_named(problems: Any, source: str, expected: st
 def test_only_a_source_has_timestamps_and_watermarks(problems: Any) -> None:
     text = _pipeline("timestamp: ts").replace("sinks:", "  b: {timestamp: ts, watermark: {max_delay: 1s}}\nsinks:")
     assert [": only a stream with a source has its own" in problem for problem in problems(text)] == [True, True]
+
+
+@pytest.mark.parametrize("text", ["ts * 1000", "int(ts)", "ts*1000", "created + 5"])
+def test_a_timestamp_that_is_an_expression_is_refused(problems: Any, text: str) -> None:
+    [found] = problems(_pipeline(f"timestamp: '{text}'"))
+    assert "is an expression, and timestamps are not computed here" in found
+
+
+@pytest.mark.parametrize("text", ["created-at", "event time", "$ts", "a/b c"])
+def test_odd_names_of_fields_are_no_expressions(stream: Any, text: str) -> None:
+    assert stream(f"timestamp: '{text}'").timestamp == text
+    assert stream("timestamp: 'a * b'\nfields: {'a * b': int}").timestamp == "a * b"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
-from millwheel.workers.delivery.inbox import Arrival, DeliveryOutcome, Inbox
+from millwheel.workers.delivery.inbox import UNANSWERED, Arrival, DeliveryOutcome, Inbox
 
 
 def batch(*seqs: int) -> Batch:
@@ -121,3 +121,28 @@ def test_some_channels_can_be_taken_while_others_wait_in_their_order() -> None:
     assert not inbox.waits_for("b".__eq__)
     assert inbox.records == 2
     assert taken(inbox) == [[1], [3]]
+
+
+def test_one_record_at_a_time_is_taken_and_the_delivery_answered_with_the_last() -> None:
+    inbox = Inbox({})
+    inbox.offer("a", 1, 0, batch(1, 2, 3), "route")
+    inbox.offer("b", 1, 0, batch(1), "other")
+    found = [inbox.take_one()[0] for _ in range(4)]
+    assert [(each.channel, each.batch.rows().seqs) for each in found] == [
+        ("a", [1]),
+        ("a", [2]),
+        ("a", [3]),
+        ("b", [1]),
+    ]
+    assert [each.reply_to for each in found] == [UNANSWERED, UNANSWERED, "route", "other"]
+    assert inbox.take_one() == []
+    assert inbox.records == 0
+
+
+def test_of_chosen_channels_one_record_at_a_time_is_taken_in_their_order() -> None:
+    inbox = Inbox({})
+    inbox.offer("a", 1, 0, batch(1), "route")
+    inbox.offer("b", 1, 0, batch(1, 2), "other")
+    found = [inbox.take_one(lambda channel: channel == "b")[0] for _ in range(2)]
+    assert [each.batch.rows().seqs for each in found] == [[1], [2]]
+    assert inbox.take_one(lambda channel: channel == "b") == []

@@ -9,7 +9,9 @@ import pytest
 from millwheel.core.formats.store_layout import COMMITTABLE
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
+from millwheel.errors import UnavailableError
 from millwheel.sinks.base import Refused, SinkBatch, SinkRecord, Writer
+from millwheel.waits import waiting
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.sinks.preparing import Preparation, Prepared
@@ -26,8 +28,11 @@ class Wide(Writer):
 
     def __init__(self) -> None:
         self.refused: list[Refused] = []
+        self.room = True
 
     def prepare(self, batch: SinkBatch) -> bytes:
+        if not self.room:
+            raise UnavailableError("the disk is full; free some space")
         if any(record.value == 666 for record in batch.records):
             raise OSError("a full disk")
         self.refused = [Refused(record, "unlucky") for record in batch.records if record.value == 13]
@@ -49,7 +54,8 @@ class Shop:
         self.errands: list[Any] = []
         self.store = SimStore({})
         shard = SinkShard("sink.out-0", 7, self.store, self.errands.append if threads else None, "p", "out")
-        self.operator = SinkOperator(Wide(), shard, lambda stream, values: values, 0, 10, at_once)
+        self.writer = Wide()
+        self.operator = SinkOperator(self.writer, shard, lambda stream, values: values, 0, 10, at_once)
 
     def bundle(self, *values: int, number: int = 1) -> Bundle:
         batch = Batch("out", [], [value * 10 for value in values], ["k"] * len(values), list(values))
@@ -113,6 +119,30 @@ def test_an_error_of_the_thread_is_raised_by_the_loop() -> None:
     done = shop.errands.pop().carried_out()
     with pytest.raises(OSError, match="a full disk"):
         done.tell(0)
+
+
+@pytest.mark.parametrize("threads", [True, False])
+def test_a_batch_waits_for_room_says_so_and_goes_on_once_there_is_some(threads: bool) -> None:
+    shop = Shop(threads=threads)
+    shop.writer.room = False
+    bundle = shop.bundle(1, 2, 3)
+    for now_us in (0, 100_000):
+        assert shop.operator.ask(bundle, now_us)
+        for errand in shop.errands:
+            errand.carried_out().tell(now_us)
+        assert len(shop.errands) == threads, "the same thread is not asked twice for one try"
+        shop.errands.clear()
+        assert shop.operator.ask(bundle, now_us)
+        assert shop.operator.asks_at() == now_us + 100_000
+    [told] = waiting(least_s=0)
+    assert (told.what, told.why) == ("sink out", "the disk is full; free some space")
+    shop.writer.room = True
+    assert shop.operator.ask(bundle, 200_000) == threads
+    for errand in shop.errands:
+        errand.carried_out().tell(200_000)
+    assert not shop.operator.ask(bundle, 200_000)
+    assert waiting(least_s=0) == []
+    assert shop.commits(bundle) == [b"0 7-1:1,2,3"]
 
 
 def test_what_was_refused_belongs_to_its_batch() -> None:

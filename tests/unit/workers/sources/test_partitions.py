@@ -43,7 +43,7 @@ def partitions(folder: Folder, mine: Any = lambda name: True) -> Partitions:
     stream = StreamSpec("s", SourceSpec("files", {}), timestamp="ts")
     nothing: Any = None
     parts = SourceParts("p", "source.s", stream, folder, folder.partitions, mine, nothing, nothing)
-    return Partitions(parts, SimStore({}), lambda: False)
+    return Partitions(parts, SimStore({}), lambda: False, 0)
 
 
 def test_a_shard_opens_what_falls_into_its_range_and_nothing_else() -> None:
@@ -55,16 +55,16 @@ def test_a_shard_opens_what_falls_into_its_range_and_nothing_else() -> None:
 def test_an_unbounded_source_without_partitions_keeps_no_watermark_and_a_bounded_one_is_over() -> None:
     folder = Folder()
     made = partitions(folder)
-    assert made.hold().at == IDLE_TIME
+    assert made.hold(0).at == IDLE_TIME
     folder.bounded = True
-    assert made.hold().at == MAX_TIME
+    assert made.hold(0).at == MAX_TIME
 
 
 def test_what_was_listed_and_not_opened_yet_may_hold_anything() -> None:
     made = partitions(Folder(*(f"{number}" for number in range(600))))
     made.look(0)
     assert len(made.awake) < 600
-    assert (made.hold().at, "not opened yet" in made.hold().holder) == (MIN_TIME, True)
+    assert (made.hold(0).at, "not opened yet" in made.hold(0).holder) == (MIN_TIME, True)
 
 
 def test_a_reader_is_told_where_the_one_before_it_was() -> None:
@@ -135,10 +135,10 @@ def test_event_time_stands_still_until_the_partitions_are_known() -> None:
 
     held = partitions(Away())
     held.look(0)
-    assert held.hold().at == MIN_TIME
+    assert held.hold(0).at == MIN_TIME
     listing.clear()
     held.look(SECOND)
-    assert held.hold().at == IDLE_TIME
+    assert held.hold(0).at == IDLE_TIME
 
 
 def test_a_partition_whose_version_is_its_end_does_not_sleep_before_it_is_read() -> None:
@@ -149,7 +149,7 @@ def test_a_partition_whose_version_is_its_end_does_not_sleep_before_it_is_read()
     parts = SourceParts(
         "p", "source.s", stream, folder, folder.partitions, lambda name: True, nothing, nothing, to_the_ends=True
     )
-    made = Partitions(parts, SimStore({}), lambda: False)
+    made = Partitions(parts, SimStore({}), lambda: False, 0)
     made.look(0)
     part = made.awake["a"]
     part.silence.nothing(60 * SECOND)
