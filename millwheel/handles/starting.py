@@ -82,7 +82,13 @@ def _settings(params: Mapping[str, str], workers: int, more: Mapping[str, Any]) 
     given = {"launcher": LauncherKind.PROCESSES, **more}
     given["launcher"] = LauncherKind(given["launcher"])
     given["spares"] = parse_spares(str(given.get("spares", 0)))
+    given["conf"] = {name: _conf_text(value) for name, value in dict(given.get("conf", {})).items()}
     return RunSettings("", params, workers, **given)
+
+
+def _conf_text(value: Any) -> str:
+    """A setting of Spark, which are all text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _kept(spec: PipelineSpec, keep: Sequence[str] | None, root: str) -> dict[str, dict[str, Any]]:

@@ -109,3 +109,9 @@ def test_explain_needs_no_parameters_and_draws_itself_in_a_notebook() -> None:
     assert p._repr_html_().startswith("<svg")
     with pytest.raises(MillwheelError):
         Pipeline("nothing").explain()
+
+
+def test_settings_of_spark_are_text_however_python_has_them() -> None:
+    found = starting._settings({}, 2, {"launcher": "spark", "conf": {"spark.a": True, "spark.b": 2, "spark.c": "x"}})
+    assert found.conf == {"spark.a": "true", "spark.b": "2", "spark.c": "x"}
+    assert starting._settings({}, 2, {}).conf == {}
