@@ -148,6 +148,15 @@ def test_dates_of_avro_have_a_text_or_are_refused(tmp_path: Path) -> None:
     assert all("field 'v'" in reason and "years 1 to 9999" in reason for reason in wrong.values())
 
 
+def test_a_text_of_avro_that_is_not_utf_8_costs_its_own_record_only(tmp_path: Path) -> None:
+    path = avro(tmp_path, {"type": "string"}, ["before", "XX", "behind"])
+    path.write_bytes(path.read_bytes().replace(b"XX", b"\xff\xfe"))
+    values, wrong = read_both(path, "avro", "str")
+    assert values == {1: "before", 3: "behind"}
+    assert list(wrong) == [2]
+    assert "not UTF-8" in wrong[2]
+
+
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
 def test_a_text_is_the_same_time_in_every_format(tmp_path: Path, kind: str) -> None:
     times = [us for us in TIMES if FIRST <= us <= LAST]

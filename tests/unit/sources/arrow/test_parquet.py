@@ -216,3 +216,19 @@ def test_a_decimal_that_is_declared_as_text_keeps_all_digits(tmp_path: Path) -> 
     for columns in (False, True):
         found = read_on(open_file(tmp_path / "a.parquet", "parquet", fields={"cost": "str"}), columns=columns)
         assert [value["cost"] for value in found.values] == ["0.10", "12345678901234567.89", None]
+
+
+def test_texts_that_are_not_utf_8_cost_their_own_rows_only(tmp_path: Path) -> None:
+    texts = pa.array([b"a", b"\xff", None, b"d"]).view(pa.string())
+    within = pa.array([[b"a"], [b"b"], None, [b"\xfe"]], pa.list_(pa.binary())).view(pa.list_(pa.string()))
+    pq.write_table(pa.table({"n": [0, 1, 2, 3], "v": texts, "w": within}), tmp_path / "a.parquet")
+    found = read_on(open_file(tmp_path / "a.parquet", "parquet"))
+    assert [value["n"] for value in found.values] == [0, 2]
+    assert [(reject.position, reject.reason[:9]) for reject in found.rejects] == [(2, "field 'v'"), (4, "field 'w'")]
+
+
+def test_a_column_that_is_there_twice_names_the_file(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["amount", "amount"])
+    pq.write_table(table, tmp_path / "twice.parquet")
+    with pytest.raises(SetupError, match=r"twice\.parquet has several columns named 'amount'"):
+        open_file(tmp_path / "twice.parquet", "parquet")
