@@ -103,7 +103,7 @@ def _records(tide: _Tide, stream: str) -> list[dict[str, Any]]:
     elif draft.chance(0.03, "poison"):
         record["do"] = [["raise"]]
     options = draft.tree["streams"][stream]
-    if isinstance(options["timestamp"], dict) and type(record.get("at")) is int:
+    if options["timestamp"]["unit"] == "ms" and type(record.get("at")) is int:
         record["at"] //= 1000
     tide.past.append((stream, record))
     made = [record]

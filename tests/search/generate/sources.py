@@ -54,20 +54,25 @@ def _with_half(value: Any) -> Any:
     return {**value, "n": value["n"] + 0.5} if type(value.get("n")) is int else value
 
 
+# The unit is stated: the times of the cases are minutes of 1970.
+_US, _MS = {"field": "at", "unit": "us"}, {"field": "at", "unit": "ms"}
+_BY_CODE = {"field": "callbacks:stamp", "unit": "us"}
+
+
 def draw_stream(draft: Draft, name: str, now: int | None) -> None:
     rng, options = draft.rng, dict[str, Any](source={"injection": {}})
-    options["timestamp"] = draft.pick(["at", "at", "at", {"field": "at", "unit": "ms"}, "callbacks:stamp"])
+    options["timestamp"] = draft.pick([_US, _US, _US, _MS, _BY_CODE])
     typed = not draft.columnar and draft.chance(0.1, "schema")
     if draft.columnar:
         draft.features.add("columns")
         options["fields"] = {"at": "int", "k": "str", "u": "int", "n": "int"}
-        options["timestamp"] = draft.pick(["at", {"field": "at", "unit": "ms"}])
+        options["timestamp"] = draft.pick([_US, _MS])
     elif typed:
-        options["schema"], options["timestamp"] = "callbacks:Hit", "at"
+        options["schema"], options["timestamp"] = "callbacks:Hit", _US
     elif draft.chance(0.3, "fields"):
         options["fields"] = {"at": "int", "k": "str", "u": "int", "n": "int"}
-        if options["timestamp"] == "callbacks:stamp":
-            options["timestamp"] = "at"
+        if options["timestamp"] == _BY_CODE:
+            options["timestamp"] = _US
     if not draft.columnar and draft.chance(0.35, "id"):
         options["id"] = {"field": "id", "horizon": draft.pick(["30s", "2m", "1h"])}
     watermark: dict[str, Any] = {}
