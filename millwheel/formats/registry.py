@@ -24,6 +24,7 @@ HEADER_BYTES = 5
 _ANSWER_S = 5.0  # for one request
 _PATIENCE_S = 0.3  # how long a worker's loop waits for an answer; then the partition is read again later
 _SAY_EVERY_S = 60.0  # between warnings about the same registry
+_NO_ENTRY = frozenset({401, 403})
 _UNKNOWN_CODES = frozenset({404, 422})  # Fixed: HTTP's codes for permanent answers
 
 
@@ -51,7 +52,7 @@ class Registry:
 
     def schema(self, number: int) -> KnownSchema:
         """The schema of an id. Raises RecordError for an id that the registry does not know, ExhaustedError while it
-        does not answer."""
+        does not answer, SetupError when it does not let us in."""
         with self._lock:
             asked = self._asked.get(number)
             if asked is None:
@@ -65,6 +66,8 @@ class Registry:
         except Exception as ex:
             with self._lock:  # ask again at the next read
                 self._asked.pop(number, None)
+            if _code(ex) in _NO_ENTRY:
+                raise SetupError(f"{self._away(ex)}. Check the credentials of the option 'registry'") from ex
             raise ExhaustedError(f"{self._away(ex)}. It is tried again; nothing is lost meanwhile") from ex
 
     def registered(self, subject: str, kind: str, text: str) -> int:

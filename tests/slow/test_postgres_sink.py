@@ -363,3 +363,30 @@ def test_who_may_not_create_the_table_of_batches_is_told_the_statement(server: S
     dsn = server.dsn.replace("mill:" + PASSWORD, "reader:reader-pass")
     with pytest.raises(SetupError, match=r"does not create the table other_batches.*Create it: create table"):
         build_postgres_sink({"dsn": dsn, "table": "granted", "batches_table": "other_batches"}).check("r")
+
+
+def test_a_time_without_a_zone_is_utc_whatever_the_database_sets(server: Server) -> None:
+    server.sql("alter database postgres set timezone to 'America/New_York'")
+    try:
+        shard = TableShard(server, "with_zone timestamptz, plain timestamp")
+        at = "2026-01-01T00:00:00"
+        assert not shard.write(*({"with_zone": at + zone, "plain": at + zone} for zone in ("", "Z", "+02:00")))
+    finally:
+        server.sql("alter database postgres reset timezone")
+    found = server.sql(f"select (with_zone at time zone 'UTC')::text, plain::text from {shard.table}")
+    assert found == [("2026-01-01 00:00:00",) * 2] * 2 + [("2025-12-31 22:00:00",) * 2]
+
+
+@pytest.mark.parametrize("count", [10, 200])
+def test_rows_that_are_equal_for_the_server_are_one_row_and_the_last_one_stays(server: Server, count: int) -> None:
+    day = 86_400_000_000
+    shard = TableShard(server, "day date, id int, n int, primary key (day, id)", mode="upsert", by=["day", "id"])
+    rows = [{"day": day * 3 + n, "id": f"{n % 5:0{1 + n // 5 % 3}d}", "n": n} for n in range(count)]
+    assert not shard.write(*rows)
+    assert server.sql(f"select id, n from {shard.table} order by id") == [(n, count - 5 + n) for n in range(5)]
+
+
+def test_a_view_that_takes_no_rows_is_refused_before_the_run(server: Server) -> None:
+    server.sql("create view counted as select 1 as id, count(*) as n from pg_class")
+    with pytest.raises(SetupError, match=r"counted of PostgreSQL at .* is a view that takes no rows"):
+        build_postgres_sink({"dsn": server.dsn, "table": "counted"}).check("r")

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from millwheel.connectors.external.meanings import Meaning
 from millwheel.connectors.kafka.client import Complaints, library, settings
+from millwheel.connectors.kafka.errors import meaning_of
 from millwheel.connectors.kafka.group_offsets import GroupOffsets, TopicShare
 from millwheel.errors import ExhaustedError, SetupError
 
@@ -215,7 +217,7 @@ class Consuming:
             at.end = message.offset()
         elif error.name() in _GONE:
             at.gone = True
-        elif not error.retriable() and error.name() not in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT"):
+        elif not error.retriable() and meaning_of(error) is not Meaning.ABSENT:
             raise SetupError(
                 f"Kafka at {self._brokers} refuses topic {message.topic()}, partition {message.partition()}: "
                 f"{error.str()}"

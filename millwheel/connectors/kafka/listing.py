@@ -124,7 +124,7 @@ class ListingThread:
                 if str(ex) != str(self._failed):  # the same every five seconds would fill the logs
                     log.warning("%s. It is asked again every %g s.", ex, _EVERY_S)
                 self._failed = ex
-            except Exception as ex:  # a thread that dies would hide new partitions for ever
+            except BaseException as ex:  # a thread that dies would hide new partitions for ever
                 self._failed = SetupError(f"Kafka at {self._options.brokers}: {type(ex).__name__}: {ex}")
                 log.exception("the partitions cannot be listed")
             self._listed.set()

@@ -12,9 +12,12 @@ pytest.importorskip("deltalake")
 
 from deltalake import DeltaTable, write_deltalake
 
+from millwheel.connectors.external.meanings import UnknownError
 from millwheel.connectors.external.target import Owner
+from millwheel.connectors.tables import delta
 from millwheel.connectors.tables.committer import Committer, PreparedRows
 from millwheel.connectors.tables.delta import DeltaLakeTable
+from millwheel.connectors.tables.sink import build_delta_sink
 from millwheel.connectors.tables.table import TableChange, TableConflictError, TableMark
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.testing.contracts import ExternalSinkContract
@@ -94,3 +97,25 @@ def test_duckdb_reads_the_same_rows(tmp_path: Path) -> None:
     Committer(table).write(Owner("root/s", 1), 0, lambda version: PreparedRows(rows(1, 2)))
     read = DeltaTable(tmp_path / "table").to_pyarrow_dataset()
     assert duckdb.from_arrow(read).sum("row").fetchall() == [(3,)]
+
+
+@pytest.mark.parametrize("name", ["t [1]", "a^b", "a|b", "a\\b", "a%20b"])
+def test_a_path_that_the_library_cannot_use_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="option 'path': the library deltalake cannot use a folder with"):
+        build_delta_sink({"path": name}, str(tmp_path))
+    for fine in ("a b", "ä", "a#b", "a?b", "50%", "a:b=c"):
+        build_delta_sink({"path": fine}, str(tmp_path))
+
+
+class PanicException(BaseException):
+    """As pyo3's."""
+
+
+def test_a_panic_of_the_library_is_an_error_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Library:
+        def DeltaTable(self, *words: Any, **named: Any) -> Any:
+            raise PanicException("index out of bounds")
+
+    monkeypatch.setattr(delta, "library", Library)
+    with pytest.raises(UnknownError, match="PanicException: index out of bounds"):
+        delta_table(tmp_path).look()

@@ -12,6 +12,7 @@ pytest.importorskip("pyiceberg")
 
 from millwheel.connectors.external.target import Owner
 from millwheel.connectors.tables.committer import Committer, PreparedRows
+from millwheel.connectors.tables.iceberg import _superset
 from millwheel.connectors.tables.table import TableChange, TableConflictError, TableMark
 from millwheel.errors import SetupError
 from millwheel.testing.contracts import ExternalSinkContract
@@ -68,3 +69,21 @@ def test_the_number_stands_in_the_summary_of_the_snapshot(tmp_path: Path) -> Non
 def test_a_table_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"the Iceberg table shop\.counts of the catalog default at .* is not there"):
         iceberg_table(tmp_path).look()
+
+
+def test_rows_of_many_keys_of_several_fields_are_replaced_and_no_others(tmp_path: Path) -> None:
+    table, count = iceberg_table(tmp_path), 300
+    table.create(SCHEMA)
+    numbers = list(range(count))
+    keys = pa.table({"batch": numbers, "row": numbers}, schema=SCHEMA)
+    beside = pa.table({"batch": numbers[:-1], "row": numbers[1:]}, schema=SCHEMA)  # of values that occur in keys
+    table.look().commit(TableChange({"a": TableMark(0, 1)}, pa.concat_tables([keys, beside])))
+    table.look().commit(TableChange({"a": TableMark(1, 1)}, rows(-1), keys))
+    found = sorted((row["batch"], row["row"]) for row in read(tmp_path))
+    assert found == [(-1, -1), *((number, number + 1) for number in numbers[:-1])]
+
+
+def test_a_filter_has_a_step_for_each_field_and_none_for_each_key() -> None:
+    """pyarrow recurses over a filter with a step for each key, and 10,000 of them ended the process."""
+    numbers = list(range(20_000))
+    assert repr(_superset(pa.table({"batch": numbers, "row": numbers}, schema=SCHEMA))).count("Or(") == 0
