@@ -40,8 +40,6 @@ def _edits(spec: PipelineSpec) -> Iterator[Edit]:
         yield partial(_computation, computation.name, _other_productions)
         yield partial(_computation, computation.name, partial(replace, shards=5))
         yield partial(_computation, computation.name, partial(replace, standby=1))
-    for name in {sink.stream for sink in spec.sinks}:
-        yield partial(_without_sink, name)
     for stream in spec.streams:
         if stream.source is not None:
             yield partial(_without_fields, stream.name)
@@ -61,10 +59,6 @@ def _other_delivery(computation: ComputationSpec) -> ComputationSpec:
 def _other_productions(computation: ComputationSpec) -> ComputationSpec:
     strong = computation.productions is Productions.STRONG
     return replace(computation, productions=Productions.WEAK if strong else Productions.STRONG)
-
-
-def _without_sink(stream: str, spec: PipelineSpec) -> PipelineSpec:
-    return replace(spec, sinks=tuple(sink for sink in spec.sinks if sink.stream != stream))
 
 
 def _without_fields(name: str, spec: PipelineSpec) -> PipelineSpec:

@@ -1,4 +1,4 @@
-"""Deliberate mistakes about what may change on a root."""
+"""A deliberate mistake about what may change on a root."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 from millwheel.core.machines import combined
 from millwheel.core.pipeline.spec import Delivery
-from millwheel.savepoints import compatibility
 from millwheel.workers.host import grouping
 from tests.search.mistakes import Context, mistake, replaced
 
@@ -20,15 +19,3 @@ def whoever_takes_copies_takes_no_groups() -> Context:
         return why or ("sent at least once" if spec.delivery is Delivery.AT_LEAST_ONCE else "")
 
     return replaced(grouping, "why_not_combined", wrong)
-
-
-@mistake(within=30, features="aggregate", variants="edited edited-often")
-def a_sink_may_leave_while_records_are_on_their_way() -> Context:
-    """A root goes on although a consumer of what is in flight has been removed."""
-    right = compatibility.worst
-
-    def wrong(changes: Any) -> Any:
-        left = [change for change in changes if not change.sentence.startswith("it is removed")]
-        return right(left)
-
-    return replaced(compatibility, "worst", wrong)
