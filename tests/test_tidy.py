@@ -39,6 +39,10 @@ MAX_METHODS, MAX_ATTRIBUTES = 25, 12
 LARGE_CLASSES = {
     "AppendWriter": "one journal file is position, segment, seal and lock at once, and all change together",
     "Assembly": "one plan of the pipeline, worked out once; every shard is made from all of it",
+    "ColumnOperator": "a bundle in columns, in rows, or in both: which, and what goes from one to the other",
+    "ColumnWindows": "the contract of windows in columns, which joins, sessions, steps and kept windows fill in",
+    "SeenIds": "one exact set in three forms: few ids of a bucket, many, and those in the store",
+    "WindowedOperator": "the row form of windows, to which columns, groups, timers and late records come",
     "Bundle": "a value: what an operator gets and fills in one bundle",
     "CallbackContext": "a public interface: what a callback sees of its call; made once per shard, filled per call",
     "CoordinatorServer": "sockets, sessions and the machine behind them, on one thread",

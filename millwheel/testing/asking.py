@@ -11,6 +11,7 @@ from millwheel.core.pipeline.spec import QuerySpec
 from millwheel.queries.formulas import formula_of
 from millwheel.queries.model import Answer, Mode, Query, QueryError
 from millwheel.testing.memory.cluster import MemoryCluster
+from millwheel.workers.queries.view import ShardView
 from millwheel.workers.shard.shard import Shard
 
 
@@ -39,17 +40,17 @@ def ask(cluster: MemoryCluster, question: Question, queries: Sequence[QuerySpec]
 def _answer(cluster: MemoryCluster, query: Query) -> Answer:
     query = query.asked_at(cluster.clock.now)
     shard = _shard(cluster, query)
-    watermark_us = max(shard.meta.watermark, shard.watermark.input)
-    found = shard.operator.answer(query, shard.store, watermark_us)
+    view = ShardView.of(shard)
+    found = view.answer(query)
     return Answer(
         found.values,
         found.covered_start_us,
         found.covered_end_us,
-        watermark_us,
+        view.watermark_us,
         found.complete,
         shard.identity.shard,
         shard.identity.token,
-        shard.meta.number,
+        view.number,
     )
 
 

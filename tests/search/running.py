@@ -9,6 +9,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from millwheel.core.columns.state import leaving
 from millwheel.core.model.keys import check_key
 from millwheel.core.pipeline.graph import NodeKind
 from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, KeyKind, PipelineSpec
@@ -21,7 +22,7 @@ from millwheel.testing.rewiring import rewired
 from millwheel.workers.delivery.combining import CombineLimits
 from millwheel.workers.host import assembly as assembly_module
 from millwheel.workers.host.assembly import Assembly, Factories
-from millwheel.workers.joins import joining, leaving
+from millwheel.workers.joins import joining
 from millwheel.workers.operators.callbacks import CallbackOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from tests.search.divided import as_whole, divided

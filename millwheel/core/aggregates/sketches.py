@@ -20,6 +20,7 @@ from millwheel.core.aggregates.numeric import check_number
 
 _LG_K = 12  # 2**12 registers: an error of 1.6 %, 4 kB for a key
 _ACCURACY = 0.01  # relative error of quantiles
+_LARGEST = (2 - 2.0**-52) * 2.0**1023  # Fixed: no float is larger
 
 
 class ApproxCountDistinct(Aggregator[bytes]):
@@ -89,6 +90,14 @@ class Bins(LogarithmicMapping):
     def ladder(self) -> float:
         """How many bins there are until a value has doubled."""
         return float(self._multiplier)
+
+    def value(self, key: int) -> float:
+        """As DDSketch has it; of the last bin, whose middle is no float any more, the largest one."""
+        try:
+            found: float = super().value(key)
+        except OverflowError:
+            return _LARGEST
+        return min(found, _LARGEST)
 
 
 class Quantiles(Aggregator[list[Any]]):

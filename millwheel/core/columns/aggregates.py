@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 from millwheel.core.aggregates.choice import TopK
 from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.aggregates.sketches import ApproxCountDistinct, Quantiles
-from millwheel.core.columns.arguments import Argument, calculated
+from millwheel.core.columns.arguments import Argument, calculated, without_signed_zero
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns
 from millwheel.core.columns.fixed_sums import (
     Unfit,
@@ -241,8 +240,7 @@ class Extremal(_Direct):
 
     def __init__(self, column: str, argument: Argument, largest: bool) -> None:
         self._column = column
-        # As in the row form -0.0 becomes 0.0: they are equal, and the order of the records would decide.
-        self._argument = replace(argument, field=argument.field + 0.0) if argument.kind == "float" else argument
+        self._argument = without_signed_zero(argument)
         self.largest = largest
         self.dtypes: dict[str, Any] = {column: dtype(argument.kind)}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from millwheel.core.columns.expressions import number_over_columns
+from millwheel.core.columns.expressions import number_over_columns, zero_without_sign
 from millwheel.core.columns.lazy_polars import pl
 
 
@@ -41,6 +41,11 @@ class Argument:
     def or_null(self) -> pl.Expr:
         """The field, null where the condition does not hold."""
         return self.field if self.condition is None else pl.when(self.condition).then(self.field).otherwise(None)
+
+
+def without_signed_zero(argument: Argument) -> Argument:
+    """As in the row form -0.0 becomes 0.0."""
+    return replace(argument, field=zero_without_sign(argument.field)) if argument.kind == "float" else argument
 
 
 def calculated(tree: ast.expr, fields: Mapping[str, str], condition: pl.Expr | None) -> Argument:

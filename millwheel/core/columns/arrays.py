@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,8 @@ from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.windows import Cumulative, Global, Sessions, Sliding, Tumbling, Window, WindowFunction
 
 Times = npt.NDArray[np.int64]
+_FAR = 2**62
+"""Fixed: the bounds of windows around later times, or as early ones, may not fit into 64 bits, and end with time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,9 @@ def can_assign(function: WindowFunction) -> bool:
 
 def assign_array(function: WindowFunction, timestamps: Times) -> Assigned:
     """The windows that ``function.assign`` returns, for each timestamp. Raises ValueError for window functions without
-    a column form. Sessions are those of each record alone; see :func:`sessions_of`."""
+    a column form, and RecordError as that one. Sessions are those of each record alone; see :func:`sessions_of`."""
+    if isinstance(function, (Tumbling, Sliding, Cumulative)) and _any_far(function, timestamps):
+        return _one_by_one(function.assign, timestamps)
     if isinstance(function, Tumbling):
         return _each_once(*_tumbling(function, timestamps))
     if isinstance(function, Sliding):
@@ -61,7 +66,8 @@ def sessions_of(keys: pl.Series, timestamps: Times, gap: int, pieces: bool = Fal
     begins = np.ones(len(times), np.bool_)
     if len(times) > 1:
         other = ordered.select(pl.any_horizontal(pl.col(name) != pl.col(name).shift() for name in names)).to_series()
-        apart = np.diff(times // gap) > 0 if pieces else np.diff(times) >= gap
+        # Times of a key go up, so the distance of any two fits into 64 bits without a sign.
+        apart = np.diff(times // gap) > 0 if pieces else np.diff(times.view(np.uint64)) >= np.uint64(gap)
         begins[1:] = other.to_numpy()[1:] | apart
     firsts = np.flatnonzero(begins)
     sizes = np.diff(np.append(firsts, len(times)))
@@ -70,6 +76,22 @@ def sessions_of(keys: pl.Series, timestamps: Times, gap: int, pieces: bool = Fal
     starts[rows] = np.repeat(times[firsts], sizes)
     ends[rows] = np.repeat(_after(lasts, gap), sizes)
     return _each_once(starts, ends)
+
+
+def _any_far(function: Tumbling | Sliding | Cumulative, timestamps: Times) -> bool:
+    most = _FAR - abs(function.offset)
+    return bool(len(timestamps)) and not -most < int(timestamps.min()) <= int(timestamps.max()) < most
+
+
+def _one_by_one(assign: Callable[[int], Sequence[Window]], timestamps: Times) -> Assigned:
+    """As the row form does it, once for each different time: results of a global window all have the last one."""
+    different, which = np.unique(timestamps, return_inverse=True)
+    found = [assign(at) for at in different.tolist()]
+    counts = np.array([len(windows) for windows in found], np.int64)
+    bounds = np.array([window for windows in found for window in windows], np.int64).reshape(-1, 2)
+    rows, ahead = _repeat(counts[which])
+    at = (np.cumsum(counts) - counts)[which][rows] + ahead
+    return Assigned(rows, bounds[at, 0], bounds[at, 1])
 
 
 def _after(timestamps: Times, gap: int) -> Times:
@@ -113,6 +135,8 @@ def _sliding(function: Sliding, timestamps: Times) -> Assigned:
 
 def first_steps(function: Cumulative, timestamps: Times) -> Assigned:
     """The first of the windows that ``function.assign`` returns, for each timestamp: all others contain it."""
+    if _any_far(function, timestamps):
+        return _one_by_one(lambda at: function.assign(at)[:1], timestamps)
     bases, limits = _tumbling(function.periods, timestamps)
     return _each_once(bases, _first_ends(function, timestamps, bases, limits))
 

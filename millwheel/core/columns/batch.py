@@ -13,7 +13,7 @@ import numpy.typing as npt
 import xxhash
 
 from millwheel.core.columns.lazy_polars import pl
-from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.damage import DAMAGE, is_panic
 from millwheel.core.model.keys import Key, key_from_bytes
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
@@ -26,6 +26,7 @@ COLUMN_WEIGHT = 16
 """The number of records in columns that take the credit of one row, because they cost about as much."""
 ID_TYPES = ("int", "str")
 """The types of the fields whose external ids columns carry."""
+_INT64 = 2**63  # Fixed: integers from here on are no int64
 _SMALL = 1_000
 """A batch of fewer records is never split."""
 
@@ -155,6 +156,13 @@ AnyBatch = Batch | ColumnBatch
 def key_column(parts: Sequence[pl.Series]) -> pl.Series:
     """A column of keys that are read from one field or, as tuples, from several."""
     return parts[0] if len(parts) == 1 else pl.DataFrame(parts).to_struct(_KEY)
+
+
+def fits_key(part: Any, kind: Any) -> bool:
+    """Whether a key, or a part of one, may be in a column of this type."""
+    if kind == pl.String:
+        return type(part) is str
+    return bool(kind == pl.Int64) and type(part) is int and -_INT64 <= part < _INT64
 
 
 def key_list(keys: pl.Series) -> list[Key]:
@@ -344,6 +352,6 @@ def frame_from(data: bytes) -> pl.DataFrame:
     except (pl.exceptions.PolarsError, OSError, ValueError) as ex:
         raise CorruptionError(f"{len(data)} bytes are no Arrow stream: {ex}") from ex
     except BaseException as ex:
-        if type(ex).__name__ == "PanicException":
+        if is_panic(ex):
             raise CorruptionError(f"{len(data)} bytes are no Arrow stream: {ex}") from ex
         raise

@@ -15,6 +15,7 @@ from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.expressions.nodes import CONSTANTS
 
 _EXACT_INT = 2**53  # Fixed: a double holds every integer up to here
+_INT64 = 2**63  # Fixed: integers from here on are no int64
 _SAFE_INT = 2.0**62  # Fixed: a whole result whose float is smaller fits 64 bits, however the float was rounded
 _COMPARE: dict[type[ast.cmpop], Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     ast.Eq: operator.eq,
@@ -73,7 +74,7 @@ def kind_of_number(text: str, fields: Mapping[str, str], compile_expression: Cal
 def condition_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> pl.Expr:
     """A Boolean expression over declared fields that hold no nulls and no NaN. Raises NoColumns."""
     term = _translate(tree, fields)
-    if term.kind != "bool":
+    if term.kind != "bool" or term.constant is not None:  # a constant would be one value, and not one for each record
         raise NoColumns
     return term.column
 
@@ -105,7 +106,15 @@ def _compared(op: type[ast.cmpop], left: Term, right: Term) -> Term:
         raise NoColumns
     if left.constant is not None and right.constant is not None:
         raise NoColumns
+    if any(type(term.constant) is int and not -_INT64 <= term.constant < _INT64 for term in (left, right)):
+        raise NoColumns
     return Term(_COMPARE[op](left.column, right.column), "bool")
+
+
+def zero_without_sign(column: pl.Expr) -> pl.Expr:
+    """Floats with 0.0 for -0.0: they are equal, and the order of the records would decide which one is found. (Polars
+    leaves out the addition of 0.0.)"""
+    return pl.when(column == 0.0).then(pl.lit(0.0)).otherwise(column)
 
 
 def _widens(number: Term, other: Term) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from millwheel.core.columns.arrays import can_assign
 from millwheel.core.columns.batch import ID_TYPES
+from millwheel.core.columns.functions.clean import is_pattern
 from millwheel.core.columns.plan import ColumnPlan, typed_plan
 from millwheel.core.columns.slices import slice_plan_or_why
 from millwheel.core.columns.state.inferred import PlansByType
@@ -225,6 +226,8 @@ def _why_rows_of(
         return "records are injected one by one"
     if not consumers:
         return "nothing consumes them"
+    if patterns := sorted(filter(is_pattern, stream.fields)):
+        return f"the library of columns takes the name of the field {patterns[0]} for a pattern"
     for name in consumers:
         computation = graph.nodes[name].computation
         if plans.get(name) is None and name not in joins and (computation is None or computation.dictionary is None):

@@ -87,7 +87,8 @@ class Pairing:
         """The results of windows that have closed, those of a key in the order of their windows. ``closed`` are their
         records, in parts that lie one behind the other. None where they are made record by record."""
         kinds = self._kinds(closed)
-        if kinds is None:
+        fields = [*self.key_names, "window_start", "window_end", *self.streams]
+        if kinds is None or len(set(fields)) < len(fields):  # of two fields of one name a record has the last
             return None
         names = [f"k{index}" for index in range(len(self.key_names))]
         left, right = (

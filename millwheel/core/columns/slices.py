@@ -71,7 +71,8 @@ class SlicePlan(ColumnPlan):
         return replace(self, level=level)
 
     def counted(self, batch: ColumnBatch) -> ColumnBatch:
-        """The records for which the condition of the computation holds."""
+        """The records for which the condition of the computation holds. Raises Unfit."""
+        self.check(batch)
         if self.condition is None:
             return batch
         return batch.where(batch.frame.select(self.condition).to_series().to_numpy())
@@ -135,7 +136,7 @@ def slice_plan_or_why(spec: ComputationSpec, pipeline: PipelineSpec, compile_exp
         plan.names,
         (*plan.aggregates, newest),
         plan.condition,
-        plan.needs,
+        plan.kinds,
         plan.key_names,
         plan.key_dtype,
         plan.floats,

@@ -9,7 +9,7 @@ is one entry of the store, and goes when its last window has closed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Protocol
 
@@ -65,6 +65,18 @@ class Changes:
     new: list[ColumnarSegment] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class WindowsMark:
+    """Windows as they were at one moment: the segments with what of them changes, and what had changed."""
+
+    segments: list[tuple[ColumnarSegment, ColumnarSegment]]
+    gone: list[int]
+    new: list[ColumnarSegment]
+    cut: set[int]
+    next_number: int
+    closed: int
+
+
 class MergesGroups(Protocol):
     """How groups frames become one: the plan of an aggregation does it, or a join."""
 
@@ -89,7 +101,35 @@ class ColumnWindows:
         self.types = types
         self._segments: list[ColumnarSegment] = []
         self._next_number = 0
+        self._step = 1
         self._changes = Changes()
+        self._cut: set[int] = set()
+
+    def number_from(self, first: int, step: int) -> None:
+        """New segments get every ``step``-th number: the others are those of other windows of the shard."""
+        self._next_number, self._step = first, step
+
+    @property
+    def next_number(self) -> int:
+        """Beyond the numbers of all segments."""
+        return self._next_number
+
+    def mark(self) -> WindowsMark:
+        """Where :meth:`back_to` can return to."""
+        kept = [(segment, replace(segment)) for segment in self._segments]
+        changes = self._changes
+        return WindowsMark(kept, [*changes.gone], [*changes.new], {*self._cut}, self._next_number, self.closed)
+
+    def back_to(self, mark: WindowsMark) -> None:
+        """Undo what has changed since the mark."""
+        for segment, before in mark.segments:
+            segment.groups, segment.fired = before.groups, before.fired
+            segment.first, segment.last = before.first, before.last
+        self._segments = [segment for segment, _ in mark.segments]
+        self._changes = Changes([*mark.gone], [*mark.new])
+        self._cut, self._next_number = {*mark.cut}, mark.next_number
+        if self.closed != mark.closed:
+            self.closed = mark.closed
 
     def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME) -> None:
         """A columnar segment found in the store, in order of numbers; windows up to ``watermark`` have closed, and
@@ -150,9 +190,10 @@ class ColumnWindows:
         if not due:
             return None
         complete = ~still_open(pl.col(END), watermark)
-        closed = [s.groups if is_complete(s.last, watermark) else s.groups.filter(complete) for s in due]
+        parts = [s.groups if is_complete(s.last, watermark) else s.groups.filter(complete) for s in due]
+        closed = in_order_of_time(self._plan.merge(parts))
         self._forget(due, watermark)
-        return in_order_of_time(self._plan.merge(closed))
+        return closed
 
     def _forget(self, segments: Sequence[ColumnarSegment], watermark: int) -> None:
         """Windows that end up to ``watermark`` are open no longer."""
@@ -201,15 +242,45 @@ class ColumnWindows:
     def take_changes(self) -> Changes:
         """The changes since the last call."""
         changes, self._changes = self._changes, Changes()
+        self._cut.clear()
         return changes
+
+    # --- groups that leave (see state/leaving.py) ------------------------------------------------------------
+
+    def segments(self) -> list[ColumnarSegment]:
+        """All of them, in the order of arrival."""
+        return list(self._segments)
+
+    def undivided(self) -> list[tuple[int, pl.DataFrame]]:
+        """All groups, by the time up to which they have fired."""
+        found: dict[int, list[pl.DataFrame]] = {}
+        for segment in self._segments:
+            found.setdefault(max(segment.fired, self.closed), []).append(segment.groups)
+        return [(fired, self._plan.merge(groups)) for fired, groups in found.items()]
+
+    def put(self, groups: pl.DataFrame, level: int, fired: int) -> None:
+        """Add a segment of a level that is put together with no other one."""
+        self._append(groups, level, fired)
+
+    def cut(self, segment: ColumnarSegment, rest: pl.DataFrame) -> None:
+        """Only the ``rest`` of a segment stays, in its place, also in the store."""
+        self._keep(segment, rest)
+        if rest.height and segment not in self._changes.new:
+            self._changes.new.append(segment)
+            self._cut.add(segment.number)
+
+    def parted(self, groups: pl.DataFrame, fired: int) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        """Groups that have left: those that have not fired, and those that have and still take records (None: there
+        are none)."""
+        return groups, None
 
     def __bool__(self) -> bool:
         return bool(self._segments)
 
-    def _append(self, groups: pl.DataFrame, level: int) -> None:
-        bounds = self._bounds(groups, self.closed)
-        segment = ColumnarSegment(self._next_number, level, groups, *bounds, self.closed)
-        self._next_number += 1
+    def _append(self, groups: pl.DataFrame, level: int, fired: int | None = None) -> None:
+        fired = self.closed if fired is None else fired
+        segment = ColumnarSegment(self._next_number, level, groups, *self._bounds(groups, fired), fired)
+        self._next_number += self._step
         self._segments.append(segment)
         self._changes.new.append(segment)
 
@@ -217,8 +288,10 @@ class ColumnWindows:
         self._segments.remove(segment)
         if segment in self._changes.new:
             self._changes.new.remove(segment)
-        else:
-            self._changes.gone.append(segment.number)
+            if segment.number not in self._cut:
+                return
+            self._cut.remove(segment.number)  # the store has it as it was
+        self._changes.gone.append(segment.number)
 
     def _together(self) -> list[ColumnarSegment]:
         """The segments that become one, if they are many enough: those of the size of the last one that have windows at

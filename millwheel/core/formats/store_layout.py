@@ -35,7 +35,7 @@ from __future__ import annotations
 import msgspec
 
 from millwheel.core.model.damage import checked
-from millwheel.core.model.keys import Key, key_bytes
+from millwheel.core.model.keys import Key, key_bytes, key_from_bytes
 from millwheel.core.model.records import Domain
 
 META = b"m"
@@ -140,6 +140,11 @@ def parse_timer(stored: bytes) -> tuple[bytes, Domain, str]:
 def slot_of(stored: bytes) -> object:
     """The slot of a window, of its store key."""
     return _unpack(stored[_msgpack_end(stored, 9) :])
+
+
+def key_in(stored: bytes) -> Key:
+    """The key of the store key of something that is kept for one key."""
+    return key_from_bytes(stored[9 : _msgpack_end(stored, 9)])
 
 
 def _msgpack_end(data: bytes, start: int) -> int:

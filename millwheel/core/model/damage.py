@@ -26,3 +26,13 @@ def checked(decode: Callable[[bytes], T], what: str) -> Callable[[bytes], T]:
             raise CorruptionError(f"{len(data)} bytes are not {what}: {ex}") from ex
 
     return decoded
+
+
+def is_failure(ex: BaseException) -> bool:
+    """Whether an exception says that a call has failed, and not that the process is to end."""
+    return isinstance(ex, Exception) or is_panic(ex)
+
+
+def is_panic(ex: BaseException) -> bool:
+    """Whether a library in Rust has given up one call. Its exception is none of :class:`Exception`."""
+    return type(ex).__name__ == "PanicException"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from millwheel.core.model.times import LAST_TIME, MAX_TIME
 from millwheel.errors import RecordError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _US = timedelta(microseconds=1)
+_DAY_US = 86_400_000_000  # Fixed: of a day of UTC
 _REMEMBERED = 64  # days of a zone whose midnights are remembered
 
 
@@ -30,7 +32,11 @@ class Days:
         self._memo: dict[int, tuple[int, int]] = {}
 
     def bounds(self, timestamp: int) -> tuple[int, int]:
-        """Start and end (µs) of the period that ``timestamp`` lies in. RecordError outside of years 1 to 9999."""
+        """Start and end (µs) of the period that ``timestamp`` lies in. RecordError outside of years 1 to 9999, but for
+        the last instant, which the results of global windows have: its days are those of UTC."""
+        if timestamp == LAST_TIME:
+            start = timestamp - (timestamp - self._offset // _US) % (self._count * _DAY_US)
+            return start, min(start + self._count * _DAY_US, MAX_TIME)
         hour = timestamp // 3_600_000_000
         known = self._memo.get(hour)
         if known is not None and known[0] <= timestamp < known[1]:

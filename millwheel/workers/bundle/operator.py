@@ -127,6 +127,11 @@ class Operator(ABC):
         Runs off the loop: it looks at ``state`` and at what never changes, not at what :meth:`run` writes."""
         raise QueryError("not_asked", f"{query.indicator} cannot be asked: it keeps nothing that has a name")
 
+    def answer_committed(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        """The same while a step that has run waits to be committed, which may never be. An operator that answers from
+        more than ``state`` must leave out what the step has changed."""
+        return self.answer(query, state, watermark_us)
+
     # --- commands ----------------------------------------------------------------------------------------
 
     def records_wait(self, now_us: int) -> None:

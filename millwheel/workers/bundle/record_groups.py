@@ -13,6 +13,7 @@ from typing import Any
 
 from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import END, ColumnPlan
 from millwheel.core.columns.windows import ColumnWindows
@@ -42,15 +43,23 @@ class RecordGroups:
         self._decode = decode
         self._drops = drops
 
-    def of(self, batch: AnyBatch, plan: ColumnPlan, windows: ColumnWindows, bundle: Bundle, told: Told) -> pl.DataFrame:
+    def of(
+        self, batch: AnyBatch, plan: ColumnPlan, windows: ColumnWindows, bundle: Bundle, told: Told
+    ) -> list[pl.DataFrame]:
         """The groups of a batch, without those of windows that take no records any more. ``told`` gets what is to be
-        said of the records that are in none. Raises Unfit."""
+        said of the records that are in none. Raises Unfit, and whatever the aggregation raises for a record."""
         late_until = windows.late_until(bundle.watermark)
+        found = []
+        rows: AnyBatch | None = batch
         if isinstance(batch, ColumnBatch):
-            groups = self._of_columns(batch, plan, late_until, bundle, told)
-        else:
-            groups = plan.from_row_groups(self._of_rows(batch, plan, late_until, bundle, told))
-        return windows.entering(groups, bundle.watermark)
+            # Sources have looked at each record. The results of a computation may be null, or of another type.
+            clean, rows = plan.divide(batch)
+            found.append(self._of_columns(clean, plan, late_until, bundle, told))
+        if rows is not None:
+            if plan.inferred:  # accumulators do not tell the types of fields that nobody has declared
+                raise Unfit
+            found.append(plan.from_row_groups(self._of_rows(rows.rows(), plan, late_until, bundle, told)))
+        return [windows.entering(groups, bundle.watermark) for groups in found]
 
     def _of_columns(
         self, batch: ColumnBatch, plan: ColumnPlan, late_until: int, bundle: Bundle, told: Told

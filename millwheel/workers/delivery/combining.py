@@ -21,6 +21,7 @@ from millwheel.core.model.names import NodeName, groups_of, whole_of
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.graph import Graph
 from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
+from millwheel.workers.column_boundary import ColumnBoundary
 from millwheel.workers.delivery.row_groups import RowGrouping, bytes_of_lists, cost
 
 B = TypeVar("B", Batch, ColumnBatch)
@@ -54,6 +55,7 @@ class ConsumerGroups:
 
     columns: ColumnPlan | PlansByType | None
     rows: RowGrouping | None
+    boundary: ColumnBoundary = field(default_factory=lambda: ColumnBoundary("grouping by senders"), compare=False)
 
     def groups(self, node: NodeName, batch: AnyBatch) -> AnyBatch | None:
         """What the computation gets in place of these records, None for the records themselves."""
@@ -61,7 +63,8 @@ class ConsumerGroups:
         if plan is not None and plan.combines:
             assert isinstance(batch, ColumnBatch)
             try:
-                groups = plan.group(batch)
+                with self.boundary.inside():
+                    groups = plan.group(batch)
             except Unfit:
                 pass
             else:

@@ -7,7 +7,7 @@ A row is ``[start, end, records, accumulator]`` under its key. A record that the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -26,6 +26,7 @@ from millwheel.core.windowing.calls import Group
 from millwheel.core.windows.lateness import open_windows
 from millwheel.core.windows.windows import Sliding, Tumbling, Window, WindowFunction
 from millwheel.errors import CorruptionError, FencedError, InvariantError, RecordError
+from millwheel.workers.column_boundary import ColumnBoundary
 from millwheel.workers.delivery.inbox import Arrival
 
 Decode = Callable[[str, list[Any]], list[Any]]
@@ -50,6 +51,7 @@ class RowGrouping:
     plan_of: Callable[[ColumnBatch], ColumnPlan | None]
     decode: Decode
     most: int
+    boundary: ColumnBoundary = field(default_factory=lambda: ColumnBoundary("grouping by senders"), compare=False)
 
     def groups(self, batch: AnyBatch) -> Batch | None:
         """The groups of some records, under their keys; None when they are better sent as they are: code of the user's
@@ -74,8 +76,9 @@ class RowGrouping:
             plan = self.plan_of(batch)
             if plan is not None:
                 try:
-                    whole = replace(plan, window=self.window)
-                    return list(whole.row_groups(whole.group(batch))), []
+                    with self.boundary.inside():
+                        whole = replace(plan, window=self.window)
+                        return list(whole.row_groups(whole.group(batch))), []
                 except Unfit:
                     pass
             batch = batch.rows()

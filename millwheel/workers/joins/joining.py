@@ -7,13 +7,14 @@ and only keys that make a result are looked at.
 
 Open windows are in memory. What is large (``_MOST_BYTES`` in the open windows of a shard), or has a time or a key
 that no column can hold, makes the shard go on in rows: the open windows are handed to the row form, whose results
-are the same, some keys in each bundle (:mod:`millwheel.workers.joins.leaving`). When the windows in rows have closed,
-the shard takes whole bundles again.
+are the same, some keys in each bundle (:mod:`millwheel.core.columns.state.leaving`). When the windows in rows have
+closed, the shard takes whole bundles again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,10 +23,12 @@ import numpy as np
 
 from millwheel.api import Computation
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, joined
+from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.pairs import AT, INPUT, VALUE, Pairing, encoded, encoded_schema
 from millwheel.core.columns.plan import END, KEY, START
 from millwheel.core.columns.state.join_windows import JoinWindows
+from millwheel.core.columns.state.leaving import Leaving, Left, keys_of, where
 from millwheel.core.columns.windows import in_order_of_time
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.formats.store_layout import WINDOW
@@ -38,10 +41,10 @@ from millwheel.core.windowing.contract import Effects, LateRecord, Times
 from millwheel.core.windows.lateness import still_open, too_late
 from millwheel.core.windows.panes import Pane, Timing
 from millwheel.core.windows.windows import Window
-from millwheel.errors import RecordError, invariant
+from millwheel.errors import invariant
 from millwheel.workers.bundle.bundle import WINDOW as CALL_OF_WINDOW
 from millwheel.workers.bundle.bundle import Bundle, Hold
-from millwheel.workers.joins.leaving import Leaving, keys_of, where
+from millwheel.workers.column_boundary import ColumnBoundary
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.joined import Joined
 from millwheel.workers.operators.window_callback import WindowCallbackOperator
@@ -67,10 +70,6 @@ def _speaks(kind: JoinKind) -> pl.Expr:
     return least == 0 if kind is JoinKind.LEFT else pl.lit(True)
 
 
-class _Unfit(Exception):
-    """A bundle that must be taken record by record."""
-
-
 class JoinOperator(WindowCallbackOperator):
     """See the head of this file."""
 
@@ -89,10 +88,11 @@ class JoinOperator(WindowCallbackOperator):
         invariant(spec.join is not None, f"{spec.name} is no join")
         assert spec.join is not None
         self._kind = spec.join
+        self._boundary = ColumnBoundary(spec.name)
         self._pairing = pairing
         self._shard = shard
         self._windows = JoinWindows(pairing, fan=_FAN)
-        self._leaving = Leaving(self._windows, pairing)
+        self._leaving = Leaving(self._windows)
         self._in_rows = self._has_rows()
         self._whole = False
         restore_segments(self._windows, shard)
@@ -127,12 +127,14 @@ class JoinOperator(WindowCallbackOperator):
         stay = [np.full(len(batch), not self._in_rows) for batch in batches]
         if self._in_rows and self._windows:
             stay = self._leaving.stays(batches)
+        staying = [where(batch, mask) for batch, mask in zip(batches, stay, strict=True) if mask.any()]
         try:
-            frames = self._frames([where(batch, mask) for batch, mask in zip(batches, stay, strict=True) if mask.any()])
-        except (_Unfit, RecordError, TypeError, ValueError, OverflowError):
+            with self._boundary.inside(bundle.count):
+                frames = self._frames(staying)
+        except Unfit:
             self._in_rows = True
             for batch in batches:
-                self._hand_over(self._leaving.taken_out(keys_of(batch)), bundle)
+                self._hand_over(self._leaving.taken_out([keys_of(batch)]), bundle)
         else:
             for records in frames:
                 self._add(records, bundle)
@@ -169,7 +171,7 @@ class JoinOperator(WindowCallbackOperator):
         at = np.array(stamps, np.int64)
         bounds = self._pairing.bounds(at)
         if bounds is None:
-            raise _Unfit
+            raise Unfit
         columns = (keys, *bounds, inputs, at, values)
         schema = encoded_schema()
         return pl.DataFrame(dict(zip(schema, columns, strict=True)), schema)
@@ -185,12 +187,13 @@ class JoinOperator(WindowCallbackOperator):
             self._perform(effects, None, bundle)
         self._windows.add(kept)
 
-    def _hand_over(self, records: pl.DataFrame | None, bundle: Bundle) -> None:
+    def _hand_over(self, left: Sequence[Left], bundle: Bundle) -> None:
         """Records that were held in columns go on in rows."""
-        if records is None:
+        if not left:
             return
         groups = []
-        for key, start, end, inputs, stamps, values in _by_key(records).iter_rows():
+        records = _by_key(self._pairing.merge([each.groups for each in left]))
+        for key, start, end, inputs, stamps, values in records.iter_rows():
             acc = [[[n, decode_value(value)], at] for n, at, value in zip(inputs, stamps, values, strict=True)]
             groups.append((key_from_bytes(key), Group(Window(start, end), acc, len(acc), None, None)))
         self.take_groups(groups, bundle)
@@ -201,7 +204,9 @@ class JoinOperator(WindowCallbackOperator):
         """The pairs of windows that have closed."""
         plain = isinstance(self._instance, Joined) and not self._typed and not self._attempts.avoided.hangs
         plain = plain and not self._attempts.avoided.lone
-        pairs = self._pairing.pairs(closed) if plain else None
+        pairs = None
+        with suppress(Unfit), self._boundary.inside(bundle.count):
+            pairs = self._pairing.pairs(closed) if plain else None
         if pairs is not None:
             self._produce_columns(pairs, bundle)
             return

@@ -1,8 +1,8 @@
 """Runs a declarative aggregation on columns: whole bundles are grouped at once, and nothing is done per record.
 
 State is in :class:`ColumnWindows`. What columns cannot hold exactly (a float below 2**-37) makes the shard go on in
-rows: every open window is handed to the row form, whose results are the same, and when its windows have closed
-the shard takes columns again.
+rows: open windows are handed to the row form, whose results are the same, some keys in each bundle
+(:mod:`millwheel.core.columns.state.leaving`). When the windows in rows have closed the shard takes columns again.
 """
 
 from __future__ import annotations
@@ -27,35 +27,29 @@ from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import COUNT, END, KEY, ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType, types_told
-from millwheel.core.columns.state.kept import KeptColumns
-from millwheel.core.columns.state.sessions import SessionColumns
+from millwheel.core.columns.state.leaving import Leaving, Left, keys_like
 from millwheel.core.columns.state.steps import StepColumns
-from millwheel.core.columns.windows import ColumnWindows, Types, results_of
+from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.formats.store_layout import WINDOW, slot_of
 from millwheel.core.model.keys import Key
 from millwheel.core.model.names import groups_of
-from millwheel.core.model.times import MIN_TIME, held_at
-from millwheel.core.pipeline.skew import slots_of_keys
+from millwheel.core.model.times import held_at
 from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec
 from millwheel.core.windowing.calls import Group
-from millwheel.core.windows.lateness import final_until, is_complete, still_open
-from millwheel.core.windows.windows import Sessions, Window
-from millwheel.errors import InvariantError, invariant
+from millwheel.core.windows.lateness import final_until, still_open
+from millwheel.core.windows.tags import tag_of
+from millwheel.core.windows.windows import Window
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query
 from millwheel.workers.bundle.bundle import RECORD, Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.bundle.record_groups import RecordGroups, Told
+from millwheel.workers.column_boundary import ColumnBoundary
+from millwheel.workers.columns.held_columns import HeldColumns
+from millwheel.workers.columns.keys_in_rows import MOST_KEYS, odd_groups, odd_keys
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
-from millwheel.workers.state.column_segments import (
-    ColumnShard,
-    numbered_segments,
-    restore_segment,
-    restore_segments,
-    write_segments,
-)
+from millwheel.workers.state.column_segments import ColumnShard
 
 MOST_BYTES = 32 << 20
 """State that grows with the records goes on in rows beyond this: columns keep all of it in memory."""
@@ -67,13 +61,6 @@ class _Combined:
 
     plan: ColumnPlan
     groups: pl.DataFrame
-
-
-class _Unknown:
-    """How windows are merged whose types nobody knows yet: there are none."""
-
-    def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        raise InvariantError("there are windows, but no types of their fields")
 
 
 class ColumnOperator(Operator):
@@ -88,88 +75,69 @@ class ColumnOperator(Operator):
         decode: Decode,
     ) -> None:
         self._spec = spec
-        self._by_type = plan if isinstance(plan, PlansByType) else None
-        self._known = None if isinstance(plan, PlansByType) else plan
-        self._shard = shard
+        self._held = HeldColumns(spec, plan, shard)
         self._rows = rows
         self._aggregation = compile_aggregation(spec.aggregates, compile_expression, None, spec.condition, spec.stage)
         self._records = RecordGroups(self._aggregation, rows.refuse, decode, spec.late == "drop")
         if isinstance(plan, ColumnPlan):
             rows.finish_row = plan.typed
-        self._windows, *self._of_other_types = self._restored(plan)
-        if isinstance(plan, PlansByType) and self._windows:
-            self._known = plan.plan(dict(self._windows.types))
-        self._slots = slots_of_keys(spec)
-        self._open_until = MIN_TIME
-        self._in_rows = self._has_rows(shard.closed)
+        self._boundary = ColumnBoundary(spec.name)
+        # Rows may have windows, too: of some keys, or after a merge of a shard in columns with one in rows.
+        self._apart = self._held.keys_apart()
+        self._in_rows = bool(self._held.others) or (not self._apart and self._held.has_rows(shard.closed))
 
     @property
     def emits_late(self) -> bool:
         return self._rows.emits_late
 
-    @property
-    def _plan(self) -> ColumnPlan:
-        invariant(self._known is not None, f"{self._spec.name} has met no types yet")
-        assert self._known is not None
-        return self._known
-
     def wakes_at(self, now_us: int) -> int:
-        return now_us if self._of_other_types else self._rows.wakes_at(now_us)
+        return now_us if self._held.others else self._rows.wakes_at(now_us)
 
     def due_at(self) -> int:
-        return min(windows.due_at() for windows in (self._windows, *self._of_other_types))
+        return min(windows.due_at() for windows in self._held.all())
 
     def run(self, bundle: Bundle) -> None:
         in_rows = self._rows.received(bundle)
         combined = self._take_combined(bundle)
-        if self._in_rows and self._may_hold(bundle, combined) and not self._has_rows(bundle.watermark):
+        if (self._in_rows or self._apart) and self._may_go_back(bundle, combined):
             self._in_rows = False
-        if self._of_other_types:  # a merge of shards that have met different types
-            self._go_on_in_rows(bundle)
-        if not self._in_rows and in_rows:
-            # Accumulators do not tell the types of fields that nobody has declared.
-            known = self._by_type is None
-            try:
-                combined += [self._of_rows(in_rows)] if known else []
-            except Unfit:
-                known = False
-            if known:
-                in_rows = []
-            else:
-                self._go_on_in_rows(bundle)
+            self._apart.clear()
         if not self._in_rows:
-            self._run_columns(bundle, combined)
-        elif self._windows:  # a merge of a shard in columns with one in rows
-            self._go_on_in_rows(bundle)
+            in_rows = self._run_apart(bundle, combined, in_rows)
         if self._in_rows:
-            for each in combined:
-                self._rows.take_groups(each.plan.row_groups(each.groups), bundle)
-            self._rows.take_groups(in_rows, bundle)
-            self._rows.run(bundle)
-            self._windows.close(bundle.watermark)
-        write_segments(self._windows, self._shard.name, bundle.overlay, self._slots)
+            self._run_rows(bundle, combined, in_rows)
+        self._held.write(bundle.overlay)
 
     def hold(self, now_us: int) -> Hold:
-        fires_at = min(windows.fires_at() for windows in (self._windows, *self._of_other_types))
+        fires_at = min(windows.fires_at() for windows in self._held.all())
         own = Hold(held_at(fires_at), "window (in columns), which outputs as it closes")
         return min(own, self._rows.hold(now_us), key=lambda hold: hold.at)
 
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state, ordered by end."""
-        found = self._windows.open_windows(self._plan.of_key(key)) if self._known is not None else []
-        return sorted([*found, *self._rows.open_windows(key)], key=lambda window: (window.end, window.start))
+        found = [*self._held.open_windows(key), *self._rows.open_windows(key)]
+        return sorted(found, key=lambda window: (window.end, window.start))
 
     def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
         """Its open windows."""
-        mine = self._windows.of_key(self._plan, query.key) if self._windows else []
-        found = results_of(self._plan, mine, self._aggregation, watermark_us) if mine else []
+        found = self._held.results(query.key, self._aggregation, watermark_us)
+        return self._rows.answer_with(query, found, state, watermark_us)
+
+    def answer_committed(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        found = self._held.stored_results(state, query.key, self._aggregation, watermark_us)
         return self._rows.answer_with(query, found, state, watermark_us)
 
     # --- a bundle ------------------------------------------------------------------------------------------
 
-    def _of_rows(self, groups: list[tuple[Key, Group]]) -> _Combined:
+    def _may_go_back(self, bundle: Bundle, combined: Sequence[_Combined]) -> bool:
+        """Whether the shard takes columns again."""
+        possible = not self._held.others and self._may_hold(bundle, combined)
+        return possible and not self._held.has_rows(bundle.watermark)
+
+    def _of_rows(self, groups: list[tuple[Key, Group]], bundle: Bundle) -> _Combined:
         """Groups that came in rows. Raises Unfit."""
-        return _Combined(self._plan, self._plan.merge([self._plan.from_row_groups(groups)]))
+        with self._boundary.inside(bundle.count):
+            return _Combined(self._held.plan, self._held.plan.merge([self._held.plan.from_row_groups(groups)]))
 
     def _take_combined(self, bundle: Bundle) -> list[_Combined]:
         """What senders have grouped, without windows that have closed; only records are left in the bundle."""
@@ -181,7 +149,11 @@ class ColumnOperator(Operator):
         found = []
         for batch in mine:
             assert isinstance(batch, ColumnBatch)
-            plan = self._plan if self._by_type is None else self._by_type.plan(dict(types_told(batch.frame)))
+            plan = (
+                self._held.plan
+                if self._held.by_type is None
+                else self._held.by_type.plan(dict(types_told(batch.frame)))
+            )
             assert plan is not None  # by which the sender has grouped
             groups = batch.frame.with_columns(batch.keys.alias(KEY)).select(list(plan.schema))
             bundle.try_(RECORD, int(groups[COUNT].sum()) - groups.height)
@@ -193,153 +165,223 @@ class ColumnOperator(Operator):
             found.append(_Combined(plan, groups))
         return found
 
-    def _run_columns(self, bundle: Bundle, combined: list[_Combined]) -> None:
-        """Take all of a bundle, or, where columns cannot hold it, nothing."""
-        told: Told = []
+    def _run_apart(
+        self, bundle: Bundle, combined: list[_Combined], in_rows: list[tuple[Key, Group]]
+    ) -> list[tuple[Key, Group]]:
+        """Take a bundle in columns, but for the keys that are in rows. Returns the groups that came in rows and are not
+        taken: then the whole bundle must be."""
+        arrivals, known, told = bundle.arrivals, list(combined), self._apart
+        if self._apart:
+            bundle.arrivals, apart = self._apart.divide(arrivals)
+            divided = [(each.plan, *self._apart.divide_groups(each.groups)) for each in combined]
+            combined[:] = [_Combined(plan, others) for plan, others, _ in divided]
+            mine = [(plan, groups) for plan, _, groups in divided if groups.height]
+            rows = [each for each in in_rows if each[0] in told]
+        else:
+            apart, mine, rows = [], [], []
+        others = [each for each in in_rows if each[0] not in told] if rows else in_rows
+        if not self._take_rows_of_others(bundle, combined, others) or not self._run_columns(bundle, combined):
+            bundle.arrivals, combined[:] = arrivals, known
+            if self._in_rows or not self._set_apart(bundle, combined, in_rows):
+                self._in_rows = True
+                return in_rows
+            return self._run_apart(bundle, combined, in_rows)
+        if not self._apart:
+            return []
+        for plan, groups in mine:
+            self._rows.take_groups(plan.row_groups(groups), bundle)
+        self._rows.take_groups(rows, bundle)
+        bundle.arrivals = apart
+        self._rows.run(bundle)
+        return []
+
+    def _take_rows_of_others(self, bundle: Bundle, combined: list[_Combined], in_rows: list[tuple[Key, Group]]) -> bool:
+        """Groups that came in rows become groups in columns; False where they cannot."""
+        if not in_rows:
+            return True
+        if self._held.by_type is not None:  # accumulators do not tell the types of fields that nobody has declared
+            self._in_rows = True
+            return False
         try:
-            self._learn_types(bundle, combined)
-            bundles = [self._records.of(batch, self._plan, self._windows, bundle, told) for batch in _bundled(bundle)]
-            closed = self._windows.close(bundle.watermark)
+            combined.append(self._of_rows(in_rows, bundle))
         except Unfit:
-            self._go_on_in_rows(bundle)
-            return
-        # Only once all of them fit: what is in the columns, counted as late or a dead letter already would be so again
-        # when the bundle goes by rows. See test_a_bundle_that_no_column_can_hold_has_its_dead_letters_once.
-        # And only once windows have closed: a record that comes behind the end of a session is of another one.
-        late: list[pl.DataFrame] = []
-        for groups in [*(each.groups for each in combined), *bundles]:
-            on_time, behind = self._windows.on_time(groups, bundle.watermark)
-            self._windows.add(on_time)
-            late += [] if behind is None else [behind]
+            return False
+        return True
+
+    def _set_apart(self, bundle: Bundle, combined: list[_Combined], in_rows: list[tuple[Key, Group]]) -> bool:
+        """What columns hold of the keys of records that they cannot hold goes on in rows. False where such keys cannot
+        be told, or are too many."""
+        if self._held.by_type is not None:
+            return False
+        odd = odd_groups(in_rows, self._held.plan)
+        for arrival in bundle.arrivals:
+            odd |= odd_keys(arrival.batch, self._held.plan)
+        odd = {key for key in odd if key not in self._apart}
+        if not odd or len(self._apart) + len(odd) > MOST_KEYS:
+            return False
+        self._apart.add(odd)
+        keys = [keys_like(list(odd), self._held.plan.key_dtype)]
+        self._hand_over(self._held.plan, self._held.windows, Leaving(self._held.windows).taken_out(keys), bundle)
+        return True
+
+    def _run_columns(self, bundle: Bundle, combined: list[_Combined]) -> bool:
+        """Take all of a bundle, or, where columns cannot hold it, nothing; then it is False."""
+        told: Told = []
+        mark = self._held.windows.mark()
+        try:
+            with self._boundary.inside(bundle.count):
+                self._learn_types(bundle, combined)
+                batches = _bundled(bundle)
+                made = [self._records.of(batch, self._held.plan, self._held.windows, bundle, told) for batch in batches]
+                # Windows close before records are added: a record that comes behind the end of a session is of another
+                # one.
+                closed = self._held.windows.close(bundle.watermark)
+                groups = [*(each.groups for each in combined), *(one for some in made for one in some)]
+                late = [behind for each in groups if (behind := self._add(each, bundle)) is not None]
+        except Unfit:
+            self._held.windows.back_to(mark)
+            return False
+        # Only once all of them fit: what is counted as late or a dead letter already would be so again when the bundle
+        # goes by rows. See test_a_bundle_that_no_column_can_hold_has_its_dead_letters_once.
         combined.clear()
         bundle.arrivals = []
         for tell in told:
             tell()
         if closed is not None:
-            self._emit(closed, bundle)
-        if self._windows.lateness_us or self._spec.late != "drop":
+            self._emit(self._held.plan, closed, bundle)
+        if self._held.windows.lateness_us or self._spec.late != "drop":
             self._rows.run_with(self._late_groups(late, bundle), bundle)
             bundle.arrivals = []
-        if self._windows and self._plan.grows and self._windows.size() > MOST_BYTES:
-            self._go_on_in_rows(bundle)
+        self._in_rows = bool(self._held.windows) and self._held.plan.grows and self._held.windows.size() > MOST_BYTES
+        return True
+
+    def _add(self, groups: pl.DataFrame, bundle: Bundle) -> pl.DataFrame | None:
+        """Hold the groups of windows that have not fired. Those of windows that have are returned (None: none)."""
+        on_time, behind = self._held.windows.on_time(groups, bundle.watermark)
+        self._held.windows.add(on_time)
+        return behind
 
     def _late_groups(self, late: Sequence[pl.DataFrame], bundle: Bundle) -> list[tuple[Key, Group]]:
         """Groups of windows that have fired, for the row form. It gets these windows, as they fired."""
         if not late:
             return []
-        together = self._plan.merge(late)
-        fired = self._windows.fired(together)
+        together = self._held.plan.merge(late)
+        fired = self._held.windows.fired(together)
         if fired is not None:
-            self._rows.take_groups(self._plan.row_groups(fired), bundle, bundle.watermark)
-        return list(self._plan.row_groups(together))
+            self._rows.take_groups(self._held.plan.row_groups(fired), bundle, bundle.watermark)
+        return list(self._held.plan.row_groups(together))
 
     def _may_hold(self, bundle: Bundle, combined: Sequence[_Combined]) -> bool:
         """Whether columns may hold what has come. Rows have types only where they are declared."""
         batches = [arrival.batch for arrival in bundle.arrivals]
         something = bool(batches or combined)
-        return self._by_type is None or (something and all(isinstance(batch, ColumnBatch) for batch in batches))
+        return self._held.by_type is None or (something and all(isinstance(batch, ColumnBatch) for batch in batches))
 
     def _learn_types(self, bundle: Bundle, combined: Sequence[_Combined]) -> None:
         """The plan of what has come in a bundle, where no types are declared. Unfit when it is not that of the open
         windows."""
-        if self._by_type is None:
+        if self._held.by_type is None:
             return
         batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
-        found = [*map(self._by_type.of_any, batches), *(each.plan for each in combined if each.groups.height)]
+        found = [*map(self._held.by_type.of_any, batches), *(each.plan for each in combined if each.groups.height)]
         if not found:
             return
         plan = found[0]
         if plan is None or not plan.fires_once or any(each is not plan for each in found):
             raise Unfit
-        if plan is self._known:
+        if plan is self._held.known:
             return
-        if self._windows:
+        if self._held.windows:
             raise Unfit
-        self._known = plan
-        self._windows.go_on_with(plan, plan.inferred)
+        self._held.known = plan
+        self._held.windows.go_on_with(plan, plan.inferred)
 
-    def _go_on_in_rows(self, bundle: Bundle) -> None:
-        self._in_rows = True
-        if self._windows:
-            groups = self._plan.row_groups(self._windows.all_groups())
-            closed = self._windows.closed if isinstance(self._windows, StepColumns) else None
-            self._hand_over_fired(self._plan, self._windows, bundle)
-            self._rows.take_groups(groups, bundle, closed)
-            self._windows.clear()
-        for windows in self._of_other_types:
-            assert self._by_type is not None
-            plan = self._by_type.plan(dict(windows.types))
-            assert plan is not None
-            self._hand_over_fired(plan, windows, bundle)
-            self._rows.take_groups(plan.row_groups(windows.all_groups()), bundle)
-            windows.clear()
-            write_segments(windows, self._shard.name, bundle.overlay)
-        self._of_other_types = []
+    # --- rows ------------------------------------------------------------------------------------------------
 
-    def _hand_over_fired(self, plan: ColumnPlan, windows: ColumnWindows, bundle: Bundle) -> None:
-        fired = windows.fired()
-        if fired is not None:
-            self._rows.take_groups(plan.row_groups(fired), bundle, bundle.watermark)
+    def _run_rows(self, bundle: Bundle, combined: Sequence[_Combined], in_rows: list[tuple[Key, Group]]) -> None:
+        """Take a bundle record by record. What columns hold of its keys goes on in rows before, and a part of what they
+        hold of others: all at once would make a step as large as the shard."""
+        for windows in filter(None, self._held.all()):
+            plan, leaving = self._held.plan_of(windows), Leaving(windows)
+            keys = self._keys_in(bundle, combined, in_rows, plan)
+            self._hand_over(plan, windows, [*leaving.taken_out(keys), *leaving.next_part()], bundle)
+        for each in combined:
+            self._rows.take_groups(each.plan.row_groups(each.groups), bundle)
+        self._rows.take_groups(in_rows, bundle)
+        for windows in self._held.all():
+            self._close(windows, bundle)
+        self._rows.run(bundle)
 
-    def _emit(self, closed: pl.DataFrame, bundle: Bundle) -> None:
+    def _keys_in(
+        self, bundle: Bundle, combined: Sequence[_Combined], in_rows: list[tuple[Key, Group]], plan: ColumnPlan
+    ) -> list[pl.Series]:
+        """The keys of what has come."""
+        found = [each.groups[KEY] for each in combined]
+        rows = [key for key, _ in in_rows]
+        for batch in (arrival.batch for arrival in bundle.arrivals):
+            if isinstance(batch, ColumnBatch):
+                found.append(batch.keys)
+            else:
+                rows += batch.keys
+        return [keys.unique() for keys in (*found, keys_like(rows, plan.key_dtype)) if len(keys)]
+
+    def _hand_over(self, plan: ColumnPlan, windows: ColumnWindows, left: Sequence[Left], bundle: Bundle) -> None:
+        """What was held in columns goes on in rows."""
+        parts = [windows.parted(each.groups, each.fired) for each in left]
+        if fired := [behind for _, behind in parts if behind is not None]:
+            self._rows.take_groups(plan.row_groups(plan.merge(fired)), bundle, bundle.watermark)
+        if ahead := [groups for groups, _ in parts if groups.height]:
+            closed = windows.closed if isinstance(windows, StepColumns) else None
+            self._rows.take_groups(plan.row_groups(plan.merge(ahead)), bundle, closed)
+
+    def _close(self, windows: ColumnWindows, bundle: Bundle) -> None:
+        """Close windows of keys that have not left yet."""
+        if not windows:
+            windows.close(bundle.watermark)
+            return
+        plan = self._held.plan_of(windows)
+        mark = windows.mark()
+        try:
+            with self._boundary.inside(bundle.count):
+                closed = windows.close(bundle.watermark)
+        except Unfit:  # rows can say what they are
+            windows.back_to(mark)
+            due = [segment.groups[KEY].unique() for segment in windows.segments() if segment.first <= bundle.watermark]
+            self._hand_over(plan, windows, Leaving(windows).taken_out(due), bundle)
+            return
+        if closed is not None:
+            self._emit(plan, closed, bundle)
+
+    # --- results ---------------------------------------------------------------------------------------------
+
+    def _emit(self, plan: ColumnPlan, closed: pl.DataFrame, bundle: Bundle) -> None:
         if self._spec.stage is AggregationStage.PARTIAL:  # accumulators have no column form
-            self._emit_rows(closed, bundle)
+            self._emit_rows(plan, closed, bundle)
             return
         try:
-            frame = self._plan.results(closed)
+            with self._boundary.inside(bundle.count):
+                frame = plan.results(closed)
         except Unfit:
-            self._emit_rows(closed, bundle)
+            self._emit_rows(plan, closed, bundle)
             return
         stamps = closed[END].to_numpy() - 1
         for stream in self._spec.outputs:
             bundle.outputs.produce_columns(ColumnBatch(stream, np.array([], np.int64), stamps, closed[KEY], frame))
 
-    def _emit_rows(self, closed: pl.DataFrame, bundle: Bundle) -> None:
+    def _emit_rows(self, plan: ColumnPlan, closed: pl.DataFrame, bundle: Bundle) -> None:
         """Results of which no column can hold all: a sum beyond 64 bits, say."""
-        for key, group in self._plan.row_groups(closed):
+        names = plan.key_names
+        for key, group in plan.row_groups(closed):
             start, end = group.window
-            names = self._plan.key_names
             row = dict(zip(names, key, strict=True)) if len(names) > 1 else {names[0]: key}
             row |= {"window_start": start, "window_end": end}
-            row.update(self._aggregation.result(group.acc))
+            try:
+                row.update(self._aggregation.result(group.acc))
+            except Exception as ex:  # as in rows: this window cannot fire, the others can
+                self._rows.could_not_fire(bundle, key, tag_of(group.window), end - 1, ex)
+                continue
             for stream in self._spec.outputs:
-                bundle.outputs.produce(stream, key, self._plan.typed(row), end - 1)
-
-    # --- the store ---------------------------------------------------------------------------------------
-
-    def _restored(self, plan: ColumnPlan | PlansByType) -> list[ColumnWindows]:
-        """The open windows as the store has them: those of the plan first, then those of other types."""
-        if isinstance(plan, ColumnPlan):
-            windows = windows_of(plan, self._shard.closed)
-            restore_segments(windows, self._shard)
-            return [windows]
-        found: dict[Types, ColumnWindows] = {}
-        for number, segment in numbered_segments(self._shard):
-            known = plan.plan(dict(segment.types))
-            invariant(known is not None, f"{self._spec.name}: no plan for the types of its windows, {segment.types}")
-            assert known is not None
-            windows = found.setdefault(segment.types, windows_of(known, self._shard.closed))
-            restore_segment(windows, number, segment, self._shard.closed)
-        # Those of which all have closed come last: what is left of them in the store is removed with the others.
-        if found:
-            return sorted(found.values(), key=lambda windows: not windows)
-        lateness_us = self._spec.allowed_lateness_us
-        unknown = KeptColumns(_Unknown(), lateness_us, self._shard.closed) if lateness_us else ColumnWindows(_Unknown())
-        return [unknown]
-
-    def _has_rows(self, watermark: int) -> bool:
-        """Whether rows have a window that is to fire. Where windows stay afterwards, those of late records are there at
-        all times, and change nothing."""
-        if watermark < self._open_until:
-            return True
-        for store_key, _ in self._shard.store.scan(WINDOW):
-            slot = slot_of(store_key) if self._spec.allowed_lateness_us else None
-            if not isinstance(slot, list):
-                return True
-            if not is_complete(slot[1], watermark):
-                self._open_until = slot[1]  # not looked at again before
-                return True
-        return False
+                bundle.outputs.produce(stream, key, plan.typed(row), end - 1)
 
 
 def _bundled(bundle: Bundle) -> list[AnyBatch]:
@@ -348,17 +390,6 @@ def _bundled(bundle: Bundle) -> list[AnyBatch]:
     columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
     rows: list[AnyBatch] = [batch for batch in batches if not isinstance(batch, ColumnBatch)]
     return [*rows, joined(columns)] if columns else rows
-
-
-def windows_of(plan: ColumnPlan, closed: int) -> ColumnWindows:
-    """The windows of a shard of which those up to ``closed`` have fired."""
-    if plan.steps is not None:
-        return StepColumns(plan, plan.steps, closed)
-    if isinstance(plan.window, Sessions):
-        return SessionColumns(plan)
-    if plan.lateness_us:
-        return KeptColumns(plan, plan.lateness_us, closed, plan.inferred)
-    return ColumnWindows(plan, plan.inferred)
 
 
 def warm_up(plan: ColumnPlan, stream: str, frame: pl.DataFrame) -> None:

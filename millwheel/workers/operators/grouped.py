@@ -24,6 +24,7 @@ from millwheel.core.windowing.state import CLOSED, as_state
 from millwheel.core.windows.lateness import is_complete
 from millwheel.core.windows.windows import Count
 from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.column_boundary import ColumnBoundary
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.state.overlay import Overlay
@@ -46,16 +47,20 @@ class GroupedOperator(WindowedOperator):
         if isinstance(plan, ColumnPlan):
             self.finish_row = plan.typed
         self.bundles_grouped = 0
+        self._boundary = ColumnBoundary(spec.name)
 
     def _take(self, bundle: Bundle, times: Times) -> None:
         batch = self._columns(bundle)
-        plan = self._plan_of(batch) if batch is not None else None
-        if batch is None or plan is None:
-            super()._take(bundle, times)
-            return
-        late = plan.late(batch, bundle.watermark)
-        groups = self._grouped(plan, batch if late is None else batch.where(~late), bundle.watermark)
-        if groups is None:
+        late, groups = None, None
+        try:
+            with self._boundary.inside(bundle.count):
+                plan = self._plan_of(batch) if batch is not None else None
+                if batch is not None and plan is not None:
+                    late = plan.late(batch, bundle.watermark)
+                    groups = self._grouped(plan, batch if late is None else batch.where(~late), bundle.watermark)
+        except Unfit:
+            groups = None
+        if batch is None or groups is None:
             super()._take(bundle, times)
             return
         self.bundles_grouped += 1
@@ -77,15 +82,12 @@ class GroupedOperator(WindowedOperator):
         return joined(columns) if same else None
 
     def _grouped(self, plan: ColumnPlan, batch: ColumnBatch, watermark: int) -> list[tuple[Key, Group]] | None:
-        """The groups of a batch; None when it must be looked at record by record."""
-        try:
-            groups = plan.group(batch, self._filled)
-            timed = not isinstance(plan.window, Count)
-            if timed and groups.height and is_complete(groups.select(pl.col(END).min()).item(), watermark):
-                return None
-            found = list(plan.row_groups(groups))
-        except Unfit:
+        """The groups of a batch; None when it must be looked at record by record. Raises Unfit."""
+        groups = plan.group(batch, self._filled)
+        timed = not isinstance(plan.window, Count)
+        if timed and groups.height and is_complete(groups.select(pl.col(END).min()).item(), watermark):
             return None
+        found = list(plan.row_groups(groups))
         if not isinstance(self._machine, AlignedMachine):
             return found  # a closed one is gone
         return None if any(self._closed(key, group) for key, group in found) else found

@@ -135,10 +135,7 @@ class WindowedOperator(Operator):
             except _FATAL:
                 raise
             except Exception as ex:
-                self._cells.drop(key)
-                together = sum(group.count for group in several)
-                reason = f"aggregation of {together} records together failed: {type(ex).__name__}: {ex}"
-                self.letter(bundle, key, None, several[0].window.end - 1, reason)
+                self._lose_groups(bundle, key, several, ex)
             else:
                 _join(shared, effects)
         self._perform(shared, None, bundle)
@@ -154,15 +151,36 @@ class WindowedOperator(Operator):
         for key, group in groups:
             of_keys.setdefault(key, []).append(group)
         for key, mine in of_keys.items():
-            if closed is not None and isinstance(machine, KeyWindowMachine):
-                machine.take_over(self._cells.of(key), key, mine, closed, times, effects)
-            elif closed is not None and isinstance(machine, AlignedMachine):
-                machine.on_fired(self._cells.of(key), key, mine, times, effects)
+            found = Effects()
+            try:
+                self._take_groups_of(machine, key, mine, closed, times, found)
+            except _FATAL:
+                raise
+            except Exception as ex:
+                self._lose_groups(bundle, key, mine, ex)
             else:
-                machine.on_groups(self._cells.of(key), key, mine, times, effects)
+                _join(effects, found)
         self._perform(effects, None, bundle)
         self._flush(None, bundle)
         self._write_holds()
+
+    def _take_groups_of(
+        self, machine: TakesGroups, key: Key, mine: list[Group], closed: int | None, times: Times, effects: Effects
+    ) -> None:
+        if closed is not None and isinstance(machine, KeyWindowMachine):
+            machine.take_over(self._cells.of(key), key, mine, closed, times, effects)
+        elif closed is not None and isinstance(machine, AlignedMachine):
+            machine.on_fired(self._cells.of(key), key, mine, times, effects)
+        else:
+            machine.on_groups(self._cells.of(key), key, mine, times, effects)
+
+    def _lose_groups(self, bundle: Bundle, key: Key, groups: Sequence[Group], ex: Exception) -> None:
+        """The aggregator cannot merge the groups of a key. They are a dead letter together."""
+        # The cells may have half of the failed call's changes: the state is read again from the store.
+        self._cells.drop(key)
+        together = sum(group.count for group in groups)
+        reason = f"aggregation of {together} records together failed: {type(ex).__name__}: {ex}"
+        self.letter(bundle, key, None, groups[0].window.end - 1, reason)
 
     def hold(self, now_us: int) -> Hold:
         return self._holds.lowest()
@@ -198,9 +216,8 @@ class WindowedOperator(Operator):
                 raise
             except Exception as ex:  # the user's aggregator: its window cannot fire, the others can
                 self._cells.drop(timer.key)
-                reason = f"window {timer.tag} could not fire: {type(ex).__name__}: {ex}"
                 failed = aside_cause(cause, "failed", timer.at)
-                self.letter(bundle, timer.key, None, max(timer.at, bundle.floor), reason, failed, TIMER)
+                self.could_not_fire(bundle, timer.key, timer.tag, timer.at, ex, failed)
             else:
                 if isinstance(self._machine, CumulativeMachine):
                     bundle.fired_more += _OF_A_PERIOD * len(effects.panes)
@@ -364,6 +381,11 @@ class WindowedOperator(Operator):
         letter = DeadLetter(self._pipeline, self._spec.name, stream, reason, key, value, timestamp)
         bundle.dead_letter(letter, max(timestamp, bundle.floor), cause, what)
 
+    def could_not_fire(self, bundle: Bundle, key: Key, tag: str, at: int, ex: Exception, cause: Cause = None) -> None:
+        """The aggregator of a window has no result for what it holds."""
+        reason = f"window {tag} could not fire: {type(ex).__name__}: {ex}"
+        self.letter(bundle, key, None, max(at, bundle.floor), reason, cause, TIMER)
+
     def _write_holds(self) -> None:
         self.share_timers.write()
         self._holds.write()
@@ -378,10 +400,13 @@ def _join(into: Effects, more: Effects) -> None:
 
 
 def finisher(spec: ComputationSpec, pipeline: PipelineSpec) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """The function that makes the row of a result final. Merged accumulators do not tell which fields were declared as
-    floats: their sums are floats as those of a whole aggregation in columns, also where nothing was summed."""
-    stream = given_of(spec, pipeline) if spec.stage is AggregationStage.FINAL else None
-    floats = () if stream is None else float_sums(spec, stream.fields, compile_expression)
+    """The function that makes the row of a result final. Accumulators do not tell which fields were declared as floats:
+    their sums are floats as those of an aggregation in columns, also where nothing was summed."""
+    floats: tuple[str, ...] = ()
+    if spec.stage is AggregationStage.FINAL:
+        floats = float_sums(spec, given_of(spec, pipeline).fields, compile_expression)
+    elif spec.stage is AggregationStage.WHOLE and len(spec.inputs) == 1:
+        floats = float_sums(spec, pipeline.stream(spec.inputs[0].stream).fields, compile_expression)
 
     def finish(row: dict[str, Any]) -> dict[str, Any]:
         return {**row, **{name: float(row[name]) for name in floats}}

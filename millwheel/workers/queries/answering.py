@@ -18,12 +18,12 @@ from typing import Protocol
 
 from millwheel.core.model.names import NOBODY, NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import ShardEntry
-from millwheel.core.model.times import MIN_TIME
 from millwheel.queries.asked import AskedQueries, Elsewhere, Found
 from millwheel.queries.model import Answer, Consistency, Query, QueryError
 from millwheel.workers.delivery.routing import TableRouter
 from millwheel.workers.effects import AnswerQueries, Gathering
 from millwheel.workers.ports import Copies, NoCopies
+from millwheel.workers.queries.view import ShardView
 from millwheel.workers.shard.shard import Shard
 
 MOST_US = 5_000
@@ -56,23 +56,22 @@ class _Batch:
 class _View:
     """What all answers of a shard in one step have in common: nothing changes meanwhile."""
 
-    __slots__ = ("_name", "_operator", "_store", "_token", "_watermark_us", "durable", "number")
+    __slots__ = ("_name", "_token", "_view", "durable", "number")
 
     def __init__(self, shard: Shard) -> None:
         self._name, self._token = shard.identity.shard, shard.identity.token
-        self._operator, self._store = shard.operator, shard.store
-        self._watermark_us = max(shard.watermark.input, shard.meta.watermark, MIN_TIME)
-        self.number = shard.commits.made
+        self._view = ShardView.of(shard)
+        self.number = self._view.number
         self.durable = self.number <= shard.commits.durable
 
     def answer(self, query: Query) -> Answer:
         """The operator's answer, with where it is from. Raises QueryError, and whatever the operator raises."""
-        found, asked = self._operator.answer(query, self._store, self._watermark_us), query.consistency
+        found, asked = self._view.answer(query), query.consistency
         return Answer(
             found.values,
             found.covered_start_us,
             found.covered_end_us,
-            self._watermark_us,
+            self._view.watermark_us,
             found.complete,
             self._name,
             self._token,
@@ -137,7 +136,10 @@ class Answering:
         return True
 
     def _found(self, query: Query, batch: _Batch, views: dict[ShardName, _View]) -> Found:
-        name = self.router.shard_of(NodeName(query.computation), query.key)
+        try:
+            name = self.router.shard_of(NodeName(query.computation), query.key)
+        except (TypeError, ValueError, OverflowError) as ex:  # no record can have such a key
+            return QueryError("wrong_key", f"there is no such key of {query.computation}: {ex}")
         if name is None:
             return QueryError("unavailable", "this worker does not know yet who has the key; ask again")
         try:

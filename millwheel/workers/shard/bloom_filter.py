@@ -51,7 +51,9 @@ class BitsOf:
 class BucketFilter:
     """The filters of one bucket: pybloom-live filters, each probed and filled with whole batches."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = _CAPACITY) -> None:
+        """``first``: how many ids the first filter takes."""
+        self._first = first
         self._filters: list[tuple[BloomFilter, npt.NDArray[np.uint8], int]] = []
         self._room = 0
 
@@ -70,7 +72,7 @@ class BucketFilter:
     def add(self, low: Words, high: Words) -> None:
         """Remember ids; a new filter of twice the size follows when the last one is full."""
         if self._room < len(low):
-            capacity = max(_CAPACITY << len(self._filters), 2 * len(low))
+            capacity = max(self._first << len(self._filters), 2 * len(low))
             bloom = BloomFilter(capacity, _ERROR_RATE)
             bloom.bitarray = type(bloom.bitarray)(len(bloom.bitarray), "little")
             bloom.bitarray.setall(False)

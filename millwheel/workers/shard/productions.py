@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Raw
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, encode_columns
+from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.formats.codec import encode_batch, encode_value
 from millwheel.core.formats.store_layout import PENDING, Meta, number8, pack
@@ -21,6 +22,7 @@ from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.workers.bundle.bundle import Bundle, Produced, beginning, keys_of
+from millwheel.workers.column_boundary import ColumnBoundary
 from millwheel.workers.delivery.combining import Worth
 from millwheel.workers.delivery.consumer_keys import Keyless
 from millwheel.workers.delivery.outbox import OutputChunk
@@ -72,6 +74,7 @@ class ProductionBuilding:
         self._limits = limits
         self._maker: bytes = pack(identity.node)
         self._worth: dict[str, Worth] = {}
+        self._boundary = ColumnBoundary(f"the productions of {identity.node}")
 
     def checkpoint(self, bundle: Bundle) -> OutputChunk | None:
         """Number the productions and write them into the commit; None if there are no consumers."""
@@ -168,25 +171,34 @@ class ProductionBuilding:
         if self._unconsumed(columns.stream, len(columns), bundle):
             return
         if most_bytes(columns.frame) > self._limits.record:  # perhaps: rows are measured one by one
-            rows = columns.rows()
-            raws = [Raw(encode_value(value)) for value in rows.values]
-            produced = Produced(raws, rows.values, rows.keys, rows.timestamps, [b""] * len(rows))
-            self._take(columns.stream, produced, bundle, born_us, parts)
+            self._take_as_rows(columns.stream, columns, bundle, born_us, parts)
             return
         alone = replace(columns, born_us=born_us)
         name = self._combined(alone, lambda: self._fanout.split_columns(alone), bundle, parts)
         if not self._fanout.consumed(name):
             return
-        first = self._meta.next_seq
-        self._meta.next_seq += len(columns)
-        batch = replace(alone, stream=name, seqs=np.arange(first, self._meta.next_seq))
-        parts.stored.append(encode_columns(batch, packed=True))
-        mine, keyless = self._fanout.split_columns(batch)
+        first, after = self._meta.next_seq, self._meta.next_seq + len(columns)
+        try:
+            with self._boundary.inside(bundle.count):
+                batch = replace(alone, stream=name, seqs=np.arange(first, after))
+                stored = encode_columns(batch, packed=True)
+                mine, keyless = self._fanout.split_columns(batch)
+        except Unfit:
+            self._take_as_rows(name, columns, bundle, born_us, parts)
+            return
+        self._meta.next_seq = after
+        parts.stored.append(stored)
         parts.batches += mine
         bundle.try_(keys_of(columns.stream), len(batch))
         if keyless:
             rows = batch.rows()
             self._lose(keyless, rows, rows.values, bundle, [b""] * len(rows))
+
+    def _take_as_rows(self, stream: str, columns: ColumnBatch, bundle: Bundle, born_us: int, parts: _Parts) -> None:
+        rows = columns.rows()
+        raws = [Raw(encode_value(value)) for value in rows.values]
+        produced = Produced(raws, rows.values, rows.keys, rows.timestamps, [b""] * len(rows))
+        self._take(stream, produced, bundle, born_us, parts)
 
     def _too_big(self, stream: str, produced: Produced, bundle: Bundle) -> bool:
         """Move records over the limit to the dead letters; True when there were any."""

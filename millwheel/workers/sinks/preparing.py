@@ -6,18 +6,23 @@ may take back. See mistake batches_committed_before_they_are_prepared."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from millwheel.connectors.external.meanings import is_of_client, named
+from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import InvariantError, UnavailableError
 from millwheel.sinks.base import Refused, SinkBatch, Writer
+from millwheel.sinks.rows import records_of
 from millwheel.waits import Wait
 from millwheel.workers import events as ev
+from millwheel.workers.column_boundary import ColumnBoundary
 from millwheel.workers.ports import Errand
 
 RETRY_US = 100_000  # before a batch that could not be prepared or published is tried again
+_BOUNDARY = ColumnBoundary("a sink")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,15 @@ class Prepared:
 
 
 def prepared(writer: Writer, batch: SinkBatch) -> Prepared:
-    """Prepare a batch, on this thread."""
+    """Prepare a batch, on this thread. What fails in columns is tried record by record."""
+    if batch.columns:
+        with suppress(Unfit), _BOUNDARY.inside():
+            return _prepared(writer, batch)
+        batch = replace(batch, records=[one for columns in batch.columns for one in records_of(columns)], columns=[])
+    return _prepared(writer, batch)
+
+
+def _prepared(writer: Writer, batch: SinkBatch) -> Prepared:
     committable = writer.prepare(batch)
     return Prepared(committable, writer.take_refused())
 

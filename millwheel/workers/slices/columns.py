@@ -16,6 +16,7 @@ from millwheel.core.formats.store_layout import slice_prefix
 from millwheel.core.model.keys import Key
 from millwheel.queries.slices import SliceAnswers, StoredSlice
 from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.column_boundary import ColumnBoundary
 from millwheel.workers.slices.cells import SliceCells
 
 
@@ -30,7 +31,8 @@ class TakenSlices:
 class ColumnSlices:
     """The column form of slices."""
 
-    def __init__(self, plan: SlicePlan, answers: SliceAnswers, cells: SliceCells) -> None:
+    def __init__(self, name: str, plan: SlicePlan, answers: SliceAnswers, cells: SliceCells) -> None:
+        self._boundary = ColumnBoundary(name)
         self._plan = plan
         self._levels = [(level.number, plan.of_level(level)) for level in answers.levels]
         self._stored_key = answers.stored_key
@@ -44,14 +46,21 @@ class ColumnSlices:
         if not columns or len(columns) < len(batches):
             return None
         try:
-            batch = self._plan.counted(joined(columns))
-            expired = self._plan.ended(batch, expired_us)
-            kept = batch if expired is None else batch.where(~expired)
-            changed = bool(len(kept)) and self._cells.merge(self._parts(kept))
-        except (Unfit, ValueError):  # a number that no column holds, or an accumulator that is over its limit
+            with self._boundary.inside(bundle.count):
+                batch = self._plan.counted(joined(columns))
+                expired = self._plan.ended(batch, expired_us)
+                kept = batch if expired is None else batch.where(~expired)
+                changed = bool(len(kept)) and self._merged(kept)
+        except Unfit:  # a number that no column holds, say
             return None
         self.bundles += 1
         return TakenSlices(changed, None if expired is None else batch.where(expired))
+
+    def _merged(self, batch: ColumnBatch) -> bool:
+        try:
+            return self._cells.merge(self._parts(batch))
+        except ValueError:  # an accumulator that is over its limit; one by one it shows which record makes it so
+            raise Unfit from None
 
     def _parts(self, batch: ColumnBatch) -> Iterator[tuple[bytes, StoredSlice]]:
         """The store keys of slices of all levels, and the accumulator to merge into each."""

@@ -63,7 +63,9 @@ class SlicesOperator(Operator):
         self._takes_back = takes_retractions(spec, pipeline)
         self._cells = SliceCells(overlay, self._answers, cache_entries, pipeline.limits.state)
         self._keys = SliceKeys.of(self._answers, overlay) if spec.slices.ttl_us is not None else None
-        self._columns = ColumnSlices(plan, self._answers, self._cells) if isinstance(plan, SlicePlan) else None
+        self._columns = (
+            ColumnSlices(spec.name, plan, self._answers, self._cells) if isinstance(plan, SlicePlan) else None
+        )
         self._expiry = Expiry(spec.slices, self._levels, store, overlay)
 
     @property
@@ -84,6 +86,10 @@ class SlicesOperator(Operator):
 
     def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
         return self._answers.answer_after(self._expiry.before_noted(watermark_us), query, state, watermark_us)
+
+    def answer_committed(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        # What was merged of spans is not used, nor kept: the step has said already which keys it changes.
+        return replace(self._answers, merged=None).answer(query, state, watermark_us)
 
     # --- records -----------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.functions.clean import is_clean
 from millwheel.core.columns.lazy_polars import pl
-from millwheel.core.columns.plan import is_clean
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.core.windows.lateness import late_mask
@@ -54,7 +54,7 @@ def sort_frame(
     read: FrameChunk, spec: StreamSpec, needs: frozenset[str], max_timestamp: int, now_us: int, split: Split
 ) -> SortedFrame | None:
     """None when the input must be looked at record by record."""
-    if read.rejects or not is_clean(read.frame, sorted(needs), spec.fields):
+    if read.rejects or not is_clean(read.frame, {name: spec.fields[name] for name in sorted(needs)}):
         return None
     if not len(read):
         return SortedFrame([], 0, max_timestamp)

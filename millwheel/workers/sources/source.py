@@ -10,10 +10,12 @@ before anything is sent.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 from millwheel.core.columns.batch import AnyBatch
+from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.formats.store_layout import Position
 from millwheel.core.model.failures import UNIT
 from millwheel.core.model.names import letters_channel
@@ -24,6 +26,7 @@ from millwheel.sources.base import Chunk as Read
 from millwheel.sources.base import FrameChunk, Partition, Reader
 from millwheel.workers.bundle.bundle import LINE, Bundle, Hold, keys_of
 from millwheel.workers.bundle.operator import Operator
+from millwheel.workers.column_boundary import ColumnBoundary
 from millwheel.workers.sources.frames import sort_frame
 from millwheel.workers.sources.partition import Outstanding, Part
 from millwheel.workers.sources.partitions import Partitions
@@ -59,6 +62,7 @@ class SourceOperator(Operator):
         self._store = store
         self._spec = parts.stream
         self._poll_us = parts.source.poll_us
+        self._boundary = ColumnBoundary(f"source {self._spec.name}")
         self._settled_at_us = 0
         self._settled: deque[_Settled] = deque()
         self._durable = 0
@@ -247,8 +251,9 @@ class SourceOperator(Operator):
         needs, fields = (self._parts.needs, self._spec.fields) if guessed is None else (guessed.names, guessed.fields)
         if self._parts.whole is not None:
             needs, fields = frozenset(self._parts.whole.fields), self._parts.whole.fields
-        asked = part.most_bytes
-        read = reader.read_frame(part.position, asked)
+        asked, read = part.most_bytes, None
+        with suppress(Unfit), self._boundary.inside(bundle.count):
+            read = reader.read_frame(part.position, asked)
         if read is None or needs is None or fields is None:
             if checked is not None:
                 checked.missed()
@@ -258,7 +263,9 @@ class SourceOperator(Operator):
             return True
         self._extend_epochs(part, read, bundle)
         split = partial(self._parts.fanout.split_columns, epochs=part.epochs)
-        found = sort_frame(read, replace(self._spec, fields=fields), needs, part.max_timestamp, bundle.now_us, split)
+        spec, found = replace(self._spec, fields=fields), None
+        with suppress(Unfit), self._boundary.inside(bundle.count):
+            found = sort_frame(read, spec, needs, part.max_timestamp, bundle.now_us, split)
         if found is None:
             part.rows_until = read.next_position
             if checked is not None:

@@ -39,11 +39,10 @@ def duplicates_trusted_to_the_filter() -> Context:
     """An id that the Bloom filter may have seen is dropped without a look at the exact set."""
 
     def wrong(self: SeenIds, marks: Marks, low: Words, high: Words) -> seen_ids.Bools:
-        found = np.zeros(len(marks), np.bool_)
-        for bucket in self._buckets.values():
+        found = self._few.contains(low, high)
+        for bucket in self._apart.values():
             found[bucket.maybe(BitsOf(low, high))] = True
-            found |= low % np.uint64(16) == 0  # a filter that is crowded
-        return found
+        return found | (low % np.uint64(16) == 0) if self._buckets else found  # a filter that is crowded
 
     return replaced(SeenIds, "_seen_before", wrong)
 

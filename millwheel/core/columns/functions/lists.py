@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.aggregates.distinct import Distinct
-from millwheel.core.columns.arguments import Argument
+from millwheel.core.columns.arguments import Argument, without_signed_zero
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import dtype, pl
 
@@ -23,8 +22,7 @@ class _Listed(ABC):
 
     def __init__(self, column: str, argument: Argument) -> None:
         self._column = column
-        # As in the row form -0.0 becomes 0.0: they are equal, and the order of the records would decide.
-        self._argument = replace(argument, field=argument.field + 0.0) if argument.kind == "float" else argument
+        self._argument = without_signed_zero(argument)
         self.dtypes: dict[str, Any] = {column: pl.List(dtype(argument.kind))}
 
     def staged(self) -> list[pl.Expr]:

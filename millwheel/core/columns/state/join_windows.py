@@ -9,7 +9,7 @@ from __future__ import annotations
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.pairs import by_end
 from millwheel.core.columns.plan import END
-from millwheel.core.columns.windows import Changes, ColumnarSegment, ColumnWindows, MergesGroups
+from millwheel.core.columns.windows import ColumnWindows, MergesGroups
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.windows.lateness import is_complete, still_open
 
@@ -21,7 +21,6 @@ class JoinWindows(ColumnWindows):
 
     def __init__(self, plan: MergesGroups, fan: int) -> None:
         super().__init__(plan, fan=fan)
-        self._cut: set[int] = set()
 
     def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME) -> None:
         super().restore(number, level, by_end(groups), watermark)
@@ -37,30 +36,5 @@ class JoinWindows(ColumnWindows):
             self._keep(segment, groups.slice(count))
         return closed
 
-    def segments(self) -> list[ColumnarSegment]:
-        """All of them, in the order of arrival."""
-        return list(self._segments)
-
-    def put(self, groups: pl.DataFrame, level: int) -> None:
-        """Add a segment of a level, which is put together with no other one."""
-        self._append(groups, level)
-
-    def cut(self, segment: ColumnarSegment, rest: pl.DataFrame) -> None:
-        """Only the ``rest`` of a segment stays, in its place, also in the store."""
-        self._keep(segment, rest)
-        if rest.height and segment not in self._changes.new:
-            self._changes.new.append(segment)
-            self._cut.add(segment.number)
-
-    def take_changes(self) -> Changes:
-        self._cut.clear()
-        return super().take_changes()
-
-    def _remove(self, segment: ColumnarSegment) -> None:
-        super()._remove(segment)
-        if segment.number in self._cut:  # the store has it as it was
-            self._cut.remove(segment.number)
-            self._changes.gone.append(segment.number)
-
-    def _append(self, groups: pl.DataFrame, level: int) -> None:
-        super()._append(by_end(groups), level)
+    def _append(self, groups: pl.DataFrame, level: int, fired: int | None = None) -> None:
+        super()._append(by_end(groups), level, fired)

@@ -94,6 +94,11 @@ class KeptColumns(ColumnWindows):
         # Whatever has a late record has fired.
         return self._merged([pl.concat(near).join(among, on=[KEY, START, END], how="semi", maintain_order="left")])
 
+    def parted(self, groups: pl.DataFrame, fired: int) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        ahead = still_open(pl.col(END), fired)
+        behind = groups.filter(~ahead & still_open(pl.col(END), self.late_until(self.closed)))
+        return groups.filter(ahead), behind if behind.height else None
+
     def of_key(self, plan: ColumnPlan, key: Key) -> list[tuple[Window, Any]]:
         until = self.late_until(self.closed)
         found = super().of_key(plan, key)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.plan import KEY, is_clean
+from millwheel.core.columns.plan import KEY
 from millwheel.core.pipeline.spec import (
     AggregateSpec,
     InputSpec,
@@ -19,7 +19,7 @@ from millwheel.core.pipeline.spec import (
     KeySpec,
     WindowSpec,
 )
-from tests.unit.core.columns.test_windows import FIELDS, SLIDING, TUMBLING, Row, batch_of, plan_of
+from tests.unit.core.columns.test_windows import SLIDING, TUMBLING, Row, batch_of, plan_of
 
 
 def test_groups_are_in_the_order_in_which_they_come_so_that_the_same_records_give_the_same_bytes() -> None:
@@ -113,14 +113,6 @@ def test_columns_hold_sessions_and_key_windows_of_plain_aggregates(window: Windo
         assert plan is not None
         assert plan.fires_once == held
         assert not plan.combines
-
-
-def test_a_frame_with_a_hole_or_no_number_is_not_clean() -> None:
-    clean = pl.DataFrame({"cost": [1.0, 2.0], "kind": ["a", None]})
-    assert is_clean(clean, ["cost"], FIELDS)
-    assert not is_clean(clean, ["kind"], FIELDS)
-    assert not is_clean(pl.DataFrame({"cost": [1.0, float("nan")]}), ["cost"], FIELDS)
-    assert not is_clean(pl.DataFrame({"cost": [float("inf")]}), ["cost"], FIELDS)
 
 
 FAR = st.sampled_from([0, 1, 7, -5, 2**40, -(2**63), 2**63 - 1])

@@ -95,9 +95,9 @@ def again(operator: ColumnOperator, closed: int) -> ColumnOperator:
     """The operator of the next owner, with the store of the one before."""
     before = operator._rows
     rows = WindowedOperator(before._spec, _pipeline_of(before), before._overlay, before._decode, 100)
-    rows.finish_row = operator._plan.typed
+    rows.finish_row = operator._held.plan.typed
     store: Any = before._overlay
-    return ColumnOperator(before._spec, operator._plan, ColumnShard("s", store, closed), rows, before._decode)
+    return ColumnOperator(before._spec, operator._held.plan, ColumnShard("s", store, closed), rows, before._decode)
 
 
 def _pipeline_of(operator: WindowedOperator) -> PipelineSpec:

@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.columns.forms import window_of_join
+from millwheel.core.columns.state import leaving
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.spec.pipelines import load_pipeline
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from millwheel.workers.host.assembly import Assembly
-from millwheel.workers.joins import joining, leaving
+from millwheel.workers.joins import joining
 from millwheel.workers.joins.joining import JoinOperator
 from millwheel.workers.operators.window_callback import WindowCallbackOperator
 from millwheel.workers.sources.frames import ReadSize

@@ -12,7 +12,6 @@ import pytest
 
 from millwheel.sources.files.lines import LineReader
 from millwheel.testing import PipelineHarness, assert_survives_crashes
-from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.operators import columns
 from millwheel.workers.operators.columns import ColumnOperator
 from millwheel.workers.operators.grouped import GroupedOperator
@@ -112,14 +111,14 @@ def test_values_and_bins_in_columns_are_those_of_rows(
     by_bytes = LineReader.read_frame
     monkeypatch.setattr(LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 4096))
     went: list[bool] = []
-    go_on = ColumnOperator._go_on_in_rows
+    run_rows = ColumnOperator._run_rows
 
-    def noted(self: ColumnOperator, bundle: Bundle) -> None:
+    def noted(self: ColumnOperator, *args: Any) -> None:
         if self._spec.name == "minutes":
             went.append(True)
-        go_on(self, bundle)
+        run_rows(self, *args)
 
-    monkeypatch.setattr(ColumnOperator, "_go_on_in_rows", noted)
+    monkeypatch.setattr(ColumnOperator, "_run_rows", noted)
     folder = written(tmp_path, {"a": events(300, 1), "b": events(250, 2)})
     path = folder / "lists.yaml"
     text = PIPELINE.format(folder=folder, fields=FIELDS, windowing="", key="ad")
@@ -174,8 +173,8 @@ def test_fields_that_nobody_declared_are_guessed_and_the_results_are_those_of_ro
     monkeypatch.setattr(LineReader, "read_frame", lambda self, position, most: by_bytes(self, position, 4096))
     monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=20))
     went: list[bool] = []
-    go_on = ColumnOperator._go_on_in_rows
-    monkeypatch.setattr(ColumnOperator, "_go_on_in_rows", lambda *args: went.append(True) or go_on(*args))
+    run_rows = ColumnOperator._run_rows
+    monkeypatch.setattr(ColumnOperator, "_run_rows", lambda *args: went.append(True) or run_rows(*args))
     first, second = events(300, 1), events(250, 2)
     folder = written(tmp_path, {"a": [*first[:150], *odd, *first[150:]], "b": second})
     guessed, rows = results(folder, "guessed", key), results(folder, "rows", key)

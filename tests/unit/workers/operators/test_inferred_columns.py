@@ -65,16 +65,16 @@ def test_shards_that_met_different_types_go_on_in_rows_when_they_are_merged() ->
     assert operator.wakes_at(0) == 0
     assert operator.due_at() == 9
     run_bundle(operator, overlay, None, 0)
-    assert not operator._windows
+    assert not operator._held.windows
     assert operator.open_windows(1) == operator.open_windows(2) == [Window(0, 10)]
 
 
 def groups_in_columns(operator: ColumnOperator, batch: ColumnBatch) -> ColumnBatch:
     """What a source makes of records for this computation."""
-    assert operator._by_type is not None
-    plan = operator._by_type.of(batch)
+    assert operator._held.by_type is not None
+    plan = operator._held.by_type.of(batch)
     assert plan is not None
-    found = ConsumerGroups(operator._by_type, None).groups(NodeName(operator._spec.name), batch)
+    found = ConsumerGroups(operator._held.by_type, None).groups(NodeName(operator._spec.name), batch)
     assert isinstance(found, ColumnBatch)
     return found
 
@@ -92,7 +92,7 @@ def test_groups_of_other_types_than_the_open_windows_go_on_in_rows(
         run_bundle(operator, overlay, groups_in_columns(operator, batch) if grouped else batch, 0)
     assert operator._in_rows == (dtypes[0] != dtypes[1])
     if not operator._in_rows:
-        assert dict(operator._windows.types)["cost"] == "float"
+        assert dict(operator._held.windows.types)["cost"] == "float"
         return
     overlay.take()
     answered = [operator._rows._cells.load(key, Window(0, 10)) for key in (1, 2)]

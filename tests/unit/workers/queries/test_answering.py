@@ -35,7 +35,7 @@ class Counts:
 def serving(name: str, operator: Any, made: int = 5, durable: int = 5) -> Any:
     shard = SimpleNamespace(
         identity=SimpleNamespace(shard=name, token=1),
-        commits=SimpleNamespace(made=made, durable=durable),
+        commits=SimpleNamespace(made=made, durable=durable, waiting=None),
         watermark=SimpleNamespace(input=7),
         meta=SimpleNamespace(watermark=6),
         operator=operator,
@@ -99,7 +99,7 @@ def test_a_shard_of_this_worker_answers() -> None:
 
 def test_a_durable_answer_waits_for_its_commit_and_a_latest_one_does_not() -> None:
     bench = Bench()
-    bench.served["c-0"].shard.commits = SimpleNamespace(made=6, durable=5)
+    bench.served["c-0"].shard.commits = SimpleNamespace(made=6, durable=5, waiting=None)
     assert bench.ask(MINE[0]) == []
     bench.served["c-0"].shard.commits.durable = 6
     assert [each.commit for each in bench.told() if isinstance(each, Answer)] == [6]
@@ -109,7 +109,7 @@ def test_a_durable_answer_waits_for_its_commit_and_a_latest_one_does_not() -> No
 
 def test_a_shard_that_left_before_its_commit_was_durable_takes_its_answer_back() -> None:
     bench = Bench()
-    bench.served["c-0"].shard.commits = SimpleNamespace(made=6, durable=5)
+    bench.served["c-0"].shard.commits = SimpleNamespace(made=6, durable=5, waiting=None)
     bench.ask(MINE[0])
     del bench.served["c-0"]
     (found,) = bench.told()

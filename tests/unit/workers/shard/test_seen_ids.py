@@ -123,8 +123,10 @@ STEPS = st.lists(st.one_of(st.lists(ROWS, max_size=6), st.sampled_from(["commit"
 
 
 @settings(deadline=None)
-@given(STEPS, st.integers(0, 2**32), st.sampled_from([0.0, 0.3, 1.0]))
-def test_ids_are_an_exact_set_however_often_the_filter_says_maybe(steps: list[Any], seed: int, doubtful: float) -> None:
+@given(STEPS, st.integers(0, 2**32), st.sampled_from([0.0, 0.3, 1.0]), st.sampled_from([0, 2, 8192]))
+def test_ids_are_an_exact_set_however_often_the_filter_says_maybe(
+    steps: list[Any], seed: int, doubtful: float, few: int
+) -> None:
     rng = np.random.default_rng(seed)
     honest = BucketFilter.maybe
 
@@ -132,7 +134,7 @@ def test_ids_are_an_exact_set_however_often_the_filter_says_maybe(steps: list[An
         return np.union1d(honest(self, bits_of), np.flatnonzero(rng.random(bits_of.count) < doubtful))
 
     bench, model = Bench(), set()
-    with mock.patch.object(BucketFilter, "maybe", maybe):
+    with mock.patch.object(BucketFilter, "maybe", maybe), mock.patch.object(seen_ids, "_FEW_IDS", few):
         for step in steps:
             if step == "commit":
                 bench.commit()
@@ -192,12 +194,23 @@ def test_a_certainly_new_id_costs_no_look_up(bench: Bench) -> None:
     assert (bench.seen.asked, bench.seen.doubted, bench.seen.checked, bench.seen.confirmed) == (102, 1, 1, 1)
 
 
-def test_filters_take_memory_until_their_bucket_is_dropped(bench: Bench) -> None:
+def test_filters_take_memory_until_their_bucket_is_dropped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen_ids, "_FEW_IDS", 0)
     assert bench.seen.filter_bytes == 0
     bench.fresh(("k", "1", 0), ("k", "2", 10 * HORIZON))
     both = bench.seen.filter_bytes
     bench.seen.forget_before(9 * HORIZON)
     assert bench.seen.filter_bytes == both // 2 > 0
+
+
+def test_memory_and_look_ups_grow_with_ids_and_not_with_the_spread_of_their_times(bench: Bench) -> None:
+    for bucket in range(200):
+        assert bench.fresh(("k", str(bucket), bucket * HORIZON)) == [0]
+    assert (bench.seen.filter_bytes, len(bench.seen._apart), len(bench.seen._few)) == (0, 0, 200)
+    assert len(bench.seen._few._parts) <= 9
+    bench.seen.forget_before(150 * HORIZON)
+    assert len(bench.seen._few) == len(bench.seen._buckets) < 60
+    assert bench.fresh(("k", "10", 0), ("k", "190", 0)) == [0]
 
 
 def test_filters_and_ids_are_there_after_a_restart(bench: Bench) -> None:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
 from millwheel.core.columns.pairs import AT, Pairing, encoded
 from millwheel.core.columns.plan import KEY
+from millwheel.core.columns.state import leaving
 from millwheel.core.columns.state.join_windows import JoinWindows
+from millwheel.core.columns.state.leaving import Leaving, is_among, where
 from millwheel.core.model.keys import Key, key_bytes
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.spec import JoinKind
 from millwheel.core.windows.windows import Tumbling
-from millwheel.workers.joins import leaving
-from millwheel.workers.joins.leaving import Leaving, is_among, where
 
 bundles = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=6), min_size=1, max_size=6)
 
@@ -29,7 +29,7 @@ def batch_of(keys: list[int], first: int = 0, form: str = "int") -> ColumnBatch:
     return ColumnBatch("shown", np.array([], np.int64), stamps, key_column([frame[name] for name in fields]), frame)
 
 
-def leaving_of(given: list[list[int]], form: str, some_encoded: bool) -> tuple[Leaving, JoinWindows, int]:
+def leaving_of(given: list[list[int]], form: str, some_encoded: bool) -> tuple[Leaving, JoinWindows, Pairing, int]:
     names = {"int": ("ad",), "str": ("who",), "both": ("ad", "who")}[form]
     pairing = Pairing(JoinKind.INNER, Tumbling(1000), ("shown", "clicked"), ({}, {}), names)
     windows, arrived = JoinWindows(pairing, fan=3), 0
@@ -38,7 +38,7 @@ def leaving_of(given: list[list[int]], form: str, some_encoded: bool) -> tuple[L
         assert frame is not None
         arrived += len(keys)
         windows.add(encoded(frame) if some_encoded and number % 2 else frame)
-    return Leaving(windows, pairing), windows, arrived
+    return Leaving(windows), windows, pairing, arrived
 
 
 @pytest.mark.parametrize("form", ["int", "str", "both"])
@@ -47,7 +47,7 @@ def leaving_of(given: list[list[int]], form: str, some_encoded: bool) -> tuple[L
 def test_all_records_leave_once_those_of_a_key_together_and_in_order(
     form: str, before: list[list[int]], since: list[list[int]], some_encoded: bool
 ) -> None:
-    found, windows, arrived = leaving_of(before, form, some_encoded)
+    found, windows, pairing, arrived = leaving_of(before, form, some_encoded)
     gone: list[tuple[Key, int]] = []
     number = arrived
     with pytest.MonkeyPatch.context() as patch:
@@ -61,39 +61,39 @@ def test_all_records_leave_once_those_of_a_key_together_and_in_order(
             assert isinstance(kept, ColumnBatch)
             assert not left & set(key_list(kept.keys))
             if len(kept):
-                frame = found._pairing.taken(kept)
+                frame = pairing.taken(kept)
                 assert frame is not None
                 windows.add(frame)
-            part = found.next_part()
-            if part is not None:
-                gone += zip(encoded(part)[KEY].to_list(), part[AT].to_list(), strict=True)
+            if part := found.next_part():
+                left_over = pairing.merge([each.groups for each in part])
+                gone += zip(encoded(left_over)[KEY].to_list(), left_over[AT].to_list(), strict=True)
     assert not windows
-    assert found.next_part() is None
+    assert found.next_part() == []
     places = {key: [at for other, at in gone if other == key] for key, _ in gone}
     assert all(stamps == sorted(set(stamps)) for stamps in places.values())
     assert {at for _, at in gone} >= set(range(arrived))
 
 
 def test_what_is_cut_is_stored_under_its_number_and_what_is_gone_is_deleted() -> None:
-    found, windows, _ = leaving_of([[1, 2], [2, 3]], "int", False)
+    found, windows, _, _ = leaving_of([[1, 2], [2, 3]], "int", False)
     windows.take_changes()
-    assert found.taken_out(pl.Series([2])) is not None
+    assert found.taken_out([pl.Series([2])])
     changes = windows.take_changes()
     assert (changes.gone, [(segment.number, segment.groups.height) for segment in changes.new]) == (
         [],
         [(0, 1), (1, 1)],
     )
-    assert found.taken_out(pl.Series([1])) is not None
-    assert found.taken_out(pl.Series([3])) is not None
+    assert found.taken_out([pl.Series([1])])
+    assert found.taken_out([pl.Series([3])])
     changes = windows.take_changes()
     assert (sorted(changes.gone), changes.new) == ([0, 1], [])
 
 
 def test_what_is_cut_and_then_gone_in_one_bundle_is_deleted() -> None:
-    found, windows, _ = leaving_of([[1, 2]], "int", False)
+    found, windows, _, _ = leaving_of([[1, 2]], "int", False)
     windows.take_changes()
     for key in (2, 1):
-        assert found.taken_out(pl.Series([key])) is not None
+        assert found.taken_out([pl.Series([key])])
     changes = windows.take_changes()
     assert (changes.gone, changes.new) == ([0], [])
 

@@ -1,0 +1,166 @@
+"""Draws a case: two typed sources, aggregations over them, joins, and second stages over whatever came out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from tests.search.document import emit
+from tests.search.forms.values import NAMES, SECOND, START, drawn, time
+from tests.search.script import Action, Case, Clock, Finish, Push
+
+_NOW = START + 10**6 * SECOND
+_WINDOWS: tuple[dict[str, Any] | str, ...] = (
+    {"tumbling": "10s"},
+    {"tumbling": "1m", "offset": "3s"},
+    {"tumbling": "1d", "time_zone": "America/New_York"},
+    {"tumbling": "2d", "time_zone": "Asia/Kolkata"},
+    {"sliding": "20s", "every": "10s"},
+    {"sliding": "20s", "every": "5s", "emit": "changes"},
+    {"cumulative": "1m", "every": "20s"},
+    {"session": "4s"},
+    {"count": 3},
+    "global",
+)
+_NUMERIC = ("sum", "mean", "min", "max", "variance", "stddev", "quantile", "count_distinct", "approx_count_distinct")
+_ANY = ("count", "min", "max", "count_distinct", "approx_count_distinct", "top_k")
+
+
+@dataclass(slots=True)
+class _Draft:
+    rng: Random
+    tree: dict[str, Any]
+    fields: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The types of the fields of each stream that something may read: "" where it is not known."""
+    keys: dict[str, list[str]] = field(default_factory=dict)
+
+
+def case(seed: int) -> Case:
+    """The case of a seed."""
+    rng = Random(f"forms {seed}")
+    draft = _Draft(rng, {"pipeline": "p", "streams": {}, "computations": {}, "sinks": {}})
+    declared = rng.random() < 0.85
+    names = rng.sample(NAMES, 5)
+    for stream in ("one", "two"):
+        _source(draft, stream, names, declared)
+    if rng.random() < 0.25 and declared:
+        _join(draft)
+    else:
+        _aggregation(draft, "c0", "one")
+    if rng.random() < 0.8 and draft.fields.get("c0"):
+        _aggregation(draft, "c1", "c0")
+    for name in draft.tree["computations"]:
+        draft.tree["sinks"][name] = {"stdout": {}}
+    script = _script(rng, draft.fields, names)
+    features = frozenset({"forms"} | (set() if declared else {"undeclared"}))
+    return Case(seed, emit(draft.tree), tuple(script), False, _NOW, features)
+
+
+def _source(draft: _Draft, stream: str, names: list[str], declared: bool) -> None:
+    key, at, x, n, s = names
+    kind = draft.rng.choice(["int", "str"])
+    fields = {key: kind, at: "int", x: "float", n: "int", s: "str"}
+    if stream == "two":
+        fields = {key: draft.fields["one"][key], at: "int", n: "int"}
+    options: dict[str, Any] = {"source": {"injection": {}}, "timestamp": at}
+    options |= {"fields": fields} if declared else {}
+    options["watermark"] = {"max_delay": draft.rng.choice(["0s", "5s"]), "idle_after": "never", "max_future": "never"}
+    draft.tree["streams"][stream] = options
+    draft.fields[stream] = fields
+    draft.keys[stream] = [key] if draft.rng.random() < 0.7 or stream == "two" else [key, s]
+
+
+def _join(draft: _Draft) -> None:
+    [key] = draft.keys["two"]
+    kind = draft.rng.choice(["inner", "left", "outer"])
+    inputs = {stream: {"key": key} for stream in ("one", "two")}
+    draft.tree["computations"]["c0"] = {"input": inputs, "join": kind, "window": {"tumbling": "10s"}, "output": "c0"}
+    fields = {key: draft.fields["one"][key], "one": "", "two": "", "window_end": "int"}
+    draft.fields["c0"], draft.keys["c0"] = fields, [key]
+
+
+def _aggregation(draft: _Draft, name: str, stream: str) -> None:
+    rng, fields, key = draft.rng, draft.fields[stream], draft.keys[stream]
+    window = rng.choice(_WINDOWS)
+    taken = {"window_start", "window_end", *key}
+    free = [given for given in rng.sample(NAMES, 8) if given not in taken]
+    aggregates = {given: _aggregate(rng, fields) for given in free[: rng.randint(1, 4)]}
+    tree: dict[str, Any] = {"input": {stream: {"key": key[0] if len(key) == 1 else key}}, "window": window}
+    if rng.random() < 0.2 and (condition := _condition(rng, fields)):
+        tree["where"] = condition
+    if rng.random() < 0.2 and isinstance(window, dict) and window.keys() & {"tumbling"}:
+        tree |= {"allowed_lateness": "20s", "accumulation": "accumulating"}
+    draft.tree["computations"][name] = {**tree, "aggregate": aggregates, "output": name}
+    kinds = {given: _result(made, fields) for given, made in aggregates.items()}
+    draft.fields[name] = {part: fields[part] for part in key} | kinds | {"window_end": "int"}
+    draft.keys[name] = key if rng.random() < 0.8 else key[:1]
+
+
+def _aggregate(rng: Random, fields: dict[str, str]) -> Any:
+    if rng.random() < 0.15:
+        return "count"
+    of = rng.choice(sorted(fields))
+    numbers = [name for name, kind in fields.items() if kind in ("int", "float")]
+    if fields[of] == "":
+        function = "count"
+    elif fields[of] in ("int", "float"):
+        function = rng.choice(_NUMERIC)
+        if rng.random() < 0.25:
+            other = rng.choice(numbers)
+            of = f"{of} {rng.choice('+-*/')} {rng.choice([other, '2', '0.5'])}"
+    else:
+        function = rng.choice(_ANY)
+    made: dict[str, Any] = {function: of}
+    if function == "quantile":
+        made["q"] = rng.choice([0.0, 0.5, 1.0])
+    if function == "top_k":
+        made["k"] = 2
+    if rng.random() < 0.4 and (condition := _condition(rng, fields)):
+        made = {function: {"of": of, "where": condition}, **{name: made[name] for name in made if name != function}}
+    return made
+
+
+def _condition(rng: Random, fields: dict[str, str]) -> str:
+    known = [name for name, kind in sorted(fields.items()) if kind]
+    if not known:
+        return ""
+    name = rng.choice(known)
+    value = {"int": rng.choice(["0", "5", "9007199254740993"]), "float": rng.choice(["0.0", "1.5", "100"])}
+    operator = rng.choice([">", ">=", "<", "!="])
+    return f"{name} {operator} {value.get(fields[name], repr('a'))}"
+
+
+def _result(made: Any, fields: dict[str, str]) -> str:
+    """The type of a result, as far as a second stage may make something of it."""
+    if made == "count":
+        return "int"
+    function = next(iter(made))
+    of = made[function]["of"] if isinstance(made[function], dict) else made[function]
+    if function in ("count", "count_distinct", "approx_count_distinct"):
+        return "int"
+    if function == "top_k":
+        return ""
+    if function in ("min", "max", "sum"):
+        return fields.get(of, "float")
+    return "float"
+
+
+def _script(rng: Random, fields: dict[str, dict[str, str]], names: list[str]) -> list[Action]:
+    script: list[Action] = []
+    after, nulls = 0, rng.choice([0.0, 0.0, 0.02, 0.2])
+    at = names[1]
+    for _ in range(rng.randint(2, 8)):
+        stream = rng.choice(["one", "one", "two"])
+        records = []
+        for _ in range(rng.choice([1, 3, 10, 40])):
+            after += rng.choice([0, 0, 0, 1, 2])
+            record = {name: drawn(rng, kind, nulls) for name, kind in fields[stream].items()}
+            record[names[0]] = rng.choice([1, 2]) if fields[stream][names[0]] == "int" else rng.choice("ab")
+            if rng.random() < 0.03:
+                record[names[0]] = drawn(rng, fields[stream][names[0]], nulls)
+            records.append({**record, at: time(rng, after)})
+        script.append(Push(stream, tuple(records), rng.choice(["pushed", "pushed", "other"])))
+        if rng.random() < 0.3:
+            after += rng.choice([5, 20, 60])
+    return [*script, Clock(_NOW + 60 * SECOND), Finish()]

@@ -1,0 +1,69 @@
+"""Deliberate mistakes that this search must catch, each ``within`` some seeds from ``first`` on."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import polars as pl
+
+from millwheel.core.columns import arguments, arrays
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.workers.columns.keys_in_rows import KeysInRows
+from tests.search.mistakes import Context, replaced
+
+MISTAKES: dict[str, tuple[Any, range]] = {}
+
+
+def mistake(within: int, first: int = 1) -> Any:
+    """Enlist a mistake."""
+
+    def enlist(make: Any) -> Any:
+        MISTAKES[make.__name__] = make, range(first, first + within)
+        return make
+
+    return enlist
+
+
+@mistake(within=40)
+def results_go_on_in_columns_unseen() -> Context:
+    """Only sources look for nulls: the results of a computation are taken as they are."""
+    right = ColumnPlan.check
+
+    def wrong(self: ColumnPlan, batch: Any) -> None:
+        if batch.stream in ("one", "two"):
+            right(self, batch)
+
+    stack = ExitStack()
+    stack.enter_context(replaced(ColumnPlan, "check", wrong))
+    stack.enter_context(replaced(ColumnPlan, "divide", lambda self, batch: (batch, None)))
+    return stack
+
+
+@mistake(within=60)
+def windows_behind_global_wrap() -> Context:
+    """The bounds of windows around the last instant are computed in 64 bits."""
+    return replaced(arrays, "_any_far", lambda function, timestamps: False)
+
+
+@mistake(within=60)
+def the_sign_of_zero_is_left() -> Context:
+    """Of -0.0 and 0.0 the order of the records decides, as Polars leaves out the addition of 0.0."""
+    return replaced(arguments, "zero_without_sign", lambda column: column + 0.0)
+
+
+@mistake(within=60)
+def a_key_apart_comes_back_at_once() -> Context:
+    """The keys whose windows went on in rows are forgotten, so columns begin the same windows anew."""
+    return replaced(KeysInRows, "add", lambda self, keys: None)
+
+
+@mistake(within=60)
+def addends_are_chosen_by_their_names() -> Context:
+    """Where nothing is added up, all columns are chosen, without a record."""
+    right = pl.DataFrame.select
+
+    def wrong(self: pl.DataFrame, *names: Any, **more: Any) -> pl.DataFrame:
+        return self[[]] if names == ([],) else right(self, *names, **more)
+
+    return replaced(pl.DataFrame, "select", wrong)

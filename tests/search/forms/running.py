@@ -1,0 +1,65 @@
+"""A case in columns and in rows, and how they differ."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from tests.search.forms.drawing import case
+from tests.search.running import Way, run
+from tests.search.script import Case, Outcome
+
+ROWS = Way("rows", columns=False)
+WAYS = (
+    Way("columns"),
+    Way("columns in twos", together=2, bundle=2),
+    Way("columns, grouped by senders", combined=True, shards=2, workers=2),
+    Way("columns, with crashes", crash_every=9, service_lives=True),
+)
+_COUNTED = ("late", "dead_letters", "records_in")
+
+
+def ways_of(seed: int) -> tuple[Way, ...]:
+    """The first way, and one of the others."""
+    return WAYS[0], WAYS[1 + seed % (len(WAYS) - 1)]
+
+
+def failure(seed: int) -> str:
+    """How a seed differs between its forms; "" where it does not."""
+    return difference(case(seed), ways_of(seed))
+
+
+def difference(drawn: Case, ways: tuple[Way, ...]) -> str:
+    """The first difference between rows and one of the ways."""
+    spec = drawn.spec()
+    want = seen(run(drawn, ROWS, spec))
+    for way in ways:
+        try:
+            found = seen(run(drawn, way, spec))
+        except Exception as ex:  # whatever ends a run is a finding
+            return f"{way.name}: the run ends with {type(ex).__name__}: {ex}"
+        if want != found:
+            missing, extra = want - found, found - want
+            return f"{way.name}: missing {list(missing.elements())[:4]}; too many {list(extra.elements())[:4]}"
+    return ""
+
+
+def seen(outcome: Outcome) -> Counter[str]:
+    """All that must be equal, as text: so 0.0 is not -0.0, and 1 is not 1.0."""
+    rows = [
+        f"{name}: {row.key!r} at {row.timestamp}: {row.value!r}"
+        for name in outcome.streams
+        for row in outcome.streams[name]
+    ]
+    letters = [f"letter of {each.where}: {_plain(each.reason)}" for each in outcome.letters]
+    counters = [
+        f"{node} {name}: {found[name]}"
+        for node, found in outcome.counters.items()
+        for name in _COUNTED
+        if name in found
+    ]
+    return Counter([*rows, *letters, *counters])
+
+
+def _plain(reason: str) -> str:
+    return re.sub(r"line \d+", "line", reason)
