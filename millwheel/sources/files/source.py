@@ -238,7 +238,7 @@ class FilesSource(Source):
         self._patterns = [FilePattern(folder, path) for path in options.globs()]
         self._top = os.path.commonpath([pattern.fixed_folder for pattern in self._patterns])
         self.bounded = not options.follow
-        self.absent = f"no file matches {' or '.join(self._globs)} yet"
+        self.absent = f"no file matches {' or '.join(map(str, self._patterns))} yet"
 
     def partitions(self) -> Sequence[Partition]:
         """One per file. For a bounded source their order makes halves, quarters and so on about equally large, because
