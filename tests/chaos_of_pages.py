@@ -30,7 +30,7 @@ def _times(count: int, gap_us: int) -> list[int]:
 def _lines(path: Path, make: Callable[[random.Random, int], dict[str, object]]) -> None:
     rng = random.Random(1)
     with path.open("w") as file:
-        for at in _times(30_000, 8_000_000):
+        for at in _times(30_000, 30_000_000):
             file.write(json.dumps({**make(rng, at), "note": _NOTE}) + "\n")
 
 
@@ -48,7 +48,6 @@ def _sales(rng: random.Random, at: int) -> dict[str, object]:
 
 _INPUTS = {"visits.jsonl": _visits, "events.jsonl": _events, "sales.jsonl": _sales}
 _PAGES = {
-    "README.md": "hello.py",
     "docs/tutorial/1-first-run.md": "pages.py",
     "docs/tutorial/2-state.md": "returning.py",
     "docs/tutorial/3-time.md": "minutes.py",

@@ -242,7 +242,7 @@ class CallbackOperator(Operator):
     def _coming(self, rows: Iterable[T], batch: Batch, bundle: Bundle, fire: Fire) -> Iterable[T]:
         """The rows of a batch that come now, each behind the timers that its label has made due."""
         positions = self._positions
-        if positions is None:
+        if positions is None or (batch.labels is None and not self._labels and positions.none_wait(bundle)):
             return rows
 
         def begin(label: int) -> None:

@@ -72,6 +72,10 @@ class Positions:
         self._waiting: dict[Key, _Waiting] | None = None
         self._changed = False
 
+    def none_wait(self, bundle: Bundle) -> bool:
+        """Whether no record is put aside."""
+        return not self._waiting_in(bundle.timers[Domain.EVENT])
+
     def rows(
         self, rows: Iterable[T], batch: Batch, bundle: Bundle, begin: Callable[[int], None], fire: Callable[[], None]
     ) -> Iterator[T]:

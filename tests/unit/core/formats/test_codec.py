@@ -63,6 +63,15 @@ def test_a_batch_arrives_as_it_was_sent(batch: Batch) -> None:
     assert plain(decode_batch(encode_batch(batch))) == plain(batch)
 
 
+@pytest.mark.parametrize("count", [1, 100])
+def test_labels_travel_with_their_records_and_hold_the_watermark(count: int) -> None:
+    numbers = list(range(1, count + 1))
+    batch = Batch("s", numbers, [9 + each for each in numbers], ["k"] * count, [None] * count, labels=numbers)
+    found = decode_batch(encode_batch(batch))
+    assert isinstance(found, Batch)
+    assert (found.labels is not None and [int(label) for label in found.labels], found.earliest) == (numbers, 1)
+
+
 @given(batches())
 def test_a_batch_that_is_passed_on_has_the_same_bytes(batch: Batch) -> None:
     data = encode_batch(batch)

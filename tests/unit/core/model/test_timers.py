@@ -83,6 +83,11 @@ class TimersAgainstADict(RuleBasedStateMachine):
         if first is not None:
             assert first.at == self.queue.earliest()
 
+    @rule(key=KEYS)
+    def ask_for_the_first_of_a_key(self, key: Any) -> None:
+        mine = [at for (owner, tag), at in self.model.items() if owner == key and tag]
+        assert self.queue.first_of(key, bool) == min(mine, default=MAX_TIME)
+
 
 TimersAgainstADict.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
 TestTimersAreADictInOrderOfTime = TimersAgainstADict.TestCase

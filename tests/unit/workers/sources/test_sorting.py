@@ -48,12 +48,14 @@ class NoConsumers:
 
     def __init__(self) -> None:
         self.given: list[tuple[list[int], set[int]]] = []
+        self.labels: list[int] = []
 
     def drops_late(self, stream: str) -> bool:
         return True
 
     def split(self, batch: Any, values: Any, late: Any = frozenset(), hot: Any = None) -> Any:
         self.given.append((list(batch.seqs), set(late)))
+        self.labels += [] if batch.labels is None else list(map(int, batch.labels))
         return [], []
 
 
@@ -72,6 +74,21 @@ def late_positions(times: list[int | None], size: int) -> list[int]:
         late += [kept[index] for index in sorted(indexes)]
         fanout.given.clear()
     return late
+
+
+@pytest.mark.parametrize("size", [1, 3, 64, 200])
+def test_the_label_of_a_record_does_not_depend_on_how_much_is_read_at_once(size: int) -> None:
+    times = [3 * number + (number * 37) % 23 for number in range(200)]
+    stream = StreamSpec("s", SourceSpec("files", {}), timestamp="ts", max_delay_us=10)
+    fanout, highest = NoConsumers(), MIN_TIME
+    for start in range(0, len(times), size):
+        values: list[Any] = [{"ts": at} for at in times[start : start + size]]
+        positions = list(range(start + 1, start + len(values) + 1))
+        parts = SourceParts("p", "source.s", stream, Any, list, bool, fanout, Timestamps(stream, None))  # type: ignore[arg-type]
+        sorting = Sorting(parts, highest, set(), 0, labelled=True)
+        sorting.sort("a", Chunk(positions, values, positions[-1]))
+        highest = sorting.max_timestamp
+    assert fanout.labels == [max(times[: number + 1]) - 10 for number in range(200)]
 
 
 @pytest.mark.parametrize("gap", [None, 100])
