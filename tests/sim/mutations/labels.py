@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from millwheel.core.formats.codec import decode_batch
-from millwheel.core.model.records import NO_LABEL, Batch, unlabelled
+from millwheel.core.model.records import NO_LABEL, Batch
 from millwheel.core.windows.lateness import labels_of
 from millwheel.workers.operators import callback_context
 from millwheel.workers.operators.callback_context import CallbackContext
 from millwheel.workers.order.positions import Positions
-from millwheel.workers.shard import opening
 from millwheel.workers.sources import sorting
 from millwheel.workers.sources.partitions import Partitions
 from tests.sim.mistakes import Context, mistake, replaced
@@ -42,18 +40,7 @@ def labels_end_behind_a_computation() -> Context:
     return replaced(CallbackContext, "label_as", lambda self, label: right(self, NO_LABEL))
 
 
-@mistake(within=60, workload="placed")
-def labels_of_stored_productions_are_lost() -> Context:
-    """A new owner sends what its predecessor has produced without its labels."""
-
-    def wrong(data: bytes) -> Any:
-        batch = decode_batch(data)
-        return unlabelled(batch) if isinstance(batch, Batch) else batch
-
-    return replaced(opening, "decode_batch", wrong)
-
-
-@mistake(within=40, workload="placed")
+@mistake(within=60, faults="kill move", workload="placed", first=30)
 def records_in_flight_hold_no_label() -> Context:
     """A record holds the watermark at its timestamp alone."""
     return replaced(Batch, "earliest", property(lambda self: min(self.timestamps, default=NO_LABEL)))
