@@ -35,8 +35,7 @@ from millwheel.roots.attaching import attach
 from millwheel.spec import load_pipeline, resolve_params
 
 CALM, CHAOS = "calm", "chaos"
-_FREE = 4
-"""Exit code where only such results differ as arrival decides. Fixed: commands.md has it."""
+_FREE = 4  # Fixed: exit code where only such results differ as arrival decides
 _OUTAGE_S = 60.0  # as long as the driver bears without ZooKeeper
 
 

@@ -40,7 +40,7 @@ def labels_end_behind_a_computation() -> Context:
     return replaced(CallbackContext, "label_as", lambda self, label: right(self, NO_LABEL))
 
 
-@mistake(within=60, faults="kill move", workload="placed", first=30)
+@mistake(within=60, faults="kill move", workload="placed", first=40)
 def records_in_flight_hold_no_label() -> Context:
     """A record holds the watermark at its timestamp alone."""
     return replaced(Batch, "earliest", property(lambda self: min(self.timestamps, default=NO_LABEL)))
