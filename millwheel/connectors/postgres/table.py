@@ -15,7 +15,6 @@ select a.attname, format_type(a.atttypid, a.atttypmod), t.typcategory::text, t.t
        exists (select from pg_operator o where o.oprname = '=' and o.oprleft = t.oid and o.oprright = t.oid)
        or t.typcategory in ('A', 'E', 'R'),
        case when t.typname in ('varchar', 'bpchar') and m.typmod > 4 then m.typmod - 4 else 0 end,
-       case when t.typname = 'numeric' and m.typmod > 4 then (m.typmod - 4) & 2047 end,
        t.typname in ('text', 'varchar') and m.typmod < 0
        and coalesce((select c.collisdeterministic from pg_collation c where c.oid = a.attcollation), true),
        coalesce((select quote_ident(n.nspname) || '.' || quote_ident(c.collname) from pg_collation c
@@ -44,7 +43,7 @@ _PARTS = re.compile(r'("(?:[^"]|"")+"|[^".][^.]*)(\.("(?:[^"]|"")+"|[^".][^.]*))
 class TableColumn:
     """``type_name`` is as in SQL, ``numeric(10,2)``; ``category`` is PostgreSQL's, ``base`` the type's short name.
     ``compares`` says that its type has ``=``. ``letters`` is the most that ``varchar(n)`` and ``char(n)`` hold, 0 for
-    no limit; ``digits`` are those behind the point of ``numeric(p,s)``. ``by_text`` says that two values are equal only
+    no limit. ``by_text`` says that two values are equal only
     if their texts are. ``collation`` is that of the column in SQL, "" for the default."""
 
     name: str
@@ -55,7 +54,6 @@ class TableColumn:
     required: bool
     compares: bool
     letters: int = 0
-    digits: int | None = None
     by_text: bool = False
     collation: str = ""
 

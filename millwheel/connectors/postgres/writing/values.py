@@ -6,7 +6,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -35,14 +35,12 @@ def text_of(value: Any, column: TableColumn) -> str | None:
 
 
 def _cut(text: str, value: Any, column: TableColumn) -> str:
-    """What the server would cut off in silence, in words; "" for nothing. A float takes the digits of its column, as
+    """What the server would cut off in silence, in words; "" for nothing. Numbers take the digits of their column, as
     times do: whoever declares numeric(10,2) asks for that."""
     if column.letters and len(text) > column.letters and column.category == "S":
         ends = text.rstrip(" ") if column.base == "bpchar" else text
         if len(ends) > column.letters:
-            return f"it has {len(ends)} letters"
-    if column.digits is not None and isinstance(value, str | Decimal) and _more_digits(text, column.digits):
-        return f"it has more than {column.digits} digits behind the point"
+            return f"value too long for type {column.type_name}"
     if column.base in _MOST_EXACT and type(value) is int and abs(value) > _MOST_EXACT[column.base]:
         return "a floating-point number has no such whole number" if not _is_exact(value, column.base) else ""
     return ""
@@ -56,15 +54,6 @@ def _is_exact(value: int, base: str) -> bool:
     width = 24 if base == "float4" else 53
     digits = abs(value) >> ((abs(value) & -abs(value)).bit_length() - 1)  # without the zeros at its end
     return digits.bit_length() <= width
-
-
-def _more_digits(text: str, digits: int) -> bool:
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return False  # the server says what is wrong with it
-    exponent = number.normalize().as_tuple().exponent
-    return isinstance(exponent, int) and -exponent > digits
 
 
 def _text(value: Any, column: TableColumn) -> str:
