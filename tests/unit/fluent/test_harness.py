@@ -39,7 +39,7 @@ class Running(Computation):
 
 def made_here(limit: int) -> Pipeline:
     pipeline = Pipeline("words")
-    lines = pipeline.read("lines", FileSource(param("input"), "jsonl"), timestamp="ts")
+    lines = pipeline.read("lines", FileSource(param("input"), "jsonl"), timestamp="ts", timestamp_unit="us")
     words: KeyedStream = (
         lines.flat_map(lambda line: [{"word": word, "n": len(word)} for word in line["text"].split()])
         .filter(lambda value: value["n"] < limit)
@@ -98,7 +98,7 @@ class Lengths(Computation):
 
 def test_a_window_hands_its_records_to_a_class() -> None:
     pipeline = Pipeline("words")
-    lines = pipeline.read("lines", FileSource("none", "jsonl"), timestamp="ts")
+    lines = pipeline.read("lines", FileSource("none", "jsonl"), timestamp="ts", timestamp_unit="us")
     windows = lines.key_by("who").window(Tumbling("1m"), allowed_lateness="1m")
     long, _ = windows.process(Lengths, output=["long", "short"], options={"above": 3}, where="text != ''")
     long.write(StdoutSink())
@@ -123,7 +123,7 @@ def test_records_of_a_key_give_the_same_together_as_one_by_one() -> None:
                 ctx.produce("totals", {"key": ctx.key, "total": self.total.get()}, timestamp=record.timestamp)
 
     p = Pipeline("p")
-    p.read("hits", InjectionSource(), timestamp="at").key_by("k").process(Totals, output="totals")
+    p.read("hits", InjectionSource(), timestamp="at", timestamp_unit="us").key_by("k").process(Totals, output="totals")
     hits = [{"k": "ab"[n % 2], "n": n, "at": n} for n in range(10)]
     told: list[Any] = []
     sizes: list[int] = []

@@ -16,7 +16,7 @@ SECOND = 1_000_000
 PIPELINE = """
 pipeline: p
 streams:
-  hits: {source: {injection: {}}, timestamp: at, watermark: {max_delay: 1d}}
+  hits: {source: {injection: {}}, timestamp: {field: at, unit: us}, watermark: {max_delay: 1d}}
 computations:
   c: {input: {hits: {key: user}}, callback: "everything:Everything", max_attempts: 2, ORDER output: out}
 sinks:

@@ -15,7 +15,7 @@ from millwheel.testing import PipelineHarness
 PIPELINE = """
     pipeline: both
     streams:
-      lines: {source: {files: {path: in.jsonl, format: jsonl}}, timestamp: at}
+      lines: {source: {files: {path: in.jsonl, format: jsonl}}, timestamp: {field: at, unit: us}}
     computations:
       all:
         input: {lines: {key: user}, dead_letters: {key: computation}}
@@ -49,7 +49,7 @@ def test_who_consumes_a_source_and_its_dead_letters_gets_all(
 TWO_KEYS = """
     pipeline: letters
     streams:
-      lines: {source: {files: {path: in.jsonl, format: jsonl}}, timestamp: at}
+      lines: {source: {files: {path: in.jsonl, format: jsonl}}, timestamp: {field: at, unit: us}}
     computations:
       one: {input: {lines: {key: user}}, callback: "tell:Tell", output: told}
       two: {input: {lines: {key: place}}, callback: "tell:Tell", output: told}
@@ -72,7 +72,10 @@ BEGIN = 1_700_000_000_000_000
 STAMPS = """
     pipeline: stamps
     streams:
-      lines: {source: {files: {path: in.jsonl, format: jsonl}}, timestamp: at, watermark: {max_delay: 10s}}
+      lines:
+        source: {files: {path: in.jsonl, format: jsonl}}
+        timestamp: {field: at, unit: us}
+        watermark: {max_delay: 10s}
     sinks:
       dead_letters: {files: {path: out, format: jsonl}}
     computations:

@@ -15,7 +15,7 @@ from millwheel.testing import PipelineHarness
 CHAIN = """
     pipeline: ends
     streams:
-      hits: {source: {injection: {}}, timestamp: at}
+      hits: {source: {injection: {}}, timestamp: {field: at, unit: us}}
     computations:
       first: {input: {hits: {key: user}}, window: FIRST, aggregate: {hits: count}, output: totals}
       second: {input: {totals: {key: SECOND_KEY}}, SECOND, output: out}
@@ -76,7 +76,7 @@ def test_what_has_the_last_instant_joins(tmp_path: Path) -> None:
         dedent("""
         pipeline: ends
         streams:
-          hits: {source: {injection: {}}, timestamp: at}
+          hits: {source: {injection: {}}, timestamp: {field: at, unit: us}}
         computations:
           a: {input: {hits: {key: user}}, window: global, aggregate: {n: count}, output: as}
           b: {input: {hits: {key: user}}, window: {count: 9}, aggregate: {n: count}, output: bs}
@@ -105,7 +105,7 @@ def test_what_is_left_in_a_count_window_counts_behind_it_wherever_a_crash_comes(
         dedent(f"""
         pipeline: fives
         streams:
-          hits: {{source: {{injection: {{}}}}, timestamp: at}}
+          hits: {{source: {{injection: {{}}}}, timestamp: {{field: at, unit: us}}}}
         computations:
           fives: {{input: {{hits: {{key: user}}}}, window: {{count: 5}}, aggregate: {{hits: count}},
                   output_time: {output_time}, output: groups}}

@@ -235,7 +235,7 @@ def test_a_type_that_changed_harms_nobody_once_the_entry_is_over() -> None:
 PIPELINE = """
 pipeline: p
 streams:
-  hits: {source: {injection: {}}, timestamp: at, watermark: {max_delay: 1d}}
+  hits: {source: {injection: {}}, timestamp: {field: at, unit: us}, watermark: {max_delay: 1d}}
 computations:
   c: {input: {hits: {key: user}}, FORM, output: out}
 sinks:
@@ -333,7 +333,7 @@ def test_copies_at_the_last_instant_are_copies(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("""
 pipeline: p
 streams:
-  hits: {source: {injection: {}}, timestamp: at}
+  hits: {source: {injection: {}}, timestamp: {field: at, unit: us}}
 computations:
   totals:
     input: {hits: {key: user}}

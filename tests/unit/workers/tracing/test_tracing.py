@@ -271,7 +271,10 @@ def test_a_source_samples_what_came_without_a_header_and_again_the_same_after_a_
 PIPELINE = """
 pipeline: p
 streams:
-  given: {source: {injection: {}}, timestamp: t, watermark: {max_future: never, max_delay: 3650d, idle_after: 5s}}
+  given:
+    source: {injection: {}}
+    timestamp: {field: t, unit: us}
+    watermark: {max_future: never, max_delay: 3650d, idle_after: 5s}
 computations:
   work: {input: {given: {key: k}}, map: {k: k}, output: out}
 sinks:
@@ -311,7 +314,7 @@ pipeline: p
 streams:
   hits:
     source: {files: {path: "PATH", format: jsonl}}
-    timestamp: t
+    timestamp: {field: t, unit: us}
     fields: {k: str, t: int}
 computations:
   count: {input: {hits: {key: k}}, window: {tumbling: 1s}, aggregate: {n: count}, output: counts}
