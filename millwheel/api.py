@@ -181,6 +181,7 @@ class MapState(State, Generic[K, T]):
         if len(types) > 2:
             raise TypeError(f"MapState takes the types of keys and values, not {len(types)} types")
         super().__init__(types[-1] if types else type, ttl=ttl)
+        self.keys: Any = types[0] if len(types) == 2 else Any
 
     @overload
     def __get__(self, instance: None, owner: type) -> MapState[K, T]: ...

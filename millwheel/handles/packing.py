@@ -21,6 +21,7 @@ from typing import Any
 
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import PipelineError
+from millwheel.handles.struct_pickling import dumps
 from millwheel.spec.ship import files_to_ship
 
 PICKLE = "pipeline.pickle"
@@ -55,14 +56,13 @@ def _dumps(thing: Any) -> bytes:
     cloudpickle = importlib.import_module("cloudpickle")
     with _by_value(cloudpickle):
         try:
-            found: bytes = cloudpickle.dumps(thing)
+            return dumps(thing)
         except Exception as ex:  # pickling a user's object may raise anything
             raise PipelineError(
                 f"The pipeline's code cannot be sent to workers: {type(ex).__name__}: {ex}. A function uses something "
                 "that exists in this process only, such as an open file, a lock or a connection: make it inside the "
                 "function, or write the pipeline into a Python file and run that with `millwheel run FILE.py`"
             ) from ex
-    return found
 
 
 def _loads(data: bytes) -> Any:

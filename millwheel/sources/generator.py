@@ -15,7 +15,9 @@ import msgspec
 import numpy as np
 import xxhash
 
+from millwheel.core.aggregates.plain_data import copied, is_plain
 from millwheel.core.instants.texts import text_us
+from millwheel.core.model.failures import in_words
 from millwheel.core.model.times import SECOND
 from millwheel.errors import RecordError, SetupError
 from millwheel.options import read_options
@@ -117,11 +119,19 @@ class GeneratedRecords(Source):
             factory: Factory = load_object(self._options.factory, self._folder)
 
             def make(first: int, count: int) -> list[Any]:
-                return [factory(index, number) for index in range(first, first + count)]
+                return [_own(factory(index, number)) for index in range(first, first + count)]
 
         if schema is None:
             return make
         return lambda first, count: [msgspec.convert(value, schema) for value in make(first, count)]
+
+
+def _own(value: Any) -> Any:
+    """What the user's factory gives, as workers elsewhere get it: plain data, which no other record shares."""
+    try:
+        return copied(value) if is_plain(value) else msgspec.msgpack.decode(msgspec.msgpack.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return value  # and refused later, as all that cannot be sent
 
 
 class DefaultRecords:
@@ -187,7 +197,9 @@ class GeneratorReader(Reader):
     def _chunk(self, position: int, end: int) -> Chunk:
         try:
             values = self._make(position, end - position)
-        except Exception:  # any exception of the user's factory concerns one of these records
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # any exception of the user's factory concerns one of these records
             return self._one_by_one(position, end)
         return Chunk(list(range(position + 1, end + 1)), values, end)
 
@@ -197,8 +209,10 @@ class GeneratorReader(Reader):
             try:
                 chunk.values += self._make(index, 1)
                 chunk.positions.append(index + 1)
-            except Exception as ex:
-                reason = f"the generator's factory failed: {type(ex).__name__}: {ex}"
+            except KeyboardInterrupt:
+                raise
+            except BaseException as ex:
+                reason = f"the generator's factory failed: {in_words(ex)}"
                 chunk.rejects.append(Reject(index + 1, f"index {index}", reason))
         return chunk
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from millwheel.core.aggregates.plain_data import copied
 from millwheel.core.expressions.fields import field_reader, missing_field
 from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.dictionaries import partitioned
@@ -239,7 +240,7 @@ def load_extractor(spec: KeySpec, folder: str) -> Callable[[Any], Key]:
         function = load_object(spec.names[0], folder)
         if not callable(function):
             raise PipelineError(f"{spec.names[0]} is a {type(function).__name__}, not a function of a record's value")
-        return function  # type: ignore[no-any-return]
+        return lambda value: function(copied(value))  # its own: others see the record, too
     if spec.kind is KeyKind.FIELD:
         return _field_key(spec.names[0])
     return _fields_key(spec.names)

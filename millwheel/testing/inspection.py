@@ -15,8 +15,8 @@ from millwheel.ports import StateStore
 from millwheel.workers.operators.window_callback import CALLBACK_TAG
 from millwheel.workers.order.positions import ASIDE_TAG
 from millwheel.workers.shard.opening import read_timers
+from millwheel.workers.state.cells import TTL_TAG
 from millwheel.workers.state.column_segments import segments_of
-from millwheel.workers.state.handles import TTL_TAG
 from millwheel.workers.state.window_sets import read_window
 
 

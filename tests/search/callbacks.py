@@ -99,8 +99,20 @@ class Orders(Computation):
             entries = sorted(self.entries.items())
             ctx.produce(
                 self.out,
-                {**fields, "why": why, "t": at, "total": self.total.get(), "items": [*self.items], "entries": entries},
+                {
+                    **fields,
+                    "why": why,
+                    "t": at,
+                    "total": self.total.get(),
+                    "items": [*self.items],
+                    "entries": entries,
+                    **self._more(),
+                },
             )
+
+    def _more(self) -> dict[str, Any]:
+        """What else is remembered."""
+        return {}
 
     def _do(self, ctx: Any, order: Sequence[Any], at: int, fields: dict[str, Any]) -> None:
         word, *rest = order
@@ -161,6 +173,64 @@ class Mixed(Orders):
 
     items = ListState(int, ttl="30s")
     entries = MapState(int, ttl="5s")
+
+
+MARKS: dict[str, list[int]] = {}
+
+
+class Owning(Orders):
+    """Changes what it was given, and what it has handed over; and remembers values of many types."""
+
+    kinds = ValueState(set[int], default=set)
+    pair = ValueState(tuple[int, ...], default=())
+    mean = ValueState(float, default=0.0)
+    marks = ValueState(dict[str, list[int]], default=lambda: MARKS)
+
+    def process_record(self, ctx: Any, record: Record) -> None:
+        """The orders of the record, after it was changed."""
+        if any(order[0] == "change" for order in _orders(record.value)):
+            _change(record.value)
+        super().process_record(ctx, record)
+
+    def _do(self, ctx: Any, order: Sequence[Any], at: int, fields: dict[str, Any]) -> None:
+        if order[0] == "twice" and self.out:
+            value = {**fields, "why": "twice", "more": [1]}
+            ctx.produce(self.out, value)
+            value["more"].append(2)
+            value["k"], value["u"] = "a", 1 - value["u"] if type(value["u"]) is int else 0
+            ctx.produce(self.out, value)
+            value["k"], value["u"], value["n"] = "changed", 7, 99
+        elif order[0] == "keep":
+            self._keep(fields["n"])
+        else:
+            super()._do(ctx, order, at, fields)
+
+    def _keep(self, n: int) -> None:
+        self.kinds.get().add(n)
+        pair = (*self.pair.get(), n)
+        self.pair.set(pair[-3:])
+        self.mean.set(n)
+        value = {"a": [n]}
+        self.marks.get().setdefault("b", []).append(n)
+        if n % 2:
+            self.marks.set(value)
+            value["a"].append(100)
+
+    def _more(self) -> dict[str, Any]:
+        pair, kinds = self.pair.get(), self.kinds.get()
+        types = [type(pair).__name__, type(kinds).__name__, repr(self.mean.get())]
+        return {"kinds": sorted(kinds), "pair": pair, "types": types, "marks": repr(self.marks.get())}
+
+
+def _change(value: Any) -> None:
+    """As a callback does that takes its record for its own."""
+    n = common(value)["n"] + 10
+    if isinstance(value, Hit):
+        value.n = n
+    else:
+        value["n"] = n
+    orders: Any = _orders(value)
+    orders.append(["append"])
 
 
 class Free(Computation):

@@ -8,7 +8,8 @@ from millwheel.core.formats.store_layout import STATE
 from millwheel.workers.operators.callbacks import CallbackOperator
 from millwheel.workers.operators.window_callback import WindowCallbackOperator
 from millwheel.workers.shard.shard import Shard
-from millwheel.workers.state.handles import ListCells, MapCells, Typed, written_at
+from millwheel.workers.state.cells import Typed, written_at
+from millwheel.workers.state.handles import ListCells, MapCells
 
 
 def check_removed(shard: Shard) -> None:

@@ -9,6 +9,7 @@ from millwheel.core.aggregates import choice as aggregates_choice
 from millwheel.core.aggregates import numeric as aggregates_numeric
 from millwheel.core.aggregates import sketches as aggregates_sketch
 from millwheel.core.aggregates.base import Aggregator
+from millwheel.core.aggregates.own import OwnAggregator
 
 FUNCTIONS = {**aggregates_numeric.FUNCTIONS, **aggregates_choice.FUNCTIONS, **aggregates_sketch.FUNCTIONS}
 
@@ -40,5 +41,5 @@ def _own(function: str, options: Mapping[str, Any], load: Callable[[str], Any] |
         raise ValueError(f"{function!r} names a class of your own, which cannot be loaded here")
     made = load(function)(**options)
     if isinstance(made, Aggregator):
-        return made
+        return OwnAggregator(made)
     raise ValueError(f"{function!r} is no Aggregator; derive it from millwheel.Aggregator")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 import numpy as np
@@ -241,6 +241,31 @@ def stream_decoder(kinds: Mapping[str, Any]) -> Callable[[str, list[Any] | msgsp
         return typed.get(stream, plain)(values)
 
     return decode
+
+
+def handed_out(batch: Batch, decode: Callable[[str, list[Any] | msgspec.Raw], list[Any]]) -> list[Any]:
+    """The values of a batch for somebody who may change them, as user code may: the batch keeps them encoded, for a
+    retry, a dead letter, or another owner. Encoding all of them takes a tenth of what it takes to copy them."""
+    held = batch.held_values
+    if not are_objects(held):
+        return decode(batch.stream, held)
+    batch.keep_encoded(_raw(encode_value(held)))
+    return held
+
+
+def apart(batch: Batch) -> Batch:
+    """The same records, whose values share no object with those of the batch."""
+    values = batch.held_values
+    if not are_objects(values):
+        return batch
+    found = batch.named(batch.stream)
+    found.keep_encoded(_raw(encode_value(values)))
+    return found
+
+
+def are_objects(values: list[Any] | msgspec.Raw) -> TypeGuard[list[Any]]:
+    """Whether values are as their source has read them, and not encoded."""
+    return not isinstance(values, msgspec.Raw) and len(values) > 0 and type(values[0]) is not msgspec.Raw
 
 
 def _decode_list(kind: Any) -> Callable[[list[Any] | msgspec.Raw], list[Any]]:

@@ -11,9 +11,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 RECENT = 10_000
 """A tally halves its counts when it holds so many calls, because only recent calls are to be judged."""
+MOST_WORDS = 8_000
+"""So many characters of an exception are kept."""
 _KIND_LENGTH = 120  # characters of a kind of failure that are kept
 _NUMBERS = re.compile(r"\d+")
 
@@ -96,13 +99,38 @@ def kind_of(error: str, location: str, reason: str) -> str:
     return printable(text if len(text) <= _KIND_LENGTH else text[: _KIND_LENGTH - 1] + "…")
 
 
+def shown(value: Any, most: int) -> str:
+    """How a value looks, in at most so many characters, whatever its class makes of that."""
+    try:
+        text = repr(value)
+    except Exception as ex:  # of the class's own __repr__, or it nests too deeply
+        text = f"<{type(value).__name__} that cannot be shown: {type(ex).__name__}>"
+    return encodable(text if len(text) <= most else text[: most - 1] + "…")
+
+
+def encodable(text: str) -> str:
+    """The text, with question marks for what is no Unicode, such as half an emoji."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def in_words(ex: BaseException) -> str:
+    """``ValueError: no such city``: text that every encoder takes, whatever the exception makes of itself."""
+    try:
+        text = str(ex)
+    except BaseException as other:  # of the user's own __str__
+        text = f"(its text cannot be made: {type(other).__name__})"
+    return encodable(f"{type(ex).__name__}: {text[:MOST_WORDS]}")
+
+
 def printable(text: str) -> str:
     """Text that every encoder takes."""
-    return " ".join(text.split()).encode("utf-8", "replace").decode()
+    return encodable(" ".join(text.split()))
 
 
 KINDS = "dead_letters."
 """How the durable counters of dead letters by kind begin."""
+MOST_COUNTED = 2**62
+"""Where the counters of a shard stop, upwards and downwards: a commit carries numbers of up to 64 bits."""
 KINDS_KEPT = 20  # kinds that a shard counts apart; all others are one
 OTHER_KINDS = KINDS + "other reasons"
 

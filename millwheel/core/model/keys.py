@@ -20,6 +20,8 @@ Key = Any  # str | int | bytes | tuple[Key, ...]; recursive unions slow mypy dow
 KeyHash = Callable[[Key], int]
 """Where a key lies in the 64-bit space. All of a node's keys are hashed alike."""
 
+_MOST_LEVELS = 30
+"""So many tuples may lie in each other: decoders take some hundreds, and a key travels within other lists."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 _xxh3: Callable[[bytes], int] = xxhash.xxh3_64_intdigest
@@ -28,7 +30,7 @@ _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = ((str, str.__str__), (in
 """The types of keys, and the function that converts a value of a derived type, such as a member of an IntEnum."""
 
 
-def check_key(key: Any) -> Key:
+def check_key(key: Any, level: int = 0) -> Key:
     """``key`` itself (lists become tuples), or RecordError saying why it cannot be one."""
     kind = type(key)
     if kind is str:
@@ -38,7 +40,9 @@ def check_key(key: Any) -> Key:
     if kind is bytes:
         return key
     if kind is tuple or kind is list:
-        return tuple(check_key(part) for part in key)
+        if level == _MOST_LEVELS:
+            raise RecordError(f"a key of tuples in tuples, more than {_MOST_LEVELS} levels deep, cannot be stored")
+        return tuple(check_key(part, level + 1) for part in key)
     if key is None:
         raise RecordError("missing key: the record has no value where the key is read from")
     if kind is not bool:

@@ -221,6 +221,10 @@ class Batch:
             found = self._values = _raws(found)
         return found
 
+    def keep_encoded(self, values: msgspec.Raw) -> None:
+        """From now on the values are these bytes, one encoded array: somebody may change the objects."""
+        self._values = values
+
     @property
     def held_keys(self) -> list[Key] | Int64s:
         return self._keys if self.numbers is None else self.numbers

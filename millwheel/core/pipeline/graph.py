@@ -153,6 +153,11 @@ def build_graph(spec: PipelineSpec) -> Graph:
     return Graph(nodes, {stream: tuple(names) for stream, names in consumers.items()}, feeders)
 
 
+def runs_user_code(computation: ComputationSpec | None) -> bool:
+    """Whether functions or classes of the user's get the values of records, and may change them."""
+    return computation is not None and bool(computation.callback or any(step.function for step in computation.steps))
+
+
 def takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool:
     """True when a record that the computation consumes may take back an earlier one."""
     retracting = retracting_streams(spec)

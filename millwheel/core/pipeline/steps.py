@@ -14,8 +14,9 @@ from millwheel.core.pipeline.spec import StepKind, StepSpec
 from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.errors import RecordError
 
-Apply = Callable[[Any], Sequence[Any]]
-"""A record's value -> the resulting values."""
+Apply = Callable[[Any], Iterable[Any]]
+"""A record's value -> the resulting values, each to be used before the next is made: a generator of the user's may give
+the same object again, changed."""
 Load = Callable[[str], Callable[[Any], Any]]
 """``module:function`` -> the function."""
 
@@ -27,9 +28,9 @@ def compile_steps(steps: Sequence[StepSpec], load: Load) -> Apply:
     for step in reversed(steps):
         run = _joined(step, load, run)
 
-    def apply(value: Any) -> Sequence[Any]:
+    def apply(value: Any) -> Iterable[Any]:
         back = as_retraction(value)
-        return run(value) if back is None else [retracted(made) for made in run(back.value)]
+        return run(value) if back is None else (retracted(made) for made in run(back.value))
 
     return apply
 
@@ -47,10 +48,10 @@ def _joined(step: StepSpec, load: Load, rest: Apply) -> Apply:
         return lambda value: rest(value) if call(value) else ()
     if step.kind is StepKind.MAP:
         return lambda value: rest(call(value))
-    return lambda value: [made for each in _several(call(value), step) for made in rest(each)]
+    return lambda value: (made for each in _several(call(value), step) for made in rest(each))
 
 
-def _itself(value: Any) -> Sequence[Any]:
+def _itself(value: Any) -> Iterable[Any]:
     return (value,)
 
 

@@ -9,12 +9,14 @@ import inspect
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import msgspec
 
 from millwheel.api import Computation, State, ValueState, takes_batches
 from millwheel.core.pipeline.secrets import Secret
+from millwheel.core.windows.panes import RETRACTION_FIELD, Retraction
 from millwheel.spec.imports import missing_file_hint
 
 METHODS = {
@@ -47,6 +49,31 @@ def wrong_states(kind: type[Computation]) -> Iterator[str]:
     for name, state in _declared(kind).items():
         if why := _cannot_be_stored(state):
             yield f"{_line_of(kind)}{kind.__name__}.{name} {why}"
+
+
+def makes_retractions(kind: type[Computation]) -> str:
+    """A sentence if a class that takes no retractions has code that makes some; "" if it has none. Each would be
+    refused when it is produced."""
+    own = [base for base in kind.__mro__ if issubclass(base, Computation) and base is not Computation]
+    for method in [each for base in own for each in vars(base).values() if isinstance(each, FunctionType)]:
+        if not kind.takes_retractions and _names_retractions(method.__code__):
+            return (
+                f"{_line_of(method)}{kind.__name__}.{method.__name__} makes retractions, and a callback cannot take "
+                "back what it produced: produce the new row and let a sink with mode: upsert replace the old one, or "
+                "make the change log with a window of accumulation: retracting"
+            )
+    return ""
+
+
+def _names_retractions(code: CodeType) -> bool:
+    if Retraction.__name__ in code.co_names:
+        return True
+    return any(
+        each == RETRACTION_FIELD
+        or (isinstance(each, tuple) and RETRACTION_FIELD in each)
+        or (isinstance(each, CodeType) and _names_retractions(each))
+        for each in code.co_consts
+    )
 
 
 def cannot_be_made(kind: type[Computation], options: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ from millwheel.core.pipeline.spec import (
 from millwheel.core.windowing.contract import Machine
 from millwheel.errors import MillwheelError, PipelineError
 from millwheel.secret_values import unrevealed
-from millwheel.spec.checks.callback_classes import cannot_be_made, wrong_methods, wrong_states
+from millwheel.spec.checks.callback_classes import cannot_be_made, makes_retractions, wrong_methods, wrong_states
 from millwheel.spec.checks.topology import find
 from millwheel.spec.loading import OBJECT_NAME, load_object
 from millwheel.spec.parts.joins import keyless
@@ -235,6 +235,8 @@ class CodeChecks:
             self._bad(text, "computations", computation.name, "input")
         if wrong := [*wrong_methods(kind, computation.window is not None), *wrong_states(kind)]:
             self._bad("; ".join(wrong), *path)
+        if why := makes_retractions(kind):
+            self._bad(why, *path)
         if self._options(computation, kind):
             if text := cannot_be_made(kind, computation.options):
                 self._bad(text, "computations", computation.name, "options" if computation.options else "callback")

@@ -65,7 +65,7 @@ class BatchOperator(CallbackOperator):
         )
         for number, arrival in enumerate(bundle.arrivals):
             batch = arrival.batch.rows()
-            values = self._decode(batch.stream, batch.values)
+            values = self._handed_out(batch)
             records: Iterable[Record] = map(Record, batch.keys, values, batch.timestamps, repeat(batch.stream))
             if traced:
                 records = list(records)

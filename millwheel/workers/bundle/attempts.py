@@ -8,17 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from millwheel.core.model.failures import MOST_WORDS, encodable, in_words
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.pipeline.spec import ComputationSpec
-from millwheel.errors import CorruptionError, FencedError, InvariantError
 from millwheel.spec.imports import missing_file_hint
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.hangs import Avoided, Hang
 from millwheel.workers.state.keyed_state import KeyedState
-
-FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
-"""Errors that concern the whole shard, not a single record."""
+from millwheel.workers.user_code import passes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +78,9 @@ class Attempts:
                 call()
                 self._state.flush()
                 return
-            except FATAL:
-                raise
-            except Exception as ex:  # the callback's own failure
+            except BaseException as ex:  # the callback's own failure
+                if passes(ex):
+                    raise
                 bundle.overlay.undo_to(undo_point)
                 bundle.outputs.cut_to(produced)
                 for domain, queue in bundle.timers.items():
@@ -108,22 +106,44 @@ class Attempts:
         )
         bundle.dead_letter(letter, subject.timestamp, subject.cause, subject.what)
 
-    def _give_up(self, bundle: Bundle, subject: Subject, ex: Exception) -> None:
-        last, hint = traceback.extract_tb(ex.__traceback__)[-1], missing_file_hint(ex)
+    def _give_up(self, bundle: Bundle, subject: Subject, ex: BaseException) -> None:
+        failure = _failure_of(ex)
         attempts = self._spec.max_attempts
         self._state.point(subject.key, subject.timestamp)
         letter = DeadLetter(
             pipeline=self._pipeline,
             computation=self._spec.name,
             stream=subject.stream,
-            reason=f"{self._code} failed {attempts} times on this {subject.what}: {type(ex).__name__}: {ex}{hint}",
+            reason=f"{self._code} failed {attempts} times on this {subject.what}: {failure.words}",
             key=subject.key,
             value=subject.value,
             timestamp=subject.timestamp,
-            exception="".join(traceback.format_exception(ex))[-8000:],
-            location=f"{last.filename.rsplit('/', 1)[-1]}:{last.lineno} in {last.name}",
+            exception=failure.trace,
+            location=failure.where,
             attempts=attempts,
             state=self._state.describe(),
-            error=type(ex).__name__,
+            error=failure.kind,
         )
         bundle.dead_letter(letter, subject.timestamp, subject.cause, subject.what)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """An exception of user code as a dead letter tells it."""
+
+    kind: str
+    words: str
+    where: str
+    trace: str
+
+
+def _failure_of(ex: BaseException) -> _Failure:
+    """What an exception says, and where it was raised."""
+    try:
+        last = traceback.extract_tb(ex.__traceback__)[-1]
+        where = f"{last.filename.rsplit('/', 1)[-1]}:{last.lineno} in {last.name}"
+        trace = "".join(traceback.format_exception(ex))[-MOST_WORDS:]
+        hint = missing_file_hint(ex)
+    except BaseException:  # an exception may have attributes of its own making
+        where, trace, hint = "", "", ""
+    return _Failure(type(ex).__name__, in_words(ex) + hint, encodable(where), encodable(trace))

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
-from millwheel.core.formats.codec import encode_value
-from millwheel.core.model.failures import KINDS, CallKind, First, kind_of, printable
+from millwheel.core.formats.codec import encode_value, stream_decoder
+from millwheel.core.formats.nesting import MOST_NESTING, nests_too_deeply
+from millwheel.core.model.failures import KINDS, CallKind, First, encodable, kind_of, printable, shown
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import DeadLetter, Domain
 from millwheel.core.model.timers import Due, TimerQueue
@@ -23,7 +24,10 @@ from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.state.overlay import Overlay
 from millwheel.workers.tracing.traced import TracedBundle
 
+UNCARRIABLE = (TypeError, ValueError, OverflowError, RecursionError)
+"""The errors of encoders for values that no bytes can carry."""
 _COUNTED = "\0counted"
+_decoded = stream_decoder({})
 _LETTER_STATE_BYTES = 1 << 20
 """So many bytes of state go into a dead letter whole."""
 _BEGINNING = 10_000  # characters of a value that a dead letter shows
@@ -53,13 +57,15 @@ class Outputs:
         """That of the call whose productions come next (None: productions of this node have no labels)."""
 
     def produce(self, stream: str, key: Key, value: Any, timestamp: int, identity: bytes = b"") -> None:
-        """Add one production. ``identity`` is the id of a weak one; without it, duplicates are not noticed."""
+        """Add one production. ``identity`` is the id of a weak one; without it, duplicates are not noticed. Raises one
+        of UNCARRIABLE for a value that cannot be sent."""
         produced = self.streams.get(stream)
         if produced is None:
             produced = self.streams[stream] = Produced()
-        raw = msgspec.Raw(encode_value(value))
-        produced.raws.append(raw)
-        produced.decoded.append(value if type(value) is dict else msgspec.msgpack.decode(raw))
+        data = encode_value(value)
+        if len(data) > MOST_NESTING and stream != DEAD_LETTERS and nests_too_deeply(data):
+            raise ValueError(f"it nests more than {MOST_NESTING} levels deep")
+        produced.raws.append(msgspec.Raw(data))
         produced.keys.append(key)
         produced.timestamps.append(timestamp)
         produced.ids.append(identity)
@@ -99,10 +105,9 @@ class Outputs:
 
 @dataclass(slots=True)
 class Produced:
-    """Productions of one stream as parallel columns. Key extractors read ``decoded``."""
+    """Productions of one stream as parallel columns."""
 
     raws: list[Any] = field(default_factory=list)
-    decoded: list[Any] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
     timestamps: list[int] = field(default_factory=list)
     ids: list[bytes] = field(default_factory=list)
@@ -111,7 +116,7 @@ class Produced:
 
     def columns(self) -> Iterator[list[Any]]:
         """All that it consists of."""
-        yield from (self.raws, self.decoded, self.keys, self.timestamps, self.ids)
+        yield from (self.raws, self.keys, self.timestamps, self.ids)
         if self.labels:
             yield self.labels
 
@@ -120,6 +125,11 @@ class Produced:
         for column in self.columns():
             for index in reversed(indexes):
                 del column[index]
+
+    @property
+    def decoded(self) -> list[Any]:
+        """The values as they were produced, for those who take keys out of them: the objects may have changed since."""
+        return _decoded("", self.raws)
 
 
 @dataclass(slots=True)
@@ -251,7 +261,7 @@ def kind_in(letter: DeadLetter) -> str:
 def in_words(letter: DeadLetter) -> str:
     """The text about a failure for the user."""
     where = f"{letter.location}; " if letter.location else f"{letter.position}; " if letter.position else ""
-    about = f"key {letter.key!r}" if letter.key is not None else f"record {letter.value!r}"
+    about = f"key {shown(letter.key, _WORDS)}" if letter.key is not None else f"record {shown(letter.value, _WORDS)}"
     return printable(f"{masked(letter.reason)[:_WORDS]} ({where}{masked(about)[:_WORDS]})")
 
 
@@ -259,7 +269,7 @@ def _likeness(key: Any, value: Any, timestamp: int | None) -> bytes:
     """The identity of a record in a letter."""
     try:
         return encode_value([key, value, timestamp])
-    except (TypeError, ValueError, OverflowError):
+    except UNCARRIABLE:
         return b""
 
 
@@ -269,7 +279,7 @@ def _raw(letter: DeadLetter) -> str:
         data = encode_value([letter.key, letter.value])
         plain = msgspec.msgpack.decode(data)
         same = msgspec.json.decode(msgspec.json.encode(plain)) == plain
-    except (TypeError, ValueError, OverflowError, RecursionError):
+    except UNCARRIABLE:
         return ""
     return "" if same else b64encode(data).decode()
 
@@ -277,22 +287,26 @@ def _raw(letter: DeadLetter) -> str:
 def plain_letter(letter: DeadLetter) -> Any:
     """The letter as plain data; what msgpack cannot carry becomes its repr: a dead letter must never fail. It is kept,
     so no secret is in the words of an error."""
-    letter.reason, letter.exception = masked(letter.reason), masked(letter.exception)
     letter.raw = _raw(letter)
+    for name in ("reason", "exception", "location", "position", "error"):
+        setattr(letter, name, encodable(masked(getattr(letter, name))))
     for name in ("key", "value", "state"):
         try:
-            size = len(encode_value(getattr(letter, name)))
-            if name == "state" and size > _LETTER_STATE_BYTES:
-                letter.state = {"size": size, "begins": beginning(letter.state)}
-        except (TypeError, ValueError, OverflowError):
-            value = repr(getattr(letter, name))
+            data = encode_value(getattr(letter, name))
+            if nests_too_deeply(data):
+                raise ValueError
+            setattr(letter, name, msgspec.to_builtins(getattr(letter, name)))
+            if name == "state" and len(data) > _LETTER_STATE_BYTES:
+                letter.state = {"size": len(data), "begins": beginning(letter.state)}
+        except UNCARRIABLE:
+            value = beginning(getattr(letter, name))
             setattr(letter, name, {"repr": value} if name == "state" else value)
     return msgspec.to_builtins(letter)
 
 
 def beginning(value: Any) -> str:
     """How a value begins that is too large to be kept whole."""
-    return repr(value)[:_BEGINNING]
+    return shown(value, _BEGINNING)
 
 
 class Hold(NamedTuple):

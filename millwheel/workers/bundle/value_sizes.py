@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import inspect
 
 from millwheel.core.formats.codec import encode_value
+from millwheel.core.formats.nesting import MOST_NESTING, all_nest_little, nests_too_deeply
 from millwheel.core.model.limits import over
 from millwheel.core.model.records import Values
 from millwheel.workers.delivery.timestamps import numbers_column
@@ -37,7 +38,7 @@ def carried(values: list[Any], most: int) -> tuple[int, dict[int, str]]:
     size = 0
     try:
         size = len(encode_value(values))
-        if size <= most:
+        if size <= most and (size <= MOST_NESTING or all_nest_little(values)):
             return size, {}
     except (OverflowError, TypeError, ValueError, RecursionError):
         pass
@@ -73,7 +74,9 @@ def _fields_of(kind: type) -> _Fields | None:
 
 def _why_uncarriable(value: Any, most: int) -> str:
     try:
-        size = len(encode_value(value))
-        return over("record", "a record", size, most) if size > most else ""
+        data = encode_value(value)
     except (OverflowError, TypeError, ValueError, RecursionError) as ex:
         return f"the record cannot be carried: {ex}"
+    if len(data) > most:
+        return over("record", "a record", len(data), most)
+    return f"the record nests more than {MOST_NESTING} levels deep" if nests_too_deeply(data) else ""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.grouping.epochs import KeyEpochs, counted_of
+from millwheel.core.model.failures import encodable, in_words
 from millwheel.core.model.keys import Key, fitting_key
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch
@@ -20,6 +21,7 @@ from millwheel.core.pipeline.skew import divided_keys, instances_of, with_instan
 from millwheel.core.pipeline.spec import INSTANCE, Divided, KeySpec
 from millwheel.errors import InvariantError, RecordError
 from millwheel.workers.delivery.timestamps import numbers_column, plain_column
+from millwheel.workers.user_code import passes
 
 Extractor = Callable[[Any], Key]
 _TEXT_KEYS = {str, bytes}
@@ -39,7 +41,6 @@ class Keyless:
     index: int
     node: NodeName
     reason: str
-    exception: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +193,11 @@ def _keys_one_by_one(consumer: Consumer, decoded: Sequence[Any], most: int) -> t
         try:
             keys.append(fitting_key(extract(value), most))
         except RecordError as ex:
-            refused.append(Keyless(index, consumer.node, str(ex), ""))
+            refused.append(Keyless(index, consumer.node, encodable(str(ex))))
             keys.append(None)
-        except Exception as ex:  # the extractor may be the user's: any exception concerns this record
-            refused.append(Keyless(index, consumer.node, f"the key extractor failed: {ex}", repr(ex)))
+        except BaseException as ex:  # the extractor may be the user's: any exception concerns this record
+            if passes(ex):
+                raise
+            refused.append(Keyless(index, consumer.node, f"the key extractor failed: {in_words(ex)}"))
             keys.append(None)
     return keys, refused

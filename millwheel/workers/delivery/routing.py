@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.formats.codec import apart, are_objects
 from millwheel.core.grouping.epochs import KeyEpochs, Rule
 from millwheel.core.grouping.tables import Network
 from millwheel.core.model.keys import Key, KeyHash, key_hash, key_hashes
@@ -19,7 +20,7 @@ from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName, ShardName, groups_of, rest_of
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.records import Batch, Values, unlabelled, without
-from millwheel.core.pipeline.graph import Graph, Node
+from millwheel.core.pipeline.graph import Graph, Node, runs_user_code
 from millwheel.core.pipeline.spec import KeyKind, KeySpec
 from millwheel.workers.delivery.combining import Combining, whole
 from millwheel.workers.delivery.consumer_keys import (
@@ -59,6 +60,7 @@ class Fanout:
         self.combinings: Mapping[str, Combining] = {}
         self._most_key = most_key
         self._consumers: dict[str, list[Consumer]] = {}
+        self._changing = frozenset(name for name, node in graph.nodes.items() if runs_user_code(node.computation))
         for stream, names in graph.consumers.items():
             for name in names:
                 spec = next(given.key for given in graph.nodes[name].inputs if given.stream == stream)
@@ -80,6 +82,10 @@ class Fanout:
     def consumed(self, stream: str) -> bool:
         """True when this stream has a consumer."""
         return bool(self._consumers.get(stream))
+
+    def looks(self, stream: str) -> bool:
+        """True when some consumer has keys of its own, which are taken out of the values."""
+        return any(consumer.extract is not None or consumer.of for consumer in self._consumers.get(stream, ()))
 
     def drops_late(self, stream: str) -> bool:
         """True when some consumer does not get the late records of this stream."""
@@ -123,7 +129,7 @@ class Fanout:
                 kept, missing = self._split_for(consumer, part, part.values, still, epochs)
                 refused += missing
                 out.append((consumer.node, kept))
-        return [(node, found) for node, found in out if len(found)], refused
+        return self._own([(node, found) for node, found in out if len(found)]), refused
 
     def split(
         self, batch: Batch, decoded: Sequence[Any], late: Collection[int] = (), epochs: KeyEpochs | None = None
@@ -139,7 +145,17 @@ class Fanout:
             refused += missing
             if len(mine):
                 out.append((consumer.node, mine))
-        return out, refused
+        return self._own(out), refused
+
+    def _own(self, found: list[tuple[NodeName, AnyBatch]]) -> list[tuple[NodeName, AnyBatch]]:
+        """Objects that several consumers would share are copied for those whose code may change them."""
+        shared = [node for node, batch in found if isinstance(batch, Batch) and are_objects(batch.held_values)]
+        changing = [node for node in shared if node in self._changing]
+        if len(shared) < 2 or not changing:
+            return found
+        # Where all of them may change the objects, the first has them to itself.
+        copied = changing if len(changing) < len(shared) else changing[1:]
+        return [(node, apart(batch) if node in copied and isinstance(batch, Batch) else batch) for node, batch in found]
 
     def _split_for(
         self,

@@ -25,9 +25,10 @@ from millwheel.core.model.records import Batch
 from millwheel.core.windowing.calls import Group
 from millwheel.core.windows.lateness import open_windows
 from millwheel.core.windows.windows import Sliding, Tumbling, Window, WindowFunction
-from millwheel.errors import CorruptionError, FencedError, InvariantError, RecordError
+from millwheel.errors import RecordError
 from millwheel.workers.column_boundary import ColumnBoundary
 from millwheel.workers.delivery.inbox import Arrival
+from millwheel.workers.user_code import passes
 
 Decode = Callable[[str, list[Any]], list[Any]]
 _RECORD_BYTES = 64
@@ -35,7 +36,6 @@ _RECORD_BYTES = 64
 _COLUMNS_BYTES = 32
 """So does so much of a list in columns."""
 _GROUP_PARTS = 4  # Fixed: of the row of a group
-_FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
@@ -58,9 +58,9 @@ class RowGrouping:
         fails, say, which the consumer knows how to report."""
         try:
             made, refused = self._made(batch)
-        except _FATAL:
-            raise
-        except Exception:  # of a part of these records; the consumer finds out of which
+        except BaseException as ex:  # of a part of these records; the consumer finds out of which
+            if passes(ex):
+                raise
             return None
         found = Batch(groups_of(self.node), [], [], [], [])
         for key, group in made:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from millwheel.core.aggregates.plain_data import copied
 from millwheel.core.instants.numbers import (
     LIMIT_US,
     date_us,
@@ -21,9 +22,11 @@ from millwheel.core.instants.numbers import (
     without_unit,
 )
 from millwheel.core.instants.texts import text_us
+from millwheel.core.model.failures import encodable, in_words
 from millwheel.core.model.records import Values, ints_of, numbers_in, taken
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.errors import RecordError
+from millwheel.workers.user_code import passes
 
 _FEW = 64
 """Up to so many numbers a list is quicker than an array."""
@@ -95,16 +98,20 @@ class Timestamps:
 
     def _by_function(self, values: list[Any]) -> tuple[list[int], dict[int, str]]:
         assert self._function is not None
-        raw: list[Any] = []
+        stamps: list[int] = []
         problems: dict[int, str] = {}
         for index, value in enumerate(values):
             try:
-                raw.append(self._function(value))
-            except Exception as ex:  # the user's function: any exception concerns this record
-                problems[index] = f"the timestamp function failed: {type(ex).__name__}: {ex}"
-                raw.append(0)
-        stamps, more = self._one_by_one(raw)
-        return stamps, {**more, **problems}
+                stamps.append(self._convert(self._function(copied(value))))
+            except RecordError as ex:
+                problems[index] = encodable(str(ex))
+                stamps.append(0)
+            except BaseException as ex:  # the user's function, or the object that it gave: this record's
+                if passes(ex):
+                    raise
+                problems[index] = f"the timestamp function failed: {in_words(ex)}"
+                stamps.append(0)
+        return stamps, problems
 
     def _one_by_one(self, raw: list[Any]) -> tuple[list[int], dict[int, str]]:
         stamps: list[int] = []

@@ -8,23 +8,23 @@ from millwheel.core.model.keys import Key, fitting_key
 from millwheel.core.model.limits import Limits
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
-from millwheel.core.model.times import LAST_TIME, MIN_TIME, instant
+from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.production_ids import Cause, production_id, remembered
 from millwheel.core.windows.lateness import is_behind
-from millwheel.core.windows.panes import Pane
+from millwheel.core.windows.panes import RETRACTION_FIELD, Pane, Retraction
 from millwheel.errors import RecordError
-from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.bundle.bundle import UNCARRIABLE, Bundle
+from millwheel.workers.bundle.call_checks import counted, moment, timer_domain, timer_tag
 from millwheel.workers.order.positions import ASIDE_TAG, label_bytes
 from millwheel.workers.state.keyed_state import KeyedState
 
 _SYSTEM_TAGS = ("\0", ASIDE_TAG)
 """How the tags of the system's own timers begin."""
-_SYSTEM_COUNTERS = frozenset(("records_in", "records_out", "late", "dead_letters", "duplicates"))
 
 
 class CallbackContext:
     """The Context of one shard, pointed at the current record or timer. ``identified``: productions have ids, made of
-    the cause that each call is."""
+    the cause that each call is. ``passes_retractions``: it serves steps and the like, not a class of the user's."""
 
     __slots__ = (
         "_bundle",
@@ -32,6 +32,7 @@ class CallbackContext:
         "_limits",
         "_made",
         "_outputs",
+        "_refuses",
         "_state",
         "calls",
         "floor",
@@ -46,7 +47,15 @@ class CallbackContext:
         "watermark",
     )
 
-    def __init__(self, outputs: frozenset[str], state: KeyedState, limits: Limits, identified: bool = False) -> None:
+    def __init__(
+        self,
+        outputs: frozenset[str],
+        state: KeyedState,
+        limits: Limits,
+        identified: bool = False,
+        passes_retractions: bool = False,
+    ) -> None:
+        self._refuses = not passes_retractions
         self._outputs = outputs
         self._limits = limits
         self._state = state
@@ -97,25 +106,33 @@ class CallbackContext:
                     f"differ in theirs: ctx.produce({stream!r}, value, timestamp=record.timestamp)"
                 )
             timestamp = self.timestamp
-        elif (timestamp := instant(timestamp)) < self.timestamp:
+        elif (timestamp := moment(f"produce to {stream!r}", timestamp)) < self.timestamp:
             raise RecordError(
                 f"produce to {stream!r}: timestamp {timestamp} lies {self.timestamp - timestamp} µs before the record "
                 f"or timer being processed ({self.timestamp}); a production may not be earlier than its cause"
+            )
+        if self._refuses and (type(value) is Retraction or (type(value) is dict and RETRACTION_FIELD in value)):
+            raise RecordError(
+                f"produce to {stream!r}: a callback cannot take back what it produced before, because its consumers "
+                f"take each record as one more ({RETRACTION_FIELD} and Retraction are for results of windows). Produce "
+                "the new row and let a sink with mode: upsert replace the old one, or make the change log with a "
+                "window of accumulation: retracting"
             )
         identity = b""
         if self._cause is not None:
             identity = production_id(self._cause, self._made)
             self._made += 1
-        self._bundle.outputs.produce(
-            stream, self.key if key is None else fitting_key(key, self._limits.key), value, timestamp, identity
-        )
+        key = self.key if key is None else fitting_key(key, self._limits.key)
+        try:
+            self._bundle.outputs.produce(stream, key, value, timestamp, identity)
+        except UNCARRIABLE as ex:
+            raise RecordError(f"produce to {stream!r}: the value cannot be sent: {ex}") from ex
 
     def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
-        queue = self._bundle.timers[domain]
+        queue = self._bundle.timers[timer_domain("set_timer", domain)]
+        tag, at = self._named("set_timer", tag), moment("set_timer", at)
         if len(queue) >= self._limits.timers:
             self._check_timers(queue, tag)
-        if type(at) is not int or not MIN_TIME <= at <= LAST_TIME:
-            at = instant(at)
         cause = label_bytes(self.label) if at < self.label else b""
         queue.set(self.key, tag, at, remembered(self._cause) if self.identified else cause)
         if is_behind(at, self.watermark) and domain is Domain.EVENT:
@@ -124,6 +141,10 @@ class CallbackContext:
     def owns(self, tag: str) -> bool:
         """Whether a timer of this tag was set by the callback, and not by the system."""
         return not tag.startswith(_SYSTEM_TAGS)
+
+    def _named(self, call: str, tag: Any) -> str:
+        """The tag of a callback's timer as it is stored."""
+        return timer_tag(call, tag, self._limits.key, _SYSTEM_TAGS)
 
     def _check_timers(self, queue: TimerQueue, tag: str) -> None:
         most = self._limits.timers
@@ -134,12 +155,11 @@ class CallbackContext:
             )
 
     def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
-        self._bundle.timers[domain].cancel(self.key, tag)
+        queue = self._bundle.timers[timer_domain("cancel_timer", domain)]
+        queue.cancel(self.key, self._named("cancel_timer", tag))
 
     def count(self, name: str, by: int = 1) -> None:
-        if name in _SYSTEM_COUNTERS or not name.isidentifier():
-            raise RecordError(f"count: {name!r} cannot name a counter; use a word of your own, such as 'retries'")
-        self._bundle.outputs.counted.append((name, by))
+        self._bundle.outputs.counted.append(counted(name, by))
 
 
 def _names(names: frozenset[str]) -> str:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from millwheel.api import Computation, Context
+from millwheel.core.formats.codec import encode_value, handed_out
 from millwheel.core.model.keys import Key
 from millwheel.core.model.limits import Limits
 from millwheel.core.model.names import ChannelName
@@ -23,13 +24,14 @@ from millwheel.core.model.records import NO_LABEL, Batch, Domain, Record, Timer
 from millwheel.core.model.timers import Due
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.order.labels import NO_USE, LabelUse
+from millwheel.core.pipeline.graph import runs_user_code
 from millwheel.core.pipeline.production_ids import Cause, record_causes, timer_cause
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.steps import step_text
 from millwheel.core.windows.lateness import late_among
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query
-from millwheel.workers.bundle.attempts import FATAL, Attempts, Subject
+from millwheel.workers.bundle.attempts import Attempts, Subject
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.hangs import TOGETHER_MARK, Avoided, Doing, Watched, record_mark, timer_mark
 from millwheel.workers.bundle.operator import Operator
@@ -38,9 +40,10 @@ from millwheel.workers.operators.callback_context import CallbackContext
 from millwheel.workers.order.ordering import ORDER_TAG, OrderBuffer
 from millwheel.workers.order.positions import ASIDE_TAG, Positions, label_of
 from millwheel.workers.state.asked import callback_state
-from millwheel.workers.state.handles import TTL_TAG
+from millwheel.workers.state.cells import TTL_TAG
 from millwheel.workers.state.keyed_state import KeyedState
 from millwheel.workers.state.overlay import Overlay
+from millwheel.workers.user_code import passes
 
 T = TypeVar("T")
 Decode = Callable[[str, list[Any] | msgspec.Raw], list[Any]]
@@ -107,7 +110,9 @@ class CallbackOperator(Operator):
         self._decode = decode
         self._state = KeyedState(instance, overlay, cache_entries, limits.state)
         self._identified = spec.identified
-        self._context = CallbackContext(frozenset(spec.outputs), self._state, limits, self._identified)
+        self._changes = runs_user_code(spec)
+        outputs, passes_on = frozenset(spec.outputs), not spec.callback
+        self._context = CallbackContext(outputs, self._state, limits, self._identified, passes_on)
         self._ordered = _order_buffer(spec, overlay, decode)
         self._positions = Positions(overlay, decode, labels.follows) if labels.takes else None
         self._labels = labels.gives
@@ -137,9 +142,9 @@ class CallbackOperator(Operator):
             # test_state_that_grows_over_the_limit_keeps_what_it_was.
             changed = self._state.encoded()
             self._at = None
-        except FATAL:
-            raise
-        except Exception:  # any exception of a callback concerns one record: find it
+        except BaseException as ex:  # any exception of a callback concerns one record: find it
+            if passes(ex):
+                raise
             # All that the first try did must go: its state, its timers, its outputs, and the list of the timers that
             # fired. What is left happens twice. See
             # test_what_a_failing_record_did_to_a_timer_that_is_due_never_happened.
@@ -212,7 +217,7 @@ class CallbackOperator(Operator):
         context, state, process = self._context, self._state, self._process
         for number, arrival in enumerate(self._at_once(bundle, self._fire_one)):
             batch = arrival.batch.rows()
-            values, times = self._decode(batch.stream, batch.held_values), batch.timestamps
+            values, times = self._handed_out(batch), batch.timestamps
             records = map(Record, batch.keys, values, times, repeat(batch.stream))
             # Where the iterator stands is where we are: nothing has to be counted for that.
             keys = iter(batch.keys)
@@ -254,6 +259,9 @@ class CallbackOperator(Operator):
                 self._context.label_as(label)
 
         return positions.rows(rows, batch, bundle, begin, lambda: self._fire_passed(bundle, fire))
+
+    def _handed_out(self, batch: Batch) -> list[Any]:
+        return handed_out(batch, self._decode) if self._changes else self._decode(batch.stream, batch.held_values)
 
     def _at_once(self, bundle: Bundle, fire: Fire) -> list[Arrival]:
         """The arrivals that are processed in this bundle: none, if they wait for the watermark."""
@@ -347,7 +355,7 @@ class CallbackOperator(Operator):
         self._fire_due(bundle, fire)
         for number, arrival in enumerate(self._at_once(bundle, fire)):
             batch = arrival.batch.rows()
-            values = self._decode(batch.stream, batch.values)
+            values = self._handed_out(batch)
             causes = record_causes(batch, arrival.channel) if self._identified else [None] * len(batch)
             rows = zip(count(), batch.keys, values, batch.timestamps, causes)
             watched = _watched(rows, number, bundle)
@@ -364,15 +372,21 @@ class CallbackOperator(Operator):
         )
 
     def _attempt(self, bundle: Bundle, call: _Call) -> None:
+        record = call.record
+        kept = msgspec.Raw(b"" if record is None else encode_value(record.value))
+
+        def as_it_came(record: Record) -> Record:
+            return Record(call.key, self._decode(record.stream, [kept])[0], call.timestamp, record.stream)
+
         def once() -> None:
-            if call.record is not None:
+            if record is not None:
                 self._context.point(call.key, call.timestamp, call.cause)
-                self._process(self._context, call.record)
+                self._process(self._context, as_it_came(record))
                 self._state.settle()
             elif call.timer is not None:
                 self._fire_one(call.timer)
 
-        self._attempts.run(bundle, once, lambda: _subject(call), call.mark)
+        self._attempts.run(bundle, once, lambda: _subject(call, record and as_it_came(record)), call.mark)
         self._at = None
 
 
@@ -405,9 +419,9 @@ def _timer_text(due: Due) -> str:
     return repr(Timer(due.key, due.tag, due.at, due.domain))
 
 
-def _subject(call: _Call) -> Subject:
-    if call.record is not None:
-        return Subject("record", call.key, call.timestamp, call.record.value, call.record.stream, call.cause)
+def _subject(call: _Call, record: Record | None) -> Subject:
+    if record is not None:
+        return Subject("record", call.key, call.timestamp, record.value, record.stream, call.cause)
     assert call.timer is not None
     return Subject("timer", call.key, call.timestamp, _timer_text(call.timer), cause=call.cause)
 

@@ -90,7 +90,7 @@ class Enriched(Computation):
         version = self.version.get()
         if record.stream == spec.stream:
             if newer(record.timestamp, version):
-                self.version.set(Version(record.timestamp, record.value))
+                self.version.set(Version(record.timestamp, plain(record.value)))
             return
         fields = plain(record.value)
         if type(fields) is not dict:

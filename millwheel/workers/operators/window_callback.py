@@ -29,7 +29,7 @@ from millwheel.workers.bundle.hangs import Avoided, Doing, Watched, timer_mark
 from millwheel.workers.operators.callback_context import CallbackContext
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
-from millwheel.workers.state.handles import TTL_TAG
+from millwheel.workers.state.cells import TTL_TAG
 from millwheel.workers.state.keyed_state import KeyedState
 from millwheel.workers.state.overlay import Overlay
 
@@ -45,11 +45,8 @@ class WindowContext(CallbackContext):
 
     __slots__ = ()
 
-    def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
-        super().set_timer(CALLBACK_TAG + tag, at, domain)
-
-    def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
-        super().cancel_timer(CALLBACK_TAG + tag, domain)
+    def _named(self, call: str, tag: Any) -> str:
+        return CALLBACK_TAG + super()._named(call, tag)
 
     def owns(self, tag: str) -> bool:
         return tag.startswith(CALLBACK_TAG) and not tag.startswith(CALLBACK_TAG + TTL_TAG)
@@ -78,7 +75,8 @@ class WindowCallbackOperator(WindowedOperator):
         self._decode_typed = decode
         self._instance = instance
         self._state = KeyedState(instance, overlay, cache_entries, pipeline.limits.state, CALLBACK_TAG)
-        self._context = WindowContext(frozenset(spec.outputs), self._state, pipeline.limits, spec.identified)
+        outputs, passes_on = frozenset(spec.outputs), not spec.callback
+        self._context = WindowContext(outputs, self._state, pipeline.limits, spec.identified, passes_on)
         self._attempts = Attempts(spec, pipeline.name, spec.callback or "join", self._state)
 
     def run(self, bundle: Bundle) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millwheel.core.aggregates.stored_form import StoredForm
+from millwheel.core.formats.nesting import MOST_NESTING, nests_too_deeply
 from millwheel.core.formats.store_layout import WINDOW, key_prefix, pack
 from millwheel.core.model.keys import Key, KeyHash, key_hash
 from millwheel.core.model.limits import over
@@ -12,6 +13,8 @@ from millwheel.workers.state.overlay import Overlay
 from millwheel.workers.state.window_sets import WindowSets
 
 _ABSENT: Any = object()
+_LEVELS_AROUND = 50
+"""Records that may come are within the limit; a window keeps them in lists."""
 
 
 class WindowCells:
@@ -90,7 +93,14 @@ class WindowCells:
             data = self._form.encode(value)
             if len(data) > self._most:
                 raise ValueError(over("state", "a value", len(data), self._most))
-        except (TypeError, ValueError, OverflowError) as ex:  # an aggregator or trigger of the user's made it
+            if nests_too_deeply(data, MOST_NESTING + _LEVELS_AROUND):
+                raise ValueError(f"it nests more than {MOST_NESTING} levels deep")
+        except (
+            TypeError,
+            ValueError,
+            OverflowError,
+            RecursionError,
+        ) as ex:  # an aggregator or trigger of the user's made it
             # The store still has the value before. If the cache kept this one, results would hold records that a new
             # owner knows nothing of. See test_what_cannot_be_stored_is_what_it_was_before.
             self._forget(cell)

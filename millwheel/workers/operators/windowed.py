@@ -19,6 +19,7 @@ from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.machines.specs import machine_from_spec, window_from_spec
+from millwheel.core.model.failures import in_words
 from millwheel.core.model.keys import Key
 from millwheel.core.model.names import groups_of
 from millwheel.core.model.records import DeadLetter, Domain
@@ -40,11 +41,11 @@ from millwheel.core.windowing.contract import Effects, LateRecord, RejectedRecor
 from millwheel.core.windows.panes import Pane, pane_row
 from millwheel.core.windows.tags import tag_of
 from millwheel.core.windows.windows import Window
-from millwheel.errors import CorruptionError, FencedError, InvariantError, invariant
+from millwheel.errors import invariant
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query
 from millwheel.spec.loading import load_object
-from millwheel.workers.bundle.bundle import RECORD, TIMER, Bundle, Hold
+from millwheel.workers.bundle.bundle import RECORD, TIMER, UNCARRIABLE, Bundle, Hold
 from millwheel.workers.bundle.key_records import KeyRecords
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.bundle.window_holds import WindowHolds
@@ -54,8 +55,8 @@ from millwheel.workers.operators.percentile_timers import ShareTimers
 from millwheel.workers.operators.window_cells import WindowCells
 from millwheel.workers.state.overlay import Overlay
 from millwheel.workers.state.window_results import WindowAnswers, WindowResults
+from millwheel.workers.user_code import passes
 
-_FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
 _OF_A_PERIOD = 4
 """A cumulative window that fires counts as so many timers: it may add up large sets."""
 
@@ -132,9 +133,9 @@ class WindowedOperator(Operator):
             several, effects = [group for _, group in mine], Effects()
             try:
                 self._machine.on_groups(self._cells.of(key), key, several, times, effects)  # type: ignore[attr-defined]
-            except _FATAL:
-                raise
-            except Exception as ex:
+            except BaseException as ex:
+                if passes(ex):
+                    raise
                 self._lose_groups(bundle, key, several, ex)
             else:
                 _join(shared, effects)
@@ -154,9 +155,9 @@ class WindowedOperator(Operator):
             found = Effects()
             try:
                 self._take_groups_of(machine, key, mine, closed, times, found)
-            except _FATAL:
-                raise
-            except Exception as ex:
+            except BaseException as ex:
+                if passes(ex):
+                    raise
                 self._lose_groups(bundle, key, mine, ex)
             else:
                 _join(effects, found)
@@ -174,12 +175,12 @@ class WindowedOperator(Operator):
         else:
             machine.on_groups(self._cells.of(key), key, mine, times, effects)
 
-    def _lose_groups(self, bundle: Bundle, key: Key, groups: Sequence[Group], ex: Exception) -> None:
+    def _lose_groups(self, bundle: Bundle, key: Key, groups: Sequence[Group], ex: BaseException) -> None:
         """The aggregator cannot merge the groups of a key. They are a dead letter together."""
         # The cells may have half of the failed call's changes: the state is read again from the store.
         self._cells.drop(key)
         together = sum(group.count for group in groups)
-        reason = f"aggregation of {together} records together failed: {type(ex).__name__}: {ex}"
+        reason = f"aggregation of {together} records together failed: {in_words(ex)}"
         self.letter(bundle, key, None, groups[0].window.end - 1, reason)
 
     def hold(self, now_us: int) -> Hold:
@@ -212,9 +213,9 @@ class WindowedOperator(Operator):
             times.most = max(bundle.room // _OF_A_PERIOD, 1)
             try:
                 self._machine.on_timer(cells, timer.key, timer.tag, timer.domain, timer.at, times, effects)
-            except _FATAL:
-                raise
-            except Exception as ex:  # the user's aggregator: its window cannot fire, the others can
+            except BaseException as ex:  # the user's aggregator: its window cannot fire, the others can
+                if passes(ex):
+                    raise
                 self._cells.drop(timer.key)
                 failed = aside_cause(cause, "failed", timer.at)
                 self.could_not_fire(bundle, timer.key, timer.tag, timer.at, ex, failed)
@@ -246,9 +247,9 @@ class WindowedOperator(Operator):
         for key, gathered in by_key.items():
             try:
                 made = self._try(key, gathered, times)
-            except _FATAL:
-                raise
-            except Exception:  # some record of this key: find it
+            except BaseException as ex:  # some record of this key: find it
+                if passes(ex):
+                    raise
                 # The cells may have half of the failed call's changes: the state is read again from the store.
                 self._cells.drop(key)
                 self._take_one_by_one(key, gathered, times, bundle)
@@ -288,11 +289,11 @@ class WindowedOperator(Operator):
             effects = Effects()
             try:
                 self._machine.on_records(self._cells.of(key), key, [(value, timestamp)], times, effects)
-            except _FATAL:
-                raise
-            except Exception as ex:  # the user's aggregator on this record
+            except BaseException as ex:  # the user's aggregator on this record
+                if passes(ex):
+                    raise
                 self._cells.drop(key)
-                reason = f"aggregation failed: {type(ex).__name__}: {ex}"
+                reason = f"aggregation failed: {in_words(ex)}"
                 self.letter(bundle, key, value, timestamp, reason, aside_cause(cause, "failed", 0), stream=stream)
             else:
                 gathered.name_streams(effects)
@@ -343,7 +344,7 @@ class WindowedOperator(Operator):
                 self._results.fired(pane, self.finish_row(dict(pane.result)))
             for number, stream in enumerate(self._spec.outputs):
                 bundle.outputs.produce(stream, pane.key, row, pane.timestamp, production_id(cause, number))
-        except (TypeError, ValueError, OverflowError) as ex:  # an aggregator of the user's made it
+        except UNCARRIABLE as ex:  # an aggregator of the user's made it
             reason = f"the result of a window cannot be carried: {ex}"
             self.letter(bundle, pane.key, row, pane.timestamp, reason, cause, TIMER)
 
@@ -383,7 +384,7 @@ class WindowedOperator(Operator):
 
     def could_not_fire(self, bundle: Bundle, key: Key, tag: str, at: int, ex: Exception, cause: Cause = None) -> None:
         """The aggregator of a window has no result for what it holds."""
-        reason = f"window {tag} could not fire: {type(ex).__name__}: {ex}"
+        reason = f"window {tag} could not fire: {in_words(ex)}"
         self.letter(bundle, key, None, max(at, bundle.floor), reason, cause, TIMER)
 
     def _write_holds(self) -> None:

@@ -24,7 +24,7 @@ from millwheel.core.model.timers import Due, TimerQueue
 from millwheel.core.model.times import MIN_TIME
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.order.ordering import put_aside, taken_back
-from millwheel.workers.state.handles import TTL_TAG
+from millwheel.workers.state.cells import TTL_TAG
 from millwheel.workers.state.overlay import Overlay
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from millwheel.core.formats.store_layout import (
     timer_key,
     timer_value,
 )
-from millwheel.core.model.failures import counted
+from millwheel.core.model.failures import MOST_COUNTED, counted
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.ports import StateStore
@@ -110,7 +110,8 @@ class CommitBuilding:
     def _apply(self, bundle: Bundle) -> Commit:
         for given, by in bundle.counters.items():
             name = counted(given, self.meta.counters)
-            self.meta.counters[name] = self.meta.counters.get(name, 0) + by
+            total = self.meta.counters.get(name, 0) + by
+            self.meta.counters[name] = min(max(total, -MOST_COUNTED), MOST_COUNTED)
         # Everything goes under one number: a high-water mark without the state that its records made would lose
         # them, and state without the mark would count them twice (mutation applied_records_not_cut_off).
         self.commits.made += 1

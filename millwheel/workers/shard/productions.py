@@ -111,7 +111,7 @@ class ProductionBuilding:
         name = stream
         if stream in self._fanout.combinings:
             alone = Batch(stream, [], produced.timestamps, produced.keys, list(produced.raws), None, born_us)
-            name = self._combined(alone, lambda: self._fanout.split(alone, produced.decoded), bundle, parts)
+            name = self._combined(alone, lambda: self._split(alone, produced), bundle, parts)
             if not self._fanout.consumed(name):
                 return
         first = self._meta.next_seq
@@ -125,10 +125,15 @@ class ProductionBuilding:
             return
         batch.size = len(data)
         parts.stored.append(data)
-        mine, keyless = self._fanout.split(batch, produced.decoded)
+        mine, keyless = self._split(batch, produced)
         parts.batches += mine
         bundle.try_(keys_of(stream), len(batch))
-        self._lose(keyless, batch, produced.decoded, bundle, produced.ids)
+        if keyless:
+            self._lose(keyless, batch, produced.decoded, bundle, produced.ids)
+
+    def _split(self, batch: Batch, produced: Produced) -> Split:
+        """The productions of each consumer; their values are decoded only where some key is taken out of them."""
+        return self._fanout.split(batch, produced.decoded if self._fanout.looks(batch.stream) else produced.raws)
 
     def _combined(self, batch: AnyBatch, split: Callable[[], Split], bundle: Bundle, parts: _Parts) -> str:
         """The stream by which these productions go to their consumers: their own, or that of the rest, where groups of
@@ -197,7 +202,7 @@ class ProductionBuilding:
     def _take_as_rows(self, stream: str, columns: ColumnBatch, bundle: Bundle, born_us: int, parts: _Parts) -> None:
         rows = columns.rows()
         raws = [Raw(encode_value(value)) for value in rows.values]
-        produced = Produced(raws, rows.values, rows.keys, rows.timestamps, [b""] * len(rows))
+        produced = Produced(raws, rows.keys, rows.timestamps, [b""] * len(rows))
         self._take(stream, produced, bundle, born_us, parts)
 
     def _too_big(self, stream: str, produced: Produced, bundle: Bundle) -> bool:

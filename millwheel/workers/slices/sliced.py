@@ -17,6 +17,7 @@ from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.slices import SlicePlan
 from millwheel.core.expressions.language import compile_expression
+from millwheel.core.model.failures import in_words
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.model.times import MAX_TIME
@@ -24,7 +25,7 @@ from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.slices.merged import MergedSpans
 from millwheel.core.windows.panes import as_retraction
-from millwheel.errors import CorruptionError, FencedError, InvariantError, RecordError
+from millwheel.errors import RecordError
 from millwheel.ports import StateStore, StoreView
 from millwheel.queries.model import Finding, Query
 from millwheel.queries.slices import SliceAnswers
@@ -37,8 +38,7 @@ from millwheel.workers.slices.columns import ColumnSlices
 from millwheel.workers.slices.expiry import Expiry
 from millwheel.workers.slices.keys import SliceKeys
 from millwheel.workers.state.overlay import Overlay
-
-_FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
+from millwheel.workers.user_code import passes
 
 
 class SlicesOperator(Operator):
@@ -156,19 +156,19 @@ class SlicesOperator(Operator):
         for some in slices.values():
             try:
                 self._cells.add(key, some)
-            except _FATAL:
-                raise
-            except Exception:  # the user's aggregator, on one of them: find it
+            except BaseException as ex:  # the user's aggregator, on one of them: find it
+                if passes(ex):
+                    raise
                 self._add_one_by_one(key, some, bundle)
 
     def _add_one_by_one(self, key: Key, records: Sequence[ReadyRecord], bundle: Bundle) -> None:
         for record in records:
             try:
                 self._cells.add(key, [record])
-            except _FATAL:
-                raise
-            except Exception as ex:
-                self._letter(bundle, record, f"aggregation failed: {type(ex).__name__}: {ex}")
+            except BaseException as ex:
+                if passes(ex):
+                    raise
+                self._letter(bundle, record, f"aggregation failed: {in_words(ex)}")
 
     def _late(self, record: ReadyRecord, bundle: Bundle) -> None:
         bundle.count("late")

@@ -13,156 +13,32 @@ a write moves no timer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millwheel.api import State, ValueState
+from millwheel.api import MapState, ValueState
+from millwheel.core.aggregates.plain_data import PLAIN
 from millwheel.core.formats.store_layout import STATE
 from millwheel.core.model.keys import Key, check_key, key_bytes, key_from_bytes, stored_key
-from millwheel.core.model.limits import over
-from millwheel.core.model.times import LAST_TIME, MAX_TIME
-from millwheel.errors import CorruptionError, RecordError
+from millwheel.core.model.times import MAX_TIME
+from millwheel.errors import RecordError
+from millwheel.workers.state.cells import ABSENT, STORED, Cell, Typed, default_of, trimmed, written_at
+from millwheel.workers.state.stored_types import shown
 
 if TYPE_CHECKING:
     from millwheel.workers.state.keyed_state import KeyedState
 
 _encode = msgspec.msgpack.Encoder().encode
 _HEADER = msgspec.msgpack.Decoder(tuple[int, int]).decode
-_FIXED = (int, float, str, bytes, bool, type(None))
-ABSENT: Any = object()
-"""The value of a cell that has none."""
-_STORED: Any = object()
-"""The value of a cell that is still as the store has it."""
 _LOADS_OF_MOST = 4
 """Where one in so many records asks the store for a value, the values of the next bundles are read ahead."""
 _BUNDLES_AHEAD = 63  # that are read ahead before it is looked again what is asked for
+_MAP_KEYS = (str, int, bytes)
 _CACHED_BYTES = 32 << 20
 """Of one state of a shard, as they are stored."""
-TTL_TAG = "\0ttl:"
-"""How the tags of the system's own timers begin."""
 _LOOKS_IN_A_TTL = 8
 """The entries of a map are looked through so often for what must go: each time costs a scan of them all."""
-
-
-class Cell:
-    """One cached entry. ``written`` is its value in the store (None: it has none); ``value`` may be newer."""
-
-    __slots__ = ("at", "dirty", "store_key", "value", "written")
-
-    def __init__(self, store_key: bytes, value: Any, written: bytes | None, at: int = 0) -> None:
-        self.store_key = store_key
-        self.value = value
-        self.written = written
-        self.dirty = False
-        self.at = at
-
-
-def _trimmed(cells: dict[Any, Cell], most: int, most_bytes: int) -> int:
-    """Drop the oldest cells, so that at most so many are left, with at most so many bytes; how many bytes are left."""
-    held, kept = 0, 0
-    for cell in reversed(cells.values()):
-        size = len(cell.written or b"")
-        if kept == most or held + size > most_bytes:
-            break
-        held, kept = held + size, kept + 1
-    for key in list(cells)[: len(cells) - kept]:
-        del cells[key]
-    return held
-
-
-class Typed:
-    """Encoding and decoding of one declared type, with errors that name the state."""
-
-    def __init__(self, owner: KeyedState, state: State) -> None:
-        self._owner = owner
-        self._state = state
-        self._name = state.name.encode() + b"\0"
-        self._decoder = msgspec.msgpack.Decoder(state.type)
-        self.encode = _encode
-        self.name = state.name
-        self.ttl_us = state.ttl_us
-        self.held = 0
-        """About how many bytes the cached cells have in the store."""
-
-    def cell_of(self, store_key: bytes) -> Cell:
-        """The value under a key of the store, as a cell."""
-        return self.cell_from(store_key, self._owner.overlay.get(store_key))
-
-    def cell_from(self, store_key: bytes, data: bytes | None) -> Cell:
-        """The same for a value that was read already."""
-        if data is None:
-            return Cell(store_key, ABSENT, None)
-        self.held += len(data)
-        if self.ttl_us is None:
-            return Cell(store_key, self.decode(data), data)
-        return Cell(store_key, _STORED, data, written_at(data))
-
-    def found(self, cell: Cell) -> Any:
-        """The value of a cell for the current call; ABSENT if its time to live is over."""
-        if self.ttl_us is None:
-            return cell.value
-        if self.gone_by(cell.at, self._owner.timestamp):
-            return ABSENT
-        if cell.value is _STORED:
-            assert cell.written is not None
-            cell.value = self.decode(cell.written[8:])
-        return cell.value
-
-    def write(self, cell: Cell, value: Any) -> None:
-        """The current call writes a cell (ABSENT: removes the entry)."""
-        if self.ttl_us is not None:
-            self._owner.handed.pop(id(cell), None)
-            if value is not ABSENT:
-                now_us = self._owner.timestamp
-                cell.at = now_us if cell.value is ABSENT else max(cell.at, now_us)
-                self.look_later(cell.at)
-        cell.value = value
-        if not cell.dirty:
-            self._owner.touch(self, cell)
-
-    def hand(self, cell: Cell, value: Any) -> None:
-        """The current call gets a value that it may change in place."""
-        if self.ttl_us is not None:
-            self._owner.hand(self, cell, value)
-        elif not cell.dirty:
-            self._owner.touch(self, cell)
-
-    def gone_by(self, at: int, now_us: int) -> bool:
-        """Whether a call at ``now_us`` no longer finds a value written at ``at``. A life that would end after the last
-        instant has no end: another call at that instant still finds the value."""
-        if self.ttl_us is None:
-            return False
-        end = at + self.ttl_us
-        return end <= now_us and end <= LAST_TIME
-
-    def look_later(self, at: int) -> None:
-        """Schedule the removal of a value written at ``at`` at the end of its time to live."""
-        assert self.ttl_us is not None
-        if at + self.ttl_us <= LAST_TIME:  # else it would be looked at for ever at that instant
-            self._owner.look_at(TTL_TAG + self.name, self._looked_at(at + self.ttl_us))
-
-    def _looked_at(self, end: int) -> int:
-        """The time at which to remove values whose life ends at ``end``."""
-        return end
-
-    def decode(self, data: bytes) -> Any:
-        try:
-            return self._decoder.decode(data)
-        except msgspec.ValidationError as ex:
-            raise CorruptionError(
-                f"state {self._state.name!r} of key {self._owner.key!r} does not fit its declared type "
-                f"{self._state.type}: {ex}. New fields need defaults; a changed type needs a new state name"
-            ) from ex
-
-    def trim(self, limit: int) -> None:
-        """Drop cached entries beyond the limit, or beyond what they may hold."""
-
-
-def written_at(data: bytes) -> int:
-    """When an entry with a time to live was written, of how it is stored."""
-    return int.from_bytes(data[:8], "big", signed=True)
 
 
 class ValueCells(Typed):
@@ -171,37 +47,35 @@ class ValueCells(Typed):
     def __init__(self, owner: KeyedState, state: ValueState[Any]) -> None:
         super().__init__(owner, state)
         self.cells: dict[Key, Cell] = {}
-        self._default = state.default
+        self._declared = state
         self._loads = 0
         self._ahead = 0
 
     def get(self) -> Any:
         cell = self.cells.get(self._owner.key) or self._load()
-        if self.ttl_us is not None:
-            return self._aging(cell)
         value = cell.value
-        if value is ABSENT:
-            return self._fresh(cell)
-        if not cell.dirty and type(value) not in _FIXED:
-            self._owner.touch(self, cell)
-        return value
-
-    def _aging(self, cell: Cell) -> Any:
+        if self.ttl_us is None and value is not STORED and value is not ABSENT:
+            if type(value) in PLAIN:
+                return value
+            if not cell.dirty:
+                self._owner.touch(self, cell)
+            elif not self.exact(value):
+                self.settle(cell)
+            return cell.value
         value = self.found(cell)
         if value is ABSENT:
             return self._fresh(cell)
-        if type(value) not in _FIXED:
+        if type(value) not in PLAIN:
             self.hand(cell, value)
         return value
 
     def set(self, value: Any) -> None:
         cell = self.cells.get(self._owner.key) or self._load()
-        if self.ttl_us is not None:
+        if value is cell.value and self.ttl_us is None and type(value) not in PLAIN:
+            if not cell.dirty:  # changed in place, and looked at later
+                self._owner.touch(self, cell)
+        else:
             self.write(cell, value)
-            return
-        cell.value = value
-        if not cell.dirty:
-            self._owner.touch(self, cell)
 
     def clear(self) -> None:
         self.set(ABSENT)
@@ -218,7 +92,7 @@ class ValueCells(Typed):
 
     def trim(self, limit: int) -> None:
         if len(self.cells) > limit or self.held > _CACHED_BYTES:
-            self.held = _trimmed(self.cells, limit // 2, _CACHED_BYTES // 2)
+            self.held = trimmed(self.cells, limit // 2, _CACHED_BYTES // 2)
 
     def describe(self) -> Any:
         value = self.found(self.cells.get(self._owner.key) or self._load())
@@ -249,11 +123,9 @@ class ValueCells(Typed):
         handed = self._owner.handed.get(id(cell)) if self.ttl_us is not None else None
         if handed is not None:
             return handed.value
-        default = self._default
-        fresh = default() if callable(default) else default
-        if type(fresh) not in _FIXED:
-            if fresh is default:  # or all keys would share it
-                fresh = deepcopy(fresh)
+        fresh = default_of(self._declared)
+        if type(fresh) not in PLAIN:
+            fresh = self.decode(self.stored.form(fresh)[1])  # or all keys would share what the factory gives
             if self.ttl_us is None:
                 cell.value = fresh
             self.hand(cell, fresh)
@@ -269,15 +141,13 @@ class ListCells(Typed):
     """The handle of a ListState: a count, and one entry per item."""
 
     def append(self, item: Any) -> None:
+        _, data = self.stored.form(item)
         store_key, now_us = self._owner.prefix(self._name), self._owner.timestamp
         count, at = self._header(store_key)
         if count and self.gone_by(at, now_us):
             self.clear()
             count = 0
         at = max(at, now_us) if count else now_us
-        data = self.encode(item)
-        if len(data) > self._owner.most:
-            raise RecordError(over("state", f"state {self.name!r}: an item", len(data), self._owner.most))
         self._owner.overlay.put(store_key + count.to_bytes(8, "big"), data)
         self._owner.overlay.put(store_key, _encode((count + 1, at)))
         if self.ttl_us is not None:
@@ -321,16 +191,17 @@ class ListCells(Typed):
 class MapCells(Typed):
     """The handle of a MapState: one entry per map key."""
 
-    def __init__(self, owner: KeyedState, state: State) -> None:
+    def __init__(self, owner: KeyedState, state: MapState[Any, Any]) -> None:
         super().__init__(owner, state)
+        self._keys = state.keys
         self.cells: dict[tuple[Key, Key], Cell] = {}
 
     def get(self, key: Key, default: Any = None) -> Any:
         cell = self._cell(key)
-        value = cell.value if self.ttl_us is None else self.found(cell)
+        value = self.found(cell)
         if value is ABSENT:
             return default
-        if type(value) not in _FIXED:
+        if type(value) not in PLAIN:
             self.hand(cell, value)
         return value
 
@@ -378,7 +249,7 @@ class MapCells(Typed):
 
     def trim(self, limit: int) -> None:
         if len(self.cells) > limit or self.held > _CACHED_BYTES:
-            self.held = _trimmed(self.cells, limit // 2, _CACHED_BYTES // 2)
+            self.held = trimmed(self.cells, limit // 2, _CACHED_BYTES // 2)
 
     def describe(self) -> Any:
         found = [(key, self.found(self._cell(key))) for key in self._stored()]
@@ -398,11 +269,20 @@ class MapCells(Typed):
             cell.value, cell.written = ABSENT, None
 
     def _cell(self, key: Key) -> Cell:
+        if type(key) not in _MAP_KEYS:  # before it is looked for: 1, 1.0 and True are the same in a dict
+            key = self._checked(key)
         cell = self.cells.get((self._owner.key, key))
         if cell is None:
-            try:
-                store_key = self._owner.prefix(self._name) + key_bytes(check_key(key))
-            except RecordError as ex:
-                raise RecordError(f"state {self._state.name!r}: {ex}") from ex
+            key = self._checked(key)
+            store_key = self._owner.prefix(self._name) + key_bytes(key)
             cell = self.cells[self._owner.key, key] = self.cell_of(store_key)
         return cell
+
+    def _checked(self, key: Any) -> Key:
+        try:
+            found = check_key(key)
+        except RecordError as ex:
+            raise RecordError(f"state {self.name!r}: {ex}") from ex
+        if self._keys in _MAP_KEYS and type(found) is not self._keys:
+            raise RecordError(f"state {self.name!r} has keys that are {self._keys.__name__}, not {shown(key)}")
+        return found

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from millwheel.api import Computation, ListState, MapState, State, ValueState
 from millwheel.core.formats.store_layout import STATE
 from millwheel.core.model.keys import Key, stored_key
-from millwheel.core.model.limits import DEFAULTS, over
+from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.records import NO_LABEL, Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import LAST_TIME, MIN_TIME
-from millwheel.errors import RecordError
-from millwheel.workers.state.handles import ABSENT, TTL_TAG, Cell, ListCells, MapCells, Typed, ValueCells
+from millwheel.workers.state.cells import ABSENT, TIME_BYTES, TTL_TAG, Cell, Typed
+from millwheel.workers.state.handles import ListCells, MapCells, ValueCells
 from millwheel.workers.state.overlay import Overlay
 
 _WORTH_READING_AHEAD = 64  # keys of a bundle from which one read of them all is faster
@@ -105,6 +105,8 @@ class KeyedState:
         for owner, cell, value, before in handed.values():
             if owner.encode(value) != before:
                 owner.write(cell, value)
+                if cell.value is value and not owner.exact(value):
+                    owner.settle(cell)
 
     def look_at(self, tag: str, at: int) -> None:
         """See that :meth:`expire` is called for the current key once the watermark has passed ``at``, or before."""
@@ -143,17 +145,17 @@ class KeyedState:
             if cell.value is ABSENT:
                 changes.append((owner, cell, None))
                 continue
-            data = owner.encode(cell.value)
-            if len(data) > self.most:
-                raise RecordError(over("state", f"state {owner.name!r}: a value", len(data), self.most))
+            data = owner.bytes_of(cell)
             if owner.ttl_us is not None:
-                data = cell.at.to_bytes(8, "big", signed=True) + data
+                data = cell.at.to_bytes(TIME_BYTES, "big", signed=True) + data
             changes.append((owner, cell, data))
         return changes
 
     def write(self, changes: list[Change]) -> None:
         """Put what :meth:`encoded` gave into the overlay at the end of a bundle; trims the cache."""
         self._put(changes)
+        for owner, cell, _ in changes:
+            cell.close(owner.stored.flat)
         self._touched.clear()
         for handle in self.handles.values():
             handle.trim(self._cache_entries)
@@ -165,6 +167,7 @@ class KeyedState:
             if data != cell.written:
                 owner.held += len(data or b"") - len(cell.written or b"")
                 written[cell.store_key] = cell.written = data
+                cell.data = data if owner.ttl_us is None or data is None else data[TIME_BYTES:]
         self.overlay.update(written)
 
     def forget(self) -> None:

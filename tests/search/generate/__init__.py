@@ -14,7 +14,7 @@ from tests.search.freedoms import Free
 from tests.search.generate import pushes
 from tests.search.generate.computations import draw_computation
 from tests.search.generate.draft import Draft
-from tests.search.generate.kinds import add_batches
+from tests.search.generate.kinds import add_batches, add_owners, own_orders
 from tests.search.generate.refused import spoil
 from tests.search.generate.sinks import draw_sinks
 from tests.search.generate.sliced import add_slices
@@ -68,8 +68,9 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     leave_fields_undeclared(draft, seed)
     add_ids(draft, seed)
     add_batches(draft, seed)
+    add_owners(draft, seed)
     draw_sinks(draft)
     refused = not racing and spoil(draft, "refused")
-    script = change_types(draft, seed, pushes.draw(draft, now))
+    script = change_types(draft, seed, own_orders(draft, seed, pushes.draw(draft, now)))
     yaml = emit(draft.tree)
     return Case(seed, yaml, tuple(script), stated, now, frozenset(draft.features), refused)

@@ -4,11 +4,14 @@ options, the fields of the results, and their key; or None, where no stream suit
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tests.search.generate.draft import Draft
 from tests.search.generate.inputs import take_input, take_pair
 from tests.search.generate.windows import draw_window
+from tests.search.script import Action, Push
 
 _TOGETHER = ("callbacks:Orders", "callbacks:Brief", "callbacks:Mixed", "callbacks:Free")
 """Those that can."""
@@ -45,6 +48,41 @@ def free(draft: Draft, name: str) -> Any:
     draft.features.add("callback")
     tree = {"input": given, "callback": "callbacks:Free", "options": options, "output": name}
     return tree, frozenset({"k", "u", "n"}), key
+
+
+_OWN_FROM = 1_000
+"""The seeds below stay as they were."""
+_OWN_ORDERS = (["change"], ["change"], ["twice"], ["keep"], ["keep"], ["raise"])
+
+
+def add_owners(draft: Draft, seed: int) -> None:
+    """Callbacks that change what they get in place, and remember values of many types, with a random generator of their
+    own."""
+    own_rng = random.Random(f"owning {seed}")
+    wanted = "owning" in draft.wanted
+    if not wanted and (seed < _OWN_FROM or own_rng.random() >= 0.15):
+        return
+    for tree in draft.tree["computations"].values():
+        if tree.get("callback") == "callbacks:Orders":
+            tree["callback"] = "callbacks:Owning"
+            draft.features.add("owning")
+
+
+def own_orders(draft: Draft, seed: int, script: Sequence[Action]) -> list[Action]:
+    """The same script; in a case with such callbacks, records tell them what to change."""
+    if "owning" not in draft.features:
+        return list(script)
+    own_rng = random.Random(f"own orders {seed}")
+    return [
+        replace(each, values=tuple(_ordered(own_rng, each.values))) if isinstance(each, Push) else each
+        for each in script
+    ]
+
+
+def _ordered(rng: random.Random, values: Sequence[Any]) -> Iterator[Any]:
+    for record in values:
+        found = [list(rng.choice(_OWN_ORDERS)) for _ in range(rng.choice([0, 1, 1, 2]))]
+        yield {**record, "do": [*record.get("do", ()), *found]} if found else record
 
 
 def add_batches(draft: Draft, seed: int) -> None:

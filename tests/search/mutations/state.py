@@ -15,7 +15,8 @@ from millwheel.core.model.times import LAST_TIME, MAX_TIME
 from millwheel.workers.batches.batched import BatchOperator
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.operators.callback_context import CallbackContext
-from millwheel.workers.state.handles import ABSENT, Cell, ListCells, Typed
+from millwheel.workers.state.cells import ABSENT, Cell, Typed
+from millwheel.workers.state.handles import ListCells
 from millwheel.workers.state.keyed_state import KeyedState
 from tests.search.mistakes import Context, mistake, replaced
 

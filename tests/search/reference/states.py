@@ -77,11 +77,11 @@ class ValueHandle(Handle):
         if entry is not None:
             return self._watched(entry.value)
         default = self._state.default if isinstance(self._state, ValueState) else None
-        return self._watched(default() if callable(default) else deepcopy(default))
+        return self._watched(deepcopy(default() if callable(default) else default))
 
     def set(self, value: Any) -> None:
-        """Replace it."""
-        self._write(value)
+        """Replace it. A whole number in the place of a float is one."""
+        self._write(float(value) if self._state.type is float else deepcopy(value))
 
     def clear(self) -> None:
         """Forget it."""
@@ -169,7 +169,7 @@ def remembered(declared: dict[str, State], memory: Memory, watermark: int) -> di
             if owner == name and (ttl is None or watermark < entry.at + ttl)
         }
         if isinstance(state, ValueState):
-            default = state.default() if callable(state.default) else state.default
+            default = deepcopy(state.default() if callable(state.default) else state.default)
             found[name] = parts.get(None, default)
         elif isinstance(state, ListState):
             found[name] = list(parts.get(None, []))

@@ -13,7 +13,7 @@ from millwheel.core.model.keys import stored_key
 from millwheel.core.model.times import LAST_TIME, MAX_TIME
 from millwheel.errors import CorruptionError
 from millwheel.testing import PipelineHarness
-from millwheel.workers.state.handles import TTL_TAG
+from millwheel.workers.state.cells import TTL_TAG
 from tests.fakes.plain_storage import SimStore
 from tests.unit.workers.state.test_keyed_state import Bench
 

@@ -8,6 +8,7 @@ import pytest
 
 from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.aggregates.functions import make_aggregator
+from millwheel.core.aggregates.own import OwnAggregator
 
 
 @pytest.mark.parametrize(
@@ -37,8 +38,9 @@ def test_a_class_of_ones_own_is_made_with_its_options() -> None:
             self.least = least
 
     made = make_aggregator("mine:Longest", {"least": 3}, lambda name: Longest)
-    assert isinstance(made, Longest)
-    assert made.least == 3
+    assert isinstance(made, OwnAggregator)
+    assert isinstance(made.given, Longest)
+    assert made.given.least == 3
     with pytest.raises(ValueError, match="derive it from millwheel"):
         make_aggregator("mine:dict", {}, lambda name: dict)
     with pytest.raises(TypeError, match="Longest must define create"):

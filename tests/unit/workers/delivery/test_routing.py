@@ -152,8 +152,7 @@ def test_an_extractor_that_raises_concerns_one_record() -> None:
     parts, [refused] = made.split(batch(["k", "k"], [5, 0]), [5, 0])
     assert parts[0][1].keys == [2]
     assert refused.index == 1
-    assert "ZeroDivisionError" in refused.exception
-    assert "key extractor failed" in refused.reason
+    assert "key extractor failed: ZeroDivisionError" in refused.reason
 
 
 @given(st.lists(st.lists(st.one_of(st.integers(0, 5_000), st.integers(-(2**63), 2**63 - 1)), min_size=1), min_size=1))

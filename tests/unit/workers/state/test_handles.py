@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millwheel.errors import RecordError
-from millwheel.workers.state.handles import TTL_TAG
+from millwheel.workers.state.cells import TTL_TAG
 from tests.unit.workers.state.test_keyed_state import Bench
 
 
