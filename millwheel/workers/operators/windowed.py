@@ -382,7 +382,9 @@ class WindowedOperator(Operator):
         letter = DeadLetter(self._pipeline, self._spec.name, stream, reason, key, value, timestamp)
         bundle.dead_letter(letter, max(timestamp, bundle.floor), cause, what)
 
-    def could_not_fire(self, bundle: Bundle, key: Key, tag: str, at: int, ex: Exception, cause: Cause = None) -> None:
+    def could_not_fire(
+        self, bundle: Bundle, key: Key, tag: str, at: int, ex: BaseException, cause: Cause = None
+    ) -> None:
         """The aggregator of a window has no result for what it holds."""
         reason = f"window {tag} could not fire: {in_words(ex)}"
         self.letter(bundle, key, None, max(at, bundle.floor), reason, cause, TIMER)
