@@ -18,6 +18,7 @@ from millwheel.core.model.failures import DEAD_LETTER, OnError
 from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.core.pipeline.spec import Delivery, KeyKind, KeySpec, PipelineSpec, Productions, StreamSpec
 from millwheel.ports import Clock
+from millwheel.spec.loading import load_object
 from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from tests.sim.days import Days, FollowedSource
@@ -128,7 +129,7 @@ class Workload:
         outside = Factories(
             lambda spec, *_: sources[spec.options["stream"]],
             self.sinks.build,
-            lambda name, folder: self.code[name],
+            lambda name, folder: self.code[name] if name in self.code else load_object(name, folder),
             ends=None if self.days is None or self.days.last else {s: source.ends() for s, source in sources.items()},
         )
         assembly = Assembly(self._judged(self.spec()), str(self._root), clock, outside, self.limits)
