@@ -9,8 +9,9 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from tests.poison import matrix
 from tests.poison.places import Place, places
-from tests.poison.sweep import poisons, wrong
+from tests.poison.sweep import poisons, run, wrong
 
 
 def _judge(task: tuple[Place, dict[str, str]]) -> list[str]:
@@ -19,14 +20,24 @@ def _judge(task: tuple[Place, dict[str, str]]) -> list[str]:
         return wrong(place, poison, Path(folder))
 
 
+def _row(place: Place) -> tuple[str, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        return place.name, matrix.row(place, run(place, poisons(place), Path(folder)))
+
+
 def main() -> int:
     """1 if the rule is broken anywhere."""
     parser = argparse.ArgumentParser(prog="python -m tests.poison", description=__doc__)
     parser.add_argument("--place", default="", help="only places whose name or family has this text")
     parser.add_argument("--value", default="", help="only values whose name has this text")
     parser.add_argument("--together", action="store_true", help="all values of a place in one run")
+    parser.add_argument("--write", action="store_true", help="write the table of docs/poison.md, and judge nothing")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
+    if options.write:
+        with ProcessPoolExecutor(options.jobs) as pool:
+            matrix.write(dict(pool.map(_row, places())))
+        return 0
     tasks: list[tuple[Place, dict[str, str]]] = []
     for place in places():
         if options.place in place.name or options.place in place.family:

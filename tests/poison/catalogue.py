@@ -93,9 +93,9 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "odd names": '{"a0": 1, "key": 2, "__retraction__": 3}',
     },
     "deep": {
-        "deep list": "[" * 200 + "]" * 200,
-        "deepest list": "[" * 1000 + "]" * 1000,
-        "deep map": '{"a":' * 300 + "1" + "}" * 300,
+        "nested lists": "[" * 200 + "]" * 200,
+        "lists beyond all limits": "[" * 1000 + "]" * 1000,
+        "nested maps": '{"a":' * 300 + "1" + "}" * 300,
     },
 }
 """JSON texts by group and name; some are refused by every reader of JSON."""

@@ -31,6 +31,10 @@ class Place:
     usual: tuple[str, ...] = ANY
     columns: bool = False
     format: Literal["jsonl", "csv"] = "jsonl"
+    drops: bool = False
+    """Whether a record may be left out because of its value."""
+    sink: str = ""
+    """The sink of the results, as YAML, where it is what the poison goes into."""
 
 
 def keyed(body: str, key: str = "k") -> str:
@@ -136,9 +140,9 @@ def expressions() -> Iterator[Place]:
             condition = windowed(f'{{sum: n, where: "{text} > 1"}}')
             yield in_columns(f"where {text} of {kind}", "expression", condition, kind)
             yield in_columns(f"sum of {text} of {kind}", "expression", windowed(f'{{sum: "{text}"}}'), kind)
-    yield Place("filter", "expression", keyed('filter: "v > 0"'))
+    yield Place("filter", "expression", keyed('filter: "v > 0"'), drops=True)
     branches = 'input: {events: {key: k}}\n branch: {results: "v > 0"}'
-    yield Place("branch", "expression", branches)
+    yield Place("branch", "expression", branches, drops=True)
 
 
 AGGREGATES = (
@@ -245,7 +249,28 @@ def user_code() -> Iterator[Place]:
             yield Place(f"{doing} {at} of an aggregator", "code", keyed(body), slot=slot)
 
 
+SINKS = {
+    "files of jsonl": "{files: {path: out, format: jsonl}}",
+    "files of csv": "{files: {path: out, format: csv}}",
+    "files of csv with fields": "{files: {path: out, format: csv, fields: {p: str, v: str}}}",
+    "files of parquet": "{files: {path: out, format: parquet}}",
+    "files of parquet with an int": "{files: {path: out, format: parquet, fields: {p: str, v: int}}}",
+    "files of parquet with a float": "{files: {path: out, format: parquet, fields: {p: str, v: float}}}",
+    "files of parquet with a text": "{files: {path: out, format: parquet, fields: {p: str, v: str}}}",
+    "files by a value": "{files: {path: out, format: jsonl, partition_by: [v]}}",
+    "files that are replaced": "{files: {path: out, format: jsonl, mode: upsert, by: [p, v]}}",
+    "delta": "{delta: {path: out, fields: {p: str, v: str}}}",
+}
+
+
+def sinks() -> Iterator[Place]:
+    """Rows with the value in a field, into each sink that needs no server."""
+    rows = keyed('map: {p: "get(p, k)", v: v}')
+    for name, sink in SINKS.items():
+        yield Place(name, "sink", rows, usual=OF_TYPE["str" if "text" in name else "int"], sink=sink)
+
+
 def places() -> list[Place]:
     """All of them; names are unique."""
-    families = (source_fields, keys, times, ids, expressions, aggregates, relational, calls, user_code)
+    families = (source_fields, keys, times, ids, expressions, aggregates, relational, calls, user_code, sinks)
     return [place for family in families for place in family()]

@@ -11,6 +11,7 @@ import enum
 import io
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,6 +29,7 @@ from tests.sim.replacing import replaced
 START = 1_767_258_000_000_000
 _KEYS = ("g0", "g1", "g2")
 _USUAL = 12
+_SINK = "{stdout: {}}"
 _SECOND = "\n  second:\n   on_error: dead_letter"
 _LEFT_OUT = ("late", "filtered", "unmatched", "duplicates", "deduplicated")
 _MARKS = re.compile(r"""[\\'"]|(?<=:) """)
@@ -44,7 +46,7 @@ streams:
    on_error: dead_letter
    {computation}
 sinks:
-  results: {{files: {{path: out}}}}
+  results: {sink}
 """
 _OTHERS = """  others:
     source: {files: {path: others.jsonl, format: jsonl}}
@@ -137,6 +139,7 @@ def _columns(wanted: bool) -> Iterator[None]:
 
 def run(place: Place, poison: Mapping[str, str], folder: Path, way: Way = Way.PLAIN) -> Found:
     """A run over the usual records and some poison."""
+    shutil.rmtree(folder / "out", ignore_errors=True)
     records = lines(place, poison)
     text = _as_csv(records) if place.format == "csv" else "\n".join(records) + "\n"
     (folder / f"in.{place.format}").write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
@@ -144,7 +147,9 @@ def run(place: Place, poison: Mapping[str, str], folder: Path, way: Way = Way.PL
     stream = place.stream if "timestamp:" in place.stream else f"timestamp: t\n    {place.stream}"
     others = _OTHERS if "others" in place.computation else ""
     computation = place.computation.replace("\n ", "\n   ").replace("\nsecond:", _SECOND)
-    document = DOCUMENT.format(form=place.format, stream=stream, others=others, computation=computation)
+    document = DOCUMENT.format(
+        form=place.format, stream=stream, others=others, computation=computation, sink=place.sink or _SINK
+    )
     path = folder / "poison.yaml"
     path.write_text(document)
     crashes = 25 if way is Way.CRASHES else None
@@ -169,8 +174,10 @@ def _usual(rows: Sequence[str]) -> Counter[str]:
     return Counter(row for row in rows if any(f'"{key}"' in row for key in _KEYS))
 
 
-def _said(letter: Mapping[str, Any]) -> str:
-    parts = {name: letter.get(name) for name in ("computation", "reason", "value")}
+def _said(letter: Mapping[str, Any], way: Way = Way.PLAIN) -> str:
+    # A letter from columns has the fields that were read.
+    names = ("computation", "reason", "key") if way is Way.ROWS else ("computation", "reason", "key", "value")
+    parts = {name: letter.get(name) for name in names}
     return _ADDRESS.sub("0x", json.dumps(parts, default=repr, sort_keys=True))
 
 
@@ -199,7 +206,7 @@ def _differs(place: Place, poison: Mapping[str, str], folder: Path, way: Way, wh
     ours, theirs = Counter(whole.rows), Counter(other.rows)
     if ours != theirs:
         yield f"rows {_difference(ours, theirs)}"
-    ours, theirs = Counter(map(_said, whole.letters)), Counter(map(_said, other.letters))
+    ours, theirs = (Counter(_said(each, way) for each in found.letters) for found in (whole, other))
     if ours != theirs:
         yield f"letters {_difference(ours, theirs)}"
 
@@ -208,7 +215,7 @@ def _letters_wrong(place: Place, poison: Mapping[str, str], whole: Found) -> Ite
     told: Counter[str] = Counter()
     for letter in whole.letters:
         text = f"{json.dumps(letter.get('value'), default=repr)}, p {letter.get('key')} key"
-        named = [name for name in poison if _names_it(text, name)]
+        named = [name for name in poison if names_it(text, name)]
         if not named and len(poison) == 1:
             named = list(poison) if place.slot in {"k", "object"} or place.format == "csv" else []
         if not letter["reason"] and not letter.get("exception"):
@@ -216,12 +223,15 @@ def _letters_wrong(place: Place, poison: Mapping[str, str], whole: Found) -> Ite
         if not named and "results" not in letter["computation"]:
             yield f"a letter of no poison: {_short(letter)}"
         told.update(named[:1] if len(named) != 1 else named)
+    missing = [name for name in poison if not told[name] and not any(names_it(row, name) for row in whole.rows)]
+    if place.slot in {"v", "t", "id", "a0"} and not place.drops and len(missing) > whole.left_out:
+        yield f"neither used nor a letter: {missing}"
     for name in poison:
         if told[name] > 1 and len(poison) == 1:
             yield f"{name} is {told[name]} letters: {[_short(each['reason']) for each in whole.letters]}"
 
 
-def _names_it(text: str, name: str) -> bool:
+def names_it(text: str, name: str) -> bool:
     """Whether a letter's key or value, as JSON, as Python prints it or as a line, has the mark of a poison."""
     plain, plain_name = (_MARKS.sub("", each) for each in (json.dumps(text), json.dumps(json.dumps(name))))
     return any(f"{mark}{plain_name}{end}" in plain for mark in ("p ", "p:", ",") for end in (",", "}", "]", " key"))

@@ -1,0 +1,62 @@
+"""The matrix of the sweep: of each place and group of values, how many were used and how many became dead letters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tests.poison.catalogue import TEXTS
+from tests.poison.places import Place, places
+from tests.poison.sweep import Found, names_it, poisons
+
+PAGE = Path(__file__).parents[2] / "docs" / "poison.md"
+_BEGIN = "<!-- matrix -->\n"
+GROUPS = (*TEXTS, "objects", "exceptions")
+
+
+def lettered(poison: Iterable[str], found: Found) -> set[str]:
+    """The poison that became dead letters."""
+    texts = [f"{json.dumps(each.get('value'), default=repr)}, p {each.get('key')} key" for each in found.letters]
+    return {name for name in poison if any(names_it(text, name) for text in texts)}
+
+
+def row(place: Place, found: Found) -> str:
+    """A line of the table: the place, and of each group the used values and the dead letters."""
+    letters = lettered(poisons(place), found)
+    cells = [_cell(names, letters) for names in _by_group(place).values()]
+    return f"| {place.name.replace('|', '/')} | " + " | ".join(cells) + " |"
+
+
+def _by_group(place: Place) -> Mapping[str, Sequence[str]]:
+    names = list(poisons(place))
+    groups: dict[str, Sequence[str]] = dict.fromkeys(GROUPS, ())
+    if place.slot == "object":
+        return groups | {"objects": names}
+    if place.slot == "raises":
+        return groups | {"exceptions": names}
+    return groups | {group: list(texts) for group, texts in TEXTS.items()}
+
+
+def _cell(names: Sequence[str], letters: set[str]) -> str:
+    bad = len(letters.intersection(names))
+    return f"{len(names) - bad} + {bad}" if names else ""
+
+
+def write(rows: Mapping[str, str]) -> None:
+    """Replace the table in the page."""
+    kept = PAGE.read_text(encoding="utf-8").partition(_BEGIN)[0]
+    PAGE.write_text(kept + _BEGIN + "\n" + "\n".join(_lines(rows)) + "\n", encoding="utf-8")
+
+
+def _lines(rows: Mapping[str, str]) -> Iterator[str]:
+    yield "| place | " + " | ".join(GROUPS) + " |"
+    yield "|---|" + "---|" * len(GROUPS)
+    for place in places():
+        yield rows[place.name]
+
+
+def written() -> Mapping[str, str]:
+    """The lines of the page's table by place."""
+    table = PAGE.read_text(encoding="utf-8").partition(_BEGIN)[2].splitlines()
+    return {line.split(" | ")[0].removeprefix("| "): line for line in table[3:] if line}
