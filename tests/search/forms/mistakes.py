@@ -5,9 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-import polars as pl
-
-from millwheel.core.columns import arguments, arrays
+from millwheel.core.columns import arrays
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.workers.columns.keys_in_rows import KeysInRows
 from tests.search.mistakes import Context, replaced
@@ -47,23 +45,6 @@ def windows_behind_global_wrap() -> Context:
 
 
 @mistake(within=60)
-def the_sign_of_zero_is_left() -> Context:
-    """Of -0.0 and 0.0 the order of the records decides, as Polars leaves out the addition of 0.0."""
-    return replaced(arguments, "zero_without_sign", lambda column: column + 0.0)
-
-
-@mistake(within=60)
 def a_key_apart_comes_back_at_once() -> Context:
     """The keys whose windows went on in rows are forgotten, so columns begin the same windows anew."""
     return replaced(KeysInRows, "add", lambda self, keys: None)
-
-
-@mistake(within=60)
-def addends_are_chosen_by_their_names() -> Context:
-    """Where nothing is added up, all columns are chosen, without a record."""
-    right = pl.DataFrame.select
-
-    def wrong(self: pl.DataFrame, *names: Any, **more: Any) -> pl.DataFrame:
-        return self[[]] if names == ([],) else right(self, *names, **more)
-
-    return replaced(pl.DataFrame, "select", wrong)
