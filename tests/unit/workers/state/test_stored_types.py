@@ -78,6 +78,15 @@ CONVERTED: list[tuple[Any, Any, Any]] = [
     (Struct, Struct(1, 2), Struct(1, 2.0)), (Frozen, Frozen(1), Frozen(1.0)),
     (dt.datetime, dt.datetime(2026, 1, 1, 2, tzinfo=EAST), dt.datetime(2026, 1, 1, tzinfo=UTC)),
 ]  # fmt: skip
+
+
+class _Plain:
+    def __repr__(self) -> str:
+        return "an object"
+
+
+PLAIN = _Plain()
+
 REFUSED: list[tuple[Any, Any, str]] = [
     (Any, {1}, "declare the type, set"), (Any, (1, 2), "declare the type, tuple"),
     (Any, Color.RED, "declare the type, Color"), (Any, Level.HIGH, "declare the type, Level"),
@@ -87,7 +96,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (Any, dt.timedelta(1), "declare the type, timedelta"), (Any, Named(1), "declare the type, Named"),
     (Any, bytearray(b"x"), "bytes"), (Any, Counter("aa"), "store dict(value)"),
     (Any, OrderedDict(a=1), "store dict(value)"),
-    (Any, defaultdict(int, a=1), "store dict(value)"), (Any, {frozenset({1}): 1}, "key"), (Any, object(), "object"),
+    (Any, defaultdict(int, a=1), "store dict(value)"), (Any, {frozenset({1}): 1}, "key"), (Any, PLAIN, "_Plain"),
     (list, [(1, 2)], "declare the type, list[tuple]"), (dict, {"a": {1}}, "declare the type, dict[str, set]"),
     (dict[str, int], {"a": 1.5}, "Expected `int`"), (dict[str, int], Counter(a=1), "store dict(value)"),
     (int, 2.5, "Expected `int`"), (int, True, "Expected `int`"), (int, Level.HIGH, "declare the type, Level"),
