@@ -114,7 +114,7 @@ def same(value: Any, other: Any) -> bool:
     return difference(value, other) is None and repr(value) == repr(other)
 
 
-@pytest.mark.parametrize(("declared", "value"), ACCEPTED, ids=str)
+@pytest.mark.parametrize(("declared", "value"), ACCEPTED)
 def test_what_is_accepted_comes_back_as_it_was(declared: Any, value: Any) -> None:
     kind = StoredType(declared, "kept", "a value", 1 << 20)
     back, data = kind.form(value)
@@ -122,7 +122,7 @@ def test_what_is_accepted_comes_back_as_it_was(declared: Any, value: Any) -> Non
     assert same(value, kind.decode(data))
 
 
-@pytest.mark.parametrize(("declared", "value", "becomes"), CONVERTED, ids=str)
+@pytest.mark.parametrize(("declared", "value", "becomes"), CONVERTED)
 def test_what_is_converted_is_so_at_the_call(declared: Any, value: Any, becomes: Any) -> None:
     kind = StoredType(declared, "kept", "a value", 1 << 20)
     assert not kind.exact(value)
@@ -131,7 +131,7 @@ def test_what_is_converted_is_so_at_the_call(declared: Any, value: Any, becomes:
     assert same(kind.decode(data), becomes)
 
 
-@pytest.mark.parametrize(("declared", "value", "why"), REFUSED, ids=str)
+@pytest.mark.parametrize(("declared", "value", "why"), REFUSED)
 def test_what_would_not_come_back_is_refused_with_what_would_do(declared: Any, value: Any, why: str) -> None:
     kind = StoredType(declared, "kept", "a value", 1 << 20)
     assert not kind.exact(value) or type(value) in (str, int)
