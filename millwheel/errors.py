@@ -70,6 +70,11 @@ class RecordError(MillwheelError):
     aggregate = ""
 
 
+class EndlessTimerError(RecordError):
+    """A timer sets timers again and again although the input has ended. It stops the run: no result would ever be
+    whole."""
+
+
 class FencedError(MillwheelError):
     """The store shows that a newer owner has taken over. Nothing more may be acked; the process exits."""
 

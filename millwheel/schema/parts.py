@@ -259,6 +259,7 @@ def _limits() -> Schema:
     known = {
         **dict.fromkeys(("record", "key", "state", "in_flight"), _SIZE),
         "timers_per_key": w.number(1, 10_000_000),
+        "timers_after_end": w.number(1, 1_000_000_000),
         "callback_timeout": w.DURATION,
         "callback_hangs": w.number(1, 100),
     }

@@ -39,6 +39,8 @@ STOP = OnError(0.0, 1)
 
 UNIT = "timestamp's unit"
 """The kind of call that reads a timestamp which is a number of no stated unit."""
+ENDLESS = "timer without end"
+"""The kind of call that sets timers again and again although the input has ended."""
 _UNIT_POLICY = OnError(0.99, 100)
 """Where all of a stream's first hundred timestamps are of another unit than µs, the pipeline is wrong, not the data."""
 
@@ -81,7 +83,10 @@ class CallKind:
 
 def policy_for(call: CallKind, declared: OnError) -> OnError:
     """The policy for a kind of call of a node with a ``declared`` one. A forgotten unit ends a run whatever is
-    declared: dead letters for ever are wanted of wrong data only."""
+    declared: dead letters for ever are wanted of wrong data only. So do timers without end: it would be chance which of
+    their rows come before the dead letter."""
+    if call.what == ENDLESS:
+        return STOP
     return _UNIT_POLICY if call.what == UNIT else declared
 
 

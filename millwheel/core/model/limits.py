@@ -21,7 +21,8 @@ class Limits:
     """The limits of one pipeline.
 
     ``record``, ``key`` and ``state`` are bytes of one encoded record, key and entry of state. ``in_flight`` bytes of
-    productions may wait in a shard for its consumers. ``timers`` of each domain may wait per key. A call of user code
+    productions may wait in a shard for its consumers. ``timers`` of each domain may wait per key. Once the input has
+    ended, timers of one key may set timers ``chain`` times. A call of user code
     that takes longer than ``callback_us`` (None: never) ends its worker. After ``hangs`` such ends the same record,
     timer or window is not passed to user code again.
     """
@@ -30,6 +31,7 @@ class Limits:
     key: int = 16 << 10
     state: int = 32 << 20
     timers: int = 10_000
+    chain: int = 10_000
     in_flight: int = 100 << 20
     callback_us: int | None = 60 * SECOND
     hangs: int = 1

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from millwheel.core.model.failures import (
+    ENDLESS,
     UNIT,
     CallKind,
     FailureVerdict,
@@ -81,6 +82,12 @@ class Failures:
                 f"{call.judged}: {tally.failed:,} of its last {tally.tried:,} timestamps are numbers of no stated "
                 f"unit, and hardly µs, so the run was stopped.{why}\n"
                 f"Nothing is lost. Write the unit and start again on the same root, {self._root}."
+            )
+        if call.what == ENDLESS:
+            return (
+                f"{call.judged} sets timers without end, so the run was stopped.{why}\n"
+                f"Correct the code and start again with --fresh (in Python: fresh=True): the root, {self._root}, has "
+                "results from after the end of the input."
             )
         return (
             f"{call.judged} failed on {tally.failed:,} of its last {tally.tried:,} {noun}, so the run was stopped "

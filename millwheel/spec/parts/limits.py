@@ -7,7 +7,16 @@ from millwheel.core.model.times import SECOND
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
 
-FIELDS = ("record", "key", "state", "timers_per_key", "in_flight", "callback_timeout", "callback_hangs")
+FIELDS = (
+    "record",
+    "key",
+    "state",
+    "timers_per_key",
+    "timers_after_end",
+    "in_flight",
+    "callback_timeout",
+    "callback_hangs",
+)
 _EXAMPLE = "{record: 1MB, callback_timeout: 2m}"
 
 
@@ -21,6 +30,7 @@ def read_limits(reader: NodeReader, node: YamlNode | None) -> Limits:
         key=_size(reader, fields.get("key"), DEFAULTS.key, 64, 1 << 20),
         state=_size(reader, fields.get("state"), DEFAULTS.state, 1 << 10, 256 << 20),
         timers=reader.number(fields.get("timers_per_key"), DEFAULTS.timers, 1, 10_000_000) or DEFAULTS.timers,
+        chain=reader.number(fields.get("timers_after_end"), DEFAULTS.chain, 1, 1_000_000_000) or DEFAULTS.chain,
         in_flight=_size(reader, fields.get("in_flight"), DEFAULTS.in_flight, 1 << 20, 64 << 30),
         callback_us=_timeout(reader, fields.get("callback_timeout")),
         hangs=reader.number(fields.get("callback_hangs"), DEFAULTS.hangs, 1, 100) or DEFAULTS.hangs,

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from millwheel.core.model.failures import MOST_WORDS, encodable, in_words
+from millwheel.core.model.failures import ENDLESS, MOST_WORDS, encodable, in_words
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.errors import EndlessTimerError
 from millwheel.spec.imports import missing_file_hint
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.hangs import Avoided, Hang
@@ -123,8 +124,10 @@ class Attempts:
             attempts=attempts,
             state=self._state.describe(),
             error=failure.kind,
+            what=subject.what,
         )
-        bundle.dead_letter(letter, subject.timestamp, subject.cause, subject.what)
+        what = ENDLESS if isinstance(ex, EndlessTimerError) else subject.what
+        bundle.dead_letter(letter, subject.timestamp, subject.cause, what)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from millwheel.core.windows.panes import RETRACTION_FIELD, Pane, Retraction
 from millwheel.errors import RecordError
 from millwheel.workers.bundle.bundle import UNCARRIABLE, Bundle
 from millwheel.workers.bundle.call_checks import counted, moment, timer_domain, timer_tag
+from millwheel.workers.operators.timer_chains import TimerChains
 from millwheel.workers.order.positions import ASIDE_TAG, label_bytes
 from millwheel.workers.state.keyed_state import KeyedState
 
@@ -35,6 +36,7 @@ class CallbackContext:
         "_refuses",
         "_state",
         "calls",
+        "chains",
         "floor",
         "identified",
         "key",
@@ -64,6 +66,7 @@ class CallbackContext:
         self._cause: Cause = None
         self._made = 0
         self.calls = 0
+        self.chains = TimerChains(limits.chain)
         self.passed = False
         """A timer was set for a time that the watermark has passed already."""
         self.pane: Pane | None = None
@@ -80,6 +83,7 @@ class CallbackContext:
     def begin(self, bundle: Bundle) -> None:
         """Start of a bundle, or of another try of it."""
         self._state.begin(bundle.timers[Domain.EVENT])
+        self.chains.begin(bundle)
         self.passed = self.together = False
         self._bundle, self.watermark, self.now, self.floor = bundle, bundle.watermark, bundle.now_us, bundle.floor
 
@@ -130,11 +134,13 @@ class CallbackContext:
 
     def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
         queue = self._bundle.timers[timer_domain("set_timer", domain)]
-        tag, at = self._named("set_timer", tag), moment("set_timer", at)
+        stored, at = self._named("set_timer", tag), moment("set_timer", at)
         if len(queue) >= self._limits.timers:
-            self._check_timers(queue, tag)
+            self._check_timers(queue, tag, stored)
+        if self.chains.firing is not None:
+            self.chains.add(self.key, tag)
         cause = label_bytes(self.label) if at < self.label else b""
-        queue.set(self.key, tag, at, remembered(self._cause) if self.identified else cause)
+        queue.set(self.key, stored, at, remembered(self._cause) if self.identified else cause)
         if is_behind(at, self.watermark) and domain is Domain.EVENT:
             self.passed = self._state.unsettled = True
 
@@ -146,12 +152,12 @@ class CallbackContext:
         """The tag of a callback's timer as it is stored."""
         return timer_tag(call, tag, self._limits.key, _SYSTEM_TAGS)
 
-    def _check_timers(self, queue: TimerQueue, tag: str) -> None:
+    def _check_timers(self, queue: TimerQueue, tag: str, stored: str) -> None:
         most = self._limits.timers
-        if queue.waiting(self.key, self.owns) >= most and queue.get(self.key, tag) is None:
+        if queue.waiting(self.key, self.owns) >= most and queue.get(self.key, stored) is None:
             raise RecordError(
-                f"set_timer {tag!r}: {most} timers of this key wait already, which is limits.timers_per_key; "
-                "use fewer tags: setting a timer again moves it"
+                f"set_timer {tag!r}: {most} timers of this key wait already, which is "
+                "limits.timers_per_key; use fewer tags: setting a timer again moves it"
             )
 
     def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:

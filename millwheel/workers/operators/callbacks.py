@@ -330,7 +330,8 @@ class CallbackOperator(Operator):
         elif due.tag.startswith(TTL_TAG):
             self._state.expire(due.tag, due.at)
         else:
-            self._instance.process_timer(self._context, Timer(due.key, due.tag, due.at, due.domain))
+            with self._context.chains.call(due):
+                self._instance.process_timer(self._context, Timer(due.key, due.tag, due.at, due.domain))
         self._state.settle()
 
     def _begin(self, due: Due) -> Record | None:

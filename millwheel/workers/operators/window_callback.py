@@ -187,7 +187,8 @@ class WindowCallbackOperator(WindowedOperator):
             if tag.startswith(TTL_TAG):
                 self._state.expire(tag, due.at)
             else:
-                self._instance.process_timer(self._context, timer)
+                with self._context.chains.call(due):
+                    self._instance.process_timer(self._context, timer)
             self._state.settle()
 
         about = Subject("timer", due.key, floor, repr(timer), cause=cause)

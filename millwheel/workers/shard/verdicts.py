@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from millwheel.core.model.failures import (
+    ENDLESS,
     RECENT,
     CallKind,
     FailureVerdict,
@@ -22,6 +23,7 @@ from millwheel.core.model.failures import (
     policy_for,
 )
 from millwheel.core.model.times import MAX_TIME, SECOND
+from millwheel.errors import EndlessTimerError
 from millwheel.workers.bundle.bundle import Bundle
 
 EARLY_US = SECOND
@@ -47,6 +49,7 @@ class Verdicts:
     def take(self, bundle: Bundle) -> None:
         """Count the calls of a step, and those that failed."""
         if self._policies is None:
+            _check_ends(bundle)
             return
         for what, count in bundle.tried.items():
             if self._tried.get(what, 0) > RECENT:
@@ -96,6 +99,13 @@ class Verdicts:
     def _own(self, call: CallKind) -> Tally:
         failed = self._failed.get(call, 0)
         return Tally(max(self._tried.get(call.what, 0), failed), failed)
+
+
+def _check_ends(bundle: Bundle) -> None:
+    """Where no run can be stopped, timers without end are an error of their own."""
+    for call in bundle.failures:
+        if call.what == ENDLESS:
+            raise EndlessTimerError(f"{call.judged} failed: {next(iter(bundle.firsts.values())).sentence}")
 
 
 def looks_at(since_us: int, now_us: int) -> int:

@@ -64,6 +64,10 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     if "timer_limit" in wanted and "timers" in draft.features:  # only where it is asked for: most would be letters
         draft.features.add("timer_limit")
         draft.tree["limits"] = {"timers_per_key": 3}
+    if "timers_after_end" in wanted and "timers" in draft.features:
+        # More than those of one key ever set then: it must not be reached.
+        draft.features.add("timers_after_end")
+        draft.tree["limits"] = {"timers_after_end": 6}
     add_slices(draft, seed)
     leave_fields_undeclared(draft, seed)
     add_ids(draft, seed)

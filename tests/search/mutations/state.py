@@ -12,6 +12,7 @@ import msgspec
 from millwheel.core.model.records import Domain, Record
 from millwheel.core.model.timers import Due
 from millwheel.core.model.times import LAST_TIME, MAX_TIME
+from millwheel.errors import EndlessTimerError
 from millwheel.workers.batches.batched import BatchOperator
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.operators.callback_context import CallbackContext
@@ -127,6 +128,22 @@ def records_that_wait_count_as_timers() -> Context:
     """Every timer of a key counts towards its limit, also those of the system. (``order_by`` or ``enrich``, a callback
     that sets timers, and a low ``limits.timers_per_key``.)"""
     return replaced(CallbackContext, "owns", lambda self, tag: True)
+
+
+@mistake(within=20, features="timers_after_end", variants="bundles together reference")
+def what_records_set_before_the_end_counts_as_endless() -> Context:
+    """Every timer of a key that is set again counts as one that timers set after the end of the input. (A callback
+    that sets timers, and a low ``limits.timers_after_end``.)"""
+
+    def wrong(self: CallbackContext, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
+        chains = self.chains
+        chains._here[self.key] = chains._here.get(self.key, chains._before.get(self.key, 0)) + 1
+        if chains._here[self.key] > chains._most:
+            raise EndlessTimerError(tag)
+        right(self, tag, at, domain)
+
+    right = CallbackContext.set_timer
+    return replaced(CallbackContext, "set_timer", wrong)
 
 
 @mistake(within=60, features="deduplicate global_window", variants="reference")
