@@ -25,7 +25,7 @@ test-search: $(READY)
 # judge times; `make test-slow SIDE=1` for one after the other.
 SIDE := 3
 # Where slow tests are; a test compares. The other folders take each process half a minute to look through.
-SLOW := tests/slow tests/sim tests/search tests/contract tests/unit/test_docs.py
+SLOW := tests/slow tests/sim tests/search tests/contract tests/poison tests/unit/test_docs.py
 test-slow: $(READY)
 	$(BIN)/python -m pytest -q -m "slow and not alone" -n $(SIDE) --dist worksteal $(SLOW)
 	$(BIN)/python -m pytest -q -m "slow and alone" tests/slow
