@@ -45,7 +45,7 @@ class _AdaptedSource(Source):
 class _AdaptedReader(Reader):
     def __init__(self, made: Any) -> None:
         self._made = made
-        take_over(self, made, "resume", "read_frame", "stop_at", "reached", "tell_traces", "close")
+        take_over(self, made, "resume", "read_frame", "skip", "stop_at", "reached", "tell_traces", "close")
 
     def read(self, position: int, max_records: int) -> Chunk:
         read: Chunk = self._made.read(position, max_records)

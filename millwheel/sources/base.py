@@ -181,6 +181,12 @@ class Reader(ABC):
         in the other form. Only values that no declared field needs may go unchecked. Raises as ``read``."""
         return None
 
+    def skip(self, position: int) -> Chunk | None:
+        """Pass over one record after ``position`` without decoding it, because workers have died of that: it is a
+        reject as it is in the input, whose reason is what stands before the words about the deaths. Its positions are
+        those of ``read(position, 1)``. None (the default): this reader cannot."""
+        return None
+
     def take_columns(self, fields: Mapping[str, str]) -> bool:
         """Let :meth:`read_frame` return these fields from now on, although the stream does not declare them: their
         types (``int``, ``float``, ``str``, ``bool``) are inferred from records. If a value has another type, the read

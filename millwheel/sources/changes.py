@@ -33,15 +33,23 @@ class ChangesReader(Reader):
     def read(self, position: int, max_records: int) -> Chunk:
         """See :class:`millwheel.sources.base.Reader`."""
         invariant(position % EACH == 0, f"position {position} lies within the changes of a message")
-        chunk = self._inner.read(position // EACH, max(max_records // EACH, 1))
-        found = Chunk([], [], chunk.next_position * EACH, finished=chunk.finished, caught_up=chunk.caught_up)
-        found.note, found.watermark = chunk.note, chunk.watermark
-        found.begins = None if chunk.begins is None else (chunk.begins[0] * EACH, chunk.begins[1])
-        for at, changes in zip(chunk.positions, chunk.values, strict=True):
-            found.positions += range(at * EACH - len(changes) + 1, at * EACH + 1)
-            found.values += changes
-        found.rejects = [Reject(each.position * EACH, each.raw, each.reason) for each in chunk.rejects]
-        return found
+        return _of_changes(self._inner.read(position // EACH, max(max_records // EACH, 1)))
+
+    def skip(self, position: int) -> Chunk | None:
+        """See :class:`millwheel.sources.base.Reader`."""
+        chunk = self._inner.skip(position // EACH)
+        return None if chunk is None else _of_changes(chunk)
 
     def close(self) -> None:
         self._inner.close()
+
+
+def _of_changes(chunk: Chunk) -> Chunk:
+    found = Chunk([], [], chunk.next_position * EACH, finished=chunk.finished, caught_up=chunk.caught_up)
+    found.note, found.watermark = chunk.note, chunk.watermark
+    found.begins = None if chunk.begins is None else (chunk.begins[0] * EACH, chunk.begins[1])
+    for at, changes in zip(chunk.positions, chunk.values, strict=True):
+        found.positions += range(at * EACH - len(changes) + 1, at * EACH + 1)
+        found.values += changes
+    found.rejects = [Reject(each.position * EACH, each.raw, each.reason) for each in chunk.rejects]
+    return found

@@ -63,6 +63,9 @@ class FolderFields(Reader):
             chunk.frame = chunk.frame.with_columns(columns)
         return chunk
 
+    def skip(self, position: int) -> Chunk | None:
+        return self._reader.skip(position)
+
     def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
         self._reader.resume(notes)
 

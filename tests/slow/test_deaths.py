@@ -67,3 +67,23 @@ def test_a_record_that_ends_its_worker_is_a_dead_letter_and_kills_from_outside_c
     assert "killed by SIGSEGV" in str(letters[500]["reason"])
     assert "exit code 3" in str(letters[700]["reason"])
     assert str(letters[500]["location"]).startswith("bad_code.py:")
+
+
+@pytest.mark.slow
+def test_a_line_that_ends_who_reads_it_is_a_dead_letter_with_its_text(tmp_path: Path) -> None:
+    (tmp_path / "bad_code.py").write_text(
+        "import ctypes\n\n\ndef at(value):\n    return ctypes.string_at(0) if value['n'] == 30 else value['n']\n"
+    )
+    (tmp_path / "p.yaml").write_text(
+        textwrap.dedent(PIPELINE)
+        .replace("timestamp: ts", 'timestamp: "bad_code:at"')
+        .replace('callback: "bad_code:Bad"', "window: {tumbling: 1s}, aggregate: {hits: count}")
+    )
+    lines = [json.dumps({"n": n, "user": "u"}) for n in range(100)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
+    run = Run(tmp_path / "p.yaml", tmp_path, {"input": f"{tmp_path}/in.jsonl", "output": f"{tmp_path}/out"}).start()
+    assert run.wait(150).code == 0, run.said[-3000:]
+    assert [row["hits"] for row in rows(tmp_path / "out" / "out")] == [99]
+    [letter] = rows(tmp_path / "out" / "dead")
+    assert (letter["value"], str(letter["position"])[:9]) == (lines[30], "in.jsonl@")
+    assert "bad_code.py:5" in str(letter["reason"])

@@ -162,6 +162,12 @@ class KafkaReader(Reader):
         chunk.traces = self._contexts(taken.messages)
         return chunk
 
+    def skip(self, position: int) -> Chunk | None:
+        """See :class:`millwheel.sources.base.Reader`."""
+        taken = self._take(position, 1)
+        rejects = self._take_lost() + [self._reject(message, "") for message in taken.messages]
+        return Chunk([], [], taken.next_offset, rejects, self._ended(taken), caught_up=taken.at_end)
+
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
         """See :class:`millwheel.sources.base.Reader`."""
         form = self._typed.decoder or self._forms.columns

@@ -31,6 +31,7 @@ class ApacheCombined:
     """
 
     has_header = False
+    one_line = True
 
     def __init__(self, schema: type | None, fields: FieldTypes) -> None:
         self._schema = schema

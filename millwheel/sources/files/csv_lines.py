@@ -36,6 +36,7 @@ class CsvLines:
         name: str = "a CSV file",
     ) -> None:
         self.has_header = not columns
+        self.one_line = False
         self._target: Any = None if schema is None else list[schema]  # type: ignore[valid-type]
         self._fields = fields
         self._delimiter = delimiter

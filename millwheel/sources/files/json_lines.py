@@ -24,6 +24,7 @@ class JsonLines:
     """Decodes into dicts, or into ``schema``."""
 
     has_header = False
+    one_line = True
 
     def __init__(self, schema: type | None, fields: FieldTypes) -> None:
         kind: Any = schema if schema is not None else dict[str, Any]

@@ -80,6 +80,8 @@ class LineFormat(Protocol):
 
     has_header: bool
     """True when the first line of a file is a header."""
+    one_line: bool
+    """True when each line is a record of its own."""
 
     def begin(self, header: bytes) -> None:
         """Called with the header of a file (empty without one) before any of its lines are decoded."""
@@ -158,6 +160,15 @@ class LineReader(Reader):
         if positions is None:
             positions = block.positions() if block is not None else []
         return Chunk(positions, values, end, rejects, step.finished, note=note, begins=step.begins)
+
+    def skip(self, position: int) -> Chunk | None:
+        """See :class:`millwheel.sources.base.Reader`."""
+        if not self._format.one_line:
+            return None
+        step = self._step(position, 4096, 1, _Untouched())
+        note = self._note(position, step)
+        found = step.decoded.rejects
+        return Chunk([], [], step.next_position, found, step.finished, note=note, begins=step.begins)
 
     def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
         """See :class:`millwheel.sources.base.Reader`."""
@@ -321,6 +332,20 @@ class LineReader(Reader):
         self._line_bytes = max(end / used, 1.0)
         finished = self._followed is None and window.at_end and end == len(window.data) and not self._input.damage()
         return _Step(decoded, block.base + end, finished, block)
+
+
+class _Untouched:
+    """No line is looked at: each is a reject."""
+
+    has_header = False
+    one_line = True
+
+    def begin(self, header: bytes) -> None:
+        return
+
+    def decode(self, block: Block) -> Decoded:
+        lines = zip(block.positions(), block.lines(), strict=True)
+        return Decoded([], [], [Reject(position, raw_text(line), "") for position, line in lines if line.strip()])
 
 
 def decode_each(block: Block, one: Callable[[bytes], Any]) -> Decoded:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
+from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.records import DeadLetter
-from millwheel.workers.bundle.bundle import RECORD, Bundle
+from millwheel.sources.base import Chunk, Reader
+from millwheel.workers.bundle.bundle import LINE, RECORD, Bundle
 from millwheel.workers.bundle.hangs import Avoided, Hang, record_mark
 from millwheel.workers.delivery.inbox import Arrival
 
@@ -57,3 +59,35 @@ def _letter(arrival: Arrival, hang: Hang, pipeline: str) -> DeadLetter:
 def count_of(arrivals: Sequence[Arrival]) -> int:
     """How many records these are."""
     return sum([len(arrival.batch) for arrival in arrivals])
+
+
+@dataclass(slots=True)
+class LoneReads:
+    """The reads of one record each of a source's shard. ``skipped``: the marks of records that were passed over, by
+    partition and the position behind them; the notes about them are needed until that is committed."""
+
+    skipped: list[tuple[str, int, bytes]] = field(default_factory=list)
+
+    def read(self, partition: str, position: int, reader: Reader, avoided: Avoided) -> Chunk:
+        """Read one record, which is noted until the bundle is over, or pass it over as what it was when it ended its
+        workers."""
+        mark = encode_value(("p", partition, position))
+        hang = avoided.hangs.get(mark)
+        chunk = None if hang is None else reader.skip(position)
+        if hang is None or chunk is None:
+            avoided.alone(mark, LINE, f"{partition}@{position}")
+            return reader.read(position, 1)
+        chunk.rejects = [replace(each, reason=_line_reason(hang, each.reason)) for each in chunk.rejects]
+        self.skipped.append((partition, chunk.next_position, mark))
+        return chunk
+
+    def committed(self, partition: str, position: int, avoided: Avoided, number: int) -> None:
+        """A position becomes part of the commit of this number."""
+        for name, end, mark in self.skipped:
+            if name == partition and end <= position:
+                avoided.meet(mark, number)
+        self.skipped = [each for each in self.skipped if each[0] != partition or each[1] > position]
+
+
+def _line_reason(hang: Hang, where: str) -> str:
+    return where + hang.reason + (f" ({hang.where})" if hang.where else "")

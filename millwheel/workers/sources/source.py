@@ -25,6 +25,7 @@ from millwheel.ports import StateStore
 from millwheel.sources.base import Chunk as Read
 from millwheel.sources.base import FrameChunk, Partition, Reader
 from millwheel.workers.bundle.bundle import LINE, Bundle, Hold, keys_of
+from millwheel.workers.bundle.lone import LoneReads
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.column_boundary import ColumnBoundary
 from millwheel.workers.sources.frames import sort_frame
@@ -46,11 +47,12 @@ intervals."""
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """A position that the commit with this number holds."""
+    """A position that the commit with this number holds, and how many reads lie before it that the last one lacks."""
 
     commit: int
     partition: Partition
     position: int
+    reads: int
 
 
 class SourceOperator(Operator):
@@ -66,6 +68,7 @@ class SourceOperator(Operator):
         self._settled_at_us = 0
         self._settled: deque[_Settled] = deque()
         self._durable = 0
+        self._lone_reads = LoneReads()
         self._end = SourceEnd(store)
         self._partitions = Partitions(parts, store, lambda: self._end.ended, now_us)
         self._partitions.look(now_us)
@@ -103,6 +106,8 @@ class SourceOperator(Operator):
         while self._settled and self._settled[0].commit <= number:
             settled = self._settled.popleft()
             self._parts.source.committed(settled.partition, settled.position)
+            if self.avoided is not None and self.avoided.lone:
+                self.avoided.ran_alone(settled.reads)
 
     def rest(self, wanted: bool, now_us: int) -> None:
         """Read nothing while ``wanted``."""
@@ -172,16 +177,21 @@ class SourceOperator(Operator):
             if part.combine.wanted:
                 self._settle(bundle)
                 part.combine.begin()
-            if not (self._parts.has_columns(part, reader) and self._read_frame(part, reader, bundle)):
+            if self.avoided is not None and not self.lone:
+                self.avoided.together(self._parts.max_records)
+            if self.lone or not (self._parts.has_columns(part, reader) and self._read_frame(part, reader, bundle)):
                 self._read(part, reader, bundle)
             part.was_read()
         except ExhaustedError as ex:
             self._partitions.exhausted(part, ex, bundle.now_us)
 
     def _read(self, part: Part, reader: Reader, bundle: Bundle) -> None:
-        most = part.most_records(self._parts.max_records)
-        read = reader.read(part.position, min(most, _LOOKED_AT) if self._parts.infers else most)
-        if self._parts.has_types(part, reader, read) and self._read_frame(part, reader, bundle):
+        if self.avoided is not None and self.lone:
+            read = self._lone_reads.read(part.partition.name, part.position, reader, self.avoided)
+        else:
+            most = part.most_records(self._parts.max_records)
+            read = reader.read(part.position, min(most, _LOOKED_AT) if self._parts.infers else most)
+        if not self.lone and self._parts.has_types(part, reader, read) and self._read_frame(part, reader, bundle):
             return
         if not part.combine.on:
             self._find_end(part, reader, read, read.caught_up)
@@ -304,12 +314,15 @@ class SourceOperator(Operator):
             bundle.count(name, by)
         bundle.positions_only = False
         part.committed = Position(part.position, part.max_timestamp, part.read_all, part.note, combined=True)
-        self._write(part, bundle)
+        self._write(part, bundle, 1)
 
-    def _write(self, part: Part, bundle: Bundle) -> None:
+    def _write(self, part: Part, bundle: Bundle, reads: int) -> None:
         """Make a position part of the commit."""
         part.write(bundle.overlay)
-        self._settled.append(_Settled(bundle.number, part.partition, part.committed.position))
+        self._settled.append(_Settled(bundle.number, part.partition, part.committed.position, reads))
+        if self.avoided is not None and self._lone_reads.skipped:
+            name, position = part.partition.name, part.committed.position
+            self._lone_reads.committed(name, position, self.avoided, bundle.number)
         if part.committed.finished:
             part.close()
             bundle.positions_only = False
@@ -347,15 +360,15 @@ class SourceOperator(Operator):
         source wait for the last of these."""
         self._settled_at_us = bundle.now_us
         for part in self._partitions.awake.values():
-            moved = False
+            reads = 0
             # Applied, and in order. A position that is committed when it is read loses what was still on its way when
             # the worker dies: see mistake position_committed_when_read.
             while part.outstanding and part.outstanding[0].applied:
                 settled = part.outstanding.popleft()
-                part.committed, moved = settled.after, True
+                part.committed, reads = settled.after, reads + 1
                 if part.ahead is not None:
                     part.ahead.applied(settled.waited, settled.sent_at_us, bundle.now_us)
                 for name, by in settled.counters.items():
                     bundle.count(name, by)
-            if moved:
-                self._write(part, bundle)
+            if reads:
+                self._write(part, bundle, reads)

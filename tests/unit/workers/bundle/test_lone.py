@@ -9,6 +9,7 @@ import pytest
 from millwheel import Computation
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.ranges import tile
+from millwheel.errors import InvariantError
 from millwheel.workers.bundle.doing import InProgress
 from millwheel.workers.bundle.hangs import Avoided, Hang, known_of
 from tests.unit.workers.bench import ShardBench
@@ -17,7 +18,7 @@ ENTRY = ShardEntry("work-0", tile(1)[0], "w0", 9)  # type: ignore[arg-type]
 WHOLE = ("0", f"{1 << 64:x}")
 
 
-class DiedError(BaseException):
+class DiedError(InvariantError):
     """Stands for the end of the process: nothing may catch it."""
 
 
