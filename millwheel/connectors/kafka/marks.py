@@ -110,8 +110,8 @@ def ends_of(options: KafkaSinkOptions) -> MarksEnd:
         return _known.setdefault(name, MarksEnd(options.marks_topic))
 
 
-def last_mark(consumer: Any, ends: MarksEnd, name: str, everything: Any, since: int = -1) -> Mark | None:
-    """The newest committed mark of a shard from the offset ``since`` on (-1: of all), None if there is none.
+def last_mark(consumer: Any, ends: MarksEnd, name: str, everything: Any, offset: int = -1) -> Mark | None:
+    """The newest committed mark of a shard from ``offset`` on (-1: of all), None if there is none.
     ``consumer`` reads only committed messages and reports the end of a partition. ``everything`` is a consumer that
     reads uncommitted messages as well, so it reports where the partition really ends.
 
@@ -126,8 +126,8 @@ def last_mark(consumer: Any, ends: MarksEnd, name: str, everything: Any, since: 
         at = kafka.TopicPartition(topic, MARKS_PARTITION)
         low, high = everything.get_watermark_offsets(at, timeout=ANSWER_S)
         ends.seen(high)
-        if since <= high:  # else the topic was made anew, and what is known of the old one says nothing
-            low = max(low, since)
+        if offset <= high:  # else the topic was made anew, and what is known of the old one says nothing
+            low = max(low, offset)
         end, look = high, _FIRST_LOOK
         # Backwards, in growing pieces: the mark of a busy shard is near the end, whatever the compaction has left.
         while end > low:

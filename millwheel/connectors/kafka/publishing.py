@@ -130,7 +130,7 @@ class Transactions:
         """The number of the last published committable, by any owner. Raises FencedError for a higher token."""
         committed, everything = self._reader("read_committed"), self._reader("read_uncommitted")
         try:
-            mark = last_mark(committed, self._ends, self._name, everything, self._at.since)
+            mark = last_mark(committed, self._ends, self._name, everything, self._at.offset)
         finally:
             committed.close()
             everything.close()

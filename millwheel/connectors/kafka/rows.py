@@ -42,7 +42,7 @@ class Committable(msgspec.Struct, frozen=True, array_like=True):
 
     number: int
     messages: list[Message]
-    since: int = -1
+    offset: int = -1
     """No mark of this committable or of a later owner lies before this offset; -1: it is not known."""
 
 

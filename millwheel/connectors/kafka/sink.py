@@ -253,8 +253,8 @@ class KafkaWriter(Writer):
 def _halved(committable: Committable, error: Exception) -> BatchSplitError:
     number, messages, middle = committable.number, committable.messages, len(committable.messages) // 2
     halves = [
-        Committable(number, messages[:middle], committable.since),
-        Committable(number + 1, messages[middle:], committable.since),
+        Committable(number, messages[:middle], committable.offset),
+        Committable(number + 1, messages[middle:], committable.offset),
     ]
     return BatchSplitError(str(error), [encode(half) for half in halves])
 

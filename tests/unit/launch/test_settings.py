@@ -7,6 +7,7 @@ from millwheel.launch.launchers.base import WorkerTemplate
 from millwheel.launch.services import ServiceTemplate
 from millwheel.launch.settings import LauncherKind, RunSettings, launcher_for, parse_sets, parse_spares
 from millwheel.processes.address import check_reach
+from millwheel.processes.interpreter import module_command
 
 
 def test_parameters_are_pairs_and_the_value_may_hold_anything() -> None:
@@ -30,9 +31,7 @@ def test_spares_are_slots_beyond_the_workers() -> None:
 def test_processes_serve_on_loopback_unless_told_otherwise() -> None:
     worker = WorkerTemplate("/r", "127.0.0.1:2181", "ads", "/r/logs", "")
     assert worker.command(3, "/s", python="py") == [
-        "py",
-        "-m",
-        "millwheel.workers",
+        *module_command("millwheel.workers", python="py"),
         "--root",
         "/r",
         "--zookeeper",

@@ -37,7 +37,7 @@ for byte in iter(lambda: sys.stdin.buffer.read(1), b""):
         task = pickle.loads(bytes.fromhex(sys.argv[1]))[slot]
         answer = folder / f"answer-{slot}"
         answer.unlink(missing_ok=True)
-        answer.write_text(" ".join(map(str, next(task(iter([0]))))))
+        answer.write_text(" ".join(map(str, next(task(iter([0])))[:2])))
         os._exit(0)
 """
 
