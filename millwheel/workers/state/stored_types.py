@@ -260,7 +260,7 @@ def _struct(found: inspect.StructType, around: tuple[inspect.Type, ...]) -> Exac
 
 
 def _flat_struct(kind: type, kinds: tuple[type, ...]) -> Exact:
-    read = msgspec.structs.astuple
+    read: Callable[[Any], tuple[Any, ...]] = msgspec.structs.astuple
     return lambda value: type(value) is kind and tuple(map(type, read(value))) == kinds
 
 
