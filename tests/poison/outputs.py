@@ -23,7 +23,11 @@ class _Taps(taps.Taps):
     """Taps but for streams whose sink is to be real."""
 
     def build(self, spec: SinkSpec, folder: str) -> Any:
-        return super().build(spec, folder) if spec.kind == taps.KIND else build_sink(spec, folder, "poison")
+        if spec.kind == taps.KIND:
+            return super().build(spec, folder)
+        made = build_sink(spec, folder, "poison")
+        made.check("poison")  # as the driver does before the workers start
+        return made
 
 
 @contextmanager

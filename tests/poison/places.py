@@ -259,7 +259,6 @@ SINKS = {
     "files of parquet with a text": "{files: {path: out, format: parquet, fields: {p: str, v: str}}}",
     "files by a value": "{files: {path: out, format: jsonl, partition_by: [v]}}",
     "files that are replaced": "{files: {path: out, format: jsonl, mode: upsert, by: [p, v]}}",
-    "delta": "{delta: {path: out, fields: {p: str, v: str}}}",
 }
 
 

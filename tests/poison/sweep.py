@@ -12,6 +12,7 @@ import io
 import json
 import re
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,6 +24,7 @@ from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.testing import PipelineHarness, pipeline_harness
 from millwheel.workers.host.assembly import Assembly
 from tests.poison.catalogue import EXCEPTIONS, OBJECTS, TEXTS
+from tests.poison.outputs import real_sinks, rows_of
 from tests.poison.places import Place
 from tests.sim.replacing import replaced
 
@@ -130,6 +132,16 @@ class _RowsOnly(Assembly):
 
 
 @contextmanager
+def _signals_as_in_a_worker() -> Iterator[None]:
+    """A worker handles SIGINT itself, so a KeyboardInterrupt comes from the code of a user."""
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def _columns(wanted: bool) -> Iterator[None]:
     with ExitStack() as stack:
         if not wanted:
@@ -154,10 +166,13 @@ def run(place: Place, poison: Mapping[str, str], folder: Path, way: Way = Way.PL
     path.write_text(document)
     crashes = 25 if way is Way.CRASHES else None
     with (
+        _signals_as_in_a_worker(),
         _columns(way is not Way.ROWS),
+        real_sinks(place.sink),
         PipelineHarness(path, run_sources=True, now=START, crash_every=crashes) as harness,
     ):
-        rows = tuple(_told(record) for record in harness.records("results"))
+        harness.advance_processing_time(START + 10_000_000)  # sinks write after a second
+        rows = rows_of(folder / "out") if place.sink else tuple(map(_told, harness.records("results")))
         letters = tuple(record.value for record in harness.records(DEAD_LETTERS))
         counted = harness.counters
         return Found(rows, letters, sum(counted.get(name, 0) for name in _LEFT_OUT))

@@ -11,7 +11,7 @@ from tests.poison.places import Place, places
 from tests.poison.sweep import poisons, run, wrong
 
 ALL = places()
-SAMPLE = 6
+SAMPLE = 12
 
 
 @pytest.mark.parametrize("place", ALL[::SAMPLE], ids=lambda place: place.name)
