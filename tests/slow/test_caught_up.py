@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 PIPELINE = """
 pipeline: days
 streams:
-  clicks: {source: {files: {path: "${input}/*.jsonl", format: jsonl, follow: true}}, timestamp: ts,
+  clicks: {source: {files: {path: "${input}/*.jsonl", format: jsonl, follow: true}}, timestamp: {field: ts, unit: us},
            watermark: {max_delay: 1s}}
 computations:
   per_minute:

@@ -22,7 +22,7 @@ PIPELINE = """
     streams:
       clicks:
         source: {files: {path: "${input}", format: jsonl}}
-        timestamp: ts
+        timestamp: {field: ts, unit: us}
         watermark: {max_delay: 5s}
     computations:
       sessions:

@@ -29,7 +29,7 @@ class Running(Computation):
 
 def build():
     p = Pipeline("words")
-    lines = p.read("lines", FileSource(param("input"), "jsonl"), timestamp="ts")
+    lines = p.read("lines", FileSource(param("input"), "jsonl"), timestamp="ts", timestamp_unit="us")
 
     def split(line):
         return [{"word": word, "n": line["n"] * FACTOR} for word in line["text"].split()]
