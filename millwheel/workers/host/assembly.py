@@ -279,7 +279,7 @@ class Assembly:
         if spec.window is not None and (spec.callback or spec.join is not None):
             instance = self._instance(spec) if spec.callback else joined(spec, self.spec)
             given = (spec, self.spec, instance, overlay, self._decode, _CACHE_ENTRIES)
-            if (window := window_of_join(spec, self.spec)) is not None:
+            if (window := self._joined_by_bundle(spec)) is not None:
                 return JoinOperator(*given, pairing_of(spec, self.spec, window), self._column_shard(shard_parts))
             windows = WindowCallbackOperator(*given)
             windows.share_timers.passed = shard_parts.shard.input_shares
@@ -307,6 +307,9 @@ class Assembly:
         if groups is None or not groups.held:
             return rows
         return ColumnOperator(spec, groups, self._column_shard(shard_parts), rows, self._decode)
+
+    def _joined_by_bundle(self, spec: ComputationSpec) -> Any:
+        return window_of_join(spec, self.spec)
 
     def _column_shard(self, shard_parts: _ShardParts) -> ColumnShard:
         meta = shard_parts.shard.meta

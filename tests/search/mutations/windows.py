@@ -41,7 +41,6 @@ from millwheel.workers.delivery.beside import BesideColumns
 from millwheel.workers.joins import joining
 from millwheel.workers.joins.joining import JoinOperator
 from millwheel.workers.operators import callbacks, windowed
-from millwheel.workers.operators.columns import ColumnOperator
 from millwheel.workers.sources.partition import Part
 from millwheel.workers.sources.source_parts import SourceParts
 from tests.search.mistakes import Context, mistake, replaced
@@ -259,18 +258,6 @@ def pieces_of_sessions_hold_their_ends() -> Context:
         return None if isinstance(self.windowing.window, SessionPieces) else right(self, known, timestamps, watermark)
 
     return replaced(TriggeredMachine, "_output_at", wrong)
-
-
-@mistake(within=5, features="changing_types undeclared columns aggregate", variants="combined", first=42)
-def types_of_groups_are_checked_only_while_no_window_is_open() -> Context:
-    """Groups get into open windows whose records were of other types. (Fields that nobody declared, whose types change
-    while a window is open, grouped by the sender.)"""
-    right = ColumnOperator._learn_types
-
-    def wrong(self: ColumnOperator, bundle: Bundle, combined: Any) -> None:
-        right(self, bundle, () if self._windows else combined)
-
-    return replaced(ColumnOperator, "_learn_types", wrong)
 
 
 @mistake(within=20, features="cumulative_window aggregate", variants="reference")

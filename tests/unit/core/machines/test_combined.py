@@ -13,7 +13,6 @@ from millwheel.core.pipeline.spec import (
     AggregateSpec,
     AggregationStage,
     ComputationSpec,
-    Delivery,
     InputSpec,
     KeyKind,
     KeySpec,
@@ -52,7 +51,6 @@ def test_a_plain_aggregation_takes_groups() -> None:
         ({"late": "side:x"}, "late records"),
         ({"output_time": "latest"}, "looks at each record"),
         ({"productions": Productions.WEAK}, "weak"),
-        ({"delivery": Delivery.AT_LEAST_ONCE}, "at least once"),
         ({"aggregates": (AggregateSpec("n", "first", "x"),)}, "order of records"),
     ],
 )

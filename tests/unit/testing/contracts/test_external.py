@@ -141,7 +141,7 @@ class EndsWhileAway(SmallTarget):
         try:
             super().write(number, records)
         except UnavailableError as ex:
-            raise ConnectionError(str(ex)) from ex
+            raise PermissionError(1, str(ex)) from ex
 
 
 class AlwaysSays(SmallTarget):

@@ -111,6 +111,7 @@ def test_the_newest_result_is_kept_where_the_pipeline_says_so(
     tmp_path: Path, form: str, crash_every: int | None
 ) -> None:
     late = "" if "session" in form else "allowed_lateness: 1h" if form == "early" else "late: refire"
+    late += "\n    accumulation: discarding" if "refire" in late else ""
     path = pipeline(tmp_path, form, f"queryable: latest\n    {late}")
     with PipelineHarness(path, shards=2, crash_every=crash_every) as harness:
         push(harness, (1, 2), (1, 4), (1, 13), (1, 14), (2, 3))
