@@ -107,9 +107,9 @@ def groups_without_their_position() -> Context:
     """A source sends groups, and commits how far it has read with a later commit."""
     right = SourceOperator._write
 
-    def wrong(self: SourceOperator, part: Any, bundle: Any) -> None:
+    def wrong(self: SourceOperator, part: Any, bundle: Any, *more: Any) -> None:
         if not part.committed.combined:
-            right(self, part, bundle)
+            right(self, part, bundle, *more)
 
     return replaced(SourceOperator, "_write", wrong)
 
