@@ -36,7 +36,7 @@ pipeline: asked
 streams:
   events:
     source: {files: {path: "${events}", format: jsonl, follow: true}}
-    timestamp: at
+    timestamp: {field: at, unit: us}
     fields: {at: int, key: int, cost: int, path: str}
 computations:
   clicks:
