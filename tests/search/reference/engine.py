@@ -133,7 +133,7 @@ class World:
             except RecordError as ex:
                 self.letter(node.name, str(ex), value, timestamp, counted=producer)
             except Exception as ex:
-                self.letter(node.name, f"the key extractor failed: {ex}", value, timestamp, counted=producer)
+                self.letter(node.name, f"the key extractor failed: {type(ex).__name__}: {ex}", value, timestamp, counted=producer)
             else:
                 self._number += 1
                 self._queue.append(Arrival(node, stream, own, value, timestamp, origin, self._number))
