@@ -133,7 +133,8 @@ class World:
             except RecordError as ex:
                 self.letter(node.name, str(ex), value, timestamp, counted=producer)
             except Exception as ex:
-                self.letter(node.name, f"the key extractor failed: {type(ex).__name__}: {ex}", value, timestamp, counted=producer)
+                why = f"the key extractor failed: {type(ex).__name__}: {ex}"
+                self.letter(node.name, why, value, timestamp, counted=producer)
             else:
                 self._number += 1
                 self._queue.append(Arrival(node, stream, own, value, timestamp, origin, self._number))
