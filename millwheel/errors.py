@@ -23,6 +23,7 @@ __all__ = [
     "BrokenError",
     "ConflictError",
     "CorruptionError",
+    "EndlessTimerError",
     "ExhaustedError",
     "FencedError",
     "InvariantError",

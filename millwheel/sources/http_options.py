@@ -19,7 +19,7 @@ _EXAMPLES = {
     "body_timeout": "body_timeout: 30s",
     "client_certificates": "client_certificates: false",
 }
-_LONGEST_S = 600
+_LONGEST_S = 600  # of a body: a client that takes longer holds a place that others need
 _MOST_BYTES = 4_000_000  # the limit of a record, and therefore of a request, which may hold just one
 
 

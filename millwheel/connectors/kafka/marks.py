@@ -22,7 +22,7 @@ from millwheel.connectors.kafka.errors import in_words
 from millwheel.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.errors import CorruptionError, UnavailableError
 
-MARKS_PARTITION = 0
+MARKS_PARTITION = 0  # Fixed: all marks lie in one partition, so that one read finds the newest
 _FIRST_LOOK = 200  # messages before the end, where the newest mark is looked for first
 _SILENCE_S = 3.0
 """After so long without a message or an offset further, an open transaction of another shard is in the way. Its new

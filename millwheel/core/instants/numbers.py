@@ -10,7 +10,7 @@ from millwheel.core.model.times import SECOND
 from millwheel.errors import RecordError
 
 LIMIT_US = 2**62  # Fixed: half of all time, so that windows around any record fit
-DAY_US = 86_400 * SECOND
+DAY_US = 86_400 * SECOND  # Fixed: UTC has no leap seconds here
 EPOCH_DAY = date(1970, 1, 1).toordinal()
 FIRST_DAY, LAST_DAY = date.min.toordinal() - EPOCH_DAY, date.max.toordinal() - EPOCH_DAY
 """Days since 1970 that dates can have: 0001-01-01 and 9999-12-31."""

@@ -14,9 +14,9 @@ from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.names import NodeName, ShardName, Token
 from millwheel.processes.child import DOING
 
-_SIZE = 1 << 14
-_HEAD = 4
-_KEY_CHARS = 500
+_SIZE = 1 << 14  # bytes of the mapped file: a few pages, with room for every note
+_HEAD = 4  # Fixed: bytes of a note's length
+_KEY_CHARS = 500  # of a key in a note, as in a dead letter
 
 
 class InProgress(msgspec.Struct, frozen=True, array_like=True):

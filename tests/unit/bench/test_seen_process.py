@@ -18,7 +18,7 @@ def test_records_of_one_number_are_equal_and_others_have_other_ids() -> None:
 
 
 def test_copies_ask_the_store_and_new_ids_do_not(tmp_path: Path) -> None:
-    without, with_copies = figures(20_000, 0.0, tmp_path / "a"), figures(20_000, 0.5, tmp_path / "b")
+    without, with_copies = figures(200_000, 0.0, tmp_path / "a"), figures(200_000, 0.5, tmp_path / "b")
     assert without["missed"] == with_copies["missed"] == 0
     assert without["asked_exactly_percent"] < 1
     assert 10 < with_copies["asked_exactly_percent"] < 60

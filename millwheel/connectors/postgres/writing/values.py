@@ -46,7 +46,7 @@ def _cut(text: str, value: Any, column: TableColumn) -> str:
     return ""
 
 
-_MOST_EXACT = {"float4": 2**24, "float8": 2**53}
+_MOST_EXACT = {"float4": 2**24, "float8": 2**53}  # Fixed: up to here every whole number is one of the type
 
 
 def _is_exact(value: int, base: str) -> bool:
