@@ -138,37 +138,3 @@ def test_a_function_of_the_users_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_the_key_that_a_producer_gave_is_not_extracted() -> None:
     with pytest.raises(InvariantError):
         extractor(kind=KeyKind.RECORD)
-
-
-def test_a_file_beside_the_pipeline_never_stands_in_for_a_librarys_module(tmp_path: Path) -> None:
-    library = folder(tmp_path, "site-packages", plugins="WHOSE = 'the library'", library="import plugins, tabnanny")
-    here = folder(
-        tmp_path, "a", mine="import plugins\nimport tabnanny", plugins="WHOSE = 'ours'", tabnanny="raise ValueError"
-    )
-    sys.modules.pop("tabnanny", None)
-    sys.path.append(library)
-    try:
-        assert load_object("mine:plugins.WHOSE", here) == "ours"
-        assert load_object("mine:tabnanny", here).__file__ != f"{here}/tabnanny.py"
-        del sys.modules["plugins"]
-        assert importlib.import_module("library").plugins.WHOSE == "the library"
-    finally:
-        sys.path.remove(library)
-        for name in ("plugins", "library", "tabnanny"):
-            sys.modules.pop(name, None)
-
-
-def test_a_folder_without_init_does_not_hide_a_package_and_what_only_the_pipeline_has_is_seen_by_all(
-    tmp_path: Path,
-) -> None:
-    library = folder(tmp_path, "site-packages", shapes="X = 1")
-    here = folder(tmp_path, "a", mine="import shapes", helper="X = 2")
-    (Path(here) / "shapes").mkdir()
-    sys.path.append(library)
-    try:
-        assert load_object("mine:shapes.X", here) == 1
-        exec(compile("import helper", "<elsewhere>", "exec"), {})
-        assert sys.modules["helper"].X == 2
-    finally:
-        sys.path.remove(library)
-        sys.modules.pop("shapes")

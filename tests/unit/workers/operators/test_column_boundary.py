@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,11 @@ import polars as pl
 import pytest
 
 import millwheel.workers.shard.commit_building as building
-from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.pairs import Pairing
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.windows import ColumnWindows
-from millwheel.errors import CorruptionError, RecordError
 from millwheel.testing import PipelineHarness
-from millwheel.workers.column_boundary import FAILED, ColumnBoundary
+from millwheel.workers.column_boundary import FAILED
 from millwheel.workers.sources import source
 from tests.unit.workers.operators.column_runs import in_rows
 
@@ -121,20 +118,6 @@ def test_what_fails_in_columns_is_done_again_in_rows_and_counted(
     assert found.pop("failed") > 0
     want.pop("failed")
     assert found == want
-
-
-def test_each_kind_of_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    boundary, counted = ColumnBoundary("minutes"), []
-    for _ in range(3):
-        with pytest.raises(Unfit), boundary.inside(counted.append):
-            raise RuntimeError("odd")
-    assert (len(counted), [record.levelno for record in caplog.records]) == (3, [logging.WARNING])
-    with pytest.raises(Unfit), boundary.inside(counted.append):
-        raise RecordError("about a record")
-    for fatal in (CorruptionError("damaged"), KeyboardInterrupt(), OSError("away")):
-        with pytest.raises(type(fatal)), boundary.inside(counted.append):
-            raise fatal
-    assert (len(counted), len(caplog.records)) == (3, 1)
 
 
 def test_the_pairs_of_a_join_that_fail_in_columns_are_made_in_rows(
