@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.snapshots.snapshots import FileSnapshots
+from millwheel.core.model.failures import DEAD_LETTER
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import SPACE, KeyRange
 from millwheel.core.pipeline.spec import (
@@ -25,7 +26,7 @@ from millwheel.savepoints.blueprint import blueprint_of
 from millwheel.savepoints.orders import Standing
 from millwheel.savepoints.record import RECORD_FILE, SavepointRecord, encode_record, saved_shards
 from millwheel.savepoints.restoring import former_identity, note_saved, refuse_saved
-from millwheel.savepoints.upgrading import blueprint_bytes, check_same_root, check_savepoint
+from millwheel.savepoints.upgrading import blueprint_bytes, changed_since, check_same_root, check_savepoint
 
 
 def by(name: str) -> KeySpec:
@@ -75,6 +76,16 @@ def test_a_savepoint_takes_what_migrates_and_refuses_the_rest(tmp_path: Path) ->
     assert "it keeps no state by key" in said[0]
     with pytest.raises(PipelineError, match=r"visits\.yaml cannot continue from the savepoint"):
         check_savepoint(blueprint_of(SPEC), tmp_path, OTHER_FORMAT, said.append)
+
+
+def test_another_program_on_a_root_is_told_by_what_differs(tmp_path: Path) -> None:
+    assert changed_since(tmp_path, SPEC) == []  # a new root
+    keep(tmp_path)
+    assert changed_since(tmp_path, SPEC) == []
+    forgiving = replace(SPEC.computations[0], on_error=DEAD_LETTER)
+    assert changed_since(tmp_path, replace(SPEC, computations=(forgiving,))) == ["  changed: its settings"]
+    [line] = changed_since(tmp_path, OTHER_DELAY)
+    assert "its watermark settings have changed" in line
 
 
 def savepoint(folder: Path, root: Path) -> SavepointRecord:
