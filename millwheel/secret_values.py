@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 from urllib.parse import quote
 
+from millwheel.adapters.rights import refuse_writable
 from millwheel.core.pipeline.secrets import Secret
 from millwheel.errors import SetupError
 
@@ -91,7 +92,10 @@ def _from_folder(name: str) -> str | None:
     if not folder:
         return None
     try:
-        return Path(folder, name).read_text(encoding="utf-8").rstrip("\r\n")
+        value = Path(folder, name).read_text(encoding="utf-8").rstrip("\r\n")
+        for path in (Path(folder), Path(folder, name)):
+            refuse_writable(path)
+        return value
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from millwheel.adapters.rights import keep_private
 from millwheel.chaos.namespaced_worker import MODULE
 from millwheel.chaos.namespaces import HUB_ADDRESS
 from millwheel.errors import PipelineError, SetupError
@@ -27,6 +28,7 @@ def main(
     sets: Annotated[list[str] | None, typer.Option("--set")] = None,
 ) -> None:
     """One run, whose ZooKeeper, master and injector serve all workers over the bridge, with certificates."""
+    keep_private()
     sys.exit(_run(pipeline, root, workers, parse_spares(spares), security, sets or []))
 
 

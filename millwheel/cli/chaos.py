@@ -15,6 +15,7 @@ from types import FrameType
 from rich.console import Console
 
 from millwheel.adapters.coordination import open_coordination
+from millwheel.adapters.rights import as_the_user_wants
 from millwheel.chaos.fault_injector import Command, FaultInjector, Outcome
 from millwheel.chaos.namespaces import Namespaces
 from millwheel.chaos.observer import Observer
@@ -120,7 +121,8 @@ def _both_runs(settings: ChaosSettings, console: Console) -> int:
     free = free_sinks(specs[CALM])
     _report(calm, disturbed, differences, free, console)
     if settings.summary:
-        Path(settings.summary).write_text(json.dumps(summary(calm, disturbed, differences, free), indent=2) + "\n")
+        with as_the_user_wants():
+            Path(settings.summary).write_text(json.dumps(summary(calm, disturbed, differences, free), indent=2) + "\n")
     if settings.as_json:
         write_json(summary(calm, disturbed, differences, free))
     code = exit_code(differences, free)

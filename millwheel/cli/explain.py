@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from millwheel.adapters.rights import as_the_user_wants
 from millwheel.cli.look.status import write_json
 from millwheel.errors import SetupError
 from millwheel.explain.mermaid import mermaid_of
@@ -29,7 +30,8 @@ def explain(
     picture = picture_of(load_pipeline(pipeline, {**unset, **given}))
     if svg:
         try:
-            Path(svg).write_text(svg_of(picture), encoding="utf-8")
+            with as_the_user_wants():
+                Path(svg).write_text(svg_of(picture), encoding="utf-8")
         except OSError as error:
             raise SetupError(
                 f"{svg} cannot be written: {error.strerror}; name a file in a folder that exists"

@@ -75,6 +75,13 @@ FromSavepoint = Annotated[
 Fresh = Annotated[
     bool, typer.Option("--fresh", help="remove what the root remembers and the results that belong to it; begin anew")
 ]
+Group = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="a group of this machine that may read the root, and so look at the run and ask it; default: you alone",
+    ),
+]
 Timeout = Annotated[str, typer.Option(metavar="DURATION", help="give up after this; the pipeline then continues")]
 SummaryFile = Annotated[str, typer.Option(metavar="FILE.json", help="write the summary there, as JSON")]
 AnyLogFormat = Annotated[

@@ -7,6 +7,7 @@ import os
 import typer
 from rich.console import Console
 
+from millwheel.adapters.rights import keep_private
 from millwheel.cli.errors import sentences
 from millwheel.cli.look.arguments import Pipeline, Sets
 from millwheel.cli.run_options import (
@@ -14,6 +15,7 @@ from millwheel.cli.run_options import (
     Balance,
     Fresh,
     FromSavepoint,
+    Group,
     Listen,
     MetricsListen,
     MetricsPort,
@@ -47,6 +49,7 @@ def _run(
     secrets: SecretsFolder = "",
     from_savepoint: FromSavepoint = "",
     fresh: Fresh = False,
+    group: Group = "",
     balance: Balance = False,
     until_caught_up: UntilCaughtUp = False,
     metrics_port: MetricsPort = 0,
@@ -74,6 +77,7 @@ def _run(
         secrets=os.path.abspath(secrets) if secrets else "",
         from_savepoint=from_savepoint,
         fresh=fresh,
+        group=group,
         balance=balance,
         until_caught_up=until_caught_up,
         metrics_port=metrics_port,
@@ -89,5 +93,6 @@ def _run(
 
 def main() -> None:
     """Entry point of ``deploy/spark_submit.py``."""
+    keep_private()
     with sentences():
         typer.run(_run)

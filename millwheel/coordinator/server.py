@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import selectors
 import shutil
 import socket
@@ -21,6 +22,7 @@ import msgspec
 
 from millwheel.adapters.coordinator import LOCAL, SOCKET
 from millwheel.adapters.exchange.line import Line
+from millwheel.adapters.rights import group_of
 from millwheel.coordinator import effects as do
 from millwheel.coordinator import events as ev
 from millwheel.coordinator.state import CoordinatorState
@@ -36,11 +38,13 @@ _PATIENCE_S = 10.0
 
 
 class CoordinatorServer:
-    """Serves the processes of this machine that run as this user, until :meth:`stop`. ``path`` is its database."""
+    """Serves the processes of this machine that run as this user, and the group of the root, if it has one, until
+    :meth:`stop`. ``path`` is its database, in the root."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._folder = Path(tempfile.mkdtemp(prefix="millwheel-"))  # only for this user, and short enough for a socket
+        self._group = group_of(path.parent)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._wake_out, self._wake_in = socket.socketpair()
         self._selector = selectors.DefaultSelector()
@@ -63,13 +67,23 @@ class CoordinatorServer:
             self._state = CoordinatorState(store.tables(), store.values())
         finally:
             store.close()  # SQLite wants its connection opened by the thread that uses it
-        self._listener.bind(f"{self._folder}/{SOCKET}")
+        self._bind()
         self._listener.listen(256)
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ, 0)
         self._selector.register(self._wake_out, selectors.EVENT_READ, -1)
         self._thread.start()
         return self.address
+
+    def _bind(self) -> None:
+        """With the rights of the root: whoever may read that may connect."""
+        path = f"{self._folder}/{SOCKET}"
+        self._listener.bind(path)
+        os.chmod(path, 0o600)
+        if self._group is not None:
+            for each, mode in ((path, 0o660), (self._folder, 0o710)):
+                os.chown(each, -1, self._group)
+                os.chmod(each, mode)
 
     def check(self) -> None:
         """Raises the error that ended the server: UnavailableError when its database cannot be written."""

@@ -7,10 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from millwheel.adapters.rights import private_file
 from millwheel.coordinator.effects import StoreTable, StoreValue
 from millwheel.core.formats.coordinator_messages import StoredTable
 from millwheel.errors import CorruptionError, SetupError, UnavailableError
 
+_BUSY_S = 0.2
+"""How long one write waits for a lock on the database: far less than a session may be silent, since nobody is answered
+meanwhile."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tables (name TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS named_values (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
@@ -26,12 +30,15 @@ class CoordinatorStore:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._database = sqlite3.connect(path, isolation_level=None)
+            for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+                if file == path or file.exists():
+                    private_file(file)  # SQLite gives the files beside it the same permissions
+            self._database = sqlite3.connect(path, _BUSY_S, isolation_level=None)
             self._database.execute("PRAGMA journal_mode = WAL")
             # WAL alone may lose the last commits with the power; a table that was acknowledged must stay.
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.executescript(_SCHEMA)
-        except sqlite3.OperationalError as error:
+        except (OSError, sqlite3.OperationalError) as error:
             raise SetupError(
                 f"The coordinator cannot open {path}: {error}. Check the folder's permissions and space"
             ) from error

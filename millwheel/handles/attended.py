@@ -17,6 +17,7 @@ from enum import Enum
 import msgspec
 from rich.console import Console
 
+from millwheel.adapters.rights import keep_private
 from millwheel.errors import BrokenError, MillwheelError, PipelineError
 from millwheel.launch.early import children_for
 from millwheel.launch.progress.summary import Summary
@@ -79,6 +80,7 @@ def _stop_with_parent() -> None:
 
 def main() -> None:
     """Read the settings, run, write the outcome."""
+    keep_private()
     descriptor = int(sys.argv[1])
     with open(0, "rb", buffering=0, closefd=False) as given:
         settings = msgspec.json.decode(given.readline(), type=RunSettings)

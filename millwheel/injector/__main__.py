@@ -16,6 +16,7 @@ from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.adapters.metrics.fetching import METRICS
 from millwheel.adapters.metrics.text import text_of
+from millwheel.adapters.rights import keep_private
 from millwheel.errors import MillwheelError, SetupError
 from millwheel.injector.figures import figures_of
 from millwheel.injector.server import InjectorServer
@@ -84,6 +85,7 @@ def main(
 ) -> None:
     """Aggregate watermark reports of a pipeline and broadcast them."""
     die_with_parent()
+    keep_private(root)
     set_up(log_format, pipeline, "injector")
     ending = Shutdown()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.grpc.security import check_listen, load_security
+from millwheel.adapters.rights import keep_private
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.s3_address import is_s3
 from millwheel.connectors.lookups import lookup_of
@@ -97,7 +98,7 @@ class Driver:
                 options = stream.source.options
                 check_listen(f"{options['host']}:{options['port']}", load_security(self._settings.security))
         address = self._settings.root_address(spec.name)
-        root = S3Root.at(address, spec.name, self._say) if is_s3(address) else Root.open(address, spec.name)
+        root = self._taken(address, spec.name)
         try:
             self._run_on(root, with_defaults(spec, str(root.path)))
         except OSError as error:
@@ -106,6 +107,16 @@ class Driver:
         finally:
             root.close()
         return 0
+
+    def _taken(self, address: str, pipeline: str) -> Root:
+        group = self._settings.group
+        if is_s3(address):
+            root: Root = S3Root.at(address, pipeline, self._say, group=group)
+        else:
+            root = Root.open(address, pipeline, group, self._say)
+        if group:
+            keep_private(str(root.path))
+        return root
 
     def _check_spark(self, master: str) -> None:
         check_installed()

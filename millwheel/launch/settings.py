@@ -38,7 +38,7 @@ class RunSettings:
     is how master, injector and workers write their logs. ``query_port`` is where the first worker answers queries
     (None: no worker does; 0: a free port). ``ui_port`` is the port of the page (None: no page). With ``verbose``
     the progress has a line for each node. ``from_savepoint`` is the folder of the savepoint that a new root begins
-    with. ``fresh`` removes what the root remembers, and its results.
+    with. ``fresh`` removes what the root remembers, and its results. ``group`` may read the root ("": only its user).
     """
 
     pipeline: str
@@ -57,6 +57,7 @@ class RunSettings:
     secrets: str = ""
     from_savepoint: str = ""
     fresh: bool = False
+    group: str = ""
     worker_module: str = WORKER_MODULE
     balance: bool = False
     until_caught_up: bool = False

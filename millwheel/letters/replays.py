@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from millwheel.adapters.rights import lock_file
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.names import NodeName
@@ -37,7 +38,7 @@ _EVER = -(2**63)  # Fixed: nothing is late
 def _alone(root: Path) -> Iterator[None]:
     """Let only one person at a time choose letters."""
     (root / "replay").mkdir(exist_ok=True)
-    with open(root / "replay" / ".lock", "w") as lock:
+    with lock_file(root / "replay" / ".lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -11,6 +11,7 @@ from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.durable_store import open_journals, open_snapshots
 from millwheel.adapters.grpc.security import Security, load_security
+from millwheel.adapters.rights import keep_private
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
 from millwheel.errors import FencedError, MillwheelError, PipelineError, SetupError
@@ -45,6 +46,7 @@ def main(
 ) -> None:
     """Assign key ranges to workers, and the ranges of dead workers to others."""
     die_with_parent()
+    keep_private(root)
     set_up(log_format, pipeline, "master")
     code: int = Exit.STOPPED
     try:

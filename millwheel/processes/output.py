@@ -107,7 +107,7 @@ def rotate(descriptor: int, path: Path, limit: int = LIMIT_BYTES) -> bool:
     if path.suffix == ".out" and aside.exists() and (path.parent / PASSED_ON).exists():
         return False
     os.replace(path, aside)
-    fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
     try:
         os.dup2(fresh, descriptor)
     finally:

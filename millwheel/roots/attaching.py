@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -54,7 +55,21 @@ def is_driven(root: Path) -> bool:
         return True
     except FileNotFoundError:
         return False
+    except PermissionError:  # we are of its group, which reads the root; the lock is for its user alone
+        run = read_run(root)
+        return run is not None and is_alive(run.driver_pid)
     return False
+
+
+def is_alive(pid: int) -> bool:
+    """Whether this machine has a process of that number, whoever's it is."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def attach(root: Path) -> RunInfo:

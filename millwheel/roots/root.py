@@ -6,7 +6,7 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import IO, Any
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
+from millwheel.adapters.rights import close_to_others, lock_file
 from millwheel.adapters.spaces.probe import probe
 from millwheel.adapters.spaces.s3_address import is_s3, parse_s3
 from millwheel.core.model.damage import DAMAGE
@@ -75,15 +76,17 @@ class Root:
         self._lock = lock
 
     @classmethod
-    def open(cls, address: str, pipeline: str) -> Root:
-        """Take a root, creating it when there is none.
+    def open(cls, address: str, pipeline: str, group: str = "", say: Callable[[str], object] = print) -> Root:
+        """Take a root, creating it when there is none. Nobody else can enter it, but for ``group`` ("": none), which
+        may read it. ``say`` gets a sentence when others can write it all the same.
 
         Raises SetupError when another driver holds it, when it belongs to another pipeline or to something else,
         or when it cannot be written.
         """
         path = root_path(address)
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            if warning := close_to_others(path, group):
+                say(f"Warning: {warning}. What lies in a root is executed as you")
             _refuse_foreign(path)
             lock = take_lock(path)
             try:
@@ -253,11 +256,10 @@ def _empty(path: Path) -> None:
 
 def take_lock(path: Path) -> IO[str]:
     """Lock the folder of a root against other drivers of this machine. Raises SetupError when one holds the lock."""
-    lock = open(path / LOCK_FILE, "a+")  # noqa: SIM115  (held until the run ends)
+    lock = lock_file(path / LOCK_FILE)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        lock.seek(0)
         holder = lock.read().strip()
         lock.close()
         who = f"process {holder}" if holder else "another process"

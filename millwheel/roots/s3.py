@@ -11,6 +11,7 @@ from typing import IO, Any, cast
 import msgspec
 
 from millwheel.adapters.durable_store import open_space
+from millwheel.adapters.rights import close_to_others
 from millwheel.adapters.spaces.durable import TEMPORARY
 from millwheel.adapters.spaces.object_space import ReplacingSpace
 from millwheel.adapters.spaces.probe import probe_objects
@@ -35,11 +36,14 @@ class S3Root(Root):
         self._space, self._lease = space, lease
 
     @classmethod
-    def at(cls, address: str, pipeline: str, say: Callable[[str], None], pace: LeasePace | None = None) -> S3Root:
+    def at(
+        cls, address: str, pipeline: str, say: Callable[[str], None], pace: LeasePace | None = None, group: str = ""
+    ) -> S3Root:
         """Take a root as :meth:`Root.open` does; ``say`` gets a sentence when that takes a while. Raises SetupError."""
         address = str(parse_s3(address))
         space, path = cast(ReplacingSpace, open_space(address)), root_path(address)
-        path.mkdir(parents=True, exist_ok=True)
+        if warning := close_to_others(path, group):
+            say(f"Warning: {warning}. What lies in a root is executed as you")
         lock = take_lock(path)
         try:
             lease = DriverLease.take(space, say, pace)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from millwheel.adapters.rights import as_the_user_wants
 from millwheel.connectors.lookups import known_lookups
 from millwheel.errors import SetupError
 from millwheel.schema.ends import LOOKUP_FORMS, SINK_FORMS, SOURCE_FORMS
@@ -34,7 +35,8 @@ def write_schema(file: str) -> str:
     """Write the schema. Returns the line with which a pipeline file begins so that editors check it. Raises
     SetupError."""
     try:
-        Path(file).write_text(schema_text(), encoding="utf-8")
+        with as_the_user_wants():
+            Path(file).write_text(schema_text(), encoding="utf-8")
     except OSError as error:
         raise SetupError(f"{file} cannot be written: {error.strerror}; name a file in a folder that exists") from error
     return f"# yaml-language-server: $schema={file}"

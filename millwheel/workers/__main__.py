@@ -17,6 +17,7 @@ from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.durable_store import open_journals, open_snapshots, open_space
 from millwheel.adapters.grpc.security import load_security
+from millwheel.adapters.rights import keep_private
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.adapters.spaces.query_table import QueryTable
@@ -71,6 +72,7 @@ def main(
 ) -> None:
     """Serve the shards that the master assigns, until stopped, fenced or killed."""
     die_with_parent()
+    keep_private(root)
     if secrets:
         os.environ[FOLDER_VARIABLE] = secrets
     sys.stderr = masking(sys.stderr)  # logs lie in the root

@@ -92,3 +92,12 @@ def test_a_masking_stream_is_the_stream_it_was_but_for_secrets() -> None:
     print("t0ken", "end", file=stream)
     assert plain.getvalue() == "before\nt0ken\na ***\n*** end\n"
     assert not stream.isatty()
+
+
+@pytest.mark.parametrize("name", ["", "API"])
+def test_a_secret_that_others_may_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / "API").write_text("of the file")
+    (tmp_path / name).chmod(0o777)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    with pytest.raises(SetupError, match="chmod go-w"):
+        revealed(OPTIONS)

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
+from millwheel.adapters.rights import refuse_writable
 from millwheel.errors import SetupError
 
 log = logging.getLogger("millwheel.security")
@@ -53,11 +54,13 @@ class Security:
 def load_security(folder: str, role: str = "process") -> Security | None:
     """The files of a security folder for ``role``; None for "", which means neither TLS nor token.
 
-    Raises SetupError when a file is missing, empty, or, being private, readable by others.
+    Raises SetupError when a file is missing, empty, or, being private, readable by others; and when others may write it
+    or its folder.
     """
     if not folder:
         return None
     path = Path(folder)
+    _check_rights(path)
     token = _private(path / TOKEN_FILE).decode("ascii", "replace").strip()
     if len(token) < _MIN_TOKEN_CHARS or not token.isprintable() or not token.isascii():
         raise SetupError(f"{path / TOKEN_FILE} must hold at least {_MIN_TOKEN_CHARS} printable ASCII characters")
@@ -166,6 +169,13 @@ def _octets(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
 
 
+def _check_rights(path: Path) -> None:
+    try:
+        refuse_writable(path)
+    except OSError as error:
+        raise SetupError(f"there is no security folder {path} ({error.strerror})") from error
+
+
 def _private(path: Path) -> bytes:
     content = _read(path)
     if os.stat(path).st_mode & _OTHERS:
@@ -177,6 +187,7 @@ def _read(path: Path) -> bytes:
     try:
         with open(path, "rb") as file:
             content = file.read(_MAX_FILE_BYTES)
+        refuse_writable(path)
     except OSError as error:
         raise SetupError(
             f"the security folder has no readable {path} ({error.strerror}); `millwheel certs FOLDER` makes one"

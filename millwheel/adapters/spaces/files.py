@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from millwheel.adapters.rights import umask_of_results
 from millwheel.errors import MillwheelError, SetupError, UnavailableError
 
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
@@ -128,7 +129,7 @@ class PosixFiles:
         os.rename(source, target)
 
     def create(self, path: str) -> int:
-        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o640)
 
     def open_write(self, path: str) -> int:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -163,6 +164,21 @@ class PosixFiles:
 
     def kind(self, path: str) -> str:
         return mounted_kind(os.path.realpath(path), _mounts())
+
+
+class ResultFiles(PosixFiles):
+    """Files for the user: with the permissions of the umask that the user has chosen."""
+
+    def make_dir(self, path: str) -> None:
+        super().make_dir(path)
+        if (mask := umask_of_results(path)) is not None:
+            os.chmod(path, 0o777 & ~mask)
+
+    def create(self, path: str) -> int:
+        fd = super().create(path)
+        if (mask := umask_of_results(path)) is not None:
+            os.fchmod(fd, 0o666 & ~mask)
+        return fd
 
 
 def _mounts() -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from kazoo.security import make_digest_acl
 
+from millwheel.adapters.rights import refuse_writable
 from millwheel.errors import SetupError
 
 AUTH_FILE, CA_FILE, CERTIFICATE_FILE, KEY_FILE = "zookeeper.auth", "zookeeper-ca.pem", "zookeeper.pem", "zookeeper.key"
@@ -50,11 +51,13 @@ OPEN = ZooKeeperGuard()
 def load_guard(folder: str) -> ZooKeeperGuard:
     """The guard of a security folder; :data:`OPEN` for "".
 
-    Raises SetupError when a private file is readable by others, or the user is not written as ``user:password``.
+    Raises SetupError when a private file is readable by others, others may write what is used, or the user is not
+    written as ``user:password``.
     """
     if not folder:
         return OPEN
     path = Path(folder)
+    refuse_writable(path)
     user, password = _user(path / AUTH_FILE)
     ca, certificate, key = (_present(path / name) for name in (CA_FILE, CERTIFICATE_FILE, KEY_FILE))
     if bool(certificate) != bool(key) or (certificate and not ca):
@@ -77,4 +80,5 @@ def _present(path: Path) -> str:
         return ""
     if path.name in (AUTH_FILE, KEY_FILE) and os.stat(path).st_mode & _OTHERS:
         raise SetupError(f"{path} can be read by others; make it yours alone: chmod 600 {path}")
+    refuse_writable(path)
     return str(path)

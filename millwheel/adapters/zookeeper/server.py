@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from millwheel.adapters.rights import lock_file
 from millwheel.errors import SetupError
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -160,7 +161,7 @@ class EmbeddedZooKeeper:
         """Create the directory and take its lock: two servers on the same data destroy it."""
         try:
             (self._dir / "data").mkdir(parents=True, exist_ok=True)
-            lock = (self._dir / "lock").open("w")
+            lock = lock_file(self._dir / "lock")
         except OSError as error:
             raise SetupError(f"ZooKeeper cannot use {self._dir}: {error}. Make it a writable directory.") from error
         try:

@@ -15,6 +15,7 @@ import typer
 
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.adapters.grpc.security import Security, check_listen, load_security
+from millwheel.adapters.rights import keep_private
 from millwheel.client.injector import Injector
 from millwheel.errors import MillwheelError, SetupError
 from millwheel.processes.exits import Exit
@@ -33,6 +34,7 @@ def main(
 ) -> None:
     """Accept records over HTTP until stopped."""
     die_with_parent()
+    keep_private(root)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         _serve(root, stream, security)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from millwheel.adapters.rights import as_the_user_wants
 from millwheel.connectors.external.meanings import RowToBlameError, UnknownError
 from millwheel.connectors.external.target import NOTHING_YET, Owner
 from millwheel.connectors.tables.table import LakeTable, TableChange, TableConflictError, TableMark, TableVersion
@@ -126,7 +127,8 @@ class Committer:
             if change is None:
                 return
             try:
-                version.commit(change)
+                with as_the_user_wants():
+                    version.commit(change)
             except TableConflictError as ex:
                 log.debug("%s: %s; trying again", self._table.where, ex)
                 self._sleep(min(_LONGEST_WAIT_S, 0.01 * 2**attempt) * random.random())

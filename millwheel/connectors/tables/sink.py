@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from millwheel.adapters.objects.address import local_path
+from millwheel.adapters.rights import as_the_user_wants
 from millwheel.connectors.external.changes import RowChange, changes_of, outcomes
 from millwheel.connectors.external.sink import ExternalSink
 from millwheel.connectors.external.target import ExternalTarget, Owner, RowsRefusedError
@@ -157,7 +158,8 @@ class TableSink(ExternalSink):
         except SetupError:
             if not self._options.fields:
                 raise
-        self._table.create(self._options.schema())
+        with as_the_user_wants():
+            self._table.create(self._options.schema())
         return self._table.look()
 
 

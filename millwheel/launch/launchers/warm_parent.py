@@ -188,7 +188,7 @@ def become(start: Start) -> None:
     """Go on as ``python -m`` would, in a session of one's own."""
     os.setsid()
     for path, number in ((start.out, 1), (start.err, 2)):
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
         os.dup2(file, number)
         os.close(file)
     if "numpy.random" in sys.modules:

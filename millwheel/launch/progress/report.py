@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from millwheel.adapters.rights import as_the_user_wants
 from millwheel.errors import SetupError
 from millwheel.launch.progress.summary import Summary, reason_texts
 from millwheel.roots.root import write_atomically
@@ -52,7 +53,8 @@ def report(summary: Summary, console: Console, json_file: str) -> None:
     if json_file:
         target = Path(json_file)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(target, msgspec.json.format(msgspec.json.encode(summary.to_json()), indent=2))
+            with as_the_user_wants():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                write_atomically(target, msgspec.json.format(msgspec.json.encode(summary.to_json()), indent=2))
         except OSError as error:
             raise SetupError(f"The summary cannot be written to {target}: {error.strerror or error}") from error

@@ -26,7 +26,7 @@ import xxhash
 from millwheel.adapters.objects.address import address_of, local_path
 from millwheel.adapters.objects.store import ObjectStore
 from millwheel.adapters.spaces.durable import read_whole, write_new
-from millwheel.adapters.spaces.files import Files, PosixFiles
+from millwheel.adapters.spaces.files import Files, ResultFiles
 from millwheel.core.model.damage import checked
 from millwheel.core.model.limits import size_bytes
 from millwheel.core.model.times import duration_us
@@ -213,8 +213,8 @@ def build_files(options: Mapping[str, Any], folder: str, files: Files | None = N
         return LayoutSink(checked, BucketDestination(ObjectStore(address, checked.config), address.key), avro)
     path = os.path.abspath(os.path.join(folder, local_path(checked.path)))
     if checked.partition_by or checked.roll:
-        return LayoutSink(checked, FolderDestination(files or PosixFiles(), path), avro)
-    return FilesSink(checked, path, files or PosixFiles(), avro)
+        return LayoutSink(checked, FolderDestination(files or ResultFiles(), path), avro)
+    return FilesSink(checked, path, files or ResultFiles(), avro)
 
 
 class FilesSink(Sink):

@@ -52,3 +52,13 @@ def test_a_damaged_database_is_a_sentence(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="cannot open"):
         CoordinatorStore(tmp_path / "none" / "coordinator.db")
+
+
+def test_its_files_are_for_its_user_alone_also_those_of_an_older_root(tmp_path: Path) -> None:
+    path = tmp_path / "coordinator.db"
+    path.touch(0o644)
+    store = CoordinatorStore(path)
+    store.write([StoreValue("instance", b"x")])
+    modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    store.close()
+    assert modes == dict.fromkeys((path.name, f"{path.name}-wal", f"{path.name}-shm"), 0o600)

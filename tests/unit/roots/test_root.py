@@ -7,6 +7,7 @@ import pytest
 
 from millwheel.errors import SetupError
 from millwheel.roots.root import Root, RunInfo, read_completed, read_run, root_path, write_atomically
+from tests.strangers import STRANGER, needs_a_stranger
 
 
 def test_a_new_root_is_created_and_keeps_its_identity(tmp_path: Path) -> None:
@@ -117,3 +118,21 @@ def test_a_small_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     write_atomically(tmp_path / "a", b"two")
     assert (tmp_path / "a").read_bytes() == b"two"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_root_is_for_its_user_alone_and_who_shares_it_is_named(tmp_path: Path) -> None:
+    Root.open(str(tmp_path / "root"), "ads").close()
+    assert (tmp_path / "root").stat().st_mode & 0o777 == 0o700
+    with pytest.raises(SetupError, match="--group nonesuch"):
+        Root.open(str(tmp_path / "other"), "ads", "nonesuch")
+
+
+@needs_a_stranger()
+def test_of_a_root_that_another_user_may_write_a_warning_is_given(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    os.chown(tmp_path / "root", STRANGER, STRANGER)
+    said: list[str] = []
+    Root.open(str(tmp_path / "root"), "ads", say=said.append).close()
+    assert len(said) == 1
+    assert "belongs to another user" in said[0]
+    assert "executed as you" in said[0]

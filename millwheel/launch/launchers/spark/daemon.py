@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from millwheel.adapters.rights import keep_private
 from millwheel.launch.launchers.warm_children import WarmLine, warm_parent
 from millwheel.launch.launchers.warm_messages import SHARED, line, passed_line
 from millwheel.processes.interpreter import module_path
@@ -28,7 +29,8 @@ _LINE = "MILLWHEEL_WARM_LINE"
 
 def main() -> None:
     """Go on as Spark's daemon."""
-    begin(Path(tempfile.gettempdir()) / f"millwheel-warm-{os.getpid()}", task_environment())
+    keep_private()
+    begin(task_environment())
     for name in ("pyspark.worker", "millwheel.launch.launchers.spark.task"):
         importlib.import_module(name)  # what each task loads: neither starts a thread, and tasks are forked
     from pyspark.daemon import manager
@@ -36,15 +38,15 @@ def main() -> None:
     manager()
 
 
-def begin(log: Path, environment: Mapping[str, str]) -> None:
+def begin(environment: Mapping[str, str]) -> None:
     """Start the warm parent of this process and of its forks, where the system lets processes fork."""
     if not sys.platform.startswith("linux"):
         return
     ours, theirs = line()
-    with theirs:
-        warm_parent(theirs, log, environment, SHARED)
-    for file in (log.with_suffix(".log"), log.with_suffix(".out")):
-        file.unlink(missing_ok=True)  # whoever has it open may write; workers have logs of their own
+    # In a folder of its own, since others may put files and links into that for temporary files.
+    with theirs, tempfile.TemporaryDirectory(prefix="millwheel-") as folder:
+        # It goes on writing when the folder is gone. Workers have logs of their own.
+        warm_parent(theirs, Path(folder) / "warm", environment, SHARED)
     os.environ[_LINE] = str(ours.detach())
 
 

@@ -39,8 +39,7 @@ class SlotTask:
         by Spark, on the task's main thread."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the daemon ignores it, and then no exit code is kept
         scratch = fresh_scratch(self.template.scratch or _local_folder(), self.slot)
-        log = Path(self.template.logs or f"{_local_folder() or tempfile.gettempdir()}/logs") / f"worker-{self.slot}"
-        log.parent.mkdir(parents=True, exist_ok=True)
+        log = _folder_of_logs(self.template.logs) / f"worker-{self.slot}"
         birth = Birth(self.template.module, self.template.arguments(self.slot, scratch), log, scratch)
         environment = task_environment()
         warm = inherited(environment)
@@ -69,6 +68,16 @@ def _watch(child: Living, orders: Orders, slot: int) -> int:
         if (deadline_s and now_s > deadline_s) or kill:
             child.kill()
     return code
+
+
+def _folder_of_logs(given: str) -> Path:
+    """The folder that the run names, else one of this user alone."""
+    base = _local_folder()
+    if not given and not base:
+        return Path(tempfile.mkdtemp(prefix="millwheel-logs-"))  # others may write where temporary files lie
+    folder = Path(given or f"{base}/logs")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _local_folder() -> str:

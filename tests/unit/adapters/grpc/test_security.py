@@ -105,6 +105,14 @@ def test_private_files_that_others_can_read_are_refused(tmp_path: Path, name: st
         load_security(str(folder), "worker")
 
 
+@pytest.mark.parametrize("name", ["", "ca.pem", "worker.pem", "worker.key", "token"])
+def test_what_others_may_write_is_refused(tmp_path: Path, name: str) -> None:
+    folder = make_set(str(tmp_path / "set"))
+    (folder / name).chmod(0o722)
+    with pytest.raises(SetupError, match="chmod"):
+        load_security(str(folder), "worker")
+
+
 def test_short_tokens_and_files_that_are_no_pem_are_refused(tmp_path: Path) -> None:
     folder = make_set(str(tmp_path / "set"))
     (folder / "worker.pem").write_text("no certificate")

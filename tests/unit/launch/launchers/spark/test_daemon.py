@@ -29,7 +29,7 @@ from millwheel.launch.launchers.spark import daemon
 from millwheel.processes.lifeline import die_with_parent
 die_with_parent()
 folder = Path(sys.argv[2])
-daemon.begin(folder / "warm", daemon.task_environment())
+daemon.begin(daemon.task_environment())
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for byte in iter(lambda: sys.stdin.buffer.read(1), b""):
     if os.fork() == 0:
@@ -129,3 +129,22 @@ def test_all_end_with_the_daemon_and_tasks_hear_of_a_parent_that_is_gone(daemon:
 
 def test_without_a_daemon_of_ours_there_is_no_line() -> None:
     assert inherited({}) is None
+
+
+LINKED = """
+import os, sys
+from pathlib import Path
+from millwheel.launch.launchers.spark import daemon
+for kind in ("log", "out"):  # what another user would do for each process id
+    os.symlink(sys.argv[1], f"{os.environ['TMPDIR']}/millwheel-warm-{os.getpid()}.{kind}")
+daemon.begin(daemon.task_environment())
+"""
+
+
+def test_links_at_names_that_can_be_guessed_are_not_followed(tmp_path: Path) -> None:
+    shared, private = tmp_path / "tmp", tmp_path / "authorized_keys"
+    shared.mkdir()
+    environment = {**os.environ, "TMPDIR": str(shared), "PYTHONPATH": os.getcwd()}
+    subprocess.run([sys.executable, "-c", LINKED, str(private)], env=child_environment(environment), check=True)
+    assert not private.exists()
+    assert [path.name for path in shared.iterdir() if not path.is_symlink()] == [], "and nothing is left there"
