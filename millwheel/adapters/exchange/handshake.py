@@ -1,8 +1,8 @@
 """How a connection between two workers comes about: TLS if there is a security folder, then a hello with the token and
 the address at which the caller itself is called, so that one connection serves both directions.
 
-Everything here may wait and runs on threads of its own with a deadline: whoever has not shown that it belongs to the
-pipeline never reaches the loop.
+A connection that has said nothing waits in the front, with its limits and deadlines. A handshake may wait and runs on a
+thread of its own: whoever has not shown that it belongs to the pipeline never reaches the loop.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ import socket
 import ssl
 import tempfile
 import threading
-import time
 from collections.abc import Callable
-from contextlib import suppress
 
+from millwheel.adapters.front import limits as front_limits
+from millwheel.adapters.front.limits import FrontLimits
+from millwheel.adapters.front.listening import Front, listening
+from millwheel.adapters.front.refusals import RefusalLog
+from millwheel.adapters.front.tls import shaken
+from millwheel.adapters.front.visitors import Visitor, VisitPhase
 from millwheel.adapters.grpc.security import NAME, Security, check_listen
-from millwheel.errors import SetupError
 
 log = logging.getLogger("millwheel.security")
 
@@ -26,10 +29,7 @@ _GREETING = b"millwheel-exchange-2\n"
 _WELCOME, _REFUSED = b"+", b"-"
 _LONGEST_TOKEN = 4096  # characters of a token that a stranger may make us read
 _LONGEST_ADDRESS = 512  # bytes of the address of a caller
-_HELLO_TIMEOUT_S = 10.0  # a caller that has not shown its token by then is hung up on
-_ACCEPT_PAUSE_S = 0.05  # between tries to accept when that fails, for example without file descriptors
-_MOST_HELLOS = 64
-"""More callers than this at a time are hung up on: each hello has a thread."""
+_HELLO_TIMEOUT_S = 10.0  # for one read or write of a handshake; the front has a deadline for the whole
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 8_000))
 """A peer whose machine is gone is noticed after eight seconds; a process that dies is noticed at once."""
 
@@ -38,88 +38,54 @@ class RefusedError(ConnectionError):
     """The other side answered and refuses the connection."""
 
 
-class _Wrapped(ssl.SSLSocket):
-    """Closes itself when it is garbage-collected, even if it was half made because the caller hung up meanwhile."""
-
-    def __del__(self) -> None:
-        with suppress(OSError):
-            self.close()
-
-
 class Handshakes:
     """Lets workers in. ``on_open`` gets each connected socket and the address of the caller, on a thread of its own."""
 
     def __init__(
-        self, listen: str, on_open: Callable[[socket.socket, str], None], security: Security | None = None
+        self,
+        listen: str,
+        on_open: Callable[[socket.socket, str], None],
+        security: Security | None = None,
+        limits: FrontLimits | None = None,
     ) -> None:
         """``listen`` is host:port. Raises SetupError if it is not available, or would be open to everybody."""
         check_listen(listen, security)
         self._on_open = on_open
+        self._refusals = RefusalLog(log)
         self._token = security.token.encode() if security else b""
         self._tls = _context(security, ssl.PROTOCOL_TLS_SERVER) if security else None
-        self._hellos = threading.BoundedSemaphore(_MOST_HELLOS)
-        host, port = _host_port(listen)
-        try:
-            self._socket = socket.create_server((host, port), family=_family(host), backlog=256)
-        except OSError as ex:
-            raise SetupError(f"cannot listen on {listen}: {ex.strerror or ex}; choose another address or port") from ex
-        self.address = f"{listen.rpartition(':')[0]}:{self._socket.getsockname()[1]}"
-        threading.Thread(target=self._accept, name="exchange-handshake", daemon=True).start()
+        bound = listening(listen, "cannot listen on", "; choose another address or port")
+        self.address = f"{listen.rpartition(':')[0]}:{bound.getsockname()[1]}"
+        self._front = Front(bound, limits or front_limits.exchange(), self._spoke, "exchange")
+        self._front.start()
 
     def close(self) -> None:
         """Accept no more connections."""
-        _hang_up(self._socket)  # wakes the thread that accepts
-        self._socket.close()
+        self._front.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                caller, host = self._socket.accept()
-            except OSError:
-                if self._socket.fileno() < 0:
-                    return
-                time.sleep(_ACCEPT_PAUSE_S)  # the caller hung up, or we have no file descriptor at the moment
-                continue
-            if not self._hellos.acquire(blocking=False):
-                caller.close()
-                continue
-            threading.Thread(target=self._hello, args=(caller, host[0]), name="exchange-hello", daemon=True).start()
+    def _spoke(self, caller: socket.socket, visitor: Visitor) -> None:
+        threading.Thread(target=self._hello, args=(caller, visitor), name="exchange-hello", daemon=True).start()
 
-    def _hello(self, caller: socket.socket, host: str) -> None:
+    def _hello(self, caller: socket.socket, visitor: Visitor) -> None:
         try:
             _prepare(caller)
-            caller.getpeername()  # fails if the caller has hung up: a TLS wrapper would then be lost half made
             if self._tls is not None:
-                caller = self._tls.wrap_socket(caller, server_side=True, do_handshake_on_connect=False)
-            problem, address = self._heard(caller)
+                caller = shaken(self._tls, caller, visitor)
+            problem, address = _heard(caller, self._token)
             if problem:
-                log.warning("Refused a worker's connection from %s: %s.", host, problem)
+                self._refusals.tell("Refused a worker's connection from %s: %s.", visitor.address, problem)
                 caller.sendall(_REFUSED)
                 caller.close()
+            elif not self._front.advance(visitor, VisitPhase.ADMITTED):
+                raise ConnectionError("it took too long, or had to make room for others")
             else:
                 caller.sendall(_WELCOME)
                 self._on_open(caller, address)
         except OSError as ex:
-            log.warning("A connection from %s ended before it was a worker's: %s.", host, ex)
+            self._refusals.tell("A connection from %s ended before it was a worker's: %s.", visitor.address, ex)
             caller.close()
         finally:
-            self._hellos.release()
-
-    def _heard(self, caller: socket.socket) -> tuple[str, str]:
-        """As :func:`_heard`. Raises OSError if the handshake takes too long."""
-        hurry = threading.Timer(_HELLO_TIMEOUT_S, _hang_up, (caller,))
-        hurry.start()
-        try:
-            if isinstance(caller, ssl.SSLSocket):
-                caller.do_handshake()
-            return _heard(caller, self._token)
-        finally:
-            hurry.cancel()
-
-
-def _hang_up(caller: socket.socket) -> None:
-    with suppress(OSError):
-        caller.shutdown(socket.SHUT_RDWR)
+            self._front.leave(visitor)  # it belongs to the loop, which has its own deadlines, or is closed
 
 
 def dial(address: str, security: Security | None = None, mine: str = "") -> socket.socket:
@@ -183,7 +149,6 @@ def _prepare(connection: socket.socket) -> None:
 def _context(security: Security, side: int) -> ssl.SSLContext:
     """Both sides show a certificate of our CA. OpenSSL reads ours from a file, which is ours alone and gone at once."""
     context = ssl.SSLContext(side)
-    context.sslsocket_class = _Wrapped
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=security.ca.decode("ascii"))
@@ -197,7 +162,3 @@ def _context(security: Security, side: int) -> ssl.SSLContext:
 def _host_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
-
-
-def _family(host: str) -> int:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET

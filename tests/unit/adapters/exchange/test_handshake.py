@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import gc
 import logging
 import socket
 import ssl
@@ -12,15 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from millwheel.adapters.exchange import handshake as exchange_door
 from millwheel.adapters.exchange.handshake import Handshakes, RefusedError, dial
+from millwheel.adapters.front.limits import FrontLimits
 from millwheel.adapters.grpc.security import Security
 from millwheel.errors import SetupError
-from tests.unit.adapters.exchange.test_exchange import WAIT_S, Peer, loaded, pump
+from tests.unit.adapters.exchange.test_exchange import WAIT_S, Peer, loaded
 
 GREETING = b"millwheel-exchange-2\n\0\0"
 
@@ -99,56 +96,74 @@ class TestWhoMayEnter:
             Handshakes(f"127.0.0.1:{taken.getsockname()[1]}", lambda *_: None)
 
 
-def test_who_says_no_hello_is_hung_up_on_and_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_door, "_HELLO_TIMEOUT_S", 0.3)
-    left, right = Peer(), Peer()
-    host, _, port = right.exchange.address.rpartition(":")
-    with socket.create_connection((host, int(port)), WAIT_S) as silent:
-        silent.sendall(GREETING[:5])
-        left.send(right.exchange.address, b"x")
-        pump(left, right, until=lambda: bool(right.frames))
-        assert silent.recv(1) == b"", "hung up on, after its time"
-    for peer in (left, right):
-        peer.close()
+class Fronted:
+    """What lets workers in, under limits of its own, and who came in."""
+
+    def __init__(self, limits: FrontLimits, security: Security | None = None) -> None:
+        self.security = security
+        self.opened: list[socket.socket] = []
+        self.handshakes = Handshakes("127.0.0.1:0", lambda it, _: self.opened.append(it), security, limits)
+
+    def stranger(self, says: bytes = b"") -> socket.socket:
+        host, _, port = self.handshakes.address.rpartition(":")
+        made = socket.create_connection((host, int(port)), WAIT_S)
+        made.sendall(says)
+        return made
+
+    def dial(self) -> socket.socket:
+        return dial(self.handshakes.address, self.security, "127.0.0.1:1")
+
+    def close(self) -> None:
+        self.handshakes.close()
+        for each in self.opened:
+            each.close()
 
 
-def test_callers_that_vanish_at_once_keep_nobody_out(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_door, "_MOST_HELLOS", 8)
-    left, right = Peer(loaded(ours)), Peer(loaded(ours))
-    host, _, port = right.exchange.address.rpartition(":")
+def hung_up_on(stranger: socket.socket) -> bool:
+    try:
+        return stranger.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("says", [b"", GREETING[:5]])
+def test_who_says_no_hello_is_hung_up_on_in_time(says: bytes) -> None:
+    fronted = Fronted(FrontLimits(silent_s=0.2, head_s=0.2))
+    with fronted.stranger(says) as stranger:
+        assert hung_up_on(stranger)
+    fronted.close()
+
+
+@pytest.mark.parametrize("says", [b"", GREETING[:5], b"\x16\x03\x01"])
+def test_more_strangers_than_there_is_room_for_keep_no_worker_out(ours: Path, says: bytes) -> None:
+    fronted = Fronted(FrontLimits(strangers=8, grace_s=0.2), loaded(ours))
+    strangers = [fronted.stranger(says) for _ in range(30)]
+    fronted.dial().close()
+    assert hung_up_on(strangers[0])
+    for each in strangers:
+        each.close()
+    fronted.close()
+
+
+def test_callers_that_vanish_at_once_keep_nobody_out(ours: Path) -> None:
+    fronted = Fronted(FrontLimits(strangers=8), loaded(ours))
     for _ in range(40):
-        caller = socket.create_connection((host, int(port)), WAIT_S)
+        caller = fronted.stranger()
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         caller.close()
-        time.sleep(0.005)
-    left.send(right.exchange.address, b"x")
-    pump(left, right, until=lambda: bool(right.frames or left.lost))
-    assert right.batches() == [b"x"]
-    for peer in (left, right):
-        peer.close()
+    fronted.dial().close()
+    fronted.close()
 
 
-def test_a_connection_that_is_lost_half_made_is_closed(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class HalfMade(exchange_door._Wrapped):
-        def getpeername(self) -> Any:
-            raise OSError(errno.EINVAL, "the caller hung up meanwhile")
-
-    monkeypatch.setattr(exchange_door, "_Wrapped", HalfMade)
-    context = exchange_door._context(loaded(ours), ssl.PROTOCOL_TLS_SERVER)
-    left, right = socket.socketpair()
-    with pytest.raises(OSError, match="hung up"):
-        context.wrap_socket(left, server_side=True)
-    gc.collect()
-    assert right.recv(1) == b"", "it is closed"
-    right.close()
-
-
-def test_too_many_hellos_at_a_time_are_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_door, "_MOST_HELLOS", 2)
-    peer = Peer()
-    host, _, port = peer.exchange.address.rpartition(":")
-    callers = [socket.create_connection((host, int(port)), WAIT_S) for _ in range(3)]
-    assert callers[2].recv(1) == b""
-    for caller in callers:
-        caller.close()
-    peer.close()
+def test_a_worker_that_was_let_in_has_no_deadline() -> None:
+    fronted = Fronted(FrontLimits(strangers=2, grace_s=0.01, silent_s=0.05, head_s=0.05))
+    with fronted.dial() as worker:
+        strangers = [fronted.stranger() for _ in range(5)]
+        assert all(map(hung_up_on, strangers))
+        worker.sendall(b"!")
+        while not fronted.opened:
+            time.sleep(0.01)
+        assert fronted.opened[0].recv(1) == b"!"
+        for each in strangers:
+            each.close()
+    fronted.close()
