@@ -12,7 +12,7 @@ import msgspec
 
 from millwheel.adapters.durable_store import open_journals, open_snapshots
 from millwheel.core.formats import store_layout as layout
-from millwheel.core.formats.codec import Commit, decode_batch
+from millwheel.core.formats.codec import FULL_STOP, Commit, decode_batch
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.names import groups_of, shard_parts
 from millwheel.errors import MillwheelError
@@ -52,7 +52,9 @@ def _commits(address: str) -> Iterator[Commit]:
     """All commits of all workers, none of which lives: their journals are sealed, as the next master would."""
     journals = open_journals(address)
     for incarnation in journals.incarnations():
-        yield from map(_commit, journals.read(incarnation, journals.seal(incarnation)))
+        for entry in journals.read(incarnation, journals.seal(incarnation)):
+            if entry != FULL_STOP:
+                yield _commit(entry)
 
 
 def _grouped(pending: bytes) -> Iterator[str]:

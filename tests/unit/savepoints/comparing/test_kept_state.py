@@ -6,7 +6,7 @@ import pytest
 
 from millwheel.adapters.durable_store import open_journals
 from millwheel.core.formats import store_layout as layout
-from millwheel.core.formats.codec import Commit, encode_batch, encode_commit
+from millwheel.core.formats.codec import FULL_STOP, Commit, encode_batch, encode_commit
 from millwheel.core.model.names import FIRST_TOKEN, groups_of, shard_name
 from millwheel.core.model.records import Batch
 from millwheel.savepoints.comparing.kept_state import may_keep_state
@@ -44,6 +44,16 @@ def test_a_node_to_which_groups_are_on_their_way_keeps_state(tmp_path: Path) -> 
     keeps = may_keep_state(str(tmp_path))
     assert keeps("summing")
     assert not keeps("reading")
+
+
+def test_a_full_stop_behind_the_commits_says_nothing_of_any_node(tmp_path: Path) -> None:
+    writer = open_journals(str(tmp_path)).create("w1")
+    writer.commit([encode_commit(Commit(shard_name("counting", 0), FIRST_TOKEN, 1, [(layout.STATE + b"x", b"")], []))])
+    writer.commit([FULL_STOP])
+    writer.close()
+    keeps = may_keep_state(str(tmp_path))
+    assert keeps("counting")
+    assert not keeps("failing")
 
 
 def test_a_journal_that_cannot_be_read_may_hold_state_of_any_node(tmp_path: Path) -> None:
