@@ -75,6 +75,8 @@ class AnswersAreOfTheirCommit:
             batch = arrival.batch.rows()
             values = getattr(operator, "_rows", operator)._decode(batch.stream, batch.values)
             for key, value, at_us in zip(batch.keys, values, batch.timestamps, strict=True):
+                if type(value["n"]) is not int:  # it cannot be added up, and becomes a dead letter
+                    continue
                 late = at_us - at_us % every_us + every_us <= expired_us
                 found.append(AppliedRecord(key, at_us, value["n"], (value.get("p"), value["n"]), late))
         identity = shard.identity

@@ -21,11 +21,17 @@ from millwheel.errors import InvariantError, MillwheelError
 from millwheel.ports import Manifest
 from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_high_water_marks
 from millwheel.workers.delivery.outbox import Send, split_epoch
+from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.shard.shard import Shard
 from tests.sim.asking import AnswersAreOfTheirCommit
 from tests.sim.kernel import Failure
 from tests.sim.model import CommitModel
 from tests.sim.storage import Storage
+
+_PUTS = 10
+"""A record, or timer, of a bundle makes fewer entries of a commit."""
+_ANY_PUTS = 200
+"""The smallest bundle may make so many: an arrival is taken whole, and what was sent and not acked is stored."""
 
 
 class AcksFollowCommits:
@@ -313,10 +319,27 @@ class SnapshotsReferenceOnlyGoodFiles:
             raise Failure(f"a published manifest references only good files: {shard}: {ex}", (shard,)) from ex
 
 
+class NoCommitIsAsLargeAsItsShard:
+    """What one bundle changes depends on what came and on the timers that were due, not on all that its shard holds."""
+
+    def __init__(self, limits: ShardLimits) -> None:
+        self._most = _ANY_PUTS + _PUTS * (limits.bundle + limits.timers)
+
+    def durable(self, commits: Sequence[Commit]) -> None:
+        for commit in commits:
+            if len(commit.puts) > self._most:
+                raise Failure(
+                    f"no commit is as large as its shard: commit {commit.number} of {commit.shard} has "
+                    f"{len(commit.puts)} entries, more than {self._most}",
+                    (commit.shard,),
+                )
+
+
 class Checkers:
     """All of them, as the world calls them."""
 
-    def __init__(self, graph: Graph, storage: Storage) -> None:
+    def __init__(self, graph: Graph, storage: Storage, limits: ShardLimits) -> None:
+        self.sizes = NoCommitIsAsLargeAsItsShard(limits)
         self.model = CommitModel()
         self.ledger = Ledger()
         self.acks = AcksFollowCommits(self.model)
@@ -355,5 +378,6 @@ class Checkers:
         contents = self.ledger.segments.setdefault((worker, segment), {})
         commits = [decode_commit(entry) for entry in entries if entry != FULL_STOP]
         contents.update({commit.shard: commit.number for commit in commits})
+        self.sizes.durable(commits)
         self.model.acked(worker, commits)
         self.sends.applied(commits)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import greenlet
 
 from millwheel.errors import MillwheelError
+from millwheel.processes.exits import Exit
 from millwheel.workers.bundle.hangs import Hangs
 from millwheel.workers.host.watchdog import Looks
 from tests.sim.process import Task
@@ -50,6 +51,7 @@ class WatchdogTask:
                     f"{worker.name} hung on a {hang.what} of {hang.key} in {hang.shard}", worker.name, hang.shard
                 )
                 self._trying(lambda: self._hangs.write(hang))
+                worker.code = Exit.HUNG
                 worker.end()
                 return
 

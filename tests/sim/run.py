@@ -94,7 +94,7 @@ def simulate(case: Case) -> Result:
     refused = ""
     workload = WORKLOADS[name](case.seed, case.size)
     workload.days = Days(case.seed) if case.days else None
-    with _chance_of_the_system(case.seed), _no_folders_of_this_machine():
+    with _chance_of_the_system(case.seed), _no_folders_of_this_machine(), workload.tight():
         try:
             sim.trace(f"{name} on {shape}")
             savepoints = Savepoints(case.seed) if case.savepoint or case.finish or case.days else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from millwheel.core.model.watermark import ShardReport, Watermarks
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError
 from millwheel.master import events as mev
 from millwheel.pb import injector_pb2 as pb
+from millwheel.processes.exits import Exit
 from millwheel.savepoints.orders import ORDERS, OrderAnswer, SavepointOrder, Standing
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.hangs import Hangs
@@ -28,6 +30,7 @@ from millwheel.workers.queries.kept import StoreAnswers
 from millwheel.workers.queries.snapshots import SnapshotCopies, SnapshotFolder
 from millwheel.workers.recovery.following import Following
 from millwheel.workers.recovery.journal_reads import ReadOnce
+from tests.sim.dying import SimDoingNote
 from tests.sim.hanging import WatchdogTask
 from tests.sim.kernel import SECOND, Failure
 from tests.sim.machines import Effort
@@ -46,7 +49,8 @@ _RECONNECT_US = (20_000, 300_000)
 
 
 class SimWorker(Process):
-    """A worker process. ``ends`` is what ended it."""
+    """A worker process. ``code`` is its exit code once it has ended, by default that of a kill from outside; ``doing``
+    is what it leaves behind about the bundle in progress, where somebody looks at it."""
 
     def __init__(self, world: World, slot: int) -> None:
         super().__init__(world.sim, f"w{slot}-{world.sim.number()}")
@@ -57,6 +61,9 @@ class SimWorker(Process):
         self.transport = Transport(self)
         self.runtime: WorkerRuntime | None = None
         self.journal: JournalTask | None = None
+        self.code: int = -signal.SIGKILL
+        self.lacked_memory = False
+        self.doing = SimDoingNote() if world.workload.dies else None
         self.session = world.zookeeper.connect(self)
         self.spawn(self._main)
 
@@ -76,6 +83,7 @@ class SimWorker(Process):
             self.sim.trace(f"{self.name} ends: {ex}", self.name)
         if self.sim.chance(0.5) and not self.session.lost:
             self.session.close()
+        self.code = Exit.FENCED
         self.end()
 
     def _run(self) -> None:
@@ -124,12 +132,13 @@ class SimWorker(Process):
         self._loop(self.runtime)
 
     def _watched(self, assembly: Assembly) -> Hangs | None:
-        """Where callbacks may hang, somebody watches."""
-        if not self.world.workload.hangs:
+        """Where callbacks may hang or end their worker, somebody watches."""
+        workload = self.world.workload
+        if not workload.hangs and self.doing is None:
             return None
         limits = assembly.spec.limits
         assert limits.callback_us is not None
-        hangs = Hangs(self.world.storage.notes(self), limits.hangs)
+        hangs = Hangs(self.world.storage.notes(self), limits.hangs, self.doing)
         assembly.watch(hangs)
         WatchdogTask(self, hangs, limits.callback_us)
         return hangs

@@ -21,6 +21,7 @@ from millwheel.workers.loop.reporting import ReportPace
 from millwheel.workers.loop.snapshots import SnapshotPace
 from tests.sim.checkers import Checkers
 from tests.sim.coordinator import SimZooKeeper
+from tests.sim.dying import SimDriver
 from tests.sim.embedded import SimEmbedded
 from tests.sim.injector import SimInjector
 from tests.sim.kernel import SECOND, Failure, Simulation
@@ -100,7 +101,7 @@ class World:
             if shape.storage == "model"
             else FileStorage(sim, shape.storage, shape.segment_bytes, shape.room)
         )
-        self.checkers = Checkers(self.graph, self.storage)
+        self.checkers = Checkers(self.graph, self.storage, workload.limits)
         self.savepoints = savepoints or Savepoints(0, wanted=False)
         self.network = Network(sim)
         coordinator = SimEmbedded if shape.embedded else SimZooKeeper
@@ -109,6 +110,7 @@ class World:
         self.masters: dict[str, SimMaster] = {}
         self.injectors: dict[str, SimInjector] = {}
         self.damaged = ""
+        self._driver = SimDriver(self)
         self._slots: dict[str, Process] = {}
         self._retired: set[str] = set()
         if self.savepoints.taken is not None:
@@ -144,6 +146,8 @@ class World:
     def _exited(self, place: str, process: Process) -> None:
         for connection in [c for c in self.network.connections if process in (c.client, c.server)]:
             connection.cut()
+        if isinstance(process, SimWorker) and process.doing is not None:
+            self._driver.saw(process)
         if self._slots.get(place) is process:
             self.sim.later(self.sim.delay(10_000, 2 * SECOND), lambda: self._start(place))
 
@@ -233,7 +237,7 @@ class World:
 
     def close(self) -> None:
         """Unwind all processes."""
-        for process in (*self.workers.values(), *self.masters.values(), *self.injectors.values()):
+        for process in (*self.workers.values(), *self.masters.values(), *self.injectors.values(), self._driver):
             process.close()
 
     # --- the end of faults

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from millwheel.queries.slices import SliceAnswers
 from millwheel.workers.operators.columns import ColumnOperator
 from millwheel.workers.queries.answering import Answering
 from millwheel.workers.queries.copies import FollowedCopies
+from millwheel.workers.queries.view import ShardView
 from millwheel.workers.recovery.following import Follower
 from millwheel.workers.slices.sliced import SlicesOperator
 from millwheel.workers.state.window_results import WindowResults, newest_result
@@ -106,3 +108,14 @@ def newest_result_has_the_values_of_the_window_before() -> Context:
         right(self, pane, values if known is None else known.values)
 
     return replaced(WindowResults, "fired", wrong)
+
+
+@mistake(within=10, workload="held", faults="none")
+def questions_see_a_step_that_waits_for_a_verdict() -> Context:
+    """Answers come from what operators hold in memory, also where a step has changed it that may never be committed."""
+    right = ShardView.of
+
+    def wrong(shard: Any) -> ShardView:
+        return dataclasses.replace(right(shard), held=False)
+
+    return replaced(ShardView, "of", staticmethod(wrong))

@@ -6,6 +6,12 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
+from millwheel.connectors.external import writer
+from millwheel.connectors.external.meanings import UnknownError
+from millwheel.connectors.external.target import Owner
+from millwheel.connectors.external.writer import ExternalWriter
+from millwheel.connectors.tables import committer
+from millwheel.connectors.tables.table import TableMark
 from millwheel.core.formats.store_layout import COMMITTABLE, NEXT_BATCH, number8
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import UnavailableError
@@ -125,9 +131,53 @@ def batches_committed_before_they_are_prepared() -> Context:
 
     def wrong(self: SinkOperator, bundle: Any, now_us: int) -> bool:
         if right(self, bundle, now_us):
-            committable = self._writer.prepare(self._batch)  # type: ignore[arg-type]
+            committable = self._writer.prepare(self._preparing.batch)  # type: ignore[arg-type]
             self._writer._world.prepared.pop(committable)  # type: ignore[attr-defined]  # written only by the thread
-            self._prepared = Prepared(committable, ())
+            self._preparing._found = Prepared(committable, ())
         return False
 
     return replaced(SinkOperator, "ask", wrong)
+
+
+@mistake(within=10, faults="kill move", workload="lakes", first=9)
+def panic_of_a_client_taken_for_an_answer() -> Context:
+    """A batch is published once its client has panicked."""
+    right = ExternalWriter._after
+
+    def wrong(self: ExternalWriter, batch: Any, sent: int, error: Exception) -> int:
+        return batch.number if isinstance(error, UnknownError) else right(self, batch, sent, error)
+
+    return replaced(ExternalWriter, "_after", wrong)
+
+
+@mistake(within=10, faults="none", workload="lakes", first=9)
+def panic_of_a_client_ends_its_thread() -> Context:
+    """Only an Exception counts as a failure of the client."""
+    return replaced(writer, "is_of_client", lambda error: isinstance(error, Exception))
+
+
+@mistake(within=40, faults="zombie false-alarm pause move", workload="lakes", first=6)
+def token_of_a_table_not_looked_at() -> Context:
+    """A batch is committed to a table whoever has claimed its shard since."""
+    return replaced(Owner, "admits", lambda self, token: None)
+
+
+@mistake(within=10, faults="kill move", workload="lakes")
+def number_of_a_table_not_looked_at() -> Context:
+    """A batch is committed to a table although it may be there: the answer to it was lost."""
+    right = committer._change_of
+
+    def wrong(version: Any, jobs: Any) -> Any:
+        return right(_Forgetful(version), jobs)
+
+    return replaced(committer, "_change_of", wrong)
+
+
+class _Forgetful:
+    """A version of a table that knows no batches."""
+
+    def __init__(self, version: Any) -> None:
+        self.schema, self._version = version.schema, version
+
+    def mark(self, name: str) -> TableMark:
+        return TableMark(token=self._version.mark(name).token)

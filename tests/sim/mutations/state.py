@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from millwheel.core.columns.plan import KEY
+from millwheel.core.columns.state.leaving import Leaving, Left
 from millwheel.core.formats.id_runs import MARK, Marks, Words, marks_from
 from millwheel.core.formats.store_layout import RUNS
 from millwheel.core.model.timers import TimerQueue
@@ -67,3 +69,13 @@ def heads_turned_round() -> Context:
 def ids_not_remembered() -> Context:
     """External ids are not marked in the commit."""
     return replaced(SeenIds, "fresh", lambda self, batch: np.ones(len(batch), np.bool_))
+
+
+@mistake(within=5, faults="none", workload="crowded")
+def all_that_columns_hold_leaves_at_once() -> Context:
+    """From the first value that columns cannot hold, everything goes on in rows in the same bundle."""
+
+    def wrong(self: Leaving) -> list[Left]:
+        return self.taken_out([segment.groups[KEY].unique() for segment in self._windows.segments()])
+
+    return replaced(Leaving, "next_part", wrong)

@@ -6,9 +6,13 @@ from collections.abc import Callable
 
 from tests.sim.workloads.accounts import Accounts
 from tests.sim.workloads.base import Workload
+from tests.sim.workloads.crowded import Crowded
+from tests.sim.workloads.dying import Dying
 from tests.sim.workloads.graphs import Graphs
 from tests.sim.workloads.hanging import Hanging
+from tests.sim.workloads.held import Held
 from tests.sim.workloads.ids import ForgottenIds, Ids
+from tests.sim.workloads.lakes import Lakes
 from tests.sim.workloads.letters import Letters
 from tests.sim.workloads.numbers import Numbers
 from tests.sim.workloads.placed import Placed
@@ -26,9 +30,11 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "graphs": Graphs,
     "tables": Tables,
     "hanging": Hanging,
+    "dying": Dying,
     "letters": Letters,
     "shown": Shown,
     "transactional": Transactional,
+    "lakes": Lakes,
     "searched": Searched,
     "sliced": Sliced,
     "scattered": Scattered,
@@ -39,6 +45,8 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "trickling": Trickling,
     "combined": Combined,
     "asked": AskedWindows,
+    "held": Held,
+    "crowded": Crowded,
     "placed": Placed,
 }
 """(seed, size from 0 to 1) -> a workload."""

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +17,7 @@ import msgspec
 
 from millwheel.core.model.failures import DEAD_LETTER, OnError
 from millwheel.core.pipeline.replays import ReplayOrder
-from millwheel.core.pipeline.spec import Delivery, KeyKind, KeySpec, PipelineSpec, Productions, StreamSpec
+from millwheel.core.pipeline.spec import Delivery, KeyKind, KeySpec, PipelineSpec, Productions, SinkSpec, StreamSpec
 from millwheel.ports import Clock
 from millwheel.spec.loading import load_object
 from millwheel.workers.host.assembly import Assembly, Factories
@@ -52,11 +53,12 @@ def equal(what: str, got: Counter[Any], want: Counter[Any]) -> None:
 
 class Workload:
     """``rows`` are what there is to read, by stream and partition; ``code`` the callbacks, by name. ``hangs``: some of
-    them may not return, so workers are watched. ``days``: the input grows from run to run. ``replays``: dead letters to
-    be tried again. ``stride``: so far apart are the positions of rows. ``columns``: the fields, by type, of rows that
-    are read in columns."""
+    them may not return, so workers are watched. ``dies``: some end their worker, so somebody notes how workers end.
+    ``days``: the input grows from run to run. ``replays``: dead letters to be tried again. ``stride``: so far apart are
+    the positions of rows. ``columns``: the fields, by type, of rows that are read in columns."""
 
     hangs = False
+    dies = False
     days: Days | None = None
     replays: Sequence[ReplayOrder] = ()
     stride = 1
@@ -111,6 +113,10 @@ class Workload:
         """A run has caught up with so many rows of each partition; raise Failure unless all that follows from them is
         visible."""
 
+    def tight(self) -> AbstractContextManager[object]:
+        """While it lasts, limits of the code are as small as this workload."""
+        return nullcontext()
+
     def close(self) -> None:
         shutil.rmtree(self._root, ignore_errors=True)
 
@@ -128,13 +134,17 @@ class Workload:
                 path.write_bytes(msgspec.json.encode(source.partitions()))
         outside = Factories(
             lambda spec, *_: sources[spec.options["stream"]],
-            self.sinks.build,
+            self._sinks(),
             lambda name, folder: self.code[name] if name in self.code else load_object(name, folder),
             ends=None if self.days is None or self.days.last else {s: source.ends() for s, source in sources.items()},
         )
         assembly = Assembly(self._judged(self.spec()), str(self._root), clock, outside, self.limits)
         assembly.stop_broken()
         return assembly
+
+    def _sinks(self) -> Callable[[SinkSpec, str], Any]:
+        """What builds the sinks of one worker."""
+        return self.sinks.build
 
     def _source(self, rows: dict[str, list[Any]]) -> MemorySource:
         if self.days is None:

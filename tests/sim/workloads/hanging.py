@@ -1,4 +1,4 @@
-"""Callbacks that never return, and some that take long and do."""
+"""Callbacks that never return, or end their worker, and some that take long and do neither."""
 
 from __future__ import annotations
 
@@ -18,33 +18,47 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
     WindowSpec,
 )
+from tests.sim.dying import die
 from tests.sim.hanging import never_return, take
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
 
 _TIMEOUT_US = SECOND // 5
 _SIZE_US = 10 * SECOND
+LINE = "line that hangs"
+"""What cannot be read."""
+
+
+def _end(how: str) -> None:
+    """In a callback: what it does in place of returning."""
+    if how:
+        die(how)
+    never_return()
 
 
 class Numbering(Computation):
-    """Numbers the records of each key. What a record ``does``: it hangs, is slow, or sets a timer (that hangs)."""
+    """Numbers the records of each key. What a record ``does``: it hangs, is slow, or sets a timer (that hangs). With
+    ``dies``, what hangs ends its worker in that way."""
 
     seen = ValueState(int, default=0)
+
+    def __init__(self, slow_us: int, dies: str = "") -> None:
+        self._slow_us, self._dies = slow_us, dies
 
     def process_record(self, ctx: Any, record: Any) -> None:
         does = record.value["does"]
         self.seen.set(self.seen.get() + 1)
         ctx.produce("numbered", {**record.value, "number": self.seen.get()}, timestamp=record.timestamp)
         if does == "hangs":
-            never_return()
+            _end(self._dies)
         elif does == "slow":
-            take(_TIMEOUT_US // 4)
+            take(self._slow_us)
         elif does.startswith("timer"):
             ctx.set_timer(f"{record.value['p']}/{record.value['n']}/{does}", record.timestamp + SECOND)
 
     def process_timer(self, ctx: Any, timer: Any) -> None:
         p, n, does = timer.tag.split("/")
         if does == "timer that hangs":
-            never_return()
+            _end(self._dies)
         ctx.produce("rung", {"p": int(p), "n": int(n)})
 
 
@@ -59,9 +73,12 @@ class NumberingTogether(Numbering):
 class Listing(Computation):
     """Says which records are in a window, unless one of them makes it hang."""
 
+    def __init__(self, dies: str = "") -> None:
+        self._dies = dies
+
     def process_window(self, ctx: Any, key: Any, window: Any, records: Any) -> None:
         if any(record.value["does"] == "window that hangs" for record in records):
-            never_return()
+            _end(self._dies)
         ctx.produce("listed", {"p": key, "start": window.start, "ns": sorted(record.value["n"] for record in records)})
 
 
@@ -69,12 +86,15 @@ class Hanging(Workload):
     """Sources → a callback with records and timers that hang → windows that hang → sinks."""
 
     hangs = True
+    timeout_us = _TIMEOUT_US
+    slow_us = _TIMEOUT_US // 4
+    how = ""
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
         numbering = random.Random(f"batches {seed}").choice([Numbering, NumberingTogether])
         self.code = {"sim:Numbering": numbering, "sim:Listing": Listing}
-        self.given = Limits(callback_us=_TIMEOUT_US, hangs=self.rng.choice([1, 1, 2]))
+        self.given = Limits(callback_us=self.timeout_us, hangs=self.rng.choice([1, 1, 2]))
         self.keys = self.rng.choice([1, 5])
         self.rows = {"events": {f"p{i}": self._partition(i) for i in range(self.rng.randint(1, 3))}}
         self._index("hangs", self.rng.randint(1, 2))
@@ -103,6 +123,7 @@ class Hanging(Workload):
             (InputSpec("events", by("key")),),
             ("numbered", "rung"),
             callback="sim:Numbering",
+            options={"slow_us": self.slow_us, "dies": self.how},
             productions=self.productions,
         )
         listing = ComputationSpec(
@@ -110,6 +131,7 @@ class Hanging(Workload):
             (InputSpec("numbered", by("p")),),
             ("listed",),
             callback="sim:Listing",
+            options={"dies": self.how},
             window=WindowSpec("tumbling", {"size_us": _SIZE_US}),
         )
         sinks = tuple(SinkSpec(name, "memory") for name in ("numbered", "rung", "listed", "dead_letters"))
@@ -117,7 +139,7 @@ class Hanging(Workload):
 
     def check(self) -> None:
         rows = [row for rows in self.rows["events"].values() for row in rows]
-        good = [row for row in rows if row["does"] != "hangs"]
+        good = [row for row in rows if row["does"] not in ("hangs", LINE)]
         numbered = self.sinks.rows("numbered")
         equal("numbered", _indexes(numbered), _indexes(good))
         if self.productions is Productions.STRONG:
@@ -136,10 +158,14 @@ class Hanging(Workload):
 
     def _check_letters(self, rows: list[Any], windows: int) -> None:
         what = Counter(row["does"] for row in rows)
-        want = Counter(record=what["hangs"], timer=what["timer that hangs"], window=windows)
+        want = Counter(record=what["hangs"], timer=what["timer that hangs"], window=windows, line=what[LINE])
         reasons = [letter["reason"] for letter in self.sinks.rows("dead_letters")]
-        found = Counter(next((word for word in want if f"on this {word} (callback" in each), each) for each in reasons)
+        found = Counter(next((word for word in want if self._is_about(each, word)), each) for each in reasons)
         equal("dead_letters", found, +want)
+
+    def _is_about(self, reason: str, what: str) -> bool:
+        """Whether this is the reason of a letter about a record, timer or window that hung."""
+        return f"on this {what} (callback" in reason
 
 
 def _indexes(rows: Any) -> Counter[Any]:

@@ -210,6 +210,10 @@ class AskedWindows(Windows):
 
     def check(self) -> None:
         super().check()
+        self.check_answered()
+
+    def check_answered(self) -> None:
+        """Raise Failure unless questions were answered."""
         if any(self.rows["clicks"].values()) and not self._world.checkers.answers.answered:
             raise Failure("questions are answered: not one was")
 
