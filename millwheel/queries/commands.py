@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, count, islice
-from typing import Protocol, cast, runtime_checkable
+from itertools import count
 
 import msgspec
 from msgspec.structs import replace
@@ -18,30 +18,21 @@ from millwheel.queries.cluster import ClusterMap, node_id
 from millwheel.queries.model import Answer, Consistency, Query, QueryError
 from millwheel.queries.names import Catalog, QueryPlan
 from millwheel.queries.peers.health import ErrorShare, Health
-from millwheel.queries.rendering import get_reply, hash_reply, json_reply
+from millwheel.queries.rendering import (
+    AskedElsewhere,
+    Form,
+    Formed,
+    Gather,
+    Pending,
+    error_reply,
+    get_reply,
+    hash_reply,
+    json_reply,
+)
 
 MAX_KEYS = 10_000
 """The most names in one MGET or EXISTS; ask for more in further commands."""
-_RETRY = {"unavailable": "TRYAGAIN"}
 _ids = count(1)
-
-
-@runtime_checkable
-class Pending(Protocol):
-    """A reply that needs answers first."""
-
-    queries: Sequence[Query]
-
-    def reply(self, found: Sequence[Found]) -> bytes | Gather:
-        """The reply, from the outcomes of :attr:`queries` in order."""
-
-
-class _Formed(msgspec.Struct):
-    queries: Sequence[Query]
-    write: Callable[[Sequence[Found]], bytes | Gather]
-
-    def reply(self, found: Sequence[Found]) -> bytes | Gather:
-        return self.write(found)
 
 
 class _Get(msgspec.Struct):
@@ -54,28 +45,6 @@ class _Get(msgspec.Struct):
 
     def reply(self, found: Sequence[Found]) -> bytes | Gather:
         return self.session.got(self.name, self.plan, self.queries, found)
-
-
-@dataclass(frozen=True, slots=True)
-class AskedElsewhere:
-    """A question for another worker. ``standby`` is the address of the worker that may answer in its place, "" for
-    none."""
-
-    query: Query
-    owner: str
-    standby: str = ""
-
-    def others(self) -> Sequence[str]:
-        """The addresses of other workers that may answer."""
-        return (self.standby,) if self.standby else ()
-
-
-@dataclass(frozen=True, slots=True)
-class Gather:
-    """A reply that also needs answers from other workers."""
-
-    questions: Sequence[AskedElsewhere]
-    reply: Callable[[Sequence[Answer | QueryError]], bytes]
 
 
 Reply = bytes | Pending
@@ -94,46 +63,17 @@ class QueryService:
     health: Callable[[], Health] = Health
 
 
-class _Form(msgspec.Struct):
-    """How the answers to ``names`` become a reply: each of the ``plans`` computes an answer, and ``write`` formats
-    them."""
-
-    names: Sequence[bytes]
-    plans: Sequence[QueryPlan]
-    write: Callable[[Sequence[Answer]], bytes]
-    follows: bool = True
-    """Whether READONLY on the connection selects the state that is read."""
-
-    def reply(self, found: Sequence[Found]) -> bytes:
-        """The reply, from the answers to all questions of the plans in their order. An error where a formula has no
-        value."""
-        answers = cast(Sequence[Answer], found)
-        if all(plan.formula is None for plan in self.plans):
-            return self.write(answers)
-        start, made = 0, []
-        try:
-            for plan in self.plans:
-                made.append(plan.answer(answers[start : start + len(plan.questions)]))
-                start += len(plan.questions)
-        except QueryError as ex:
-            return error_reply(ex)
-        return self.write(made)
-
-    def firsts(self, found: Sequence[Found]) -> list[Found]:
-        """The outcome of the first question of each plan."""
-        starts = accumulate((len(plan.questions) for plan in self.plans), initial=0)
-        return [found[start] for start in islice(starts, len(self.plans))]
-
-
 class Session:
-    """One connection: whether it is authenticated, and its version of the protocol."""
+    """One connection: whether it is authenticated (``admitted``), whether it has sent a command of this server
+    (``greeted``), and its version of the protocol."""
 
     def __init__(self, service: QueryService) -> None:
         self._service = service
-        self._admitted = not service.password
+        self.admitted = not service.password
         self._id = next(_ids)
         self.protocol = 2
         self.over = False
+        self.greeted = False
         self._consistency = Consistency.DURABLE
 
     def execute(self, words: Sequence[bytes]) -> Reply:
@@ -141,15 +81,35 @@ class Session:
         name = words[0].upper()
         command = _COMMANDS.get(name)
         if command is None:
-            return resp.error(f"unknown command {words[0][:40].decode(errors='replace')!r}; this server only answers")
-        if not self._admitted and name not in _OPEN:
+            return self._unknown(words)
+        if not self.admitted and name not in _OPEN:
             return resp.error("Authentication required: AUTH with the token of the pipeline.", "NOAUTH")
         if len(words) < command.least:
             return resp.error(f"wrong number of arguments for {name.decode().lower()!r} command")
+        if name == b"GET" and len(words) > 2 and _is_http(words):
+            return self._ended(_NO_HTTP)
+        self.greeted = True
         try:
             return command.run(self, words)
         except QueryError as ex:
             return error_reply(ex)
+
+    def refuse(self, problem: resp.ProtocolError) -> bytes:
+        """The reply to what is no command. Before the first command it is another protocol, whose bytes are not looked
+        through for commands: the connection ends."""
+        reply = resp.error(f"Protocol error: {problem}")
+        return reply if self.greeted else self._ended(reply)
+
+    def _unknown(self, words: Sequence[bytes]) -> bytes:
+        if _is_http(words):
+            return self._ended(_NO_HTTP)
+        name = words[0][:40].decode(errors="replace")
+        reply = resp.error(f"unknown command {name!r}; this server only answers")
+        return self._ended(reply) if isinstance(words, resp.TypedLine) and not self.greeted else reply
+
+    def _ended(self, reply: bytes) -> bytes:
+        self.over = True
+        return reply
 
     # --- answers
 
@@ -165,7 +125,7 @@ class Session:
         if type(answer := found[0]) is Answer:
             self._service.errors.replied()
             return get_reply(answer, self.protocol)
-        return self._reply(_Form([name], [plan], lambda answers: get_reply(answers[0], self.protocol)), queries, found)
+        return self._reply(Form([name], [plan], lambda answers: get_reply(answers[0], self.protocol)), queries, found)
 
     def hgetall(self, words: Sequence[bytes]) -> Reply:
         """HGETALL: the values, and the span of event time that they cover."""
@@ -175,7 +135,7 @@ class Session:
         """Values of many names."""
         names = _names(words)
         plans = [self._service.catalog.plan(name) for name in names]
-        form = _Form(names, plans, lambda answers: resp.array([get_reply(each, self.protocol) for each in answers]))
+        form = Form(names, plans, lambda answers: resp.array([get_reply(each, self.protocol) for each in answers]))
         return self._pending(form)
 
     def query(self, words: Sequence[bytes]) -> Reply:
@@ -183,7 +143,7 @@ class Session:
         options = {"consistency": self._consistency.value, **_options(words[3:])}
         texts = [word.decode(errors="replace") for word in words[1:3]]
         plan = self._service.catalog.planned(texts[0], texts[1], options)
-        return self._pending(_Form([words[2]], [plan], lambda answers: json_reply(answers[0]), follows=False))
+        return self._pending(Form([words[2]], [plan], lambda answers: json_reply(answers[0]), follows=False))
 
     def indicators(self, words: Sequence[bytes]) -> Reply:
         """MW.INDICATORS: all computations and named queries, as JSON."""
@@ -206,16 +166,16 @@ class Session:
 
     def _one(self, name: bytes, form: Callable[[Answer], bytes]) -> Reply:
         plan = self._service.catalog.plan(name)
-        return self._pending(_Form([name], [plan], lambda answers: form(answers[0])))
+        return self._pending(Form([name], [plan], lambda answers: form(answers[0])))
 
-    def _pending(self, form: _Form) -> Pending:
+    def _pending(self, form: Form) -> Pending:
         now_us = self._service.now_us()  # one for all questions: a formula covers one span
         queries = [query.asked_at(now_us) for plan in form.plans for query in plan.questions]
         if self._consistency is Consistency.STANDBY and form.follows:
             queries = [replace(query, consistency=Consistency.STANDBY) for query in queries]
-        return _Formed(queries, lambda found: self._reply(form, queries, found))
+        return Formed(queries, lambda found: self._reply(form, queries, found))
 
-    def _reply(self, form: _Form, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
+    def _reply(self, form: Form, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
         errors = self._service.errors
         if set(map(type, found)) <= {Answer}:
             errors.replied()
@@ -229,7 +189,7 @@ class Session:
             return self._refusal(form.names, firsts)
         return self._gather(form, queries, found)
 
-    def _gather(self, form: _Form, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
+    def _gather(self, form: Form, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
         """The owner of a formula's first computation asks the other workers for theirs."""
         addresses = self._service.cluster.addresses
         others = {
@@ -275,7 +235,7 @@ class Session:
         rest = [word.upper() if index % 3 == 0 else word for index, word in enumerate(words[2:])]
         if rest[:1] == [b"AUTH"] and len(rest) >= 3 and not self._admit(rest[2]):
             return _WRONG
-        if not self._admitted:
+        if not self.admitted:
             return resp.error("HELLO must be called with AUTH: this pipeline wants its token", "NOAUTH")
         self.protocol = int(words[1]) if len(words) > 1 else self.protocol
         about = {
@@ -297,8 +257,8 @@ class Session:
 
     def _admit(self, shown: bytes) -> bool:
         password = self._service.password.encode()
-        self._admitted = not password or hmac.compare_digest(shown, password)
-        return self._admitted
+        self.admitted = not password or hmac.compare_digest(shown, password)
+        return self.admitted
 
     def client(self, words: Sequence[bytes]) -> Reply:
         """CLIENT: the names and settings that clients report are accepted and not kept."""
@@ -380,14 +340,15 @@ def _asked_elsewhere(query: Query, found: Elsewhere, addresses: Mapping[str, str
     return AskedElsewhere(query, owner or standby, standby)
 
 
+def _is_http(words: Sequence[bytes]) -> bool:
+    """Whether it is a line of a request that a web page sends: commands may follow in its body."""
+    return words[0].upper() in (b"POST", b"HOST:") or _HTTP_VERSION.fullmatch(words[-1]) is not None
+
+
+_HTTP_VERSION = re.compile(rb"HTTP/[0-9.]{1,8}", re.IGNORECASE)
+_NO_HTTP = resp.error("this server speaks the Redis protocol, no HTTP; the gateway does: `millwheel serve`")
 _UNKNOWN = resp.error("the key's worker is not known yet; ask again", "TRYAGAIN")
 _WRONG = resp.error("invalid username-password pair: the password is the token of the pipeline", "WRONGPASS")
-
-
-def error_reply(ex: QueryError) -> bytes:
-    """An error of the protocol: its code, and a sentence."""
-    kind = _RETRY.get(ex.code)
-    return resp.error(ex.sentence, kind) if kind else resp.error(f"{ex.code}: {ex.sentence}")
 
 
 def _names(words: Sequence[bytes]) -> Sequence[bytes]:

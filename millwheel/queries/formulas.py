@@ -10,16 +10,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
-from millwheel.core.expressions.language import Expression, compile_expression
+from millwheel.core.expressions.language import Expression, compile_expression, compile_foreign
 from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.spec import QuerySpec
 from millwheel.errors import RecordError
 from millwheel.queries.model import Answer, Consistency, Query, QueryError
+
+K = TypeVar("K")
+V = TypeVar("V")
+_ENTRY_BYTES = 200  # of an entry beside what it holds
+
 
 LITERAL = "value"
 """The name of the value of an unnamed formula."""
@@ -75,7 +80,7 @@ class Formula:
             if not value:
                 record[computation] = next(iter(values[computation].values()))
         try:
-            return self.expression.evaluate(record)
+            return _told(self.expression.evaluate(record))
         except RecordError as ex:
             if None in read or str(ex).endswith("by zero"):
                 return None
@@ -94,6 +99,20 @@ class Formula:
         return found if len(found) > 1 else found[0]
 
 
+def _told(value: Any) -> Any:
+    """A value that an answer can hold. Raises RecordError for another one."""
+    if type(value) in (float, str, bool, type(None)):
+        return value
+    try:
+        _json(value)
+    except (OverflowError, TypeError, RecursionError, UnicodeEncodeError):
+        raise RecordError("its value is too large, or of a kind that JSON does not have") from None
+    return value
+
+
+_json = msgspec.json.Encoder().encode
+
+
 def _read(record: Mapping[str, Any], computation: str, value: str) -> Any:
     values = record[computation]
     if value:
@@ -107,21 +126,57 @@ def _read(record: Mapping[str, Any], computation: str, value: str) -> Any:
 
 def formula_of(spec: QuerySpec) -> Formula:
     """The formula of a query. Raises ValueError if it is not an expression over computations."""
-    return Formula(spec, compile_expression(spec.formula), _used(spec.formula))
+    return _formula(spec, compile_expression(spec.formula))
 
 
-@lru_cache(maxsize=1_000)
 def literal(text: str) -> Formula:
-    """The formula that a question contains. Raises QueryError if it is not an expression over computations."""
+    """The formula that a question contains: one of a client, whose cost is bounded. Raises QueryError if it is not an
+    expression over computations."""
+    known = _literals.get(text)
+    if known is not None:
+        return known
     try:
-        return formula_of(QuerySpec(LITERAL, text))
+        made = _formula(QuerySpec(LITERAL, text), compile_foreign(text))
     except ValueError as ex:
         raise QueryError("bad_formula", f"{text[:80]!r} is no formula: {ex}") from None
+    _literals.keep(text, made, len(text) * _BYTES_OF_A_CHARACTER)
+    return made
 
 
-@lru_cache(maxsize=1_000)
-def _used(text: str) -> tuple[tuple[str, str], ...]:
-    expression = compile_expression(text)
+class KeptTexts(Generic[K, V]):
+    """What is kept of texts that clients send, who choose how long those are: values of about ``most_bytes`` together.
+    All of them are forgotten at once when they are more: that is rare, since clients repeat what they ask. Several
+    threads may use it; they may then do the same work twice."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._bytes = 0
+        self._values: dict[K, V] = {}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: K) -> V | None:
+        """The value, or None."""
+        return self._values.get(key)
+
+    def keep(self, key: K, value: V, size: int) -> None:
+        """Keep a value that holds about ``size`` bytes. One that is larger than all may be is not kept."""
+        size += _ENTRY_BYTES
+        if self._bytes + size > self._most:
+            self._values.clear()
+            self._bytes = 0
+        if size <= self._most:
+            self._values[key] = value
+            self._bytes += size
+
+
+_BYTES_OF_A_CHARACTER = 200
+"""About what a compiled formula takes for each character of its text: it is a tree of closures."""
+_literals: KeptTexts[str, Formula] = KeptTexts(16 << 20)
+
+
+def _formula(spec: QuerySpec, expression: Expression) -> Formula:
     inner = {id(node.value): node.attr for node in ast.walk(expression.tree) if isinstance(node, ast.Attribute)}
     names = [node for node in ast.walk(expression.tree) if isinstance(node, ast.Name) and node.id in expression.fields]
     names.sort(key=lambda node: (node.lineno, node.col_offset))
@@ -131,4 +186,4 @@ def _used(text: str) -> tuple[tuple[str, str], ...]:
     mixed = {name for name, value in found if not value} & {name for name, value in found if value}
     if mixed:
         raise ValueError(f"{min(mixed)} stands with and without the name of a value; write it as {min(mixed)}.NAME")
-    return found
+    return Formula(spec, expression, found)

@@ -24,13 +24,16 @@ from millwheel.core.model.keys import Key, check_key
 from millwheel.core.model.times import duration_text, duration_us
 from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec, QuerySpec
 from millwheel.errors import MillwheelError
-from millwheel.queries.formulas import Formula, literal
+from millwheel.queries.formulas import Formula, KeptTexts, literal
 from millwheel.queries.model import Answer, Consistency, Mode, Query, QueryError
 from millwheel.queries.named import NamedQueries
 
 MAX_NAME_BYTES = 4_096
 """The longest name: names come from outside, and a key has 1 KiB at most by default."""
-_PLANS_KEPT = 50_000  # a dashboard repeats the same names
+_PLANS_BYTES = 32 << 20
+"""Of the plans that are kept: a dashboard repeats the same names, some 50,000 of 40 bytes."""
+_QUESTION_BYTES, _COPIES = 300, 3
+"""Of a question, and how often it and its plan hold the text of the name."""
 _WINDOW = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?[a-z]*)(?:@(-?[0-9]{1,19}))?")
 _Kind = TypeVar("_Kind", bound=Enum)
 _TIMED = re.compile(r"(.+)@([0-9]{1,19})", re.DOTALL)
@@ -104,7 +107,9 @@ class Catalog:
     about: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     firing: frozenset[str] = frozenset()
     """Computations with windows of their own."""
-    _plans: dict[bytes, tuple[Mapping[str, Formula], QueryPlan]] = field(default_factory=dict, compare=False)
+    _plans: KeptTexts[bytes, tuple[Mapping[str, Formula], QueryPlan]] = field(
+        default_factory=lambda: KeptTexts(_PLANS_BYTES), compare=False
+    )
     """Plans that were made, each with the named queries that it rests on."""
 
     @staticmethod
@@ -121,10 +126,8 @@ class Catalog:
         known, formulas = self._plans.get(name), self.named.formulas
         if known is not None and known[0] is formulas:
             return known[1]
-        if len(self._plans) >= _PLANS_KEPT:
-            self._plans.clear()
         made = self._made(name, formulas)
-        self._plans[name] = formulas, made
+        self._plans.keep(name, (formulas, made), (len(name) * _COPIES + _QUESTION_BYTES) * len(made.questions))
         return made
 
     def _made(self, name: bytes, formulas: Mapping[str, Formula]) -> QueryPlan:
@@ -151,6 +154,11 @@ class Catalog:
 
     def planned(self, indicator: str, key: str, options: Mapping[str, str]) -> QueryPlan:
         """The plan for a command with options, about a computation, a named query, or a formula. Raises QueryError."""
+        for what, text in (("an indicator", indicator), ("a key", key)):
+            if len(text) > MAX_NAME_BYTES:
+                raise QueryError(
+                    "too_much", f"{what} has {MAX_NAME_BYTES} characters at most, this one has {len(text)}"
+                )
         formula = self._formula(indicator)
         if formula is None:
             return QueryPlan((self.asked(indicator, key, options),))

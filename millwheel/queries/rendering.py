@@ -1,16 +1,21 @@
-"""Answers as replies of the Redis protocol, and as JSON."""
+"""Answers as replies of the Redis protocol, and as JSON; and replies that wait for answers. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from typing import Any, Protocol, cast, runtime_checkable
 
 import msgspec
 
-from millwheel.queries.model import Answer, Consistency
-from millwheel.queries.resp import bulk, mapping, null
+from millwheel.queries.asked import Found
+from millwheel.queries.model import Answer, Consistency, Query, QueryError
+from millwheel.queries.names import QueryPlan
+from millwheel.queries.resp import bulk, error, mapping, null
 
 _json = msgspec.json.Encoder(enc_hook=repr).encode
+_RETRY = {"unavailable": "TRYAGAIN"}
 _decode = msgspec.json.Decoder().decode
 
 
@@ -103,3 +108,82 @@ def answer_from(told: Mapping[str, Any]) -> Answer:
 def json_reply(answer: Answer) -> bytes:
     """MW.QUERY: :func:`document` as JSON."""
     return bulk(_json(document(answer)))
+
+
+@runtime_checkable
+class Pending(Protocol):
+    """A reply that needs answers first."""
+
+    queries: Sequence[Query]
+
+    def reply(self, found: Sequence[Found]) -> bytes | Gather:
+        """The reply, from the outcomes of :attr:`queries` in order."""
+
+
+class Formed(msgspec.Struct):
+    """A reply that ``write`` makes of the outcomes."""
+
+    queries: Sequence[Query]
+    write: Callable[[Sequence[Found]], bytes | Gather]
+
+    def reply(self, found: Sequence[Found]) -> bytes | Gather:
+        return self.write(found)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedElsewhere:
+    """A question for another worker. ``standby`` is the address of the worker that may answer in its place, "" for
+    none."""
+
+    query: Query
+    owner: str
+    standby: str = ""
+
+    def others(self) -> Sequence[str]:
+        """The addresses of other workers that may answer."""
+        return (self.standby,) if self.standby else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """A reply that also needs answers from other workers."""
+
+    questions: Sequence[AskedElsewhere]
+    reply: Callable[[Sequence[Answer | QueryError]], bytes]
+
+
+class Form(msgspec.Struct):
+    """How the answers to ``names`` become a reply: each of the ``plans`` computes an answer, and ``write`` formats
+    them."""
+
+    names: Sequence[bytes]
+    plans: Sequence[QueryPlan]
+    write: Callable[[Sequence[Answer]], bytes]
+    follows: bool = True
+    """Whether READONLY on the connection selects the state that is read."""
+
+    def reply(self, found: Sequence[Found]) -> bytes:
+        """The reply, from the answers to all questions of the plans in their order. An error where a formula has no
+        value."""
+        answers = cast(Sequence[Answer], found)
+        if all(plan.formula is None for plan in self.plans):
+            return self.write(answers)
+        start, made = 0, []
+        try:
+            for plan in self.plans:
+                made.append(plan.answer(answers[start : start + len(plan.questions)]))
+                start += len(plan.questions)
+        except QueryError as ex:
+            return error_reply(ex)
+        return self.write(made)
+
+    def firsts(self, found: Sequence[Found]) -> list[Found]:
+        """The outcome of the first question of each plan."""
+        starts = accumulate((len(plan.questions) for plan in self.plans), initial=0)
+        return [found[start] for start in islice(starts, len(self.plans))]
+
+
+def error_reply(ex: QueryError) -> bytes:
+    """An error of the protocol: its code, and a sentence."""
+    kind = _RETRY.get(ex.code)
+    return error(ex.sentence, kind) if kind else error(f"{ex.code}: {ex.sentence}")

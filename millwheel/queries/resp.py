@@ -7,6 +7,7 @@ Malformed input gives one error reply; the rest of that read is dropped, and the
 from __future__ import annotations
 
 import re
+from array import array as packed
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ MAX_COMMAND_BYTES = 1 << 20
 """The largest command: 10,000 names of 100 bytes."""
 MAX_WORDS = 99_999
 """The most words in a command."""
+MAX_LINE_BYTES = 64 << 10
+"""The longest line that is a command, as Redis has it."""
 _MOST_SKIPPED, _MOST_SKIPPED_BYTES = 10_000_000, 512 << 20
 """A command beyond these limits is not skipped to its end: it is an error, and the bytes that follow are read as
 commands."""
@@ -40,14 +43,19 @@ def hiredis_reader() -> Any:
 _NOTHING = object()
 
 
+class TypedLine(list[bytes]):
+    """The words of a command that was written as a line, as people do, and as whoever speaks another protocol does."""
+
+
 class CommandReader:
     """The commands of one connection. hiredis parses reads that consist of whole commands, which nearly all do. It does
-    not report whether it stands between two commands, so a sentinel is appended to each read. A read that ends within a
-    command is kept, and parsed here."""
+    not report whether it stands between two commands, so a sentinel is appended to each read. A command that comes in
+    several reads is parsed here. ``most_bytes`` of one command are taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = MAX_COMMAND_BYTES) -> None:
+        self.most_bytes = most_bytes
         self._reader = hiredis_reader()
-        self._kept = b""
+        self._kept = _Half()
         self._skipped: _Skipped | None = None
 
     def feed(self, data: bytes) -> list[list[bytes] | ProtocolError]:
@@ -57,22 +65,17 @@ class CommandReader:
             return self._go_on_skipping(self._skipped, data)
         if not self._kept and self._whole(data, found):
             return found
-        data, self._kept = self._kept + data, b""
+        self._kept.data += data
         found = []
         try:
-            at = 0
-            while at < len(data) and (parsed := _command(data, at)) is not None:
-                words, at = parsed
+            while (words := self._kept.take(self.most_bytes)) is not None:
                 if words:
                     found.append(words)
-            self._kept = data[at:]
-            if len(self._kept) > MAX_COMMAND_BYTES:
-                raise _TooMuch(at, f"a command has {MAX_COMMAND_BYTES} bytes at most")
         except _TooMuch as ex:
-            self._kept, self._skipped = b"", _Skipped(str(ex))
-            found += self._go_on_skipping(self._skipped, data[max(ex.at, at) :])
+            rest, self._kept, self._skipped = bytes(self._kept.data), _Half(), _Skipped(str(ex))
+            found += self._go_on_skipping(self._skipped, rest)
         except ProtocolError as ex:
-            self._kept = b""  # the next command can only be found at the beginning of the next read
+            self._kept = _Half()  # the next command can only be found at the beginning of the next read
             found.append(ex)
         return found
 
@@ -106,12 +109,85 @@ class CommandReader:
         return False
 
 
-class _TooMuch(ProtocolError):
-    """The command that begins ``at`` is too large, but may be skipped."""
+class _Half:
+    """Bytes that begin with a command of which the end may not have come. What was found out about them is kept, so a
+    further byte costs one byte of work and of memory, whatever came before it."""
 
-    def __init__(self, at: int, why: str) -> None:
-        super().__init__(why)
-        self.at = at
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self._words = -1  # of the command that are still to come; -1: its header has not come either
+        self._at = 0  # the bytes before were looked at
+        self._spans = packed("I")  # the beginning and the end of each word so far
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def take(self, most_bytes: int) -> list[bytes] | None:
+        """The next command, removed from the bytes; None while it is not complete. Raises ProtocolError."""
+        if self._words < 0 and self.data and self.data[0] != _ARRAY:
+            return self._line(min(most_bytes, MAX_LINE_BYTES))
+        if len(self.data) and self._collect(most_bytes):
+            spans = self._spans
+            words = [bytes(self.data[begin:end]) for begin, end in zip(spans[::2], spans[1::2], strict=True)]
+            self._cut()
+            return words
+        if len(self.data) > most_bytes:
+            raise _TooMuch(f"a command has {most_bytes} bytes at most")
+        return None
+
+    def _line(self, most_bytes: int) -> list[bytes] | None:
+        end = self.data.find(b"\n", self._at)
+        if (len(self.data) if end < 0 else end) > most_bytes:
+            raise ProtocolError(f"a line has {most_bytes} bytes at most")
+        self._at = len(self.data) if end < 0 else end + 1
+        if end < 0:
+            return None
+        words = TypedLine(map(bytes, self.data[:end].split()))
+        self._cut()
+        return words
+
+    def _cut(self) -> None:
+        """Remove the command."""
+        del self.data[: self._at]
+        self._words, self._at, self._spans = -1, 0, packed("I")
+
+    def _collect(self, most_bytes: int) -> bool:
+        """Note the words that have come. True once there are all of them."""
+        if self._words < 0 and (found := self._header(_ARRAY, _MOST_SKIPPED)) is not None:
+            count, self._at = found
+            if count > MAX_WORDS:
+                raise _TooMuch(f"a command has {MAX_WORDS} words at most, this one {count}")
+            self._words = count
+        while self._words > 0:
+            found = self._header(_BULK, _MOST_SKIPPED_BYTES)
+            if found is None:
+                return False
+            size, begin = found
+            if size > most_bytes:
+                raise _TooMuch(f"a command has {most_bytes} bytes at most")
+            end = begin + size
+            if len(self.data) < end + 2:
+                return False
+            if self.data[end : end + 2] != b"\r\n":
+                raise ProtocolError("a string does not end where its length says")
+            self._spans.extend((begin, end))
+            self._at, self._words = end + 2, self._words - 1
+        return self._words == 0
+
+    def _header(self, kind: int, most: int) -> tuple[int, int] | None:
+        """The number in the line that begins here, and what is behind it; None while its end has not come."""
+        data, at = self.data, self._at
+        end = data.find(b"\n", at, at + _HEADER_BYTES + 1)
+        if len(data) > at and data[at] != kind:
+            raise ProtocolError("a command is an array of strings")
+        if end < 0:
+            _check_header(data, at)
+            return None
+        return _count(bytes(data[at + 1 : end]), most), end + 1
+
+
+class _TooMuch(ProtocolError):
+    """The command is too large, but may be skipped."""
 
 
 class _Skipped:
@@ -162,40 +238,7 @@ def _is_words(command: Any) -> bool:
     return type(command) is list and bool(command) and all(type(word) is bytes for word in command)
 
 
-def _command(data: bytes, at: int) -> tuple[list[bytes], int] | None:
-    """The command that begins ``at``, and where it ends; None while it is not complete."""
-    end = data.find(b"\n", at)
-    if data[at] != _ARRAY:
-        return None if end < 0 else (data[at:end].split(), end + 1)
-    if end < 0:
-        _check_header(data, at)
-        return None
-    words: list[bytes] = []
-    begin_at, count = at, _count(data[at + 1 : end], _MOST_SKIPPED)
-    if count > MAX_WORDS:
-        raise _TooMuch(begin_at, f"a command has {MAX_WORDS} words at most, this one {count}")
-    at = end + 1
-    for _ in range(count):
-        end = data.find(b"\n", at)
-        if end < 0:
-            _check_header(data, at)
-            return None
-        if data[at] != _BULK:
-            raise ProtocolError("a command is an array of strings")
-        begin, size = end + 1, _count(data[at + 1 : end], _MOST_SKIPPED_BYTES)
-        if size > MAX_COMMAND_BYTES:
-            raise _TooMuch(begin_at, f"a command has {MAX_COMMAND_BYTES} bytes at most")
-        end = begin + size
-        if len(data) < end + 2:
-            return None
-        if data[end : end + 2] != b"\r\n":
-            raise ProtocolError("a string does not end where its length says")
-        words.append(data[begin:end])
-        at = end + 2
-    return words, at
-
-
-def _check_header(data: bytes, at: int) -> None:
+def _check_header(data: bytes | bytearray, at: int) -> None:
     if len(data) - at > _HEADER_BYTES:
         raise ProtocolError("the length of a string or array has no end")
 

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import socket
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -20,13 +19,14 @@ from time import monotonic
 from typing import Any
 
 from millwheel.errors import SetupError
-from millwheel.queries import resp
 from millwheel.queries.asked import AskedQueries, Found
-from millwheel.queries.commands import Gather, Pending, QueryService, Session
+from millwheel.queries.clients.connection import Connection, Slot, failed_reply
+from millwheel.queries.commands import QueryService, Session
 from millwheel.queries.model import Query, QueryError
 from millwheel.queries.peers.asking import Asking, Workers, command_of
 from millwheel.queries.peers.link import Links
-from millwheel.queries.rendering import answer_of
+from millwheel.queries.rendering import Gather, answer_of
+from millwheel.queries.resp import hiredis_reader
 
 GATHER_S = 1.0
 """The timeout for other workers' parts of a formula (s). After it the question is refused, and may be asked again."""
@@ -34,108 +34,12 @@ LEASE_S = 0.05
 """How long a check of the seal stays valid (s)."""
 MAX_CONNECTIONS = 10_000
 """The most connections to one worker."""
-MAX_WAITING = 20_000
-"""The most unanswered queries of one connection: nothing more is read from it meanwhile."""
-MAX_OUTPUT_BYTES = 16 << 20
-"""The most bytes of replies that a client has not read: beyond that, its connection is closed."""
 _BACKLOG = 511  # as Redis has
 _log = logging.getLogger("millwheel.queries")
 _FENCED = QueryError("unavailable", "this worker was replaced: another one has its shards; ask again")
 
 
-class _Slot:
-    """The position of a reply in the order of a connection's commands."""
-
-    __slots__ = ("data", "pending")
-
-    def __init__(self, data: bytes | None, pending: Pending | None = None) -> None:
-        self.data = data
-        self.pending = pending
-
-
-class _Connection(asyncio.Protocol):
-    def __init__(self, server: QueryServer) -> None:
-        self._server = server
-        self._session = Session(server.service)
-        self._reader = resp.CommandReader()
-        self._slots: deque[_Slot] = deque()
-        self._waiting = 0
-        self._transport: Any = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-        if not self._server.opened(self):
-            self._transport.write(resp.error("max number of clients reached"))
-            self._transport.close()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._server.closed(self)
-        self._slots.clear()
-
-    def data_received(self, data: bytes) -> None:
-        for command in self._reader.feed(data):
-            if self._session.over:
-                break
-            if isinstance(command, resp.ProtocolError):
-                self._slots.append(_Slot(resp.error(f"Protocol error: {command}")))
-            else:
-                self._execute(command)
-        self._flush()
-
-    def _execute(self, command: list[bytes]) -> None:
-        reply = self._session.execute(command)
-        if isinstance(reply, bytes):
-            self._slots.append(_Slot(reply))
-            return
-        slot = _Slot(None, reply)
-        self._slots.append(slot)
-        self._waiting += len(reply.queries)
-        if self._waiting > MAX_WAITING:
-            self._transport.pause_reading()
-        self._server.ask(self, slot, reply.queries)
-
-    def answered(self, slot: _Slot, found: Sequence[Found]) -> None:
-        """Take the outcomes of the queries of a command."""
-        assert slot.pending is not None
-        try:
-            reply = slot.pending.reply(found)
-        except Exception:
-            reply = failed_reply()
-        if isinstance(reply, Gather):
-            self._server.gather(self, slot, reply)  # the command still counts as waiting
-        else:
-            self._complete(slot, reply)
-
-    def gathered(self, slot: _Slot, reply: bytes) -> None:
-        """Take the reply that includes the answers of other workers."""
-        self._complete(slot, reply)
-        self._flush()
-
-    def _complete(self, slot: _Slot, reply: bytes) -> None:
-        assert slot.pending is not None
-        slot.data = reply
-        before, self._waiting = self._waiting, self._waiting - len(slot.pending.queries)
-        if before > MAX_WAITING >= self._waiting and not self._transport.is_closing():
-            self._transport.resume_reading()
-
-    def flush(self) -> None:
-        """Write the replies that are complete and in order."""
-        self._flush()
-
-    def _flush(self) -> None:
-        slots, out = self._slots, []
-        while slots and slots[0].data is not None:
-            out.append(slots.popleft().data)
-        if out and not self._transport.is_closing():
-            self._transport.write(b"".join(out))  # type: ignore[arg-type]
-            if self._transport.get_write_buffer_size() > MAX_OUTPUT_BYTES:
-                _log.warning("a client does not take its replies: its connection ends")
-                self._transport.abort()
-        if self._session.over and not slots:
-            self._transport.close()
-
-
-_Job = tuple[_Connection, _Slot, int]
+_Job = tuple[Connection, Slot, int]
 
 
 class QueryServer:
@@ -152,7 +56,7 @@ class QueryServer:
         links: Links | None = None,
     ) -> None:
         """Bind ``listen`` (host:port; port 0 takes a free one). Raises SetupError when it cannot be bound."""
-        resp.hiredis_reader()
+        hiredis_reader()
         self._clock_us = service.now_us
         self._now_us: int | None = None
         self.service = replace(service, now_us=self._now)
@@ -161,7 +65,7 @@ class QueryServer:
         self._tls = tls
         self._socket = _bound(listen)
         self.address = f"{listen.rpartition(':')[0]}:{self._socket.getsockname()[1]}"
-        self._connections: set[_Connection] = set()
+        self._connections: set[Connection] = set()
         self._jobs: list[_Job] = []
         self._queries: list[Query] = []
         self._waves: list[tuple[Sequence[_Job], Sequence[Found]]] = []
@@ -192,7 +96,7 @@ class QueryServer:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         serving = self._loop.create_server(
-            lambda: _Connection(self), sock=self._socket, ssl=self._tls, backlog=_BACKLOG
+            lambda: Connection(self, Session(self.service)), sock=self._socket, ssl=self._tls, backlog=_BACKLOG
         )
         server = self._loop.run_until_complete(serving)
         try:
@@ -203,33 +107,33 @@ class QueryServer:
             for task in self._tasks:
                 task.cancel()
             for connection in list(self._connections):
-                connection._transport.abort()
+                connection.abort()
             self._loop.run_until_complete(asyncio.sleep(0))
             self._loop.close()
 
-    def opened(self, connection: _Connection) -> bool:
+    def opened(self, connection: Connection) -> bool:
         """Register a new connection; False when there are too many."""
         self._connections.add(connection)
         return len(self._connections) <= MAX_CONNECTIONS
 
-    def closed(self, connection: _Connection) -> None:
+    def closed(self, connection: Connection) -> None:
         """Forget a closed connection."""
         self._connections.discard(connection)
 
-    def ask(self, connection: _Connection, slot: _Slot, queries: Sequence[Query]) -> None:
+    def ask(self, connection: Connection, slot: Slot, queries: Sequence[Query]) -> None:
         """Add the queries of a command to the batch of this iteration of the loop."""
         if not self._jobs:
             self._loop.call_soon(self._send)
         self._jobs.append((connection, slot, len(queries)))
         self._queries.extend(queries)
 
-    def gather(self, connection: _Connection, slot: _Slot, request: Gather) -> None:
+    def gather(self, connection: Connection, slot: Slot, request: Gather) -> None:
         """Ask other workers for their parts of a reply."""
         task = self._loop.create_task(self._gathered(connection, slot, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _gathered(self, connection: _Connection, slot: _Slot, request: Gather) -> None:
+    async def _gathered(self, connection: Connection, slot: Slot, request: Gather) -> None:
         try:
             reply = await self._asked_of_others(request)
         except Exception:  # otherwise this command and all behind it would never get a reply
@@ -282,7 +186,7 @@ class QueryServer:
 
     def _deliver(self) -> None:
         waves, self._waves = self._waves, []
-        told: dict[_Connection, None] = {}
+        told: dict[Connection, None] = {}
         for jobs, found in waves:
             start = 0
             for connection, slot, size in jobs:
@@ -290,13 +194,7 @@ class QueryServer:
                 told[connection] = None
                 start += size
         for connection in told:
-            connection.flush()
-
-
-def failed_reply() -> bytes:
-    """The reply to a command that failed through a defect in this server; logs the exception being handled."""
-    _log.exception("a reply failed")
-    return resp.error("the reply failed; the worker's log says why")
+            connection.go_on()
 
 
 def _bound(listen: str) -> socket.socket:

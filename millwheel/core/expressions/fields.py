@@ -1,4 +1,5 @@
-"""Reading a field of a record's value: a key of a dict, or an attribute of an object (a msgspec Struct)."""
+"""Reading a field of a record's value: a key of a dict, or an attribute of an object (a msgspec Struct). What begins
+with an underscore is no field of an object, but part of its class."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def field_or_none(name: str, value: Any) -> Any:
     """The field, or None when there is none."""
     if isinstance(value, dict):
         return value.get(name)
-    return getattr(value, name, None)
+    return None if name.startswith("_") else getattr(value, name, None)
 
 
 def missing_field(name: str, value: Any, what: str = "") -> RecordError:
@@ -47,7 +48,7 @@ def _slow(name: str, value: Any) -> Any:
         if name in value:
             return value[name]
     else:
-        found = getattr(value, name, _ABSENT)
+        found = _ABSENT if name.startswith("_") else getattr(value, name, _ABSENT)
         if found is not _ABSENT:
             return found
     raise missing_field(name, value)

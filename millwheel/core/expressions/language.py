@@ -49,8 +49,18 @@ class Expression:
 @lru_cache(maxsize=1_000)  # every shard of a node compiles the same few
 def compile_expression(text: str) -> Expression:
     """The expression that ``text`` describes. Raises ValueError, with the column and a hint, for an invalid one."""
+    return _compiled(text, bounded=False)
+
+
+def compile_foreign(text: str) -> Expression:
+    """As :func:`compile_expression`, for a text that a client sends: functions whose cost has no bound are refused.
+    Nothing is kept."""
+    return _compiled(text, bounded=True)
+
+
+def _compiled(text: str, bounded: bool) -> Expression:
     tree = _parse(text)
-    compiler = Compiler(text)
+    compiler = Compiler(text, bounded)
     try:
         run = compiler.compile(tree)
     except RecursionError:

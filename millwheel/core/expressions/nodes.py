@@ -11,7 +11,7 @@ from typing import Any
 from simpleeval import DEFAULT_OPERATORS, InvalidExpression
 
 from millwheel.core.expressions.fields import field_or_none, field_reader
-from millwheel.core.expressions.functions import FUNCTIONS, modulo, power
+from millwheel.core.expressions.functions import FUNCTIONS, modulo, power, product
 
 Evaluate = Callable[[Any], Any]
 """A record's value -> the value of an expression."""
@@ -33,7 +33,8 @@ COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.IsNot: operator.is_not,
 }
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
-    **{kind: DEFAULT_OPERATORS[kind] for kind in (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv)},
+    **{kind: DEFAULT_OPERATORS[kind] for kind in (ast.Add, ast.Sub, ast.Div, ast.FloorDiv)},
+    ast.Mult: product,
     ast.Mod: modulo,
     ast.Pow: power,
 }
@@ -56,10 +57,12 @@ _WORDS: Mapping[type[ast.expr], str] = {
 
 
 class Compiler:
-    """Compiles the nodes of one expression; ``fields`` are the fields that it reads, in order, with repetitions."""
+    """Compiles the nodes of one expression; ``fields`` are the fields that it reads, in order, with repetitions.
+    ``bounded``: only functions whose cost has a bound are known."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, bounded: bool = False) -> None:
         self.text = text
+        self.bounded = bounded
         self.fields: list[str] = []
 
     def compile(self, node: ast.expr) -> Evaluate:
@@ -210,6 +213,8 @@ def _call(compiler: Compiler, node: Any) -> Evaluate:
     function = FUNCTIONS.get(name)
     if function is None:
         raise compiler.error(node, _unknown_function(name))
+    if compiler.bounded and not function.bounded:
+        raise compiler.error(node, f"{name}() may take any time, so only a named query has it: `millwheel queries set`")
     if not function.least <= len(node.args) <= function.most:
         raise compiler.error(node, f"{name}() takes {function.arity}, not {len(node.args)}")
     act, parts = function.act, [compiler.compile(part) for part in node.args]
@@ -240,10 +245,13 @@ def _unknown_function(name: str) -> str:
 
 def _field_name(compiler: Compiler, node: Any, count: int) -> str:
     first = node.args[0] if len(node.args) == count else None
-    if isinstance(first, ast.Constant) and isinstance(first.value, str):
-        return first.value
+    name = first.value if isinstance(first, ast.Constant) else None
     if isinstance(first, ast.Name) and node.func.id != "field":
-        return first.id
+        name = first.id
+    if isinstance(name, str):
+        if name.startswith("__") and name.endswith("__"):  # of a class; __deleted of a change stream is a field
+            raise compiler.error(node, f"{name!r} is no field that can be read")
+        return name
     rest = ", 0" if count == 2 else ""
     raise compiler.error(node, f"{node.func.id}() takes the name of a field; write {node.func.id}('user-agent'{rest})")
 

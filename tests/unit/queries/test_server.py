@@ -63,6 +63,8 @@ def test_replies_of_a_pipeline_come_in_order_whatever_is_answered_first() -> Non
 
 def test_malformed_input_is_an_error_and_the_connection_lives_on() -> None:
     with served() as (client, _):
+        client.sendall(b"PING\r\n")
+        assert read(client, 7) == b"+PONG\r\n"
         client.sendall(b"*x\r\n")
         assert client.recv(500).startswith(b"-ERR Protocol error: ")
         client.sendall(b"*1\r\n$4\r\nPING\r\n")
@@ -141,7 +143,7 @@ def test_a_gathering_that_fails_is_an_error_and_the_replies_behind_it_come() -> 
 
 
 def test_queries_wait_until_other_workers_have_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millwheel.queries.server.MAX_WAITING", 1)
+    monkeypatch.setattr("millwheel.queries.clients.connection.MAX_WAITING", 1)
     asked: SimpleQueue[AskedQueries] = SimpleQueue()
     with served() as (there, other):
         server, cluster = _behind_another(1, asked)

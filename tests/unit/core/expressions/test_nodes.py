@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millwheel.core.expressions.language import MAX_LENGTH, compile_expression
+from millwheel.errors import RecordError
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,24 @@ def test_what_is_not_in_the_language_is_refused_with_column_and_hint(text: str, 
 def test_the_column_is_that_of_the_users_text() -> None:
     with pytest.raises(ValueError, match="column 14: unknown function"):
         compile_expression("cost > 1 and foo(cost)")
+
+
+@pytest.mark.parametrize("name", ["__class__", "__dict__", "__init__", "__struct_fields__"])
+@pytest.mark.parametrize("call", ["field('{}')", "get('{}', 1)", "has('{}')", "get({}, 1)"])
+def test_what_belongs_to_a_class_is_no_field(name: str, call: str) -> None:
+    with pytest.raises(ValueError, match="no field that can be read"):
+        compile_expression(call.format(name))
+
+
+def test_fields_of_change_streams_may_begin_with_underscores() -> None:
+    assert compile_expression("field('__deleted')").evaluate({"__deleted": "true"}) == "true"
+
+
+def test_of_an_object_only_fields_are_read() -> None:
+    class Row:
+        _hidden, shown = 1, 2
+
+    assert compile_expression("get('shown', 0)").evaluate(Row()) == 2
+    assert compile_expression("get('_hidden', 0)").evaluate(Row()) == 0
+    with pytest.raises(RecordError, match="no field '_hidden'"):
+        compile_expression("field('_hidden')").evaluate(Row())

@@ -1,0 +1,1 @@
+"""The connection of a client to the query server, and what it may cost."""
