@@ -12,18 +12,17 @@ from typing import Any, Protocol
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from millwheel.adapters.hosts import host_of, is_called
+from millwheel.adapters.front.browsers import BrowserRules, ForeignRequest
+from millwheel.adapters.front.guarding import Guarded
 from millwheel.gateway.owners import Owners
-from millwheel.gateway.pages import DOCUMENT, PAGE
+from millwheel.gateway.pages import DOCUMENT, PAGE, PAGE_POLICY
 from millwheel.gateway.questions import MAX_BATCH, QueryBatch, asking_of, batch_of, deadline_s, decode_batch
 from millwheel.queries.model import QueryError
 from millwheel.queries.names import Catalog
@@ -35,7 +34,8 @@ MAX_BODY_BYTES = 4 << 20
 MAX_WAITING = 20_000
 """The most unanswered questions of one client address: further ones are refused with 429."""
 _STATUS = {"unknown_indicator": 404, "too_much": 413, "unavailable": 503, "not_here": 503}  # others: 400
-_PROBES = ("/healthz", "/readyz")
+PROBES = ("/healthz", "/readyz")
+"""Answered by every name, without a token, and whatever the number of other requests."""
 _encode = msgspec.json.Encoder().encode
 _Handler = Callable[[Request], Awaitable[Response]]
 
@@ -92,7 +92,16 @@ class Gateway:
         )
         return Starlette(
             routes=routes,
-            middleware=[Middleware(OwnNames, hosts=self.settings.hosts), *([cors] if self.settings.origins else [])],
+            middleware=[
+                Middleware(
+                    Guarded,
+                    rules=BrowserRules(self.settings.hosts, self.settings.origins, "use --allow-host NAME"),
+                    refuse=_foreign,
+                    probes=PROBES,
+                    linked=lambda path: not path.startswith("/v1/"),
+                ),
+                *([cors] if self.settings.origins else []),
+            ],
             lifespan=lambda _: self._living(),
         )
 
@@ -161,21 +170,9 @@ class Gateway:
         return refusal("unavailable", problem, 503) if problem else JSONResponse({"ready": True})
 
 
-class OwnNames:
-    """Refuses requests for foreign host names. Health probes may use any name."""
-
-    def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
-        self._app = app
-        self._hosts = frozenset(hosts)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in _PROBES:
-            given = Headers(scope=scope).get("host", "")
-            if not is_called(given, self._hosts):
-                name = host_of(given)
-                refused = refusal("bad_host", f"this gateway is not called {name!r}; use --allow-host {name}", 421)
-                return await refused(scope, receive, send)
-        return await self._app(scope, receive, send)
+def _foreign(refused: ForeignRequest) -> Response:
+    code = "bad_host" if refused.status == 421 else "foreign_page"
+    return refusal(code, refused.sentence, refused.status)
 
 
 async def _read(request: Request) -> QueryBatch:
@@ -226,4 +223,4 @@ async def _document(request: Request) -> Response:
 
 
 async def _page(request: Request) -> Response:
-    return HTMLResponse(PAGE)
+    return HTMLResponse(PAGE, headers={"content-security-policy": PAGE_POLICY})

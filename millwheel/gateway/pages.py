@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from millwheel.adapters.front.browsers import content_policy
 from millwheel.queries.model import CODES, Consistency, Mode
 
 PAGE = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
 """One page of HTML, which sends requests to this gateway only."""
+
+
+def _digest(tag: str) -> str:
+    """The source of the one inline element ``tag`` in a content security policy."""
+    text = PAGE.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+PAGE_POLICY = content_policy(_digest("script"), _digest("style"))
+"""The content security policy of :data:`PAGE`: its own script and style, and no others."""
 
 
 def _text(about: str, **more: Any) -> dict[str, Any]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from millwheel.adapters.front import limits
+from millwheel.adapters.front.browsers import names_of
+from millwheel.adapters.front.listening import listening
 from millwheel.adapters.grpc.security import check_listen, is_loopback, load_security
-from millwheel.adapters.hosts import LOOPBACK_NAMES
 from millwheel.errors import SetupError
 from millwheel.queries.following import ChangesRead
 from millwheel.queries.peers.asking import Workers
 from millwheel.queries.peers.secured import secured_links
 from millwheel.roots.root import read_run
 
-MAX_CONNECTIONS = 2_000
-"""The most simultaneous requests; further ones are refused with 503. Start another gateway for more."""
 _ROLE = "worker"  # its certificate is for servers and clients
 
 
@@ -39,9 +38,8 @@ def serve(settings: ServeSettings, changes: ChangesRead, told: Callable[[str], N
     """Serve until Ctrl-C. ``changes`` reads the named queries of the root; ``told`` is called with the address. Raises
     SetupError when the gateway cannot be served."""
     try:
-        import uvicorn
-
-        from millwheel.gateway.app import Gateway, GatewaySettings
+        from millwheel.adapters.front.http_server import FrontedServer
+        from millwheel.gateway.app import PROBES, Gateway, GatewaySettings
     except ImportError as ex:
         raise SetupError("The gateway needs starlette and uvicorn: pip install 'millwheel-spark[serve]'") from ex
     from millwheel.gateway.followed import FollowedRun
@@ -57,34 +55,20 @@ def serve(settings: ServeSettings, changes: ChangesRead, told: Callable[[str], N
     shown = None if is_loopback(settings.host) else known
     followed = FollowedRun(settings.root, changes)
     followed.start()
-    hosts = () if shown else (*LOOPBACK_NAMES, settings.host.lower(), *settings.hosts)
+    hosts = () if shown else names_of(settings.host, settings.hosts)
     gateway = Gateway(
         followed,
         lambda: Workers(secured_links(known)),
         GatewaySettings(shown.token if shown else "", settings.origins, settings.pages, hosts),
     )
-    with _bound(settings.host, settings.port) as listening:
+    address = f"{settings.host}:{settings.port}"
+    with listening(address, "The gateway cannot listen on", "; choose another --port") as listener:
         scheme = "https" if shown else "http"
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        told(f"{scheme}://{host}:{listening.getsockname()[1]}")
-        config = uvicorn.Config(
-            gateway.app(),
-            log_level="warning",
-            limit_concurrency=MAX_CONNECTIONS,
-            **(_tls(folder) if shown else {}),
-        )
-        uvicorn.Server(config).run(sockets=[listening])
+        told(f"{scheme}://{host}:{listener.getsockname()[1]}")
+        tls = _tls(folder) if shown else {}
+        FrontedServer(gateway.app(), listener, limits.gateway(), PROBES, **tls).serve_on_this_thread()
     followed.stop()
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host.strip("[]"), port), family=family)
-    except OSError as error:
-        raise SetupError(
-            f"The gateway cannot listen on {host}:{port}: {error.strerror or error}; choose another --port"
-        ) from error
 
 
 def _tls(folder: str) -> dict[str, Any]:

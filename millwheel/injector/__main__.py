@@ -12,6 +12,7 @@ from uuid import uuid4
 import typer
 
 from millwheel.adapters.coordination import open_coordination
+from millwheel.adapters.front.files import raise_limit
 from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.adapters.metrics.fetching import METRICS
@@ -86,6 +87,7 @@ def main(
     """Aggregate watermark reports of a pipeline and broadcast them."""
     die_with_parent()
     keep_private(root)
+    raise_limit()
     set_up(log_format, pipeline, "injector")
     ending = Shutdown()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -10,6 +10,7 @@ import typer
 from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.durable_store import open_journals, open_snapshots
+from millwheel.adapters.front.files import raise_limit
 from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.rights import keep_private
 from millwheel.core.model.names import NodeName
@@ -47,6 +48,7 @@ def main(
     """Assign key ranges to workers, and the ranges of dead workers to others."""
     die_with_parent()
     keep_private(root)
+    raise_limit()
     set_up(log_format, pipeline, "master")
     code: int = Exit.STOPPED
     try:

@@ -18,6 +18,8 @@ _EXAMPLES = {
     "max_requests": "max_requests: 64",
     "body_timeout": "body_timeout: 30s",
     "client_certificates": "client_certificates: false",
+    "allow_hosts": "allow_hosts: [ingest.example.com]",
+    "allow_origins": "allow_origins: ['https://shop.example.com']",
 }
 _LONGEST_S = 600  # of a body: a client that takes longer holds a place that others need
 _MOST_BYTES = 4_000_000  # the limit of a record, and therefore of a request, which may hold just one
@@ -26,7 +28,8 @@ _MOST_BYTES = 4_000_000  # the limit of a record, and therefore of a request, wh
 class HttpOptions(msgspec.Struct, frozen=True):
     """The endpoint listens on ``host`` and ``port``. A request has at most ``max_bytes``, and at most ``max_requests``
     are in progress at once; the body must be there within ``body_timeout``. With a security folder clients must also
-    show a certificate, unless ``client_certificates`` is false."""
+    show a certificate, unless ``client_certificates`` is false. On the loopback it answers to the names of this machine
+    and ``allow_hosts``. Pages of ``allow_origins`` ("*": any) may send records, others may not."""
 
     port: int
     host: str = "127.0.0.1"
@@ -34,6 +37,8 @@ class HttpOptions(msgspec.Struct, frozen=True):
     max_requests: int = 64
     body_timeout: str = "30s"
     client_certificates: bool = True
+    allow_hosts: tuple[str, ...] = ()
+    allow_origins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, given, most in (

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from millwheel.adapters.durable_store import open_space
+from millwheel.adapters.front.files import raise_limit
 from millwheel.adapters.rights import keep_private
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.errors import MillwheelError, SetupError
@@ -26,6 +27,7 @@ def main(
     """Serve the page until stopped."""
     die_with_parent()
     keep_private(root)
+    raise_limit()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         settings = UiSettings(root, host, port, security)

@@ -10,16 +10,17 @@ from typing import Any, Protocol
 
 import anyio.to_thread
 import msgspec
+from anyio import CapacityLimiter
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from millwheel.adapters.hosts import host_of, is_called
+from millwheel.adapters.front.browsers import BrowserRules, ForeignRequest
+from millwheel.adapters.front.guarding import Guarded
 from millwheel.errors import MillwheelError
 from millwheel.ui.documents import LiveRun
 from millwheel.ui.panels import Panels
@@ -30,15 +31,8 @@ MAX_STREAMS = 50
 """Pages that are kept up to date at the same time; further ones are refused with 503."""
 _PING_S = 10.0  # without news, so that a page notices a server that is gone
 _MAX_BODY_BYTES = 64 << 10  # a request names one group of letters
-_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cache-control": "no-store",
-}
+PROBES = ("/healthz",)
+"""Answered by every name, and whatever the number of other requests."""
 STATIC = str(files("millwheel.ui") / "static")
 _encode = msgspec.json.Encoder().encode
 
@@ -81,6 +75,7 @@ class RunPage:
     panels: Panels
     settings: PageSettings = field(default_factory=PageSettings)
     _streams: int = 0
+    _waits: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(MAX_STREAMS))
 
     def app(self) -> Starlette:
         """The application, for any ASGI server."""
@@ -97,12 +92,21 @@ class RunPage:
         return Starlette(
             routes=[
                 *routes,
+                Route(PROBES[0], _healthz),
                 Route("/api/events", self._events),
                 Route("/api/letters/replay", self._replay, methods=["POST"]),
                 # Some installers link to a cache of theirs instead of copying.
                 Mount("/", StaticFiles(directory=STATIC, html=True, follow_symlink=True)),
             ],
-            middleware=[Middleware(Guarded, hosts=self.settings.hosts)],
+            middleware=[
+                Middleware(
+                    Guarded,
+                    rules=BrowserRules(self.settings.hosts, remedy="use --allow-host NAME"),
+                    refuse=_foreign,
+                    probes=PROBES,
+                    linked=lambda path: not path.startswith("/api/"),
+                )
+            ],
         )
 
     # --- looking -----------------------------------------------------------------------------------------
@@ -163,7 +167,10 @@ class RunPage:
         events: list[Happening] = []
         while True:
             self.run.look()
-            now = await anyio.to_thread.run_sync(self.run.shown.after, version, _PING_S, abandon_on_cancel=True)
+            # Not on the threads on which other requests read files: fifty pages that wait would take all of them.
+            now = await anyio.to_thread.run_sync(
+                self.run.shown.after, version, _PING_S, abandon_on_cancel=True, limiter=self._waits
+            )
             if now == version:
                 yield b": nothing new\n\n"
                 continue
@@ -184,9 +191,6 @@ class RunPage:
             return refusal("this page is read-only: start `millwheel ui` with --writable", 403)
         if not _shows(request, token):
             return refusal("show the token that `millwheel ui` printed", 401)
-        origin = request.headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != request.headers.get("host", ""):
-            return refusal(f"a page of {origin} may not do that", 403)
         try:
             body = bytearray()
             async for piece in request.stream():
@@ -205,31 +209,12 @@ class RunPage:
         return Response(_encode({"words": words}), media_type="application/json")
 
 
-class Guarded:
-    """Refuses requests for foreign host names, and sets the headers of every response."""
+def _foreign(refused: ForeignRequest) -> Response:
+    return PlainTextResponse(f"{refused.sentence}\n", refused.status)
 
-    def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
-        self._app = app
-        self._hosts = frozenset(hosts)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def sent(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                given = [(name, value) for name, value in message["headers"] if name.decode() not in _HEADERS]
-                message["headers"] = [*given, *((name.encode(), value.encode()) for name, value in _HEADERS.items())]
-            await send(message)
-
-        given = Headers(scope=scope).get("host", "")
-        if not is_called(given, self._hosts):
-            host = host_of(given)
-            refused = PlainTextResponse(f"This server is not called {host!r}; use --allow-host {host}\n", 421)
-            await refused(scope, receive, sent)
-            return
-        await self._app(scope, receive, sent)
+async def _healthz(request: Request) -> Response:
+    return PlainTextResponse("ok\n")
 
 
 def _shows(request: Request, token: str) -> bool:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from socket import socket
 from typing import Any
 
+from millwheel.adapters.front import limits
+from millwheel.adapters.front.browsers import names_of
+from millwheel.adapters.front.listening import listening
 from millwheel.adapters.grpc.security import check_listen, is_loopback, load_security
-from millwheel.adapters.hosts import LOOPBACK_NAMES
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.s3_address import is_s3
 from millwheel.errors import SetupError
@@ -22,7 +24,6 @@ from millwheel.roots.root import read_run
 TOKEN_VARIABLE = "MILLWHEEL_UI_TOKEN"  # the name of the variable
 """The token that allows changes; ``--writable`` generates one if none is set."""
 _ROLE = "worker"  # its certificate is for servers and clients
-_CONNECTIONS = 200  # requests at the same time; further ones are refused with 503
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,8 @@ def serve(settings: UiSettings, orders: Callable[[str], ReplayOrders], told: Cal
     token for changes follows ``#``, a part that browsers never send. Raises SetupError when the page cannot be
     served."""
     try:
-        import uvicorn
-
-        from millwheel.ui.app import PageSettings, RunPage
+        from millwheel.adapters.front.http_server import FrontedServer
+        from millwheel.ui.app import PROBES, PageSettings, RunPage
     except ImportError as ex:
         raise SetupError(MISSING) from ex
     from millwheel.ui.following import FollowedPage
@@ -64,22 +64,17 @@ def serve(settings: UiSettings, orders: Callable[[str], ReplayOrders], told: Cal
         token = secrets.token_urlsafe(24)
     followed = FollowedPage(root)
     followed.start()
-    hosts = () if shown else (*LOOPBACK_NAMES, settings.host.lower(), *settings.hosts)
+    hosts = () if shown else names_of(settings.host, settings.hosts)
     address = settings.root if is_s3(settings.root) else str(root)
     panels = Panels(address, root, orders(address))
     page = RunPage(followed, panels, PageSettings(shown.token if shown else "", token, hosts))
-    with bound(settings.host, settings.port) as listening:
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        where = f"{'https' if shown else 'http'}://{host}:{listening.getsockname()[1]}/"
+    address = f"[{settings.host}]" if ":" in settings.host else settings.host
+    with bound(settings.host, settings.port) as listener:
+        where = f"{'https' if shown else 'http'}://{address}:{listener.getsockname()[1]}/"
         told(f"{where}#token={token}" if token else where)
-        config = uvicorn.Config(
-            page.app(),
-            log_level="warning",
-            limit_concurrency=_CONNECTIONS,
-            timeout_graceful_shutdown=1,
-            **(_tls(folder) if shown else {}),
-        )
-        uvicorn.Server(config).run(sockets=[listening])
+        tls = _tls(folder) if shown else {}
+        server = FrontedServer(page.app(), listener, limits.page(), PROBES, timeout_graceful_shutdown=1, **tls)
+        server.serve_on_this_thread()
     followed.stop()
 
 
@@ -96,15 +91,9 @@ def check(host: str, port: int) -> None:
     bound(host, port).close()
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket:
     """A listening socket at this address. Raises SetupError when the port is taken."""
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host.strip("[]"), port), family=family)
-    except OSError as error:
-        raise SetupError(
-            f"The page cannot be served at {host}:{port}: {error.strerror or error}; choose another port"
-        ) from error
+    return listening(f"{host}:{port}", "The page cannot be served at", "; choose another port")
 
 
 def _tls(folder: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import typer
 from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.durable_store import open_journals, open_snapshots, open_space
+from millwheel.adapters.front.files import raise_limit
 from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.rights import keep_private
 from millwheel.adapters.spaces.files import PosixFiles
@@ -73,6 +74,7 @@ def main(
     """Serve the shards that the master assigns, until stopped, fenced or killed."""
     die_with_parent()
     keep_private(root)
+    raise_limit()
     if secrets:
         os.environ[FOLDER_VARIABLE] = secrets
     sys.stderr = masking(sys.stderr)  # logs lie in the root

@@ -12,9 +12,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+
+def content_policy(scripts: str = "'self'", styles: str = "'self'") -> str:
+    """A content security policy: a page loads nothing from elsewhere, and nobody may frame it. ``scripts`` and
+    ``styles`` are their sources."""
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src {styles}; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
 PAGE_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "content-security-policy": content_policy(),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
@@ -22,7 +32,7 @@ PAGE_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Of every response to a browser: its page loads nothing from elsewhere, and nobody may frame it or guess its type."""
+"""Of every response to a browser."""
 _OWN_SITES = ("", "same-origin", "none")
 """Of ``Sec-Fetch-Site``: no browser, our own page, or a person who typed the address."""
 

@@ -67,6 +67,11 @@ class Front:
         self._selector = selectors.DefaultSelector()
         self._thread = threading.Thread(target=self._run, name=f"{name}-front", daemon=True)
 
+    @property
+    def limits(self) -> FrontLimits:
+        """The limits of its visitors."""
+        return self._visitors.limits
+
     def start(self) -> None:
         """Accept from now on, on a thread of its own."""
         self._socket.setblocking(False)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
-import socket
 import ssl
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from socket import socket
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from millwheel.adapters.front import limits
+from millwheel.adapters.front.files import raise_limit
+from millwheel.adapters.front.listening import listening
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.adapters.grpc.security import Security, check_listen, load_security
 from millwheel.adapters.rights import keep_private
@@ -35,6 +38,7 @@ def main(
     """Accept records over HTTP until stopped."""
     die_with_parent()
     keep_private(root)
+    raise_limit()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         _serve(root, stream, security)
@@ -44,16 +48,15 @@ def main(
 
 
 def _serve(root: str, stream: str, security: str) -> None:
-    import uvicorn
-
-    from millwheel.connectors.http.endpoint import HttpEndpoint, aside
+    from millwheel.adapters.front.http_server import FrontedServer
+    from millwheel.connectors.http.endpoint import HEALTH, HttpEndpoint, aside
 
     given = next(spec.source for spec in load_shipped(root).streams if spec.name == stream)
     assert given is not None
     options = msgspec.convert(dict(given.options), HttpOptions)
     known = load_security(security, _ROLE)
     check_listen(f"{options.host}:{options.port}", known)
-    with _bound(options) as listening, Injector(root, stream, security=security, patience_s=_PATIENCE_S) as injector:
+    with _bound(options) as listener, Injector(root, stream, security=security, patience_s=_PATIENCE_S) as injector:
 
         def inject(lines: Sequence[bytes], ids: Sequence[str], traces: Sequence[str]) -> InjectionResult:
             own = injector.records(lines)
@@ -62,19 +65,13 @@ def _serve(root: str, stream: str, security: str) -> None:
 
         token = known.token if known else ""
         endpoint = HttpEndpoint(options, token, lambda *posted: aside(lambda: inject(*posted)))
-        config = uvicorn.Config(endpoint.app(), log_level="warning", **_tls(options, security, known))
-        uvicorn.Server(config).run(sockets=[listening])
+        tls = _tls(options, security, known)
+        server = FrontedServer(endpoint.app(), listener, limits.http_source(), [HEALTH], **tls)
+        server.serve_on_this_thread()
 
 
-def _bound(options: HttpOptions) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-        return socket.create_server((options.host.strip("[]"), options.port), family=family)
-    except OSError as error:
-        raise SetupError(
-            f"the source 'http' cannot listen on {options.host}:{options.port}: {error.strerror or error}; choose "
-            "another port"
-        ) from error
+def _bound(options: HttpOptions) -> socket:
+    return listening(f"{options.host}:{options.port}", "the source 'http' cannot listen on", "; choose another port")
 
 
 def _tls(options: HttpOptions, folder: str, known: Security | None) -> dict[str, Any]:

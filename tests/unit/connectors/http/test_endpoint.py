@@ -42,6 +42,7 @@ async def ask(
 ) -> tuple[int, Any, dict[str, str]]:
     """Status, body and headers of the answer."""
     sent: list[Any] = []
+    headers.setdefault("host", "127.0.0.1:8080")
     raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     scope = {
         "type": "http",
@@ -53,6 +54,8 @@ async def ask(
     pieces = [{"type": "http.request", "body": body[:3], "more_body": True}, {"type": "http.request", "body": body[3:]}]
 
     async def receive() -> Any:
+        if body == b"stalled":
+            await asyncio.Event().wait()
         return pieces.pop(0)
 
     async def send(message: Any) -> None:
@@ -206,7 +209,13 @@ def test_a_body_that_stands_still_loses_its_place() -> None:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "query_string": b""}
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/",
+            "headers": [(b"host", b"localhost")],
+            "query_string": b"",
+        }
         await endpoint.app()(scope, receive, send)
         return sent[0]["status"], (await ask(endpoint))[0]
 
@@ -217,3 +226,52 @@ def test_a_body_that_stands_still_loses_its_place() -> None:
 def test_a_time_limit_of_bodies_is_a_duration(given: str) -> None:
     with pytest.raises(ValueError, match="duration"):
         HttpOptions(8080, body_timeout=given)
+
+
+def test_a_body_that_does_not_come_makes_room_for_another_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millwheel.connectors.http.endpoint._GRACE_S", 0.05)
+
+    async def story() -> None:
+        pipeline = Pipeline()
+        endpoint = HttpEndpoint(HttpOptions(8080, max_requests=2), "", pipeline.inject)
+        never = [asyncio.ensure_future(ask(endpoint, b"stalled")) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert (await ask(endpoint))[0] == 429, "their bodies may be on their way"
+        await asyncio.sleep(0.06)
+        assert [(await ask(endpoint))[0] for _ in range(3)] == [200, 200, 200]
+        done, _ = await asyncio.wait(never, timeout=0.01)
+        assert [task.result()[0] for task in done] == [429], "the oldest went, the other still waits"
+        for task in never:
+            task.cancel()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example:8080", "origin": "http://evil.example:8080"}, 421),
+        ({"origin": "http://evil.example", "content_type": "text/plain"}, 403),
+        ({"sec_fetch_site": "cross-site"}, 403),
+        ({"sec_fetch_site": "same-origin", "origin": "http://127.0.0.1:8080"}, 200),
+        ({"host": "ingest.example"}, 200),
+        ({"origin": "https://shop.example", "sec_fetch_site": "cross-site"}, 200),
+    ],
+)
+def test_pages_of_other_sites_send_no_records_unless_allowed(headers: dict[str, str], status: int) -> None:
+    options = HttpOptions(8080, allow_hosts=("ingest.example",), allow_origins=("https://shop.example",))
+
+    async def story() -> None:
+        pipeline = Pipeline()
+        assert (await ask(HttpEndpoint(options, "", pipeline.inject), **headers))[0] == status
+        assert bool(pipeline.taken) == (status == 200)
+
+    asyncio.run(story())
+
+
+def test_a_health_check_may_use_any_name() -> None:
+    async def story() -> None:
+        endpoint = HttpEndpoint(HttpOptions(8080), "", Pipeline().inject)
+        assert (await ask(endpoint, path="/health", host="10.1.2.3"))[0] == 200
+
+    asyncio.run(story())
