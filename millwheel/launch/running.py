@@ -295,6 +295,7 @@ class Running:
             submitted=settings.submitted,
             conf=settings.conf,
             room=settings.room,
+            secured=bool(settings.security),
         )
         template = WorkerTemplate(
             root=root.address,

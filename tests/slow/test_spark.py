@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -104,11 +108,39 @@ def test_whatever_is_killed_the_worker_comes_back_and_nothing_is_left(cluster: C
 
 def test_exit_codes_and_last_words_come_up(cluster: Cluster, tmp_path: Path) -> None:
     _the_rows_of_a_run_are_a_dataframe_of_its_session(cluster, tmp_path / "rows")
+    _strangers_are_told_nothing_and_no_command_line_has_its_secret(cluster)
     (cluster.folder / "exit").write_text("64")
     cluster.chain(1)["worker"].send_signal(signal.SIGKILL)
     cluster.until(lambda: [gone for gone in cluster.exits if gone.code == 64])
     gone = next(gone for gone in cluster.exits if gone.code == 64)
     assert (gone.slot, gone.last_words) == (1, "last words")
+
+
+def _strangers_are_told_nothing_and_no_command_line_has_its_secret(cluster: Cluster) -> None:
+    """Here for the same reason."""
+    conf = cluster.launcher._context.getConf()
+    secret = conf.get("spark.authenticate.secret") or ""
+    assert (conf.get("spark.authenticate"), len(secret)) == ("true", 64)
+    ports: set[int] = set()
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+            assert secret not in " ".join(process.cmdline())
+            ports |= {at.laddr.port for at in process.net_connections("tcp") if at.status == "LISTEN"}
+    answers = {port: _status_of_page(port) for port in ports}
+    pages = {port: status for port, status in answers.items() if status}
+    assert len(pages) >= 3, "those of a master and two workers"
+    assert set(pages.values()) == {403}
+
+
+def _status_of_page(port: int) -> int:
+    """0 where nothing speaks HTTP."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/", timeout=5) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as ex:
+        return ex.code
+    except (OSError, http.client.HTTPException):
+        return 0
 
 
 DRIVER = """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from millwheel.errors import SetupError
 from millwheel.launch.launchers.java import find_java, java_environment
-from millwheel.launch.launchers.spark.settings import LIGHT_JVM, SparkSettings
+from millwheel.launch.launchers.spark.settings import LIGHT_JVM, SparkSettings, open_to_all
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
@@ -48,6 +48,7 @@ def connected(settings: SparkSettings, say: Say) -> SparkContext:
         return _launched(settings, say)
     SparkContext._ensure_initialized()
     conf = SparkConf().setAll(list(settings.configuration().items())).setAppName(settings.app_name)
+    _warn(conf, settings, say)
     with _telling(f"Spark on {conf.get('spark.master')} has not started the application yet", say):
         return SparkContext(conf=_placed(conf, settings))
 
@@ -69,10 +70,20 @@ def _launched(settings: SparkSettings, say: Say) -> SparkContext:
             streams = {"stdout": file, "stderr": file, "start_new_session": True}
             gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
             conf = SparkConf(_jvm=gateway.jvm)  # with what Spark's own files say
+            _warn(conf, settings, say)
+            conf.setAll(list(settings.hidden().items()))
             return SparkContext(conf=_placed(conf, settings), gateway=gateway)
+    except SetupError:
+        raise
     except Exception as error:  # Spark's own errors come in many types, over py4j
         why = reason(str(error), _said(log, began))
         raise SetupError(f"Spark did not start on {settings.url}: {why}; see {log}") from error
+
+
+def _warn(conf: SparkConf, settings: SparkSettings, say: Say) -> None:
+    """Of a Spark that is not ours. Raises SetupError."""
+    if not settings.local and (warning := open_to_all(conf.get, settings.secured)):
+        say(warning)
 
 
 def _placed(conf: SparkConf, settings: SparkSettings) -> SparkConf:

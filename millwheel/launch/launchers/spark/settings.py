@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,18 @@ _REQUIRED = {
     "spark.ui.showConsoleProgress": "false",
     "spark.excludeOnFailure.enabled": "false",
 }
+_PAGES = "org.apache.spark.ui.JWSFilter"
+_PAGE_KEY = f"spark.{_PAGES}.param.secretKey"
+_CLOSED = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.master.rest.enabled": "false",
+    "spark.ui.filters": _PAGES,  # the pages of its master and workers want a signature that nobody can make
+    "spark.ui.killEnabled": "false",
+    "spark.master.ui.decommission.allow.mode": "DENY",
+}
+"""Settings that close a Spark of the run's own to other users of the machine: whoever can submit to it, or is taken for
+one of its processes, has code executed as the user of the run."""
 _WITH_EXECUTORS = ("yarn", "k8s://")
 """Masters whose executors are counted; a standalone one counts cores."""
 
@@ -35,7 +48,7 @@ class SparkSettings:
 
     ``scratch`` is a folder of this run for the files of an embedded cluster (logs of executors, blocks), and ``log``
     the file for Spark's log on the driver. ``conf`` has the settings of ``--conf``. ``room`` is how many workers may
-    run at a time (0: as many as there are slots).
+    run at a time (0: as many as there are slots). ``secured``: the run has a security folder.
     """
 
     master: str
@@ -46,6 +59,7 @@ class SparkSettings:
     submitted: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
     room: int = 0
+    secured: bool = False
 
     @property
     def local(self) -> bool:
@@ -71,8 +85,16 @@ class SparkSettings:
                 "spark.executor.memory": f"{_EXECUTOR_MEMORY_MB // 2}m",
                 "spark.deploy.maxExecutorRetries": "-1",
                 "spark.python.daemon.module": daemon.MODULE,
+                **_CLOSED,
             }
         return conf | dict(self.conf)
+
+    def hidden(self) -> dict[str, str]:
+        """Random secrets of a Spark of this run's own. They go into its JVM when that runs: on a command line everybody
+        could read them, and whoever has them can have code executed."""
+        if not self.local:
+            return {}
+        return {"spark.authenticate.secret": secrets.token_hex(32), _PAGE_KEY: secrets.token_urlsafe(32)}
 
     def placement(self, given: Callable[[str], str | None], master: str) -> dict[str, str]:
         """The settings that give each worker an executor of its own, besides those that are ``given`` already.
@@ -109,6 +131,23 @@ def most_workers(given: Callable[[str], str | None], master: str) -> int | None:
 
 def _number(text: str | None, default: int) -> int:
     return int(text) if text and text.isdecimal() and int(text) > 0 else default
+
+
+def open_to_all(given: Callable[[str], str | None], secured: bool) -> str:
+    """A warning about a Spark that does not ask who its callers are; "" if it does, or if somebody has decided so.
+
+    Raises SetupError instead where the run is ``secured``.
+    """
+    if given("spark.authenticate") is not None:
+        return ""
+    problem = (
+        "This Spark does not ask who calls it (spark.authenticate): whoever reaches its ports can have code executed "
+        "as its user"
+    )
+    fix = "Set spark.authenticate and its secret for all of Spark, or accept it with --conf spark.authenticate=false"
+    if secured:
+        raise SetupError(f"{problem}, and the run has --security. {fix}")
+    return f"Warning: {problem}. {fix}"
 
 
 def check_conf(conf: Mapping[str, str]) -> None:

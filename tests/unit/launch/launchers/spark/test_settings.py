@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from millwheel.errors import SetupError
-from millwheel.launch.launchers.spark.settings import SparkSettings, check_conf, most_workers
+from millwheel.launch.launchers.spark.settings import SparkSettings, check_conf, most_workers, open_to_all
 
 
 def settings(master: str = "", submitted: bool = False) -> SparkSettings:
@@ -33,6 +33,29 @@ def test_a_spark_of_our_own_serves_loopback_only_and_one_that_is_given_is_left_a
     assert conf["spark.ui.enabled"] == "false"
     for given in (settings("spark://host:7077"), settings(submitted=True)):
         assert not [name for name in given.configuration() if name.startswith(("spark.driver.", "spark.executor."))]
+
+
+def test_a_spark_of_our_own_asks_who_calls_it_and_no_command_line_has_the_secret() -> None:
+    given = settings()
+    conf, hidden, others = given.configuration(), given.hidden(), settings().hidden()
+    assert (conf["spark.authenticate"], conf["spark.network.crypto.enabled"]) == ("true", "true")
+    assert len(hidden["spark.authenticate.secret"]) == 64
+    assert not hidden.keys() & conf.keys()
+    assert set(hidden.values()).isdisjoint(others.values()), "each run has secrets of its own"
+    assert settings("spark://host:7077").hidden() == settings(submitted=True).hidden() == {}
+
+
+@pytest.mark.parametrize(("authenticate", "warns"), [(None, True), ("true", False), ("false", False)])
+def test_a_spark_that_takes_anybody_is_warned_of_and_refused_in_a_secured_run(
+    authenticate: str | None, warns: bool
+) -> None:
+    given = {} if authenticate is None else {"spark.authenticate": authenticate}
+    assert open_to_all(given.get, secured=False).startswith("Warning: This Spark does not ask") == warns
+    if not warns:
+        assert open_to_all(given.get, secured=True) == ""
+        return
+    with pytest.raises(SetupError, match=r"--conf spark\.authenticate=false"):
+        open_to_all(given.get, secured=True)
 
 
 def test_settings_of_the_user_come_before_those_of_ours() -> None:
