@@ -3,7 +3,7 @@ column can hold. So one such value costs what its key has, and not what the shar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,6 +43,9 @@ class KeysInRows:
         """Rows have no window any more that is to fire."""
         self._keys.clear()
         self._column = None
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._keys)
 
     def __contains__(self, key: Key) -> bool:
         return key in self._keys

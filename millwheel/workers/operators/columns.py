@@ -7,7 +7,7 @@ rows: open windows are handed to the row form, whose results are the same, some 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -85,6 +85,7 @@ class ColumnOperator(Operator):
         # Rows may have windows, too: of some keys, or after a merge of a shard in columns with one in rows.
         self._apart = self._held.keys_apart()
         self._in_rows = bool(self._held.others) or (not self._apart and self._held.has_rows(shard.closed))
+        self._apart_before = bool(self._apart)
 
     @property
     def emits_late(self) -> bool:
@@ -102,6 +103,10 @@ class ColumnOperator(Operator):
         if (self._in_rows or self._apart) and self._may_go_back(bundle, combined):
             self._in_rows = False
             self._apart.clear()
+        if self._apart_before:
+            # The owner before may have had late windows of such a key in rows, and its open ones in columns.
+            self._apart_before = False
+            self._take_out(self._apart, bundle)
         if not self._in_rows:
             in_rows = self._run_apart(bundle, combined, in_rows)
         if self._in_rows:
@@ -220,9 +225,15 @@ class ColumnOperator(Operator):
         if not odd or len(self._apart) + len(odd) > MOST_KEYS:
             return False
         self._apart.add(odd)
-        keys = [keys_like(list(odd), self._held.plan.key_dtype)]
-        self._hand_over(self._held.plan, self._held.windows, Leaving(self._held.windows).taken_out(keys), bundle)
+        self._take_out(odd, bundle)
         return True
+
+    def _take_out(self, keys: Iterable[Key], bundle: Bundle) -> None:
+        """What columns hold of keys goes on in rows."""
+        plan, windows = self._held.plan, self._held.windows
+        if windows and (leaving := list(keys)):
+            left = Leaving(windows).taken_out([keys_like(leaving, plan.key_dtype)])
+            self._hand_over(plan, windows, left, bundle)
 
     def _run_columns(self, bundle: Bundle, combined: list[_Combined]) -> bool:
         """Take all of a bundle, or, where columns cannot hold it, nothing; then it is False."""

@@ -52,6 +52,17 @@ def test_windows_that_stay_in_columns_take_late_records_as_rows_do(
     same_state_in_columns(window, ("ad",), script, again if crashes else None, condition=condition, **windowing)
 
 
+def test_after_a_crash_no_key_has_open_windows_in_rows_and_in_columns() -> None:
+    """A late record has brought a fired window of key 1 to rows; a tiny cost, all windows of key 0."""
+    script = [
+        ([Row(1, "click", 1.0, 1, -3), Row(1, "click", 2.0, 1, 5), Row(0, "click", 1.0, 1, 5)], 4, True),
+        ([Row(1, "click", 1.0, 1, -4)], 1, True),
+        ([Row(0, "click", 1e-14, 1, 5)], 0, True),
+        ([Row(1, "click", 3.0, 1, 5)], 0, True),
+    ]
+    same_state_in_columns(SLIDING, ("ad",), script, again, condition="", **STAYING["again, once all is over"])
+
+
 def test_only_the_window_of_a_late_record_leaves_the_columns() -> None:
     changes: dict[str, Any] = {"allowed_lateness_us": 100, "accumulation": "accumulating"}
     spec, pipeline = spec_of(**changes)
