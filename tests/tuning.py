@@ -15,6 +15,7 @@ import ast
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests import rooms
@@ -49,9 +50,10 @@ class Setting:
         return UNITS.get(self.name.rpartition("_")[2], "")
 
 
-def settings() -> list[Setting]:
+@cache  # a look through the whole package
+def settings() -> tuple[Setting, ...]:
     """Every constant of the package that is a number or holds some, in the order of modules and lines."""
-    return [setting for module, path in rooms.modules().items() for setting in _of(module, path)]
+    return tuple(setting for module, path in rooms.modules().items() for setting in _of(module, path))
 
 
 def _of(module: str, path: Path) -> list[Setting]:

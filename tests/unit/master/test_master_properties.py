@@ -76,7 +76,7 @@ def play(world: World, action: str, pick: int) -> None:
                 world.snapshot(worker, shard)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), min_size=50, max_size=300))
 def test_no_order_of_events_breaks_the_rules_and_everything_is_served_in_the_end(steps: list[tuple[str, int]]) -> None:
     world = World(CONFIG)
@@ -124,7 +124,7 @@ class LooksAtAll(OpenNodes):
         """No node is ever closed."""
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), min_size=50, max_size=200), st.booleans())
 def test_what_is_not_looked_at_needs_no_decision(steps: list[tuple[str, int]], spare: bool) -> None:
     with patch.object(master_world, "MasterState", Watched):
@@ -137,7 +137,7 @@ def test_what_is_not_looked_at_needs_no_decision(steps: list[tuple[str, int]], s
             play(world, action, pick)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(["join", "kill"]), max_size=12))
 def test_plans_end(steps: list[str]) -> None:
     world = World(CONFIG)

@@ -93,7 +93,7 @@ _MODES = ["discarding", "accumulating", "retracting"]
 
 @pytest.mark.parametrize("kind", _TRIGGERED)
 @settings(
-    max_examples=25,
+    max_examples=13,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -132,7 +132,7 @@ def test_a_pipeline_says_what_its_window_machine_says(
 
 @pytest.mark.parametrize("kind", [kind for kind in WINDOWS if kind not in _TRIGGERED])
 @settings(
-    max_examples=20,
+    max_examples=10,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -153,14 +153,14 @@ def told(path: Path, story: Story, *, apart: bool = False, broken: bool = False,
         return {user: [row for row in rows if row["user"] == user] for user in "ab"}, kept
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stories)
 def test_what_arrives_together_shows_nowhere(pipeline: Path, story: Story) -> None:
     together = told(pipeline, story)
     assert told(pipeline, story, apart=True) == together
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stories, st.integers(3, 40))
 def test_neither_a_failing_neighbour_nor_a_crash_shows(pipeline: Path, story: Story, crash_every: int) -> None:
     together = told(pipeline, story)

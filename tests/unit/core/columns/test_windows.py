@@ -209,7 +209,7 @@ def in_order(emitted: list[Any]) -> list[Any]:
 )
 @pytest.mark.parametrize("through_rows", [False, True], ids=["columns", "there and back"])
 @given(script=bundles, condition=st.sampled_from(["", "size > 0", "kind != 'view'"]), crashes=st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_columns_say_what_rows_say(
     window: WindowSpec, through_rows: bool, script: list[tuple[list[Row], int]], condition: str, crashes: bool
 ) -> None:

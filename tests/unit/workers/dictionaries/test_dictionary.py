@@ -40,7 +40,7 @@ def _check(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 
 @given(records=hits)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_every_value_has_one_number_and_records_go_on_with_it(folder: Path, records: list[dict[str, Any]]) -> None:
     with PipelineHarness(written(folder / "ids", DICTIONARY)) as harness:
         for record in records:

@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(records=hits)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_copy_is_dropped_until_the_horizon_has_passed(folder: Path, records: list[dict[str, Any]]) -> None:
     expected, last = [], {}
     for record in records:

@@ -123,7 +123,7 @@ LATENESS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("changes", LATENESS.values(), ids=LATENESS)
 @pytest.mark.parametrize("window", [TUMBLING, SLIDING], ids=["tumbling", "sliding"])
 @given(bundles=bundles)
-@settings(max_examples=25)
+@settings(max_examples=13)
 def test_late_records_in_columns_go_where_they_go_in_rows(
     window: WindowSpec, changes: dict[str, Any], bundles: list[tuple[list[Row], int]]
 ) -> None:
@@ -140,7 +140,7 @@ def test_late_records_in_columns_go_where_they_go_in_rows(
 @pytest.mark.parametrize("key", [("ad",), ("kind", "ad")], ids=["one field", "two fields"])
 @pytest.mark.parametrize("late", ["drop", "side:behind", "refire"])
 @given(bundles=bundles, gap=st.integers(1, 12))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_sessions_in_columns_are_those_of_rows(
     key: tuple[str, ...], late: str, bundles: list[tuple[list[Row], int]], gap: int
 ) -> None:
@@ -160,7 +160,7 @@ def test_sessions_in_columns_are_those_of_rows(
 @pytest.mark.parametrize("key", [("ad",), ("kind", "ad")], ids=["one field", "two fields"])
 @pytest.mark.parametrize("condition", ["", "size > 0"])
 @given(bundles=bundles, count=st.integers(1, 6))
-@settings(max_examples=25)
+@settings(max_examples=13)
 def test_count_windows_in_columns_are_those_of_rows(
     key: tuple[str, ...], condition: str, bundles: list[tuple[list[Row], int]], count: int
 ) -> None:
@@ -179,7 +179,7 @@ KEY_WINDOWS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("key", [("ad",), ("kind", "ad")], ids=["one field", "two fields"])
 @pytest.mark.parametrize("changes", KEY_WINDOWS.values(), ids=KEY_WINDOWS)
 @given(bundles=bundles, slide=st.integers(1, 5), times=st.integers(1, 5), offset=st.integers(0, 3))
-@settings(max_examples=25)
+@settings(max_examples=13)
 def test_key_windows_in_columns_are_those_of_rows(
     key: tuple[str, ...],
     changes: dict[str, Any],
@@ -308,7 +308,7 @@ mixed = st.lists(
 @pytest.mark.parametrize("key", [("ad",), ("kind", "ad")], ids=["one field", "two fields"])
 @pytest.mark.parametrize("window", HELD.values(), ids=HELD)
 @given(script=mixed, condition=st.sampled_from(["", "size > 0"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_state_in_columns_gives_what_rows_give_also_where_it_goes_on_in_rows(
     window: WindowSpec, key: tuple[str, ...], script: list[tuple[list[Row], int, bool]], condition: str
 ) -> None:

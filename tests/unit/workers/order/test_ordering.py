@@ -47,7 +47,7 @@ def in_order(records: list[dict[str, Any]], user: str) -> list[tuple[str, int]]:
 
 
 @given(records=hits, step=st.integers(1, 30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_records_and_timers_come_in_the_order_of_their_times(
     folder: Path, records: list[dict[str, Any]], step: int
 ) -> None:

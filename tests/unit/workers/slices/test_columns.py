@@ -75,7 +75,7 @@ def held(slices: SlicesOperator, script: Any, form: Callable[[ColumnBatch], AnyB
 @pytest.mark.parametrize("aggregates", [EVERYTHING, GATHERED], ids=["own columns", "gathered"])
 @pytest.mark.parametrize("condition", ["", "size > 0"], ids=["all", "some"])
 @given(script=bundles)
-@settings(max_examples=25)
+@settings(max_examples=13)
 def test_bundles_in_columns_leave_what_the_same_bundles_leave_in_rows(
     zone: str, aggregates: Any, condition: str, script: list[tuple[list[Row], int]]
 ) -> None:

@@ -77,7 +77,7 @@ ASKED = st.tuples(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=13, deadline=None)
 @given(
     parts=st.lists(st.tuples(st.lists(RECORD, max_size=12), st.integers(0, 900), ASKED), min_size=1, max_size=4),
     crash_every=st.sampled_from([None, 11, 23]),
