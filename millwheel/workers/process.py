@@ -54,7 +54,7 @@ from millwheel.workers.loop.runtime import WorkerRuntime
 from millwheel.workers.machine import MachineFacts
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.queries.copies import FollowedCopies
-from millwheel.workers.queries.formulas import StoreAnswers
+from millwheel.workers.queries.kept import StoreAnswers
 from millwheel.workers.queries.snapshots import SnapshotCopies, SnapshotFolder
 from millwheel.workers.recovery.following import Following, Standbys
 from millwheel.workers.recovery.journal_reads import ReadOnce

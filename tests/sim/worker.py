@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from millwheel.workers.queries.formulas import StoreAnswers
 
 from millwheel.adapters.clock import SteadyClock
 from millwheel.adapters.grpc.report_desk import ReportDesk
@@ -27,6 +26,7 @@ from millwheel.workers.host.background import SEAL_CHECK_S, Copying, Desk, Publi
 from millwheel.workers.loop.runtime import WorkerRuntime
 from millwheel.workers.ports import ShardWork, WorkerPorts
 from millwheel.workers.queries.copies import FollowedCopies
+from millwheel.workers.queries.kept import StoreAnswers
 from millwheel.workers.queries.snapshots import SnapshotCopies, SnapshotFolder
 from millwheel.workers.recovery.following import Following
 from millwheel.workers.recovery.journal_reads import ReadOnce

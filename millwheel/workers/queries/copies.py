@@ -13,7 +13,7 @@ from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.times import MIN_TIME
 from millwheel.ports import StateStore
 from millwheel.queries.model import Answer, Consistency, Query
-from millwheel.workers.queries.formulas import Answers
+from millwheel.workers.queries.kept import Answers
 from millwheel.workers.queries.snapshots import SnapshotCopies
 from millwheel.workers.recovery.following import Follower, Standbys
 from millwheel.workers.shard.opening import read_meta

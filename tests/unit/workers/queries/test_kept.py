@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
-from millwheel.workers.queries.formulas import StoreAnswers
 
 from millwheel.api import Computation, ValueState
 from millwheel.core.formats.store_layout import slice_prefix
@@ -13,6 +12,7 @@ from millwheel.core.pipeline.spec import AggregateSpec, ComputationSpec, Pipelin
 from millwheel.core.slices.slots import slot_stored_key
 from millwheel.queries.model import Query, QueryError
 from millwheel.queries.slices import StoredSlice, encode_slice
+from millwheel.workers.queries.kept import StoreAnswers
 
 S = 1_000_000
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from millwheel.workers.queries.formulas import StoreAnswers
 
 from millwheel.core.model.times import MIN_TIME
 from millwheel.queries.model import Query, QueryError
 from millwheel.spec import load_pipeline
 from millwheel.testing import PipelineHarness
 from millwheel.workers.operators.columns import ColumnOperator
+from millwheel.workers.queries.kept import StoreAnswers
 
 S = 1_000_000
 FIELDS = ", fields: {at: int, ad: int, cost: float}"
