@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from millwheel.adapters.rights import keep_private
 from millwheel.chaos.namespaced_worker import MODULE
@@ -17,6 +16,7 @@ from millwheel.launch.coordinator import ZooKeeperKeeper
 from millwheel.launch.driver import Driver
 from millwheel.launch.early import children_for
 from millwheel.launch.settings import LauncherKind, RunSettings, SparesNumber, parse_sets, parse_spares
+from millwheel.terminal import Terminal
 
 
 def main(
@@ -33,7 +33,7 @@ def main(
 
 
 def _run(pipeline: str, root: str, workers: int, spares: SparesNumber, security: str, sets: list[str]) -> int:
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     zookeeper = ZooKeeperKeeper(Path(f"{root}-zookeeper"), console.print, HUB_ADDRESS)
     try:
         settings = RunSettings(

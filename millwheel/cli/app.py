@@ -7,7 +7,6 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from millwheel.cli.ask.commands import asking
 from millwheel.cli.durations import seconds
@@ -42,6 +41,7 @@ from millwheel.launch.early import children_for, loading
 from millwheel.launch.settings import LauncherKind, RunSettings, launcher_for, parse_confs, parse_sets, parse_spares
 from millwheel.processes.address import LOOPBACK
 from millwheel.processes.logs import LogFormat
+from millwheel.terminal import Terminal
 
 app = typer.Typer(
     name="millwheel",
@@ -138,7 +138,7 @@ def run(
         with loading():
             from millwheel.launch.driver import Driver  # meanwhile others load what they need
 
-        raise typer.Exit(Driver(settings, Console(stderr=True), children).run())
+        raise typer.Exit(Driver(settings, Terminal(stderr=True), children).run())
 
 
 @app.command()
@@ -160,7 +160,7 @@ def explain(
     """Draw a pipeline: its streams, keys, windows, triggers and guarantees. Sources and sinks need no parameters."""
     from millwheel.cli.explain import explain as show
 
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Terminal(width=None if sys.stdout.isatty() else 120)
     show(pipeline, parse_sets(sets or []), svg, console, mermaid, as_json)
 
 
@@ -198,7 +198,7 @@ def ranges_show(
     """Show the shards of each node: key range, owner, and load."""
     from millwheel.cli.ranges import show
 
-    show(root, node, Console(width=None if sys.stdout.isatty() else 200), as_json)
+    show(root, node, Terminal(width=None if sys.stdout.isatty() else 200), as_json)
 
 
 @ranges.command("split")
@@ -214,7 +214,7 @@ def ranges_split(
     """Split a shard in two while records flow. Only shards of computations can be split."""
     from millwheel.cli.ranges import split
 
-    split(root, shard, at, key, Console(stderr=True), as_json)
+    split(root, shard, at, key, Terminal(stderr=True), as_json)
 
 
 @ranges.command("merge")
@@ -222,7 +222,7 @@ def ranges_merge(lower: Shard, upper: Shard, root: RunningRoot = "", as_json: As
     """Merge two neighbouring shards while records flow. Name the one with the lower keys first."""
     from millwheel.cli.ranges import merge
 
-    merge(root, lower, upper, Console(stderr=True), as_json)
+    merge(root, lower, upper, Terminal(stderr=True), as_json)
 
 
 @ranges.command("move")
@@ -235,7 +235,7 @@ def ranges_move(
     """Move a shard to another worker. Shards are balanced again when workers join or leave."""
     from millwheel.cli.ranges import move
 
-    move(root, shard, worker, Console(stderr=True), as_json)
+    move(root, shard, worker, Terminal(stderr=True), as_json)
 
 
 @app.command()
@@ -248,7 +248,7 @@ def scale(
     """Change the number of workers of a running pipeline. A leaving worker gives its ranges away first."""
     from millwheel.cli.scale import scale as change
 
-    change(root, workers, seconds(timeout, "--timeout"), Console(stderr=True), as_json)
+    change(root, workers, seconds(timeout, "--timeout"), Terminal(stderr=True), as_json)
 
 
 @app.command()
@@ -261,7 +261,7 @@ def savepoint(
     """Copy the state of a running pipeline to a folder from which other runs can start. The pipeline continues."""
     from millwheel.cli.savepoint import savepoint as take
 
-    take(folder, root, seconds(timeout, "--timeout"), Console(stderr=True), as_json)
+    take(folder, root, seconds(timeout, "--timeout"), Terminal(stderr=True), as_json)
 
 
 @app.command()
@@ -286,7 +286,7 @@ def stop(
             "state as well, take a savepoint first.)"
         )
     ending = Ending.DRAINED if drain else Ending.SAVED if savepoint else Ending.AT_ONCE
-    end(root, ending, savepoint, seconds(timeout, "--timeout"), Console(stderr=True), as_json)
+    end(root, ending, savepoint, seconds(timeout, "--timeout"), Terminal(stderr=True), as_json)
 
 
 @app.command(name="explain-upgrade")
@@ -302,7 +302,7 @@ def explain_upgrade(
     """
     from millwheel.cli.explain_upgrade import explain_upgrade as explained
 
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Terminal(width=None if sys.stdout.isatty() else 120)
     raise typer.Exit(explained(old, new, parse_sets(sets or []), console, as_json))
 
 
@@ -331,7 +331,7 @@ def inject(
     """Send records to a running pipeline. They are durable when this command ends, and count once if they have ids."""
     from millwheel.cli.inject import inject as send
 
-    send(root, stream, file, id_field, name, Console(stderr=True), as_json)
+    send(root, stream, file, id_field, name, Terminal(stderr=True), as_json)
 
 
 OfComputation = Annotated[str, typer.Option(metavar="NAME", help="only those of this computation or source")]
@@ -348,7 +348,7 @@ def letters(
     """Show the dead letters of a root by computation and reason: number, times, and an example."""
     from millwheel.cli.letters import letters as show
 
-    show(root, computation, reason, as_json, Console(width=None if sys.stdout.isatty() else 200))
+    show(root, computation, reason, as_json, Terminal(width=None if sys.stdout.isatty() else 200))
 
 
 @app.command()
@@ -365,7 +365,7 @@ def replay(
     """
     from millwheel.cli.letters import replay as again
 
-    again(root, computation, reason, limit, Console(stderr=True), as_json)
+    again(root, computation, reason, limit, Terminal(stderr=True), as_json)
 
 
 @app.command()
@@ -417,4 +417,4 @@ def chaos(
     params = parse_sets(sets or [])
     run = pipeline, params, plan, launcher, workers, folder, most, limit_s, summary, as_json
     settings = ChaosSettings(*run, parse_spares(spares), hosts)
-    raise typer.Exit(run_chaos(settings, Console(stderr=True)))
+    raise typer.Exit(run_chaos(settings, Terminal(stderr=True)))

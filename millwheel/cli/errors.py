@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from millwheel.errors import BrokenError, MillwheelError
 from millwheel.secret_values import masking
+from millwheel.terminal import plain_stream
 
 _BROKEN = 3  # Fixed: exit code of a pipeline that cannot go on
 _INTERRUPTED = 130  # Fixed: exit code after Ctrl-C, as shells have it
@@ -17,11 +18,13 @@ _INTERRUPTED = 130  # Fixed: exit code after Ctrl-C, as shells have it
 @contextmanager
 def sentences() -> Iterator[None]:
     """Prints one of our own errors as a sentence on standard error and exits with 1, or with 3 when a run stopped
-    because too many calls failed; Ctrl-C exits with 130. Secrets that were read meanwhile are masked.
+    because too many calls failed; Ctrl-C exits with 130. Secrets that were read meanwhile are masked, and control
+    characters do not reach the terminal.
 
     If the reader of standard output has closed it (``| head``), the command ends quietly, as Unix expects.
     """
-    plain, sys.stderr = sys.stderr, masking(sys.stderr)
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (plain_stream(masking(stream)) for stream in before)
     try:
         yield
     except MillwheelError as error:
@@ -34,4 +37,4 @@ def sentences() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
         sys.exit(1)
     finally:
-        sys.stderr = plain
+        sys.stdout, sys.stderr = before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import typer
-from rich.console import Console
 
 from millwheel.adapters.rights import keep_private
 from millwheel.cli.errors import sentences
@@ -34,6 +33,7 @@ from millwheel.cli.run_options import (
 from millwheel.launch.settings import RunSettings, parse_sets, parse_spares
 from millwheel.processes.address import LOOPBACK
 from millwheel.processes.logs import LogFormat
+from millwheel.terminal import Terminal
 
 
 def _run(
@@ -88,7 +88,7 @@ def _run(
         verbose=verbose,
     )
     with children_for(settings) as children:
-        raise typer.Exit(Driver(settings, Console(stderr=True), children).run())
+        raise typer.Exit(Driver(settings, Terminal(stderr=True), children).run())
 
 
 def main() -> None:

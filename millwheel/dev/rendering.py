@@ -35,7 +35,7 @@ def _table(rows: Sequence[Any]) -> Table:
     names = list(dict.fromkeys(name for row in maps for name in row))[:_COLUMNS]
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in names:
-        table.add_column(str(name), no_wrap=True)
+        table.add_column(Text(str(name)), no_wrap=True)
     for row in maps:
         table.add_row(*(Text(_cell(row[name]) if name in row else "") for name in names))
     return table

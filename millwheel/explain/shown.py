@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from io import StringIO
 
-from rich.console import Console
-
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.explain.mermaid import mermaid_of
 from millwheel.explain.picture import picture_of
 from millwheel.explain.svg import svg_of
 from millwheel.explain.tree import tree_of
+from millwheel.terminal import Terminal
 
 _WIDTH = 120  # characters of a line of the tree
 
@@ -23,7 +22,7 @@ class Explanation:
 
     def __str__(self) -> str:
         text = StringIO()
-        Console(file=text, width=_WIDTH).print(tree_of(self.picture))
+        Terminal(file=text, width=_WIDTH).print(tree_of(self.picture))
         return text.getvalue()
 
     def __repr__(self) -> str:

@@ -29,6 +29,7 @@ from millwheel.launch.progress.summary import Summary
 from millwheel.launch.settings import RunSettings
 from millwheel.processes.interpreter import module_command
 from millwheel.roots.root import root_path
+from millwheel.terminal import plain
 
 _LINES = 200  # of the driver's output that are kept
 _LOOK_S = 0.05  # between checks whether the run is over; Ctrl-C may interrupt them
@@ -205,14 +206,14 @@ class RunHandle:
     def _pass_on(self) -> None:
         """Copy the pipeline's output to our own: in a notebook it appears below the cell."""
         for line in _lines(self._process.stdout):
-            sys.stdout.write(line)
+            sys.stdout.write(plain(line))
             sys.stdout.flush()
 
     def _hear(self, shows: bool) -> None:
         for line in _lines(self._process.stderr):
             self._said.append(line.rstrip("\n"))
             if shows:
-                sys.stderr.write(line)
+                sys.stderr.write(plain(line))
 
 
 def _thread(name: str, target: Callable[..., None], *given: Any) -> threading.Thread:

@@ -6,10 +6,10 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from millwheel.cli.look.arguments import AsJson
 from millwheel.processes.address import LOOPBACK
+from millwheel.terminal import Terminal
 
 asking = typer.Typer()
 queries = typer.Typer(
@@ -33,7 +33,7 @@ def queries_set(
     """Add or change named queries. Workers answer them at once, and so do later runs on this root."""
     from millwheel.cli.ask.named import set_queries
 
-    set_queries(root, what, formula, window, Console(stderr=True), as_json)
+    set_queries(root, what, formula, window, Terminal(stderr=True), as_json)
 
 
 @queries.command("remove")
@@ -41,7 +41,7 @@ def queries_remove(root: Root, name: Name, as_json: AsJson = False) -> None:
     """Remove a named query, also one of the pipeline's file."""
     from millwheel.cli.ask.named import remove_query
 
-    remove_query(root, name, Console(stderr=True), as_json)
+    remove_query(root, name, Terminal(stderr=True), as_json)
 
 
 @queries.command("list")
@@ -49,7 +49,7 @@ def queries_list(root: Root, as_json: AsJson = False) -> None:
     """Show the named queries of a root, with those that were set while it ran."""
     from millwheel.cli.ask.named import list_queries
 
-    list_queries(root, as_json, Console(width=None if sys.stdout.isatty() else 200))
+    list_queries(root, as_json, Terminal(width=None if sys.stdout.isatty() else 200))
 
 
 @asking.command()

@@ -6,10 +6,10 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from millwheel.cli.look.arguments import AsJson, RootArgument, RunningRoot
 from millwheel.processes.address import LOOPBACK
+from millwheel.terminal import Terminal
 
 looking = typer.Typer()
 
@@ -24,7 +24,7 @@ def status(
     """Show how far each node is, what stands still, and why. `millwheel ranges show` has the owners of ranges."""
     from millwheel.cli.look.status import status as show
 
-    show(root or folder, Console(width=None if sys.stdout.isatty() else 200), as_json, watch)
+    show(root or folder, Terminal(width=None if sys.stdout.isatty() else 200), as_json, watch)
 
 
 @looking.command()
@@ -58,7 +58,7 @@ def summary(root: RootArgument = "", as_json: AsJson = False) -> None:
     """Print the summary of a run so far: records, rate, latency, dead letters. The run may be over."""
     from millwheel.cli.look.summary import summary as printed
 
-    printed(root, Console(width=None if sys.stdout.isatty() else 200), as_json)
+    printed(root, Terminal(width=None if sys.stdout.isatty() else 200), as_json)
 
 
 @looking.command()
@@ -97,5 +97,5 @@ def doctor(
     """
     from millwheel.cli.look.doctor import doctor as examine
 
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    console = Terminal(width=None if sys.stdout.isatty() else 200)
     raise typer.Exit(examine(root, spark_master, zookeeper, as_json, console))

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from millwheel.cli.look.arguments import AsJson, Pipeline, Sets
+from millwheel.terminal import Terminal
 
 writing = typer.Typer()
 
@@ -35,7 +35,7 @@ def dev(
     from millwheel.dev.trying import once as attempt
     from millwheel.launch.settings import parse_sets
 
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = Terminal(width=None if sys.stdout.isatty() else 160)
     one = partial(attempt, pipeline, parse_sets(sets or []), parse_sets(inputs or []), records, rows)
     if once:
         raise typer.Exit(0 if shown_once(one, console, as_json) else 1)

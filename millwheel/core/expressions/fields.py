@@ -36,7 +36,8 @@ def field_or_none(name: str, value: Any) -> Any:
 def missing_field(name: str, value: Any, what: str = "") -> RecordError:
     """The error of a record without a field; ``what`` is the purpose of the field ("key")."""
     if isinstance(value, dict):
-        there = ", ".join(sorted(map(str, value))[:30]) or "no fields"
+        there = ", ".join(name if name.isprintable() else repr(name) for name in sorted(map(str, value))[:30])
+        there = there or "no fields"
     else:
         there = ", ".join(getattr(value, "__struct_fields__", ())) or f"no fields, being {type(value).__name__}"
     lead = f"missing {what}: " if what else ""
