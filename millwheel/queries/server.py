@@ -12,13 +12,16 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from importlib import import_module
 from time import monotonic
 from typing import Any
 
-from millwheel.errors import SetupError
+from millwheel.adapters.front import limits as front_limits
+from millwheel.adapters.front.limits import FrontLimits
+from millwheel.adapters.front.listening import Front, listening
+from millwheel.adapters.front.visitors import Visitor, VisitPhase
 from millwheel.queries.asked import AskedQueries, Found
 from millwheel.queries.clients.connection import Connection, Slot, failed_reply
 from millwheel.queries.commands import QueryService, Session
@@ -32,9 +35,6 @@ GATHER_S = 1.0
 """The timeout for other workers' parts of a formula (s). After it the question is refused, and may be asked again."""
 LEASE_S = 0.05
 """How long a check of the seal stays valid (s)."""
-MAX_CONNECTIONS = 10_000
-"""The most connections to one worker."""
-_BACKLOG = 511  # as Redis has
 _log = logging.getLogger("millwheel.queries")
 _FENCED = QueryError("unavailable", "this worker was replaced: another one has its shards; ask again")
 
@@ -54,6 +54,7 @@ class QueryServer:
         check: Callable[[], None],
         tls: Any = None,
         links: Links | None = None,
+        limits: FrontLimits | None = None,
     ) -> None:
         """Bind ``listen`` (host:port; port 0 takes a free one). Raises SetupError when it cannot be bound."""
         hiredis_reader()
@@ -63,9 +64,10 @@ class QueryServer:
         self._post = post
         self._check = check
         self._tls = tls
-        self._socket = _bound(listen)
-        self.address = f"{listen.rpartition(':')[0]}:{self._socket.getsockname()[1]}"
-        self._connections: set[Connection] = set()
+        bound = listening(listen, "Queries cannot be served at")
+        self.address = f"{listen.rpartition(':')[0]}:{bound.getsockname()[1]}"
+        self._front = Front(bound, limits or front_limits.queries(), self._spoke, "queries")
+        self._visitors: dict[Connection, Visitor] = {}
         self._jobs: list[_Job] = []
         self._queries: list[Query] = []
         self._waves: list[tuple[Sequence[_Job], Sequence[Found]]] = []
@@ -95,30 +97,44 @@ class QueryServer:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        serving = self._loop.create_server(
-            lambda: Connection(self, Session(self.service)), sock=self._socket, ssl=self._tls, backlog=_BACKLOG
-        )
-        server = self._loop.run_until_complete(serving)
+        self._front.start()
         try:
             self._loop.run_forever()
         finally:
-            server.close()
+            self._front.close()
             self._workers.links.close()
             for task in self._tasks:
                 task.cancel()
-            for connection in list(self._connections):
+            for connection in list(self._visitors):
                 connection.abort()
             self._loop.run_until_complete(asyncio.sleep(0))
             self._loop.close()
 
-    def opened(self, connection: Connection) -> bool:
-        """Register a new connection; False when there are too many."""
-        self._connections.add(connection)
-        return len(self._connections) <= MAX_CONNECTIONS
+    def _spoke(self, client: socket.socket, visitor: Visitor) -> None:
+        self._loop.call_soon_threadsafe(lambda: self._task(self._taken(client, visitor)))
+
+    async def _taken(self, client: socket.socket, visitor: Visitor) -> None:
+        handshake_s = self._front.limits.head_s if self._tls else None
+        connection = Connection(self, Session(self.service))
+        self._visitors[connection] = visitor
+        try:
+            client.setblocking(False)
+            await self._loop.connect_accepted_socket(
+                lambda: connection, client, ssl=self._tls, ssl_handshake_timeout=handshake_s
+            )
+        except OSError:  # no TLS, or the client has gone
+            client.close()
+            self.closed(connection)
+
+    def admits(self, connection: Connection) -> bool:
+        """Whether there is room for a client that has sent its first command, with the token if one is wanted."""
+        return self._front.advance(self._visitors[connection], VisitPhase.ADMITTED)
 
     def closed(self, connection: Connection) -> None:
         """Forget a closed connection."""
-        self._connections.discard(connection)
+        visitor = self._visitors.pop(connection, None)
+        if visitor is not None:
+            self._front.leave(visitor)
 
     def ask(self, connection: Connection, slot: Slot, queries: Sequence[Query]) -> None:
         """Add the queries of a command to the batch of this iteration of the loop."""
@@ -129,7 +145,10 @@ class QueryServer:
 
     def gather(self, connection: Connection, slot: Slot, request: Gather) -> None:
         """Ask other workers for their parts of a reply."""
-        task = self._loop.create_task(self._gathered(connection, slot, request))
+        self._task(self._gathered(connection, slot, request))
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -195,19 +214,6 @@ class QueryServer:
                 start += size
         for connection in told:
             connection.go_on()
-
-
-def _bound(listen: str) -> socket.socket:
-    host, _, port = listen.rpartition(":")
-    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host.strip("[]"), int(port)))
-        made.listen(_BACKLOG)  # now: a client that knows the address may connect before the thread accepts
-    except OSError as ex:
-        made.close()
-        raise SetupError(f"Queries cannot be served at {listen}: {ex.strerror or ex}") from ex
-    return made
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

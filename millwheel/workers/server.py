@@ -16,10 +16,14 @@ from millwheel.pb.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_s
 from millwheel.workers import events as ev
 from millwheel.workers.ports import ShardWork
 
-_MAX_THREADS = 256  # injecting clients at once
+_MAX_THREADS = 256  # calls at once
+_MOST_LINES = 16  # attached masters: one leads, the others have not noticed yet that they do not
+_MOST_INJECTIONS = 224  # that wait for their records to become durable: the other threads are for masters
+_MOST_REPORTS = 10_000  # unread ones of a master: it does not take them, and is attached again if it lives
 _INJECT_TIMEOUT_S = 30.0  # for injected records to become durable
 
 Post = Callable[[ev.Event], None]
+_Line = queue.SimpleQueue[pb.WorkerReport | None]
 
 
 class WorkerService(WorkerServicer):
@@ -27,14 +31,18 @@ class WorkerService(WorkerServicer):
 
     def __init__(self, post: Post) -> None:
         self._post = post
-        self._attached: list[queue.SimpleQueue[pb.WorkerReport | None]] = []
+        self._attached: dict[_Line, grpc.ServicerContext] = {}  # in the order of their coming
+        self._injections = threading.BoundedSemaphore(_MOST_INJECTIONS)
         self._lock = threading.Lock()
 
     def Attach(self, request: pb.AttachRequest, context: grpc.ServicerContext) -> Iterator[pb.WorkerReport]:
-        line: queue.SimpleQueue[pb.WorkerReport | None] = queue.SimpleQueue()
+        line: _Line = queue.SimpleQueue()
         context.add_callback(lambda: line.put(None))
         with self._lock:
-            self._attached.append(line)
+            self._attached[line] = context
+            displaced = list(self._attached)[:-_MOST_LINES]
+        for each in displaced:
+            self._end(each)
         self._post(ev.MasterAttached())
         yield pb.WorkerReport()
         try:
@@ -42,16 +50,35 @@ class WorkerService(WorkerServicer):
                 yield report
         finally:
             with self._lock:
-                self._attached.remove(line)
+                self._attached.pop(line, None)
+
+    def _end(self, line: _Line) -> None:
+        """End a line whose master takes nothing, or has to make room. One that lives attaches itself again."""
+        with self._lock:
+            context = self._attached.pop(line, None)
+        if context is not None:
+            context.cancel()  # a thread may be waiting for the master to take a report
 
     def tell_masters(self, report: pb.WorkerReport) -> None:
         """Send a report to every attached master."""
         with self._lock:
             lines = list(self._attached)
         for line in lines:
-            line.put(report)
+            if line.qsize() < _MOST_REPORTS:
+                line.put(report)
+            else:
+                self._end(line)
 
     def Inject(self, request: pb.InjectRequest, context: grpc.ServicerContext) -> pb.InjectReply:
+        if not self._injections.acquire(blocking=False):
+            text = "too many requests wait for their records; inject it again, under the same ids"
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        try:
+            return self._injected(request, context)
+        finally:
+            self._injections.release()
+
+    def _injected(self, request: pb.InjectRequest, context: grpc.ServicerContext) -> pb.InjectReply:
         answered = threading.Event()
         reply = pb.InjectReply()
 

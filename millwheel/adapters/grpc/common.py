@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
+from millwheel.adapters.front.files import connections
 from millwheel.adapters.grpc.security import NAME, Security, TokenCheck, TokenShown, check_listen
 from millwheel.errors import SetupError
 
@@ -13,6 +14,8 @@ MAX_MESSAGE_BYTES = 64 * 2**20
 """No message is larger; senders cut their batches well below it."""
 CALL_TIMEOUT_S = 10.0
 """The deadline of a plain call that has no better one."""
+
+_CONNECTIONS = 4_000  # of one server: workers, commands and injecting clients
 
 _Options = tuple[tuple[str, int], ...]
 
@@ -24,8 +27,17 @@ _LIMITS: _Options = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 )
+_HANDSHAKE_MS = 10_000  # for TLS and the first frames of HTTP/2: gRPC's own default is two minutes
+_IDLE_MS = 30_000  # without a call: channels of ours connect again with the next one
+_STREAMS = 128  # calls of one connection at a time; the others wait at the client
+_METADATA_BYTES = 16 << 10  # of one call: the longest token has 4 KiB
 SERVER_OPTIONS: _Options = (
     *_LIMITS,
+    ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
+    ("grpc.max_connection_idle_ms", _IDLE_MS),
+    ("grpc.max_concurrent_streams", _STREAMS),
+    ("grpc.max_metadata_size", _METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", _METADATA_BYTES),
     ("grpc.so_reuseport", 0),  # a port in use must be an error, not a coin toss between two servers
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
@@ -46,12 +58,15 @@ def new_server(max_workers: int, listen: str, security: Security | None = None) 
 
     ``listen`` is ``host:port``; port 0 takes a free one. A stream occupies one of the ``max_workers`` threads
     while it lives; threads are created when needed. With ``security``, whoever has no certificate of its CA, or does
-    not show its token, is refused. Raises SetupError when the port cannot be had, or would be open to everybody.
+    not show its token, is refused. gRPC itself ends connections that are silent, idle or half made; it cannot displace
+    them, so the number of connections is the only bound for those. Raises SetupError when the port cannot be had, or
+    would be open to everybody.
     """
     check_listen(listen, security)
     checks: list[grpc.ServerInterceptor] = [TokenCheck(security.token)] if security else []
     threads = ThreadPoolExecutor(max_workers, thread_name_prefix="grpc")
-    server = grpc.server(threads, interceptors=checks, options=SERVER_OPTIONS)
+    most = ("grpc.max_allowed_incoming_connections", connections(_CONNECTIONS))
+    server = grpc.server(threads, interceptors=checks, options=(*SERVER_OPTIONS, most))
     host = listen.rpartition(":")[0]
     try:
         if security is None:

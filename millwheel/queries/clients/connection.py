@@ -46,8 +46,8 @@ class Slot:
 class ConnectionServer(Protocol):
     """What a connection needs of its server."""
 
-    def opened(self, connection: Connection) -> bool:
-        """Register a new connection; False when there are too many."""
+    def admits(self, connection: Connection) -> bool:
+        """Whether there is room for a client that has sent its first command, with the token if one is wanted."""
 
     def closed(self, connection: Connection) -> None:
         """Forget a closed connection."""
@@ -65,6 +65,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: ConnectionServer, session: Session) -> None:
         self._server = server
         self._session = session
+        self._is_in = False
         self._reader = resp.CommandReader()
         self._commands: deque[list[bytes] | resp.ProtocolError] = deque()
         self._slots: deque[Slot] = deque()
@@ -82,9 +83,6 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
         self._transport.set_write_buffer_limits(high=MAX_UNSENT_BYTES)
-        if not self._server.opened(self):
-            self._transport.write(resp.error("max number of clients reached"))
-            self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.closed(self)
@@ -92,8 +90,9 @@ class Connection(asyncio.Protocol):
         self._commands.clear()
 
     def abort(self) -> None:
-        """Close the connection at once."""
-        self._transport.abort()
+        """Close the connection at once, if it is open."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def pause_writing(self) -> None:
         self._unsent = True
@@ -130,6 +129,11 @@ class Connection(asyncio.Protocol):
 
     def _execute(self, command: list[bytes] | resp.ProtocolError) -> None:
         reply = self._session.refuse(command) if isinstance(command, Exception) else self._session.execute(command)
+        if not self._is_in and self._session.greeted and self._session.admitted:
+            self._is_in = True
+            if not self._server.admits(self):
+                self._session.over = True
+                reply = resp.error("max number of clients reached")
         if isinstance(reply, bytes):
             self._held += len(reply)
             self._slots.append(Slot(reply))

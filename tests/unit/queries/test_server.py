@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 import pytest
 from msgspec.structs import replace
 
+from millwheel.adapters.front.limits import FrontLimits
 from millwheel.core.model.names import WorkerName
 from millwheel.core.pipeline.spec import QuerySpec
 from millwheel.errors import FencedError, SetupError
@@ -33,9 +34,11 @@ def sealed() -> None:
 
 
 @contextmanager
-def served(check=fine) -> Iterator[tuple[socket.socket, SimpleQueue[AskedQueries]]]:  # type: ignore[no-untyped-def]
+def served(  # type: ignore[no-untyped-def]
+    check=fine, limits: FrontLimits | None = None, service: QueryService = SERVICE
+) -> Iterator[tuple[socket.socket, SimpleQueue[AskedQueries]]]:
     asked: SimpleQueue[AskedQueries] = SimpleQueue()
-    server = QueryServer("127.0.0.1:0", SERVICE, asked.put, check)
+    server = QueryServer("127.0.0.1:0", service, asked.put, check, limits=limits)
     server.start()
     host, port = server.address.split(":")
     try:
@@ -165,3 +168,28 @@ def test_queries_wait_until_other_workers_have_answered(monkeypatch: pytest.Monk
 def _address(client: socket.socket) -> str:
     host, port = client.getpeername()
     return f"{host}:{port}"
+
+
+def test_a_client_that_never_authenticates_has_a_deadline_and_one_that_did_has_none() -> None:
+    service = QueryService(SERVICE.catalog, SERVICE.cluster, lambda: 1, "the-token-of-this-pipeline")
+    limits = FrontLimits(silent_s=0.2, head_s=0.2)
+    with served(limits=limits, service=service) as (member, _):
+        member.sendall(b"AUTH the-token-of-this-pipeline\r\n")
+        assert read(member, 5) == b"+OK\r\n"
+        with socket.create_connection(member.getpeername(), WAIT_S) as stranger:
+            stranger.sendall(b"PING\r\n" * 3)
+            assert read(stranger, 100) == b"+PONG\r\n" * 3, "hung up on"
+        member.sendall(b"PING\r\n")
+        assert read(member, 7) == b"+PONG\r\n"
+
+
+def test_beyond_the_most_connections_a_newcomer_is_refused_and_members_stay() -> None:
+    with served(limits=FrontLimits(most=1)) as (member, _):
+        member.sendall(b"PING\r\n")
+        assert read(member, 7) == b"+PONG\r\n"
+        with socket.create_connection(member.getpeername(), WAIT_S) as late:
+            late.sendall(b"PING\r\n")
+            assert late.recv(500) == b"-ERR max number of clients reached\r\n"
+            assert late.recv(500) == b""
+        member.sendall(b"PING\r\n")
+        assert read(member, 7) == b"+PONG\r\n"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -20,6 +21,10 @@ class Context:
 
     def add_callback(self, end: Any) -> None:
         self.ends.append(end)
+
+    def cancel(self) -> None:
+        for end in self.ends:
+            end()
 
     def abort(self, code: Any, details: str) -> None:
         raise Aborted(code.name, details)
@@ -72,3 +77,51 @@ def test_traces_of_injected_records_come_with_them_and_nothing_where_none_has_on
         request = pb.InjectRequest(stream="hits", target="s-0", records=records)
         WorkerService(post).Inject(request, Context())  # type: ignore[arg-type]
     assert [list(event.traces) for event in posted] == [["", "00-x"], []]
+
+
+def test_a_master_that_takes_nothing_is_attached_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millwheel.workers.server._MOST_REPORTS", 3)
+    service = WorkerService(lambda event: None)
+    taking, silent = (service.Attach(pb.AttachRequest(), Context()) for _ in range(2))  # type: ignore[arg-type]
+    next(taking), next(silent)
+    for number in range(5):
+        service.tell_masters(pb.WorkerReport(memory=number))
+        assert next(taking).memory == number
+    assert len(list(silent)) <= 3
+
+
+def test_of_many_masters_the_oldest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millwheel.workers.server._MOST_LINES", 2)
+    service = WorkerService(lambda event: None)
+    lines = [service.Attach(pb.AttachRequest(), Context()) for _ in range(3)]  # type: ignore[arg-type]
+    for line in lines:
+        next(line)
+    service.tell_masters(pb.WorkerReport(memory=1))
+    assert [next(line, None) for line in lines] == [None, pb.WorkerReport(memory=1), pb.WorkerReport(memory=1)]
+
+
+def test_injections_that_wait_leave_threads_for_masters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millwheel.workers.server._MOST_INJECTIONS", 1)
+    posted: list[ev.Injected] = []
+    came = threading.Event()
+
+    def post(event: ev.Event) -> None:
+        assert isinstance(event, ev.Injected)
+        posted.append(event)
+        came.set()
+
+    service = WorkerService(post)
+    request = pb.InjectRequest(stream="hits", target="s-0", records=[pb.InjectRecord(value=b"1", id="a")])
+    waiting = threading.Thread(target=service.Inject, args=(request, Context()))
+    waiting.start()
+    assert came.wait(10)
+    with pytest.raises(Aborted, match="too many requests wait"):
+        service.Inject(request, Context())  # type: ignore[arg-type]
+    posted[0].answer(False, 1, 0, 0)
+    waiting.join()
+    came.clear()
+    again = threading.Thread(target=service.Inject, args=(request, Context()))
+    again.start()
+    assert came.wait(10)
+    posted[1].answer(False, 1, 0, 0)
+    again.join()

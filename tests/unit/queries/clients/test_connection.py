@@ -33,7 +33,7 @@ class Asked:
     def __init__(self) -> None:
         self.slots: list[tuple[Slot, Sequence[Query]]] = []
 
-    def opened(self, connection: Connection) -> bool:
+    def admits(self, connection: Connection) -> bool:
         return True
 
     def closed(self, connection: Connection) -> None: ...
