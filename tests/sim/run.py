@@ -148,7 +148,7 @@ def _phases(world: World, case: Case) -> None:
     if faults or world.savepoints.wanted:
         world.sim.run(lambda: False, _SAFETY_US)
     world.heal()
-    _wait(world, world.drained, "everything drains")
+    _wait(world, lambda: world.workload.ended(world), "everything drains")
     world.sim.run(lambda: False, world.workload.settle_us)
     if case.finish:
         cut_to_the_end(world)

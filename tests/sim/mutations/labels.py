@@ -11,6 +11,7 @@ from millwheel.core.windows.lateness import labels_of
 from millwheel.workers.operators import callback_context
 from millwheel.workers.operators.callback_context import CallbackContext
 from millwheel.workers.order.positions import Positions
+from millwheel.workers.shard import shard
 from millwheel.workers.sources import sorting
 from millwheel.workers.sources.partitions import Partitions
 from tests.sim.mistakes import Context, mistake, replaced
@@ -67,3 +68,17 @@ def labels_are_followed_behind_computations() -> Context:
 def timers_of_the_past_forget_when_they_were_set() -> Context:
     """The call of a timer has the time of the timer for a label, whenever it was set."""
     return replaced(callback_context, "label_bytes", lambda label: b"")
+
+
+@mistake(within=10, faults="kill partition one-way", workload="placed", first=13)
+def labels_of_stored_productions_lost_in_a_crash() -> Context:
+    """What a dead owner has produced and not sent comes without labels."""
+    right = shard.read_productions
+
+    def wrong(pending: Any, fanout: Any) -> Any:
+        found = right(pending, fanout)
+        for batch in [batch for chunk in found for _, batch in chunk.batches if isinstance(batch, Batch)]:
+            batch.labels = None
+        return found
+
+    return replaced(shard, "read_productions", wrong)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import numpy as np
 
 from millwheel.core.columns.plan import KEY
@@ -10,6 +13,8 @@ from millwheel.core.formats.id_runs import MARK, Marks, Words, marks_from
 from millwheel.core.formats.store_layout import RUNS
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
+from millwheel.errors import EndlessTimerError
+from millwheel.workers.operators.timer_chains import TimerChains
 from millwheel.workers.shard import seen_ids
 from millwheel.workers.shard.bloom_filter import BitsOf
 from millwheel.workers.shard.commit_building import CommitBuilding
@@ -79,3 +84,16 @@ def all_that_columns_hold_leaves_at_once() -> Context:
         return self.taken_out([segment.groups[KEY].unique() for segment in self._windows.segments()])
 
     return replaced(Leaving, "next_part", wrong)
+
+
+@mistake(within=20, faults="kill kill-again", workload="ringing")
+def each_owner_counts_timers_without_end_anew() -> Context:
+    """How often timers have set timers after the end is kept in memory."""
+
+    def wrong(self: TimerChains, key: Any, tag: str) -> None:
+        counts = vars(self).setdefault("counts", Counter())
+        counts[key] += self._bundle is not None and self._bundle.watermark == MAX_TIME
+        if counts[key] > self._most:
+            raise EndlessTimerError("for ever")
+
+    return replaced(TimerChains, "add", wrong)

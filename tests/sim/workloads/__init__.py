@@ -16,6 +16,7 @@ from tests.sim.workloads.lakes import Lakes
 from tests.sim.workloads.letters import Letters
 from tests.sim.workloads.numbers import Numbers
 from tests.sim.workloads.placed import Placed
+from tests.sim.workloads.ringing import Rings
 from tests.sim.workloads.searched import Searched
 from tests.sim.workloads.shown import Shown
 from tests.sim.workloads.sliced import Sliced
@@ -33,6 +34,7 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "dying": Dying,
     "letters": Letters,
     "shown": Shown,
+    "ringing": Rings,
     "transactional": Transactional,
     "lakes": Lakes,
     "searched": Searched,

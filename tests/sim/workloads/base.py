@@ -103,6 +103,10 @@ class Workload:
     def attend(self, world: World) -> None:
         """A cluster begins to work on it."""
 
+    def ended(self, world: World) -> bool:
+        """Whether there is nothing left to come."""
+        return world.drained()
+
     def look(self, stream: str, row: Any) -> None:
         """A row becomes visible in a sink; raise Failure when it never may."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,13 @@ import pytest
 
 from millwheel import Computation
 from millwheel.api import Domain
+from millwheel.core.model.limits import Limits
+from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import EndlessTimerError
 from millwheel.testing import PipelineHarness, pipeline_harness
 from millwheel.workers.host.assembly import Assembly
+from millwheel.workers.shard.bundle_sizes import ShardLimits
+from tests.unit.workers.bench import ShardBench, computation, pipeline
 
 SECOND = 1_000_000
 
@@ -85,6 +91,20 @@ def test_timers_that_set_timers_for_ever_are_an_error_in_words(tmp_path: Path, b
     Beats.by = staticmethod(by)
     with pytest.raises(EndlessTimerError, match=r"set_timer 'beat\d*': timers have set timers 50 times .*key '[ab]'"):
         ended(harness(tmp_path, callback))
+
+
+def test_timers_without_end_are_found_however_often_workers_die() -> None:
+    spec = replace(pipeline(computation(callback="bench:It")), limits=Limits(chain=3))
+    bench = ShardBench(Beats, limits=ShardLimits(timers=1), spec=spec)
+    bench.deliver(("a", 1, 10))
+    bench.through()
+    for beat in range(4):  # each by another owner
+        bench.crash()
+        bench.watermark(MAX_TIME)
+        with pytest.raises(EndlessTimerError, match="3 times") if beat == 3 else nullcontext():
+            bench.shard.run(bench.now)
+        bench.waiting += bench.shard.commits.submittable(bench.now)
+        bench.settle()
 
 
 @pytest.mark.parametrize("crash_every", [None, 3])
