@@ -48,11 +48,11 @@ class TimerChains:
         if self._bundle.watermark < MAX_TIME or self.firing is None or self._counted:
             return
         self._counted = True
-        overlay, place = self._bundle.overlay, key_prefix(STATE, key, key_hash(key)) + _NAME
-        count = int.from_bytes(overlay.get(place) or b"", "big") + 1
+        overlay, kept_at = self._bundle.overlay, key_prefix(STATE, key, key_hash(key)) + _NAME
+        count = int.from_bytes(overlay.get(kept_at) or b"", "big") + 1
         if count > self._most:
             raise EndlessTimerError(
                 f"set_timer {tag!r}: timers have set timers {self._most:,} times for this key since the input "
                 f"ended (limits.timers_after_end), up to {self.firing.at} µs; let them stop, or the run never ends"
             )
-        overlay.put(place, count.to_bytes(8, "big"))
+        overlay.put(kept_at, count.to_bytes(8, "big"))
