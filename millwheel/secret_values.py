@@ -7,23 +7,26 @@ variable of its name.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO, cast
-from urllib.parse import quote
 
 from millwheel.adapters.rights import refuse_writable
 from millwheel.core.pipeline.secrets import Secret
 from millwheel.errors import SetupError
+from millwheel.secret_forms import SHORTEST, forms_of
 
 FOLDER_VARIABLE = "MILLWHEEL_SECRETS"
 HIDDEN = "***"
-_SHORTEST = 4
-"""Shorter values are not looked for in texts: what is left of a text without every ``a`` tells nothing."""
 _known: set[str] = set()
 """What may not be told: the values that this process has seen, in the forms that texts give them."""
+_waiting: list[Callable[[], None]] = []
+
+
+def when_known(act: Callable[[], None]) -> None:
+    """Call ``act`` once, when this process sees the first value of a secret."""
+    _waiting.append(act)
 
 
 def revealed(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,7 +41,12 @@ def unrevealed(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def masking(stream: TextIO) -> TextIO:
     """A stream on which no secret appears that was written in one piece."""
-    return cast(TextIO, _MaskingStream(stream))
+    return cast(TextIO, MaskingStream(stream))
+
+
+def unmasking(stream: TextIO) -> TextIO:
+    """The stream itself: for records, which are shown as they are."""
+    return stream.stream if isinstance(stream, MaskingStream) else stream
 
 
 def masked(text: str) -> str:
@@ -48,20 +56,29 @@ def masked(text: str) -> str:
     return text
 
 
-class _MaskingStream:
+def masked_bytes(data: bytes) -> bytes:
+    """Likewise, of bytes that are mostly UTF-8."""
+    return masked(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
+class MaskingStream:
+    """Made by :func:`masking`. ``stream`` may be replaced."""
+
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self.stream = stream
 
     def write(self, text: str) -> int:
-        self._stream.write(masked(text) if _known else text)
+        """Write a text without secrets."""
+        self.stream.write(masked(text) if _known else text)
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
+        """Likewise, line by line."""
         for line in lines:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.stream, name)
 
 
 def _replaced(value: Any, replace: Callable[[Secret], str]) -> Any:
@@ -82,8 +99,10 @@ def _value_of(name: str) -> str:
             f"The secret {name!r} has no value here: write it into a file {name} in a folder that all machines have "
             f"under the same path, and name that with --secrets; or set the variable {name} in the environment of each"
         )
-    if len(found) >= _SHORTEST:
-        _known.update((found, repr(found)[1:-1], json.dumps(found)[1:-1], quote(found, safe="")))
+    if len(found) >= SHORTEST:
+        _known.update(forms_of(found))
+        while _waiting:
+            _waiting.pop()()
     return found
 
 

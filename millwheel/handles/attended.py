@@ -22,6 +22,7 @@ from millwheel.errors import BrokenError, MillwheelError, PipelineError
 from millwheel.launch.early import children_for
 from millwheel.launch.progress.summary import Summary
 from millwheel.launch.settings import RunSettings
+from millwheel.secret_values import masking
 from millwheel.terminal import Terminal
 
 _LONGEST_TEXT = 20_000  # characters of an error: a pipe holds more without a reader
@@ -86,6 +87,7 @@ def main() -> None:
     with open(0, "rb", buffering=0, closefd=False) as given:
         settings = msgspec.json.decode(given.readline(), type=RunSettings)
     threading.Thread(target=_stop_with_parent, daemon=True, name="attended").start()
+    sys.stdout, sys.stderr = masking(sys.stdout), masking(sys.stderr)
     outcome = driven(settings, Terminal(stderr=True))
     with suppress(BrokenPipeError):  # the reader is gone
         os.write(descriptor, msgspec.json.encode(outcome))

@@ -131,7 +131,8 @@ class Driver:
         file = PipelineFile.of(path).file
         if not Path(file).is_file():
             raise SetupError(f"There is no pipeline file {file}; give the path of a YAML or Python file")
-        return load_pipeline(path, resolve_params(path, self._settings.params, os.environ, os.getcwd()))
+        params = resolve_params(path, self._settings.params, os.environ, os.getcwd())
+        return load_pipeline(path, params, secured=bool(self._settings.security))
 
     def _run_on(self, root: Root, spec: PipelineSpec) -> None:
         if self._settings.fresh:

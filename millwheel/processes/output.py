@@ -5,20 +5,31 @@ Workers append to ``logs/worker-<slot>.out`` on the shared root. A callback that
 fill the disk: a process moves its own large files aside while it lives, because it alone can do so without losing a
 line. First the name goes to another file, then the descriptor does. What the driver has passed on it moves out of the
 way of the next one.
+
+What C code writes to a descriptor passes no stream of Python. Once a process knows a secret, its descriptors are pipes
+whose bytes are masked on their way into the files; what Python writes goes there directly, so that last words are not
+lost.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
+import select
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 LIMIT_BYTES = 8_000_000
 """A larger file is moved aside. With the overshoot between two looks, two of them stay below 32 MB."""
 PASSED_ON = ".passed_on"
 """A file in the folder of logs: a driver passes standard output on, and moves what it has read out of the way."""
+_F_SETPIPE_SZ = 1031  # Fixed: by Linux
+_PIPE_BYTES = 1 << 20  # so much C code may write while it keeps Python's lock
+_DRAIN_S = 0.5
 _LOOK_S = 0.1  # between looks: a fast loop prints some megabytes meanwhile
 _log = logging.getLogger(__name__)
 _READ_BYTES = 1 << 20  # of what a process wrote, in one read
@@ -74,11 +85,69 @@ class OutputPump:
             self._done.pop(path.stat().st_ino, None)
 
 
-def keep_small(descriptors: tuple[int, ...] = (1, 2)) -> None:
-    """From now on, on a thread of its own, for those of the descriptors that are log files."""
-    paths = {number: path for number in descriptors if (path := _log_file(number)) is not None}
-    if paths:
-        threading.Thread(target=_watch, args=(paths,), daemon=True, name="logs").start()
+class LogFiles:
+    """The log files of this process, by the descriptors that write to them. They are kept small by a thread."""
+
+    def __init__(self, descriptors: tuple[int, ...] = (1, 2)) -> None:
+        self._paths = {number: path for number in descriptors if (path := _log_file(number)) is not None}
+        self._lock = threading.Lock()
+        self._pipes: list[tuple[int, int, threading.Thread]] = []
+        if self._paths:
+            threading.Thread(target=self._watch, daemon=True, name="logs").start()
+
+    def behind_a_mask(self, descriptor: int, mask: Callable[[bytes], bytes]) -> int:
+        """Pass what is written to the descriptor from now on through ``mask``, line by line. Returns another
+        descriptor of the same file, which writes directly."""
+        with self._lock:
+            direct, (reads, writes) = os.dup(descriptor), os.pipe()
+            with suppress(OSError):  # not on every system
+                fcntl.fcntl(writes, _F_SETPIPE_SZ, _PIPE_BYTES)
+            os.dup2(writes, descriptor)
+            os.close(writes)
+            if descriptor in self._paths:
+                self._paths[direct] = self._paths.pop(descriptor)
+        passing = threading.Thread(target=_pass_masked, args=(reads, direct, mask), daemon=True, name="masked")
+        passing.start()
+        self._pipes.append((descriptor, direct, passing))
+        return direct
+
+    def drained(self) -> None:
+        """Before the process ends: let what is in the pipes reach the files."""
+        for descriptor, direct, passing in self._pipes:
+            os.dup2(direct, descriptor)
+            passing.join(_DRAIN_S)  # a child of this process may hold the pipe open
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(_LOOK_S)
+            with self._lock:
+                for descriptor, path in self._paths.items():
+                    try:
+                        rotate(descriptor, path)
+                    except OSError as ex:  # a full disk, say: the file grows on, and the next look tries again
+                        _log.debug("%s was not moved aside: %s", path, ex)
+
+
+def _pass_masked(reads: int, direct: int, mask: Callable[[bytes], bytes]) -> None:
+    """A line that is not ended within a second is passed on as it is: it may be a prompt."""
+    line, more = b"", True
+    while more:
+        data = os.read(reads, _PIPE_BYTES) if not line or select.select([reads], [], [], 1.0)[0] else None
+        more = data != b""
+        line += data or b""
+        whole = line.rfind(b"\n") + 1
+        if not data or len(line) > _PIPE_BYTES:
+            whole = len(line)
+        _write(direct, mask(line[:whole]))
+        line = line[whole:]
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        try:
+            data = data[os.write(descriptor, data) :]
+        except OSError:  # a full disk: whoever writes must not wait for it
+            return
 
 
 def _log_file(descriptor: int) -> Path | None:
@@ -87,16 +156,6 @@ def _log_file(descriptor: int) -> Path | None:
     except OSError:  # no Linux
         return None
     return path if path.suffix in (".log", ".out") else None
-
-
-def _watch(paths: dict[int, Path]) -> None:
-    while True:
-        time.sleep(_LOOK_S)
-        for descriptor, path in paths.items():
-            try:
-                rotate(descriptor, path)
-            except OSError as ex:  # a full disk, say: the file grows on, and the next look tries again
-                _log.debug("%s was not moved aside: %s", path, ex)
 
 
 def rotate(descriptor: int, path: Path, limit: int = LIMIT_BYTES) -> bool:

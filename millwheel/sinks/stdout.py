@@ -14,6 +14,7 @@ from typing import Any, TextIO
 import msgspec
 
 from millwheel.options import read_options
+from millwheel.secret_values import unmasking
 from millwheel.sinks.base import Sink, SinkBatch, Writer
 from millwheel.sinks.changes import Mode, change_rows, mode_of
 from millwheel.sinks.error_messages import in_words
@@ -82,7 +83,7 @@ class StdoutLines(Sink, Writer):
         return json_lines(rows_of(batch.records, with_key, with_timestamp))
 
     def publish(self, committable: bytes) -> None:
-        out = self._out or sys.stdout
+        out = self._out or unmasking(sys.stdout)
         try:
             out.write(committable.decode())
             out.flush()

@@ -19,6 +19,7 @@ from millwheel.spec.checks.code import CodeChecks
 from millwheel.spec.checks.field_names import check_field_names
 from millwheel.spec.checks.field_types import check_field_types
 from millwheel.spec.checks.firing_again import check_firing_again
+from millwheel.spec.checks.plain_secrets import check_plain_secrets
 from millwheel.spec.checks.queries import check_queries
 from millwheel.spec.checks.topology import check_cycles, check_endless, check_streams, uncertain_names
 from millwheel.spec.latency import read_latency
@@ -50,16 +51,18 @@ def load_pipeline(
     *,
     origin: str | None = None,
     check_code: bool = True,
+    secured: bool = False,
 ) -> PipelineSpec:
     """Read and check the pipeline of ``p.yaml``, ``p.py`` or ``p.py:name``, and replace its parameters. Warnings are
     logged.
 
     ``params`` are values of ``${name}`` and take precedence over ``environ`` (default: the process's). Relative paths
     of files are relative to ``origin`` (default: the file's folder). With ``check_code`` False no user code but a
-    Python pipeline itself is imported, and no source or sink is built: for a copy that was checked before. Raises
+    Python pipeline itself is imported, and no source or sink is built: for a copy that was checked before. ``secured``
+    refuses options that are secrets in plain text; otherwise they are warned of. Raises
     PipelineError with one sentence for each problem: file, line, field, the problem and a correction.
     """
-    spec, warnings = check_pipeline(path, params, environ, origin=origin, check_code=check_code)
+    spec, warnings = check_pipeline(path, params, environ, origin=origin, check_code=check_code, secured=secured)
     for warning in warnings:
         _log.warning("%s", warning)
     return spec
@@ -72,10 +75,11 @@ def check_pipeline(
     *,
     origin: str | None = None,
     check_code: bool = True,
+    secured: bool = False,
 ) -> tuple[PipelineSpec, list[str]]:
     """Like :func:`load_pipeline`, but also returns the warnings."""
     document = read_document(os.fspath(path))
-    return check_document(document, params, environ, origin=origin, check_code=check_code)
+    return check_document(document, params, environ, origin=origin, check_code=check_code, secured=secured)
 
 
 def read_document(path: str) -> Document:
@@ -97,6 +101,7 @@ def check_document(
     *,
     origin: str | None = None,
     check_code: bool = True,
+    secured: bool = False,
 ) -> tuple[PipelineSpec, list[str]]:
     """The part of :func:`check_pipeline` after reading. Changes the document."""
     reader, top = NodeReader(document.problems), document.top
@@ -107,6 +112,7 @@ def check_document(
     _check(reader, top, parts, check_code)
     if check_code and origin is None:  # not for the copies that workers read when they start
         check_ship(reader, parts.spec, top)
+        check_plain_secrets(reader, top, secured)
     if reader.problems.found:
         raise reader.problems.error()
     for name in parameters.unused():

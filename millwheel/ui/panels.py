@@ -15,7 +15,7 @@ from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import SetupError
 from millwheel.letters.letters import Letter, grouped, letters_folder, read_letters
 from millwheel.letters.replays import ask, asked_for
-from millwheel.redaction import redacted
+from millwheel.redaction import redacted, redacted_text
 from millwheel.roots.attaching import is_driven
 from millwheel.roots.root import read_run
 from millwheel.savepoints.noted import NotedSavepoint, noted_savepoints
@@ -151,8 +151,8 @@ def _shown(letter: Letter, replayed: bool) -> ShownLetter:
         str(redacted(repr(letter.key))),
         redacted(letter.value),
         letter.timestamp,
-        letter.exception,
-        letter.location,
+        redacted_text(letter.exception),
+        redacted_text(letter.location),
         letter.attempts,
         bool(letter.again),
         replayed,

@@ -38,11 +38,11 @@ from millwheel.errors import (
 from millwheel.processes.exits import Exit
 from millwheel.processes.lifeline import die_with_parent
 from millwheel.processes.logs import LogFormat, set_up
-from millwheel.processes.output import keep_small
+from millwheel.processes.output import LogFiles
 from millwheel.roots.root import identity_of
 from millwheel.roots.shipment import fetched
 from millwheel.roots.shipped import load_shipped
-from millwheel.secret_values import FOLDER_VARIABLE, masking
+from millwheel.secret_values import FOLDER_VARIABLE, MaskingStream, masked_bytes, masking, when_known
 from millwheel.sinks import build_sink
 from millwheel.sources import build_source
 from millwheel.workers.bundle.doing import DoingNote
@@ -77,13 +77,26 @@ def main(
     raise_limit()
     if secrets:
         os.environ[FOLDER_VARIABLE] = secrets
-    sys.stderr = masking(sys.stderr)  # logs lie in the root
+    sys.stdout, sys.stderr = masking(sys.stdout), masking(sys.stderr)  # logs lie in the root
     set_up(log_format, pipeline, f"worker-{slot}")
-    keep_small()
+    logs = LogFiles()
+    when_known(partial(_mask_descriptors, logs))
     faulthandler.enable(2, all_threads=False)  # a native crash has last words, too
     doing = DoingNote(clean_scratch(scratch))
-    settings = WorkerSettings(slot, scratch, listen, queries=queries, on_hang=_hung, doing=doing)
-    os._exit(_run(root, zookeeper, pipeline, security, settings))
+    settings = WorkerSettings(slot, scratch, listen, queries=queries, on_hang=partial(_hung, logs), doing=doing)
+    code = _run(root, zookeeper, pipeline, security, settings)
+    logs.drained()
+    os._exit(code)
+
+
+def _mask_descriptors(logs: LogFiles) -> None:
+    """There is a secret: what C code and child processes write is masked, too."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        assert isinstance(stream, MaskingStream)
+        stream.flush()
+        direct = logs.behind_a_mask(number, masked_bytes)
+        stream.stream = open(direct, "w", buffering=1, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+    faulthandler.enable(sys.stderr.fileno(), all_threads=False)
 
 
 def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: WorkerSettings) -> int:
@@ -137,8 +150,9 @@ def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: Work
     return int(code)
 
 
-def _hung() -> None:
+def _hung(logs: LogFiles) -> None:
     sys.stderr.flush()
+    logs.drained()
     os._exit(Exit.HUNG)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch
-from millwheel.redaction import redacted
+from millwheel.redaction import redacted, redacted_text
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.loop.served import Served, WorkMeter
 
@@ -72,7 +72,7 @@ class RowWatch:
         few = _last(batch)
         rows = zip(few.timestamps, few.keys, few.values, strict=True)
         return [
-            SeenRow(few.stream, node, shard, at, repr(key)[:_KEY_CHARS], redacted(_plain(value)))
+            SeenRow(few.stream, node, shard, at, redacted_text(repr(key)[:_KEY_CHARS]), redacted(_plain(value)))
             for at, key, value in rows
         ]
 
@@ -95,4 +95,4 @@ def _last(batch: AnyBatch) -> Batch:
 def _plain(value: Any) -> Any:
     if isinstance(value, msgspec.Raw):
         value = msgspec.msgpack.decode(value)
-    return msgspec.to_builtins(value, str_keys=True, enc_hook=repr)
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=repr, builtin_types=(bytes,))
