@@ -31,6 +31,7 @@ from bench.failover_seen import Silence, Struck, lines, longest_gap, silence, sp
 from bench.hosts import Hosts, environment
 from bench.paths import HOUSE, PIPELINES, PLUGINS
 from millwheel.adapters.coordination import open_coordination
+from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.grpc.watermark_client import fetch_status
 from millwheel.chaos.plan import Target
 from millwheel.chaos.processes import processes_of
@@ -72,6 +73,7 @@ class View:
         if run is None:
             raise SystemExit(f"{root} is no root of a run")
         self.session = open_coordination(run.zookeeper, "failover", security=run.security)
+        self.security = load_security(run.security, "client")
         self.standby = standby
         self.members: dict[str, JoinedWorker] = {}
         self.leaders: dict[str, Mapping[str, bytes]] = {}
@@ -158,14 +160,14 @@ def strike_service(view: View, driver: int, target: Target, role: str) -> Led:
     os.kill(processes_of(driver, target)[0].pid, signal.SIGKILL)
     until(lambda: bool(set(view.leaders.get(role, {})) - before), f"nobody leads as {role}")
     if target is Target.INJECTOR:
-        until(lambda: complete(view.leaders[role]), "the injector does not know all watermarks")
+        until(lambda: complete(view.leaders[role], view.security), "the injector does not know all watermarks")
     return Led(target.value, at, time.time() - at)
 
 
-def complete(leaders: Mapping[str, bytes]) -> bool:
+def complete(leaders: Mapping[str, bytes], security: Security | None) -> bool:
     """Whether the leading injector publishes every node."""
     try:
-        nodes = fetch_status(next(iter(addresses(leaders).values()), ""), timeout_s=1.0).nodes
+        nodes = fetch_status(next(iter(addresses(leaders).values()), ""), 1.0, security).nodes
     except MillwheelError:
         return False
     return bool(nodes) and all(node.complete for node in nodes)

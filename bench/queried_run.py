@@ -100,6 +100,7 @@ def queried_run(
     port = _free_port()
     command = [sys.executable, "-m", "millwheel", "run", str(PIPELINES / pipeline), "--launcher", "processes"]
     command += ["--workers", str(workers), "--spares", str(spares), "--root", str(folder / "root")]
+    command += ["--open"]  # a token is shown once for each connection, which no figure here is about
     command += ["--set", f"input={folder}/in/*.jsonl", "--set", f"standby={int(standby)}", "--query-port", str(port)]
     with (folder / "said.txt").open("wb") as said:
         environment = {**os.environ, "PYTHONPATH": str(HOUSE)}

@@ -28,6 +28,7 @@ class Served:
     """A gateway with the dashboard, the log, and a moment behind all its records."""
 
     url: str
+    token: str
     log: Path
     end_us: int
 
@@ -51,9 +52,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         serve = ["-m", "millwheel", "serve", str(run.root), "--port", "0", "--pages", str(HERE / "page")]
         gateway = subprocess.Popen([sys.executable, *serve], stdout=subprocess.PIPE, text=True)
         assert gateway.stdout is not None
-        url = gateway.stdout.readline().removeprefix("Serving ").strip()
+        url, _, token = gateway.stdout.readline().removeprefix("Serving ").strip().partition("/#token=")
         end_us = 1_000 * max(json.loads(line)["ts"] for line in log.read_text().splitlines()) + 1_000
-        found = Served(url, log, end_us)
+        found = Served(url, token, log, end_us)
         _await(lambda: _applied(found))
         yield found
     finally:
@@ -74,7 +75,9 @@ def _await(so: Callable[[], bool], within_s: float = 60.0) -> None:
 def _applied(served: Served) -> bool:
     """Whether the pipeline has come to the end of the log."""
     asked = {"indicator": "ads", "key": 0, "window": "2h", "until": served.end_us, "deadline_ms": 5_000}
-    reply = httpx.get(f"{served.url}/v1/query", params=asked, timeout=20)
+    reply = httpx.get(
+        f"{served.url}/v1/query", params=asked, timeout=20, headers={"authorization": f"Bearer {served.token}"}
+    )
     values = reply.json().get("values", {})
     return {name: values.get(name) for name in ("impressions", "clicks")} == served.counted(0, 0, served.end_us)
 
@@ -105,7 +108,7 @@ def test_any_ad_and_any_window_is_shown_as_the_log_has_it(served: Served, chromi
     problems: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto(f"{served.url}/?ad=0&window=1h&at={served.end_us}")
+    page.goto(f"{served.url}/?ad=0&window=1h&at={served.end_us}#token={served.token}")
     page.wait_for_selector(".curve", timeout=WAIT_MS)
     right(served, page, 0)
     for change, ad in ((lambda: _fill(page, "#ad", "3"), 3), (lambda: page.click("[data-window='15m']"), 3)):
@@ -122,7 +125,7 @@ def test_any_ad_and_any_window_is_shown_as_the_log_has_it(served: Served, chromi
 
 def test_the_chart_follows_the_log(served: Served, chromium: Any) -> None:
     page = chromium.new_page()
-    page.goto(f"{served.url}/?ad=0&window=5m")
+    page.goto(f"{served.url}/?ad=0&window=5m#token={served.token}")
     page.wait_for_selector(".curve", state="attached", timeout=WAIT_MS)  # a flat line is invisible to it
     assert shown(page, "impressions") == "0"  # the log ended before
     now_ms = time.time_ns() // 1_000_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millwheel.adapters.coordinator import LOCAL, LocalCoordination
+from millwheel.adapters.grpc.security import load_security
 
 if TYPE_CHECKING:
     from millwheel.adapters.zookeeper.coordination import ZooKeeperCoordination
@@ -20,13 +21,15 @@ def open_coordination(
 ) -> LocalCoordination | ZooKeeperCoordination:
     """A session for ``pipeline``. ``address`` is ``local:PATH`` or ``host:port,host:port/chroot``.
 
-    ``security`` is the folder with our ZooKeeper user ("": none). The times are those of
+    ``security`` is the folder with our token and our ZooKeeper user ("": none). The times are those of
     :class:`ZooKeeperCoordination`.
 
     Raises SetupError if nothing answers there.
     """
     if address.startswith(LOCAL):
-        return LocalCoordination(address, session_timeout_s, lost_after_s, connect_timeout_s)
+        known = load_security(security)
+        token = known.token if known else ""
+        return LocalCoordination(address, session_timeout_s, lost_after_s, connect_timeout_s, token)
     # Imported only where it is used, because the client library takes a tenth of a second to load.
     from millwheel.adapters.zookeeper.coordination import ZooKeeperCoordination
     from millwheel.adapters.zookeeper.guard import load_guard

@@ -61,7 +61,8 @@ _RETRY_PAUSE_S = 0.02  # between tries to reach the coordinator again
 
 
 class LocalCoordination:
-    """See :class:`millwheel.ports.Coordination`. Raises SetupError if there is no coordinator at ``address``."""
+    """See :class:`millwheel.ports.Coordination`. ``token`` is that of the run. Raises SetupError if there is no
+    coordinator at ``address``."""
 
     def __init__(
         self,
@@ -69,6 +70,7 @@ class LocalCoordination:
         session_timeout_s: float = 3.0,
         lost_after_s: float | None = None,
         connect_timeout_s: float = 10.0,
+        token: str = "",
     ) -> None:
         self._address = address
         self._lost_after_s = lost_after_s or session_timeout_s
@@ -87,7 +89,7 @@ class LocalCoordination:
         self._line = Line(_connect(address, connect_timeout_s))
         self._wake_out, self._wake_in = socket.socketpair()
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._send(Hello(int(session_timeout_s * 1e6)))
+        self._send(Hello(int(session_timeout_s * 1e6), token))
         self._reader = threading.Thread(target=self._read, daemon=True, name="coordinator-session")
         self._caller = threading.Thread(target=self._call_back, daemon=True, name="coordinator-watches")
         self._reader.start()

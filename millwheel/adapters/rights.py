@@ -22,6 +22,7 @@ UMASK_VARIABLE = "MILLWHEEL_UMASK"
 PRIVATE, SHARED = 0o077, 0o027
 """Fixed: the umask of a process whose files are its user's alone, or also for a group to read."""
 _WRITE = 0o022  # Fixed: the permission of group and others to write
+_SHARED_BITS = stat.S_ISGID | stat.S_IXGRP
 _lock = threading.Lock()
 _open_blocks: list[int] = []
 
@@ -116,12 +117,13 @@ def _group_number(group: str) -> int:
 
 
 def group_of(folder: str | Path) -> int | None:
-    """The group that may enter a folder of this machine; None when there is none, or no such folder."""
+    """The group that a folder of this machine is shared with, as :func:`close_to_others` does it; None when there is
+    none, or no such folder."""
     try:
         found = os.stat(folder)
     except OSError:
         return None
-    return found.st_gid if found.st_mode & stat.S_IXGRP else None
+    return found.st_gid if found.st_mode & _SHARED_BITS == _SHARED_BITS else None
 
 
 def refuse_writable(path: Path) -> None:
@@ -154,6 +156,19 @@ def private_file(path: Path) -> None:
             os.fchmod(descriptor, 0o600)
     finally:
         os.close(descriptor)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Create a file that its user alone can read, complete and durable or not at all. Nothing happens if another
+    process is quicker."""
+    staged = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    with suppress(FileExistsError):
+        os.link(staged, path)
+    os.unlink(staged)
 
 
 def lock_file(path: Path) -> IO[str]:

@@ -60,6 +60,10 @@ SecurityFolder = Annotated[
         "--listen other than the loopback",
     ),
 ]
+Open = Annotated[
+    bool,
+    typer.Option("--open", help="want no token: everybody on this machine can read, change and stop the run"),
+]
 SecretsFolder = Annotated[
     str,
     typer.Option(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millwheel.client.asked import Ask, Instant, Window, body_of, pieces_of
+from millwheel.client.tokens import token_for
 from millwheel.errors import SetupError
 from millwheel.queries.model import QueryAnswer, QueryError
 from millwheel.queries.rendering import answer_from
@@ -32,9 +33,17 @@ class _Client:
     """The common part of both clients: makes requests and reads replies."""
 
     def __init__(
-        self, url: str, *, token: str = "", ca: str = "", deadline_ms: int = _DEADLINE_MS, stale: bool = True
+        self,
+        url: str,
+        *,
+        token: str = "",
+        ca: str = "",
+        root: str = "",
+        deadline_ms: int = _DEADLINE_MS,
+        stale: bool = True,
     ) -> None:
         self._url = url.rstrip("/")
+        token = token or token_for(self._url, root)
         self._given = {"deadline_ms": deadline_ms, "stale": stale}
         self._options: dict[str, Any] = {
             "headers": {"authorization": f"Bearer {token}"} if token else {},
@@ -70,17 +79,26 @@ class _Client:
 class Queries(_Client):
     """Asks a gateway (``millwheel serve``). Use it in a ``with`` block, or :meth:`close` it. Several threads may ask.
 
-    ``url`` is the address of the gateway, ``token`` the token of the pipeline's security folder and ``ca`` the path of
-    its ``ca.pem`` (host names in certificates are not checked: the CA is the identity). The gateway retries until
+    ``url`` is the address of the gateway. ``token`` is the token of the run (`millwheel token ROOT`); "" takes it from
+    ``root``, the root of the run on this machine, or, if the gateway is on this machine too, from the only run in
+    ``.millwheel``. ``ca`` is the path of ``ca.pem`` of the run's security folder (host names in certificates are not
+    checked: the CA is the identity). The gateway retries until
     ``deadline_ms`` while a worker is down; with ``stale`` a standby may answer meanwhile.
 
     A question without an answer raises :class:`QueryError`, with a ``code`` for programs and a ``sentence`` for people.
     """
 
     def __init__(
-        self, url: str, *, token: str = "", ca: str = "", deadline_ms: int = _DEADLINE_MS, stale: bool = True
+        self,
+        url: str,
+        *,
+        token: str = "",
+        ca: str = "",
+        root: str = "",
+        deadline_ms: int = _DEADLINE_MS,
+        stale: bool = True,
     ) -> None:
-        super().__init__(url, token=token, ca=ca, deadline_ms=deadline_ms, stale=stale)
+        super().__init__(url, token=token, ca=ca, root=root, deadline_ms=deadline_ms, stale=stale)
         self._http = _httpx().Client(**self._options)
 
     def ask(
@@ -152,9 +170,16 @@ class AsyncQueries(_Client):
     """
 
     def __init__(
-        self, url: str, *, token: str = "", ca: str = "", deadline_ms: int = _DEADLINE_MS, stale: bool = True
+        self,
+        url: str,
+        *,
+        token: str = "",
+        ca: str = "",
+        root: str = "",
+        deadline_ms: int = _DEADLINE_MS,
+        stale: bool = True,
     ) -> None:
-        super().__init__(url, token=token, ca=ca, deadline_ms=deadline_ms, stale=stale)
+        super().__init__(url, token=token, ca=ca, root=root, deadline_ms=deadline_ms, stale=stale)
         self._http = _httpx().AsyncClient(**self._options)
 
     async def ask(

@@ -7,6 +7,7 @@ number of simultaneous table writes costs one sync of the disk.
 from __future__ import annotations
 
 import contextlib
+import hmac
 import logging
 import os
 import selectors
@@ -39,10 +40,12 @@ _PATIENCE_S = 10.0
 
 class CoordinatorServer:
     """Serves the processes of this machine that run as this user, and the group of the root, if it has one, until
-    :meth:`stop`. ``path`` is its database, in the root."""
+    :meth:`stop`. ``path`` is its database, in the root, ``token`` that of the run ("": it has none)."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, token: str = "") -> None:
         self._path = path
+        self._token = token.encode()
+        self._admitted: set[int] = set()
         self._folder = Path(tempfile.mkdtemp(prefix="millwheel-"))  # only for this user, and short enough for a socket
         self._group = group_of(path.parent)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -155,7 +158,7 @@ class CoordinatorServer:
                 self._listen_to(session, line)
             return self._heard(session, line.receive()) if mask & selectors.EVENT_READ else []
         except (OSError, msgspec.MsgspecError) as error:
-            if isinstance(error, msgspec.MsgspecError):
+            if isinstance(error, msgspec.MsgspecError | ConnectionRefusedError):
                 log.warning("The coordinator closes a connection that does not speak its protocol: %s", error)
             self._close(session)
             return [ev.SessionClosed(session)]
@@ -164,8 +167,11 @@ class CoordinatorServer:
         events: list[ev.Event] = []
         for frame in frames:
             message = decode_to_server(frame)
-            if isinstance(message, Hello):
+            if isinstance(message, Hello) and hmac.compare_digest(message.token.encode(), self._token):
+                self._admitted.add(session)
                 events.append(ev.SessionOpened(session, message.timeout_us))
+            elif isinstance(message, Hello) or session not in self._admitted:
+                raise ConnectionRefusedError("it does not show the token of this run")
             elif isinstance(message, Ping):
                 events.append(ev.Heard(session))
             else:
@@ -208,6 +214,7 @@ class CoordinatorServer:
         self._selector.modify(line, interests, session)
 
     def _close(self, session: int) -> None:
+        self._admitted.discard(session)
         line = self._lines.pop(session, None)
         invariant(line is not None, f"the connection of session {session} is closed twice")
         if line is not None:

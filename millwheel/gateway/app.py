@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -54,11 +53,11 @@ class KnownRun(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """``token``: clients present it as ``Authorization: Bearer``; "" admits every client. ``origins``: other sites
-    whose pages may ask (CORS). ``pages``: a folder of files that are served as well; "" for none. ``hosts``: the host
-    names that clients may use for the gateway; () allows any."""
+    """``admits``: whether a client has shown the token (``Authorization: Bearer``); None admits every client.
+    ``origins``: other sites whose pages may ask (CORS). ``pages``: a folder of files that are served as well; "" for
+    none. ``hosts``: the host names that clients may use for the gateway; () allows any."""
 
-    token: str = ""
+    admits: Callable[[bytes], bool] | None = None
     origins: Sequence[str] = ()
     pages: str = ""
     hosts: Sequence[str] = ()
@@ -116,12 +115,13 @@ class Gateway:
             self._asks.links.close()
 
     def _admitted(self, handler: _Handler) -> _Handler:
-        expected = f"Bearer {self.settings.token}".encode()
+        admits = self.settings.admits
 
         async def checked(request: Request) -> Response:
             shown = request.headers.get("authorization", "").encode("latin-1", "replace")
-            if self.settings.token and not hmac.compare_digest(shown, expected):
-                return refusal("unauthorized", "show the token of the pipeline: Authorization: Bearer TOKEN", 401)
+            if admits is not None and not admits(shown.removeprefix(b"Bearer ")):
+                sentence = "show the token of the run (`millwheel token ROOT`): Authorization: Bearer TOKEN"
+                return refusal("unauthorized", sentence, 401)
             return await handler(request)
 
         return checked

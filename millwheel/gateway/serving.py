@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ class ServeSettings:
 
 
 def serve(settings: ServeSettings, changes: ChangesRead, told: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C. ``changes`` reads the named queries of the root; ``told`` is called with the address. Raises
-    SetupError when the gateway cannot be served."""
+    """Serve until Ctrl-C. ``changes`` reads the named queries of the root; ``told`` is called with the address; what
+    its pages show follows ``#``, a part that browsers never send. Raises SetupError when the gateway cannot be
+    served."""
     try:
         from millwheel.adapters.front.http_server import FrontedServer
         from millwheel.gateway.app import PROBES, Gateway, GatewaySettings
@@ -52,22 +54,21 @@ def serve(settings: ServeSettings, changes: ChangesRead, told: Callable[[str], N
     folder = settings.security or run.security
     known = load_security(folder, _ROLE)
     check_listen(f"{settings.host}:{settings.port}", known)
-    shown = None if is_loopback(settings.host) else known
+    tls = None if known is None or is_loopback(settings.host) else known.tls
     followed = FollowedRun(settings.root, changes)
     followed.start()
-    hosts = () if shown else names_of(settings.host, settings.hosts)
-    gateway = Gateway(
-        followed,
-        lambda: Workers(secured_links(known)),
-        GatewaySettings(shown.token if shown else "", settings.origins, settings.pages, hosts),
-    )
+    hosts = () if tls else names_of(settings.host, settings.hosts)
     address = f"{settings.host}:{settings.port}"
     with listening(address, "The gateway cannot listen on", "; choose another --port") as listener:
-        scheme = "https" if shown else "http"
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        told(f"{scheme}://{host}:{listener.getsockname()[1]}")
-        tls = _tls(folder) if shown else {}
-        FrontedServer(gateway.app(), listener, limits.gateway(), PROBES, **tls).serve_on_this_thread()
+        address = f"{host}:{listener.getsockname()[1]}"
+        admits = partial(known.admits, address=address) if known else None
+        answers = GatewaySettings(admits, settings.origins, settings.pages, hosts)
+        gateway = Gateway(followed, lambda: Workers(secured_links(known)), answers)
+        shown = f"/#token={known.proof(address)}" if known else ""
+        told(f"{'https' if tls else 'http'}://{address}{shown}")
+        options = _tls(folder) if tls else {}
+        FrontedServer(gateway.app(), listener, limits.gateway(), PROBES, **options).serve_on_this_thread()
     followed.stop()
 
 

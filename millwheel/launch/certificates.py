@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from millwheel.adapters.grpc.security import CA_FILE, NAME, TOKEN_FILE
-from millwheel.adapters.zookeeper.guard import AUTH_FILE
+from millwheel.adapters.grpc.security import AUTH_FILE, CA_FILE, NAME, TOKEN_FILE
 from millwheel.errors import SetupError
 
 DAYS = 365  # that a certificate is valid

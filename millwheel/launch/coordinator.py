@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.zookeeper.server import EmbeddedZooKeeper
 from millwheel.coordinator.server import CoordinatorServer
 from millwheel.errors import SetupError
@@ -39,8 +40,9 @@ class Keeper(Protocol):
         """End it; its data stays."""
 
 
-def coordinator_for(settings: RunSettings, root: Path, say: Callable[[str], None]) -> Keeper | None:
-    """The coordinator of a run with its root in this folder; None when ``--zookeeper`` names a server.
+def coordinator_for(settings: RunSettings, root: Path, say: Callable[[str], None], security: str = "") -> Keeper | None:
+    """The coordinator of a run with its root in this folder; None when ``--zookeeper`` names a server. ``security`` is
+    the folder with the token of the run, or "".
 
     A root keeps the coordinator that it began with. A new root gets the coordinator in the driver if its workers are on
     this machine (as plain processes or in a Spark of the run's own), else an embedded ZooKeeper.
@@ -55,7 +57,7 @@ def coordinator_for(settings: RunSettings, root: Path, say: Callable[[str], None
         )
     here = not settings.far and settings.zookeeper != EMBEDDED
     if local.exists() or (here and not java.exists()):
-        return LocalKeeper(local)
+        return LocalKeeper(local, security)
     return ZooKeeperKeeper(java, say)
 
 
@@ -64,13 +66,15 @@ class LocalKeeper:
 
     restarts = 0
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, security: str = "") -> None:
         self._path = path
+        self._security = security
         self._server: CoordinatorServer | None = None
 
     def start(self) -> str:
         """See :class:`Keeper`."""
-        self._server = CoordinatorServer(self._path)
+        known = load_security(self._security)
+        self._server = CoordinatorServer(self._path, known.token if known else "")
         return self._server.start()
 
     def check(self) -> None:

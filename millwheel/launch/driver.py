@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 
 from millwheel.adapters.durable_store import open_space
-from millwheel.adapters.grpc.security import check_listen, load_security
+from millwheel.adapters.grpc.security import check_listen, load_security, make_token
 from millwheel.adapters.rights import keep_private
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.s3_address import is_s3
@@ -32,7 +32,7 @@ from millwheel.letters.letters import letters_folder, read_letters
 from millwheel.letters.replays import Replays, ask
 from millwheel.processes.address import check_reach
 from millwheel.roots.inputs import changed_inputs, forget_ends, keep_ends, keep_inputs
-from millwheel.roots.root import Root
+from millwheel.roots.root import ACCESS, Root
 from millwheel.roots.s3 import S3Root
 from millwheel.roots.shipped import with_defaults
 from millwheel.roots.shipping import ship
@@ -89,7 +89,7 @@ class Driver:
             raise SetupError(
                 "--conf is for workers in Spark; add --launcher spark or --spark-master URL, or leave it out"
             )
-        check_listen(f"{self._settings.listen}:0", load_security(self._settings.security))
+        self._check_security()
         if self._settings.ui_port is not None:
             check_page(self._settings.ui_host, self._settings.ui_port)
         spec = self._validated()
@@ -107,6 +107,27 @@ class Driver:
         finally:
             root.close()
         return 0
+
+    def _check_security(self) -> None:
+        """Raise SetupError when the security folder is not one, or does not suffice for where the run listens."""
+        settings = self._settings
+        known = load_security(settings.security)
+        if settings.open and known is not None:
+            raise SetupError("--open wants no token, and --security has one: leave one of them out")
+        if known is not None and known.tls is None:
+            raise SetupError(f"{settings.security} has no certificates; `millwheel certs FOLDER` makes a set")
+        check_listen(f"{settings.listen}:0", known)
+
+    def _access(self, root: Root) -> str:
+        """The folder with the token of this run, "" if it is to want none."""
+        if self._settings.open:
+            self._say(
+                "Warning: --open: this run wants no token, so every user of this machine can read, change and stop it"
+            )
+        elif not self._settings.security:
+            make_token(root.path / ACCESS)
+            return str(root.path / ACCESS)
+        return self._settings.security
 
     def _taken(self, address: str, pipeline: str) -> Root:
         group = self._settings.group
@@ -153,7 +174,7 @@ class Driver:
         replays.bind()
         began_s = time.time()
         try:
-            running = Running(self._settings, spec, root, self._console, replays, self._children)
+            running = Running(self._settings, spec, root, self._console, replays, self._children, self._access(root))
             summary = running.run()
         except BrokenError as error:
             self._try_again(root, replays, error.node, began_s)

@@ -69,7 +69,7 @@ _REPLAYS_S = {False: 1.0, True: 10.0}  # between looks for letters to replay, of
 
 class Running:
     """One run on a prepared root. ``spec`` has its defaults. ``children`` starts processes on this machine; None: each
-    is started with a command of its own."""
+    is started with a command of its own. ``access`` is the folder with its token ("": it is open)."""
 
     def __init__(
         self,
@@ -79,8 +79,10 @@ class Running:
         console: Console,
         replays: Replays,
         children: Children | None,
+        access: str = "",
     ) -> None:
         self._settings = settings
+        self._access = access
         self._spec = spec
         self._root = root
         self._graph = build_graph(spec)
@@ -152,7 +154,7 @@ class Running:
     # --- up, in this order -------------------------------------------------------------------------------
 
     def _start_zookeeper(self, stack: ExitStack) -> str:
-        self._embedded = coordinator_for(self._settings, self._root.path, self._line.say)
+        self._embedded = coordinator_for(self._settings, self._root.path, self._line.say, self._access)
         if self._embedded is None:
             return self._settings.zookeeper
         stack.callback(self._embedded.stop)
@@ -186,7 +188,7 @@ class Running:
     def _note(self, zookeeper: str, seconds: float) -> None:
         """Record for tools and for the next run where this run is, and how long its work has taken so far."""
         identity = self._root.identity
-        where = (zookeeper, os.getpid(), round(seconds, 3), self._settings.security)
+        where = (zookeeper, os.getpid(), round(seconds, 3), self._access)
         self._root.write_run(RunInfo(identity.pipeline, identity.instance, *where))
 
     def _start_services(self, zookeeper: str, stack: ExitStack) -> None:
@@ -195,7 +197,7 @@ class Running:
             zookeeper,
             self._spec.name,
             self._settings.listen,
-            self._settings.security,
+            self._access,
             self._settings.log_format,
         )
         counts = ("--workers", str(self._settings.workers), "--spares", str(self._settings.first_spares))
@@ -222,7 +224,7 @@ class Running:
         return found
 
     def _start_watcher(self, zookeeper: str, stack: ExitStack, stop: Callable[[], None]) -> StatusWatcher:
-        security = load_security(self._settings.security, "client")
+        security = load_security(self._access, "client")
         mine = StopRequest(self._root.identity.instance, os.getpid())
         watcher = StatusWatcher(lambda: self._connect(zookeeper), security, on_stop(mine, stop))
         stack.callback(watcher.stop)
@@ -235,14 +237,14 @@ class Running:
         stack.callback(gathered.close)
         self._metrics = gathered
         listen = self._settings.metrics_listen or self._settings.listen
-        gathered.serve(listen, self._settings.metrics_port, self._settings.security)
+        gathered.serve(listen, self._settings.metrics_port, self._access)
         if configured():
             export = OtlpMetrics(gathered.page, self._spec.name)
             export.start()
             stack.callback(export.close)  # before the workers end: it sends what they have done
 
     def _explain_standstill(self, watcher: StatusWatcher, stack: ExitStack) -> None:
-        security = load_security(self._settings.security, "client")
+        security = load_security(self._access, "client")
         self._standstill = ReasonsOfStandstill(self._graph, self._spec.name, self._root.path, watcher, security)
         stack.callback(self._standstill.stop)
         self._standstill.start()
@@ -257,7 +259,7 @@ class Running:
         """Start the processes that accept posted records over HTTP. A run that only catches up has none."""
         for stream in self._spec.streams if self._catching_up is None else ():
             if stream.source is not None and "port" in stream.source.options and stream.source.kind == "injection":
-                security = ("--security", self._settings.security) if self._settings.security else ()
+                security = ("--security", self._access) if self._access else ()
                 argv = ["--root", str(self._root.path), "--stream", stream.name, *security]
                 name = f"http {stream.name}"
                 self._supervisor.keep(name, partial(self._services.start, name, "millwheel.connectors.http", argv))
@@ -267,10 +269,13 @@ class Running:
         port, host = self._settings.ui_port, self._settings.ui_host
         if port is None:
             return
-        security = ("--security", self._settings.security) if self._settings.security else ()
+        security = ("--security", self._access) if self._access else ()
         argv = ["--root", str(self._root.path), "--port", str(port), "--host", host, *security]
         self._supervisor.keep("page", partial(self._services.start, "page", "millwheel.ui", argv))
-        self._line.say(f"The page is at {'http' if is_loopback(host) else 'https'}://{host}:{port}/")
+        known = load_security(self._access, "client")
+        address = f"{host}:{port}"
+        shown = f"#token={known.proof(address)}" if known else ""
+        self._line.say(f"The page is at {'http' if is_loopback(host) else 'https'}://{address}/{shown}")
 
     def _start_workers(self, launcher: Launcher) -> None:
         def begin(slot: int) -> None:
@@ -305,7 +310,7 @@ class Running:
             scratch="" if settings.far else str(root.scratch),
             module=settings.worker_module,
             listen=settings.listen,
-            security=settings.security,
+            security=self._access,
             secrets=settings.secrets,
             log_format=settings.log_format,
             query_port=settings.query_port,
@@ -318,7 +323,7 @@ class Running:
 
     def _connect(self, zookeeper: str) -> Coordination:
         """A session that survives a restart of ZooKeeper: the driver owns nothing that others could take."""
-        security = self._settings.security
+        security = self._access
         return open_coordination(zookeeper, self._spec.name, lost_after_s=_OUTAGE_S, security=security)
 
     def _check(self, watcher: StatusWatcher, launcher: Launcher, noting: Noting) -> None:

@@ -30,7 +30,8 @@ class RunSettings:
     below the current folder, ``zookeeper`` "" the coordinator that fits the launcher, ``spark_master`` "" executors
     on this machine. ``conf`` has further settings of Spark. ``submitted`` is True when spark-submit has chosen the
     master. ``summary`` names a file that gets the summary as JSON. ``listen`` is the address that all processes
-    serve on, ``security`` the folder with certificates and token ("": none, allowed only on the loopback),
+    serve on, ``security`` the folder with certificates and token ("": a token in the root, allowed only on the
+    loopback; with ``open`` not even that),
     ``secrets`` the one with the values of ``${secret:NAME}`` ("": the environment has them). With ``balance``
     shards are moved, split and merged by their measured load. With ``until_caught_up`` the run ends once it has
     processed the input that existed when it began. ``metrics_port`` is where the driver serves the metrics of all
@@ -54,6 +55,7 @@ class RunSettings:
     summary: str = ""
     listen: str = LOOPBACK
     security: str = ""
+    open: bool = False
     secrets: str = ""
     from_savepoint: str = ""
     fresh: bool = False

@@ -28,6 +28,8 @@ LOCK_FILE = "driver.lock"
 IDENTITY = "identity.json"
 _RUN = "run.json"
 COMPLETED = "COMPLETED"
+ACCESS = "access"
+"""The folder in a root with the token of its runs, unless they have a security folder."""
 _EMPTYING = f".{IDENTITY}.emptying"
 """Stands as long as a root is emptied."""
 
@@ -54,8 +56,8 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """The addresses of the run on a root, for tools. ``seconds`` is the working time of earlier runs, ``security`` its
-    security folder."""
+    """The addresses of the run on a root, for tools. ``seconds`` is the working time of earlier runs, ``security`` the
+    folder with its token, and its certificates if it has some ("": it is open to everybody on its machine)."""
 
     pipeline: str
     instance: str

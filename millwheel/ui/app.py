@@ -51,10 +51,11 @@ class ShownRun(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
-    """Reading requires ``read_token`` ("": no token), changes require ``write_token`` ("": changes are off). ``hosts``
-    are the host names that browsers may use for the server (empty: any)."""
+    """``admits``: whether somebody who reads has shown the token (None: nobody needs to). Changes require
+    ``write_token`` ("": changes are off), which is also enough to read. ``hosts`` are the host names that browsers may
+    use for the server (empty: any)."""
 
-    read_token: str = ""
+    admits: Callable[[bytes], bool] | None = None
     write_token: str = ""
     hosts: Sequence[str] = ()
 
@@ -124,9 +125,10 @@ class RunPage:
         return answer
 
     def _may_not_look(self, request: Request) -> Response | None:
-        if not self.settings.read_token or _shows(request, self.settings.read_token):
+        admits, token = self.settings.admits, self.settings.write_token
+        if admits is None or admits(_shown_by(request)) or (token and _shows(request, token)):
             return None
-        return refusal("this run has a security folder: show its token", 401)
+        return refusal("show the token of this run: `millwheel ui` prints its address with one", 401)
 
     def _graph(self, request: Request) -> Any:
         return {"drawing": self.run.shown.drawing, "writable": bool(self.settings.write_token)}
@@ -217,9 +219,12 @@ async def _healthz(request: Request) -> Response:
     return PlainTextResponse("ok\n")
 
 
+def _shown_by(request: Request) -> bytes:
+    return request.headers.get("authorization", "").encode("latin-1", "replace").removeprefix(b"Bearer ")
+
+
 def _shows(request: Request, token: str) -> bool:
-    shown = request.headers.get("authorization", "").encode("latin-1", "replace")
-    return hmac.compare_digest(shown, f"Bearer {token}".encode())
+    return hmac.compare_digest(_shown_by(request), token.encode())
 
 
 def refusal(sentence: str, status: int) -> Response:

@@ -138,7 +138,7 @@ class Panels:
             found += [
                 ("coordinator", run.zookeeper),
                 ("driver", f"process {run.driver_pid}"),
-                ("security", run.security or "none: loopback only"),
+                ("security", run.security or "none: open to every user of this machine"),
             ]
         return [Setting(name, value) for name, value in found]
 

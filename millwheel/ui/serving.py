@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from socket import socket
 from typing import Any
@@ -41,7 +42,7 @@ class UiSettings:
 
 def serve(settings: UiSettings, orders: Callable[[str], ReplayOrders], told: Callable[[str], None]) -> None:
     """Serve until Ctrl-C. ``orders`` opens the replays of a root's address. ``told`` is called with the address; the
-    token for changes follows ``#``, a part that browsers never send. Raises SetupError when the page cannot be
+    token follows ``#``, a part that browsers never send. Raises SetupError when the page cannot be
     served."""
     try:
         from millwheel.adapters.front.http_server import FrontedServer
@@ -58,22 +59,24 @@ def serve(settings: UiSettings, orders: Callable[[str], ReplayOrders], told: Cal
     folder = settings.security or run.security
     known = load_security(folder, _ROLE)
     check_listen(f"{settings.host}:{settings.port}", known)
-    shown = None if is_loopback(settings.host) else known
+    tls = None if known is None or is_loopback(settings.host) else known.tls
     token = os.environ.get(TOKEN_VARIABLE, "")
     if settings.writable and not token:
         token = secrets.token_urlsafe(24)
     followed = FollowedPage(root)
     followed.start()
-    hosts = () if shown else names_of(settings.host, settings.hosts)
+    hosts = () if tls else names_of(settings.host, settings.hosts)
     address = settings.root if is_s3(settings.root) else str(root)
     panels = Panels(address, root, orders(address))
-    page = RunPage(followed, panels, PageSettings(shown.token if shown else "", token, hosts))
-    address = f"[{settings.host}]" if ":" in settings.host else settings.host
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
     with bound(settings.host, settings.port) as listener:
-        where = f"{'https' if shown else 'http'}://{address}:{listener.getsockname()[1]}/"
-        told(f"{where}#token={token}" if token else where)
-        tls = _tls(folder) if shown else {}
-        server = FrontedServer(page.app(), listener, limits.page(), PROBES, timeout_graceful_shutdown=1, **tls)
+        address = f"{host}:{listener.getsockname()[1]}"
+        admits = partial(known.admits, address=address) if known else None
+        page = RunPage(followed, panels, PageSettings(admits, token, hosts))
+        shown = token or (known.proof(address) if known else "")
+        told(f"{'https' if tls else 'http'}://{address}/" + (f"#token={shown}" if shown else ""))
+        options = _tls(folder) if tls else {}
+        server = FrontedServer(page.app(), listener, limits.page(), PROBES, timeout_graceful_shutdown=1, **options)
         server.serve_on_this_thread()
     followed.stop()
 

@@ -42,6 +42,16 @@ class Run:
         return self.folder / "root"
 
     @property
+    def token(self) -> str:
+        """What everything of this run wants to be shown."""
+        return (self.root / "access" / "token").read_text().strip()
+
+    @property
+    def bearer(self) -> dict[str, str]:
+        """The header that shows it."""
+        return {"authorization": f"Bearer {self.token}"}
+
+    @property
     def summary(self) -> dict[str, int]:
         return json.loads((self.folder / "summary.json").read_text())
 

@@ -110,9 +110,9 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
     run = Run(pipeline, tmp_path, params={"events": f"{events}/*.jsonl"}, more=("--query-port", str(port))).start()
     gateway = None
     try:
-        plain = until(lambda: _connected(port))
+        plain = until(lambda: _connected(port, run))
         until(lambda: len(plain.execute_command("CLUSTER SLOTS")) == 2)
-        client = until(lambda: redis.RedisCluster(host="127.0.0.1", port=port, decode_responses=True))
+        client = until(lambda: clustered(port, run.token))
 
         def counted() -> int:
             names = [f"clicks.n:{{{key}}}:10m@{END_US}" for key in range(KEYS)]
@@ -126,8 +126,8 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
         until(lambda: client.get("seen.count:{3}") == str(RECORDS // KEYS))
         check_state(client, url)
         check_windows(client, url)
-        check_benchmark(port)
-        check_divided(port, run.root)
+        check_benchmark(port, run.token)
+        check_divided(port, run)
         owners = {client.nodes_manager.get_node_from_slot(slot_of_key(key)).port for key in range(KEYS)}
         assert len(owners) == 2  # both workers answer
         check_moved(client, url, run.root)
@@ -225,7 +225,7 @@ def check_silent(url: str, run: Run, port: int) -> None:
 
     until(followed)
     assert compare(url, 2, "standby") == {"standby"}
-    check_replicas(port)
+    check_replicas(port, run.token)
     victim = run.processes("--slot 1")[0]
     victim.suspend()
     try:
@@ -237,20 +237,20 @@ def check_silent(url: str, run: Run, port: int) -> None:
     until(lambda: compare(url, 4) == {"durable"})
 
 
-def check_replicas(port: int) -> None:
+def check_replicas(port: int, token: str) -> None:
     """A client that reads from replicas asks owners and standbys in turn, and is told which one it was."""
-    client = redis.RedisCluster(host="127.0.0.1", port=port, decode_responses=True, read_from_replicas=True)
+    client = clustered(port, token, read_from_replicas=True)
     found = [client.hgetall(f"clicks:{{{key}}}:10m@{END_US}") for key in range(KEYS) for _ in range(2)]
     assert {each["n"] for each in found} == {str(RECORDS // KEYS)}
     assert {each.get("consistency") for each in found} == {None, "standby"}
     client.close()
 
 
-def check_benchmark(port: int) -> None:
+def check_benchmark(port: int, token: str) -> None:
     """redis-benchmark asks each worker for the slots that it has, and ends with an error at the first redirection."""
     *before, server = command()
     tool = str(Path(server).with_name("redis-benchmark"))
-    line = [*before, tool, "--cluster", "-p", str(port), "-n", "2000", "-c", "8", "-r", "40", "--csv"]
+    line = [*before, tool, "--cluster", "-p", str(port), "-a", token, "-n", "2000", "-c", "8", "-r", "40", "--csv"]
     done = subprocess.run(
         [*line, "GET", "paths:{tag}/__rand_int__:10m"], capture_output=True, text=True, timeout=60, check=False
     )
@@ -279,18 +279,23 @@ def check_named(client: Any, root: Path) -> None:
         client.get("cpc:{3}")
 
 
+HTTP = httpx.Client()
+"""Shows the token that the gateway prints with its address."""
+
+
 def gateway_of(root: Path) -> tuple[subprocess.Popen[str], str]:
     """A gateway that is ready, and its address."""
     words = [sys.executable, "-m", "millwheel", "serve", str(root), "--port", "0"]
     gateway = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert gateway.stdout is not None
-    url = gateway.stdout.readline().removeprefix("Serving ").strip()
-    until(lambda: httpx.get(f"{url}/readyz").status_code == 200)
+    url, _, shown = gateway.stdout.readline().removeprefix("Serving ").strip().partition("/#token=")
+    HTTP.headers["authorization"] = f"Bearer {shown}"
+    until(lambda: HTTP.get(f"{url}/readyz").status_code == 200)
     return gateway, url
 
 
 def answers_of(url: str, batch: dict[str, Any]) -> Any:
-    reply = httpx.post(f"{url}/v1/query", json=batch, timeout=40)
+    reply = HTTP.post(f"{url}/v1/query", json=batch, timeout=40)
     assert reply.status_code == 200, reply.text
     return reply.json()["answers"]
 
@@ -298,7 +303,7 @@ def answers_of(url: str, batch: dict[str, Any]) -> Any:
 def check_http(url: str) -> None:
     """The same questions by HTTP, one by one and together, with what is wrong among them."""
     right = expected(3, END_US - 600_000_000, END_US, RECORDS)
-    one = httpx.get(f"{url}/v1/query", params={"indicator": "clicks", "key": 3, "window": "10m", "until": END_US})
+    one = HTTP.get(f"{url}/v1/query", params={"indicator": "clicks", "key": 3, "window": "10m", "until": END_US})
     assert one.json()["values"] == right
     asked = {"key": 3, "window": "10m", "until": END_US}
     questions = [{"formula": "clicks.spend / clicks.n"}, {"indicator": "share"}, {"indicator": "cpc"}]
@@ -306,7 +311,7 @@ def check_http(url: str) -> None:
     assert values["values"] == {"value": right["spend"] / right["n"]}
     assert share["values"] == {"share": share_of(3)}
     assert unknown["error"]["code"] == "unknown_indicator"
-    assert httpx.get(f"{url}/v1/query?indicator=clicks&key=3&window=40d").status_code == 400
+    assert HTTP.get(f"{url}/v1/query?indicator=clicks&key=3&window=40d").status_code == 400
 
 
 def check_state(client: Any, url: str) -> None:
@@ -314,7 +319,7 @@ def check_state(client: Any, url: str) -> None:
     costs = [each["cost"] for each in map(record, range(3, RECORDS, KEYS))]
     by_cost = {str(cost): costs.count(cost) for cost in costs}
     assert json.loads(client.hgetall("seen:{3}")["by_cost"]) == by_cost
-    found = httpx.get(f"{url}/v1/query?indicator=seen&key=3").json()
+    found = HTTP.get(f"{url}/v1/query?indicator=seen&key=3").json()
     assert found["values"] == {"count": len(costs), "by_cost": by_cost}
     with pytest.raises(redis.ResponseError, match="seen has no 'pages'"):
         client.get("seen.pages:{3}")
@@ -328,17 +333,17 @@ def check_windows(client: Any, url: str) -> None:
     right = expected(3, start_us, end_us, RECORDS)
     assert ({name: int(fired[name]) for name in right}, fired["complete"]) == (right, "1")
     assert int(client.get(f"minutes.n:3@{start_us}")) == right["n"]
-    asked = httpx.get(f"{url}/v1/query?indicator=minutes&key=3&mode=open").json()
+    asked = HTTP.get(f"{url}/v1/query?indicator=minutes&key=3&mode=open").json()
     for window in asked["values"]["windows"]:
         span = window.pop("window_start"), window.pop("window_end")
         assert window == expected(3, *span, RECORDS)
-    refused = httpx.get(f"{url}/v1/query?indicator=minutes&key=3&window=1h").json()
+    refused = HTTP.get(f"{url}/v1/query?indicator=minutes&key=3&window=1h").json()
     assert refused["error"]["code"] == "bad_window"
 
 
-def check_divided(port: int, root: Path) -> None:
+def check_divided(port: int, run: Run) -> None:
     """The newest results of windows go with their keys when a shard is split, and when its halves are merged."""
-    client = redis.RedisCluster(host="127.0.0.1", port=port, decode_responses=True)  # it learns where windows are, too
+    root, client = run.root, clustered(port, run.token)  # it learns where windows are, too
 
     def newest() -> list[Any]:
         found = []
@@ -369,8 +374,12 @@ def millwheel(*words: object) -> str:
     return done.stdout
 
 
-def _connected(port: int) -> Any:
-    client = redis.Redis(port=port, decode_responses=True)
+def clustered(port: int, token: str, **more: Any) -> Any:
+    return redis.RedisCluster(host="127.0.0.1", port=port, password=token, decode_responses=True, **more)
+
+
+def _connected(port: int, run: Run) -> Any:
+    client = redis.Redis(port=port, password=run.token, decode_responses=True)
     return client if client.ping() else None
 
 

@@ -40,8 +40,10 @@ def answered(asked: AskedQueries) -> None:
 @contextmanager
 def served(security: Security | None = None) -> Iterator[str]:
     cluster = ClusterMap("w0", "clicks", {}, RangeTable("clicks", (ShardEntry("clicks-0", tile(1)[0], "w0", 1),), 1))
-    service = QueryService(CATALOG, cluster, lambda: 1, security.token if security else "")
-    tls = server_context(security) if security else None
+    service = QueryService(
+        CATALOG, cluster, lambda: 1, (lambda shown: shown == security.token.encode()) if security else None
+    )
+    tls = server_context(security.tls) if security and security.tls else None
     server = QueryServer("127.0.0.1:0", service, answered, lambda: None, tls)
     cluster.addresses = {"w0": server.address}
     server.start()

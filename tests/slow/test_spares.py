@@ -41,7 +41,7 @@ class Joined:
         known = read_run(run.root)
         assert known is not None
         self.slots: set[str] = set()
-        self.session = open_coordination(known.zookeeper, "ranges")
+        self.session = open_coordination(known.zookeeper, "ranges", security=known.security)
         self.session.watch_members("workers", self._changed)
 
     def _changed(self, found: Mapping[str, bytes]) -> None:

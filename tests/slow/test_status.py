@@ -60,11 +60,11 @@ def asked(run: Run, holds: Callable[[dict[str, Any]], bool], within_s: float = 6
     raise AssertionError(f"not within {within_s:.0f} s: {found}\n{done.stderr}")
 
 
-def page_shows(port: int, words: str) -> bool:
+def page_shows(run: Run, port: int, words: str) -> bool:
     """Whether the page of the run gets to tell these words, among what stands still or beside a node."""
     deadline_s = time.monotonic() + 30
     while time.monotonic() < deadline_s:
-        live = httpx.get(f"http://127.0.0.1:{port}/api/live").json()
+        live = httpx.get(f"http://127.0.0.1:{port}/api/live", headers=run.bearer).json()
         if words in " ".join([*live["troubles"], *(node["held"]["words"] for node in live["nodes"] if node["held"])]):
             return True
         time.sleep(0.2)
@@ -89,14 +89,14 @@ def test_a_slow_callback_and_a_silent_partition_are_named(tmp_path: Path) -> Non
         assert "record of key 'slow' in calls-" in trouble
         assert trouble.endswith("in process_record")
         assert "slow.py:" in trouble
-        assert page_shows(port, "record of key 'slow' in calls-")
+        assert page_shows(run, port, "record of key 'slow' in calls-")
         go.touch()
         found = asked(run, lambda found: not any("one step" in each for each in found["troubles"]))
         held = {node["node"]: node["held_by"] for node in found["nodes"]}
         assert held["calls"]["node"] == held["sink.called"]["node"] == "source.hits"
         assert "b.jsonl" in held["calls"]["words"]
         assert any("b.jsonl" in each for each in found["troubles"])
-        assert page_shows(port, "b.jsonl")
+        assert page_shows(run, port, "b.jsonl")
     finally:
         run.end()
         run.wait()
@@ -156,7 +156,7 @@ def test_a_timer_that_falls_behind_and_a_sink_that_is_away_are_named(tmp_path: P
     try:
         found = asked(run, lambda found: held_by(found, "chained", "timer 'tick' of key 'p' at 2026-11-23 10:00:"))
         assert held_by(found, "sink.called", "timer 'tick'")
-        assert page_shows(port, "timer 'tick' of key 'p' at 2026-11-23 10:00:")
+        assert page_shows(run, port, "timer 'tick' of key 'p' at 2026-11-23 10:00:")
         go.touch()
         asked(run, lambda found: found["nodes"][2]["state"] == "drained")
         target.kill()
@@ -166,7 +166,7 @@ def test_a_timer_that_falls_behind_and_a_sink_that_is_away_are_named(tmp_path: P
         assert "held by sink.ticks-" in trouble
         assert "onnect" in trouble
         assert held_by(away, "sink.ticks", "not yet published: ")
-        assert page_shows(port, "not yet published: ")
+        assert page_shows(run, port, "not yet published: ")
         target.start()
         asked(run, lambda found: not any(each.startswith("sink.ticks ") for each in found["troubles"]))
     finally:

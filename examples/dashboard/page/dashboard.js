@@ -13,6 +13,9 @@ const CARDS = {
   users: {title: "users, about", of: values => values.users, text: count},
 };
 const given = new URLSearchParams(location.search);
+const token = new URLSearchParams(location.hash.slice(1)).get("token"); // in the address that `millwheel serve` prints
+if (token) sessionStorage.setItem("token", token);
+const shown = () => sessionStorage.getItem("token") ? {authorization: "Bearer " + sessionStorage.getItem("token")} : {};
 const state = {ad: given.get("ad") ?? "0", window: given.get("window") ?? "15m", card: given.get("card") ?? "impressions"};
 const fixedUs = given.has("at") ? Number(given.get("at")) : null; // a time in place of now
 const at = id => document.getElementById(id);
@@ -46,7 +49,7 @@ function questions() {
 async function refresh() {
   const asked = {...state}, {ends, stepUs, queries} = questions();
   try {
-    const reply = await fetch("v1/query", {method: "POST", body: JSON.stringify({queries})});
+    const reply = await fetch("v1/query", {method: "POST", headers: shown(), body: JSON.stringify({queries})});
     const told = await reply.json();
     if (!reply.ok) throw new Error(told.error.sentence);
     if (Object.keys(state).some(name => state[name] !== asked[name])) return; // somebody chose another one meanwhile

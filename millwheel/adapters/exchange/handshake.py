@@ -1,4 +1,4 @@
-"""How a connection between two workers comes about: TLS if there is a security folder, then a hello with the token and
+"""How a connection between two workers comes about: TLS if the run has certificates, then a hello with the token and
 the address at which the caller itself is called, so that one connection serves both directions.
 
 A connection that has said nothing waits in the front, with its limits and deadlines. A handshake may wait and runs on a
@@ -7,7 +7,6 @@ thread of its own: whoever has not shown that it belongs to the pipeline never r
 
 from __future__ import annotations
 
-import hmac
 import logging
 import socket
 import ssl
@@ -21,7 +20,7 @@ from millwheel.adapters.front.listening import Front, listening
 from millwheel.adapters.front.refusals import RefusalLog
 from millwheel.adapters.front.tls import shaken
 from millwheel.adapters.front.visitors import Visitor, VisitPhase
-from millwheel.adapters.grpc.security import NAME, Security, check_listen
+from millwheel.adapters.grpc.security import NAME, Certificates, Security, check_listen
 
 log = logging.getLogger("millwheel.security")
 
@@ -52,8 +51,8 @@ class Handshakes:
         check_listen(listen, security)
         self._on_open = on_open
         self._refusals = RefusalLog(log)
-        self._token = security.token.encode() if security else b""
-        self._tls = _context(security, ssl.PROTOCOL_TLS_SERVER) if security else None
+        self._security = security
+        self._tls = _context(security.tls, ssl.PROTOCOL_TLS_SERVER) if security and security.tls else None
         bound = listening(listen, "cannot listen on", "; choose another address or port")
         self.address = f"{listen.rpartition(':')[0]}:{bound.getsockname()[1]}"
         self._front = Front(bound, limits or front_limits.exchange(), self._spoke, "exchange")
@@ -63,6 +62,9 @@ class Handshakes:
         """Accept no more connections."""
         self._front.close()
 
+    def _admits(self, shown: bytes) -> bool:
+        return not shown if self._security is None else self._security.admits(shown, self.address)
+
     def _spoke(self, caller: socket.socket, visitor: Visitor) -> None:
         threading.Thread(target=self._hello, args=(caller, visitor), name="exchange-hello", daemon=True).start()
 
@@ -71,7 +73,7 @@ class Handshakes:
             _prepare(caller)
             if self._tls is not None:
                 caller = shaken(self._tls, caller, visitor)
-            problem, address = _heard(caller, self._token)
+            problem, address = _heard(caller, self._admits)
             if problem:
                 self._refusals.tell("Refused a worker's connection from %s: %s.", visitor.address, problem)
                 caller.sendall(_REFUSED)
@@ -94,10 +96,10 @@ def dial(address: str, security: Security | None = None, mine: str = "") -> sock
     connected = socket.create_connection(_host_port(address), timeout=_HELLO_TIMEOUT_S)
     try:
         _prepare(connected)
-        if security is not None:
-            tls = _context(security, ssl.PROTOCOL_TLS_CLIENT)
+        if security is not None and security.tls is not None:
+            tls = _context(security.tls, ssl.PROTOCOL_TLS_CLIENT)
             connected = tls.wrap_socket(connected, server_hostname=NAME)
-        token = security.token.encode() if security else b""
+        token = security.shown_at(address).encode() if security else b""
         connected.sendall(
             _GREETING + b"".join(len(part).to_bytes(2, "little") + part for part in (token, mine.encode()))
         )
@@ -111,7 +113,7 @@ def dial(address: str, security: Security | None = None, mine: str = "") -> sock
     return connected
 
 
-def _heard(caller: socket.socket, token: bytes) -> tuple[str, str]:
+def _heard(caller: socket.socket, admits: Callable[[bytes], bool]) -> tuple[str, str]:
     """Why a hello is refused, "" if it is not; and the address of the caller."""
     if _exactly(caller, len(_GREETING)) != _GREETING:
         return "it does not speak as a worker of this version does", ""
@@ -119,7 +121,7 @@ def _heard(caller: socket.socket, token: bytes) -> tuple[str, str]:
     if size > _LONGEST_TOKEN:
         return "a wrong token", ""
     shown = _exactly(caller, size)
-    if not hmac.compare_digest(shown, token):
+    if not admits(shown):
         return "a wrong token" if shown else "no token", ""
     size = int.from_bytes(_exactly(caller, 2), "little")
     if size > _LONGEST_ADDRESS:
@@ -146,14 +148,14 @@ def _prepare(connection: socket.socket) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def _context(security: Security, side: int) -> ssl.SSLContext:
+def _context(tls: Certificates, side: int) -> ssl.SSLContext:
     """Both sides show a certificate of our CA. OpenSSL reads ours from a file, which is ours alone and gone at once."""
     context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED
-    context.load_verify_locations(cadata=security.ca.decode("ascii"))
+    context.load_verify_locations(cadata=tls.ca.decode("ascii"))
     with tempfile.NamedTemporaryFile() as file:
-        file.write(security.certificate + b"\n" + security.key)
+        file.write(tls.certificate + b"\n" + tls.key)
         file.flush()
         context.load_cert_chain(file.name)
     return context

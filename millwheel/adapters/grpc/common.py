@@ -57,34 +57,40 @@ def new_server(max_workers: int, listen: str, security: Security | None = None) 
     """A server that is bound but not started, and the address it is reached by.
 
     ``listen`` is ``host:port``; port 0 takes a free one. A stream occupies one of the ``max_workers`` threads
-    while it lives; threads are created when needed. With ``security``, whoever has no certificate of its CA, or does
-    not show its token, is refused. gRPC itself ends connections that are silent, idle or half made; it cannot displace
-    them, so the number of connections is the only bound for those. Raises SetupError when the port cannot be had, or
-    would be open to everybody.
+    while it lives; threads are created when needed. With ``security``, whoever does not show its token, or has no
+    certificate where it has some, is refused. gRPC itself ends connections that are silent, idle or half made; it
+    cannot displace them, so the number of connections is the only bound for those. Raises SetupError when the port
+    cannot be had, or would be open to everybody.
     """
     check_listen(listen, security)
-    checks: list[grpc.ServerInterceptor] = [TokenCheck(security.token)] if security else []
+    checks = [TokenCheck(security)] if security else []
     threads = ThreadPoolExecutor(max_workers, thread_name_prefix="grpc")
     most = ("grpc.max_allowed_incoming_connections", connections(_CONNECTIONS))
-    server = grpc.server(threads, interceptors=checks, options=(*SERVER_OPTIONS, most))
+    server = grpc.server(threads, interceptors=[*checks], options=(*SERVER_OPTIONS, most))
     host = listen.rpartition(":")[0]
     try:
-        if security is None:
+        if security is None or security.tls is None:
             port = server.add_insecure_port(listen)
         else:
-            port = server.add_secure_port(listen, security.server_credentials())
+            port = server.add_secure_port(listen, security.tls.server_credentials())
     except RuntimeError as ex:
         raise SetupError(
             f"cannot listen on {listen}: the port is in use or the address is not one of this machine; "
             "choose another, or port 0 for any free one"
         ) from ex
-    return server, f"{host}:{port}"
+    address = f"{host}:{port}"
+    for check in checks:
+        check.address = address
+    return server, address
 
 
 def new_channel(address: str, security: Security | None = None) -> grpc.Channel:
     """A channel to ``host:port``; it connects with the first call. The caller closes it."""
     if security is None:
         return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-    options = (*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", NAME))
-    channel = grpc.secure_channel(address, security.channel_credentials(), options=options)
-    return grpc.intercept_channel(channel, TokenShown(security.token))
+    if security.tls is None:
+        channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    else:
+        options = (*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", NAME))
+        channel = grpc.secure_channel(address, security.tls.channel_credentials(), options=options)
+    return grpc.intercept_channel(channel, TokenShown(security.shown_at(address)))

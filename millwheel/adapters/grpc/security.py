@@ -1,9 +1,13 @@
-"""Mutual TLS and one token per pipeline, for every server and channel of a run.
+"""One token per run, and mutual TLS where it has certificates, for every server and channel.
 
-A *security folder* holds what a process needs: ``ca.pem``, ``ROLE.pem`` and ``ROLE.key`` (a certificate that the CA
-signed, and its private key; ``process`` stands in for any role) and ``token``. Both sides must show a certificate of
-that CA, whose name is always :data:`NAME`: addresses change with every restart, so the CA, which belongs to one
-pipeline, is the identity.
+A *security folder* holds what a process needs: ``token``, and ``ca.pem``, ``ROLE.pem`` and ``ROLE.key`` (a certificate
+that the CA signed, and its private key; ``process`` stands in for any role). Both sides must show a certificate of that
+CA, whose name is always :data:`NAME`: addresses change with every restart, so the CA, which belongs to one pipeline, is
+the identity.
+
+A run without a folder of its user's has one in its root, with a token and without certificates. It serves the loopback
+only. There a stranger may take the port of a process that has ended, so nobody shows the token itself without TLS, but
+a proof of it that is good for that one port (:meth:`Security.shown_at`).
 """
 
 from __future__ import annotations
@@ -12,35 +16,37 @@ import hmac
 import ipaddress
 import logging
 import os
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import grpc
 
-from millwheel.adapters.rights import refuse_writable
+from millwheel.adapters.rights import group_of, refuse_writable, write_private
 from millwheel.errors import SetupError
 
 log = logging.getLogger("millwheel.security")
 
 NAME = "millwheel"
-CA_FILE, TOKEN_FILE = "ca.pem", "token"
+CA_FILE, TOKEN_FILE, AUTH_FILE = "ca.pem", "token", "zookeeper.auth"
 _MIN_TOKEN_CHARS = 16  # below that a token could be guessed
 _MAX_FILE_BYTES = 1 << 20  # of a certificate, key or token: more is none, and is not read
-_OTHERS = 0o077  # Fixed: the permission bits of everybody but the owner
+_OTHERS, _ALL_OTHERS = 0o077, 0o007  # Fixed: the permissions of everybody but the owner, and of those but the group
 _HEADER = "authorization"
+_BEARER = b"Bearer "
 
 
 @dataclass(frozen=True, slots=True)
-class Security:
-    """The contents of a security folder. The private parts do not show in ``repr``."""
+class Certificates:
+    """What a process shows in handshakes, and the CA that it believes. They do not show in ``repr``."""
 
     ca: bytes = field(repr=False)
     certificate: bytes = field(repr=False)
     key: bytes = field(repr=False)
-    token: str = field(repr=False)
 
     def server_credentials(self) -> grpc.ServerCredentials:
         """For a server that asks every client for a certificate of our CA."""
@@ -51,8 +57,33 @@ class Security:
         return grpc.ssl_channel_credentials(self.ca, self.key, self.certificate)
 
 
+@dataclass(frozen=True, slots=True)
+class Security:
+    """The identity of a run, as one process has it. Without ``tls`` it serves the loopback only, in plain text. The
+    token does not show in ``repr``."""
+
+    token: str = field(repr=False)
+    tls: Certificates | None = None
+
+    def proof(self, address: str) -> str:
+        """A text that proves to whoever serves at ``address`` (host:port) that we have the token, and is of no use
+        at another port."""
+        port = address.rpartition(":")[2]
+        return hmac.new(self.token.encode(), f"port {port}".encode(), sha256).hexdigest()
+
+    def shown_at(self, address: str) -> str:
+        """What to show at ``address`` in a connection of services: the token over TLS, else the proof."""
+        return self.proof(address) if self.tls is None else self.token
+
+    def admits(self, shown: bytes, address: str) -> bool:
+        """Whether a client of ours, that serves at ``address``, has shown the token or the proof. In constant time."""
+        whole = hmac.compare_digest(shown, self.token.encode())
+        return hmac.compare_digest(shown, self.proof(address).encode()) or whole
+
+
 def load_security(folder: str, role: str = "process") -> Security | None:
-    """The files of a security folder for ``role``; None for "", which means neither TLS nor token.
+    """The files of a security folder for ``role``; None for "", which means neither TLS nor token. A folder without any
+    certificate gives a token only.
 
     Raises SetupError when a file is missing, empty, or, being private, readable by others; and when others may write it
     or its folder.
@@ -64,19 +95,33 @@ def load_security(folder: str, role: str = "process") -> Security | None:
     token = _private(path / TOKEN_FILE).decode("ascii", "replace").strip()
     if len(token) < _MIN_TOKEN_CHARS or not token.isprintable() or not token.isascii():
         raise SetupError(f"{path / TOKEN_FILE} must hold at least {_MIN_TOKEN_CHARS} printable ASCII characters")
+    if not any(path.glob("*.pem")):
+        return Security(token)
     own = role if (path / f"{role}.pem").exists() else "process"
     names = (CA_FILE, f"{own}.pem", f"{own}.key")
     parts = (_read(path / names[0]), _read(path / names[1]), _private(path / names[2]))
     for name, content in zip(names, parts, strict=True):
         if not content.lstrip().startswith(b"-----BEGIN "):
             raise SetupError(f"{path / name} is not in PEM form; `millwheel certs FOLDER` makes a development set")
-    return Security(*parts, token)
+    return Security(token, Certificates(*parts))
+
+
+def make_token(folder: Path) -> None:
+    """Create a security folder with a token and a user for ZooKeeper, unless it is there: the user must stay the same,
+    because what it creates in ZooKeeper is its own. Whoever may enter the folder above may read it."""
+    shared = group_of(folder.parent) is not None
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for name, content in ((TOKEN_FILE, secrets.token_urlsafe(32)), (AUTH_FILE, f"{NAME}:{secrets.token_urlsafe(24)}")):
+        path = folder / name
+        if not path.exists():
+            write_private(path, f"{content}\n".encode())
+        os.chmod(path, 0o640 if shared else 0o600)
+    os.chmod(folder, 0o2750 if shared else 0o700)
 
 
 def check_listen(listen: str, security: Security | None) -> None:
-    """Raises SetupError if ``listen`` (host:port) can be reached from other machines and there is no security
-    folder."""
-    if security is None and not is_loopback(listen.rpartition(":")[0]):
+    """Raises SetupError if ``listen`` (host:port) can be reached from other machines and there are no certificates."""
+    if (security is None or security.tls is None) and not is_loopback(listen.rpartition(":")[0]):
         raise SetupError(
             f"refusing to listen on {listen} without authentication: other machines could read and write the pipeline. "
             "Give --security FOLDER (`millwheel certs FOLDER` makes one for development), or listen on 127.0.0.1"
@@ -133,10 +178,12 @@ class TokenShown(*_AnyCall):  # type: ignore[misc,unused-ignore]
 
 
 class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
-    """Ends calls that do not show the token, before anything of them is read. ``refused`` counts them."""
+    """Ends calls that do not show the token, before anything of them is read. ``refused`` counts them. ``address`` is
+    where the server serves, once that is known."""
 
-    def __init__(self, token: str) -> None:
-        self._expected = f"Bearer {token}".encode()
+    def __init__(self, security: Security) -> None:
+        self._security = security
+        self.address = ""
         self._lock = threading.Lock()
         self.refused = 0
 
@@ -147,7 +194,7 @@ class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
     ) -> _Handler | None:
         """Pass the call on, or answer it with a refusal."""
         shown = [value for name, value in handler_call_details.invocation_metadata or () if name == _HEADER]
-        if len(shown) == 1 and hmac.compare_digest(_octets(shown[0]), self._expected):
+        if len(shown) == 1 and self._security.admits(_octets(shown[0]).removeprefix(_BEARER), self.address):
             return continuation(handler_call_details)
         method = handler_call_details.method
         with self._lock:
@@ -157,9 +204,7 @@ class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
 
         def refuse(requests: object, context: grpc.ServicerContext) -> Iterator[bytes]:
             log.warning("Refused a call of %s from %s: %s (refusal %d).", method, context.peer(), what, number)
-            context.abort(
-                grpc.StatusCode.UNAUTHENTICATED, f"{what}: this pipeline wants the one of its --security folder"
-            )
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, f"{what}: this run wants its own (`millwheel token ROOT`)")
             yield b""
 
         return grpc.stream_stream_rpc_method_handler(refuse)
@@ -178,7 +223,7 @@ def _check_rights(path: Path) -> None:
 
 def _private(path: Path) -> bytes:
     content = _read(path)
-    if os.stat(path).st_mode & _OTHERS:
+    if os.stat(path).st_mode & (_OTHERS if group_of(path.parent) is None else _ALL_OTHERS):
         raise SetupError(f"{path} can be read by others; make it yours alone: chmod 600 {path}")
     return content
 

@@ -1,14 +1,13 @@
 """The HTTP server of one process for ``/metrics``, and its health probes.
 
-A connection that has said nothing waits in the front; a request has a thread for as long as it takes. On the loopback
-the server is open, like the rest of a run there; elsewhere it uses TLS and requires the pipeline's token
-(``Authorization: Bearer``), as gRPC does. ``/healthz`` and ``/readyz`` need no token: a kubelet has none, and they name
-processes and nodes only. They are answered whatever the number of other requests.
+A connection that has said nothing waits in the front; a request has a thread for as long as it takes. Off the loopback
+the server uses TLS. All pages require the run's token (``Authorization: Bearer``), but for ``/metrics`` in a run
+without certificates, which serves the loopback only. ``/healthz`` and ``/readyz`` need no token: a kubelet has none,
+and they name processes and nodes only. They are answered whatever the number of other requests.
 """
 
 from __future__ import annotations
 
-import hmac
 import io
 import logging
 import socket
@@ -36,7 +35,7 @@ _log = logging.getLogger("millwheel.metrics")
 Page = Callable[[], bytes]
 Check = Callable[[], str]
 """Why a process is not well, or ""."""
-HEALTHZ, READYZ = "/healthz", "/readyz"
+HEALTHZ, READYZ, METRICS = "/healthz", "/readyz", "/metrics"
 
 
 def well() -> str:
@@ -60,8 +59,9 @@ class Endpoint:
         """Bind ``listen`` (host:port; port 0 takes a free one). Raises SetupError if the port is not available."""
         check_listen(listen, security)
         host = listen.rpartition(":")[0]
-        self._security = None if is_loopback(host) else security
-        self._rules = BrowserRules(names_of(host) if self._security is None else ())
+        self._security = security
+        self._tls = None if security is None or is_loopback(host) else security.tls
+        self._rules = BrowserRules(names_of(host) if self._tls is None else ())
         self._pages = dict(pages)
         self._checks = {HEALTHZ: healthy, READYZ: ready}
         self._context: Any = None
@@ -96,19 +96,24 @@ class Endpoint:
             self._front.leave(visitor)
 
     def _secured(self, connection: socket.socket, visitor: Visitor) -> socket.socket:
-        if self._security is None:
+        if self._tls is None:
             return connection
         from millwheel.adapters.metrics.tls import server_context
 
         if self._context is None:
-            self._context = server_context(self._security)
+            self._context = server_context(self._tls)
         return shaken(self._context, connection, visitor)
+
+    def _admits(self, path: str, shown: str) -> bool:
+        if self._security is None or (path == METRICS and self._security.tls is None):
+            return True
+        return self._security.admits(shown.encode().removeprefix(b"Bearer "), self.address)
 
     def _handler(self, visitor: Visitor, head: bytes) -> Callable[..., BaseHTTPRequestHandler]:
         from http.server import BaseHTTPRequestHandler  # not before the first request
 
         pages, checks, rules, front = self._pages, self._checks, self._rules, self._front
-        token = self._security.token if self._security else ""
+        admits = self._admits
 
         class Handler(BaseHTTPRequestHandler):
             """Answers one question and hangs up."""
@@ -132,8 +137,8 @@ class Endpoint:
                 page = pages.get(path)
                 if (foreign := rules.refused(self.headers)) is not None:
                     self.send_error(foreign.status, foreign.sentence)
-                elif token and not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
-                    self.send_error(401, "this pipeline wants the token of its --security folder")
+                elif not admits(path, shown):
+                    self.send_error(401, "this run wants its token: millwheel token ROOT")
                 elif page is None:
                     self.send_error(404, f"there are {', '.join(sorted((*pages, *checks)))}")
                 else:

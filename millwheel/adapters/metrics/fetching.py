@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from millwheel.adapters.grpc.security import Security, is_loopback
+from millwheel.adapters.metrics.endpoint import METRICS
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 2.0
 """For one process to answer: less than a scrape of the whole run may take (Prometheus waits 10 s)."""
 _AT_ONCE = 16  # processes that are asked at the same time
-METRICS, STANDING, ROWS = "/metrics", "/standing", "/rows"
+STANDING, ROWS = "/standing", "/rows"
+__all__ = ["METRICS", "ROWS", "STANDING", "fetched"]
 
 
 def fetched(addresses: Mapping[str, str], path: str, security: Security | None) -> dict[str, str]:
@@ -50,9 +52,11 @@ def _connection(address: str, security: Security | None) -> tuple[HTTPConnection
 
     name, _, digits = address.rpartition(":")
     host, port = name.strip("[]"), int(digits)
-    if security is None or is_loopback(name):
+    if security is None:
         return HTTPConnection(host, port, timeout=_TIMEOUT_S), {}
+    if security.tls is None or is_loopback(name):
+        return HTTPConnection(host, port, timeout=_TIMEOUT_S), {"Authorization": f"Bearer {security.proof(address)}"}
     from millwheel.adapters.metrics.tls import client_context
 
-    secured = HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=client_context(security))
+    secured = HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=client_context(security.tls))
     return secured, {"Authorization": f"Bearer {security.token}"}

@@ -50,7 +50,8 @@ class ZooKeeperCoordination:
     ) -> None:
         servers, slash, chroot = hosts.partition("/")
         _check_hosts(hosts, servers, slash + chroot)
-        self._base = f"{(slash + chroot).rstrip('/')}/millwheel/{_checked(pipeline)}"
+        self._shared = f"{(slash + chroot).rstrip('/')}/millwheel"
+        self._base = f"{self._shared}/{_checked(pipeline)}"
         self._session = ZooKeeperSession(
             servers, session_timeout_s, lost_after_s or session_timeout_s, connect_timeout_s, guard
         )
@@ -141,7 +142,7 @@ class ZooKeeperCoordination:
         with self._lock:
             known = path in self._ensured
         if not known:
-            self._session.ensure(path)
+            self._session.ensure(path, self._shared)
             with self._lock:
                 self._ensured.add(path)
         return path

@@ -14,11 +14,12 @@ from typing import Any
 
 from kazoo.security import make_digest_acl
 
-from millwheel.adapters.rights import refuse_writable
+from millwheel.adapters.grpc.security import AUTH_FILE
+from millwheel.adapters.rights import group_of, refuse_writable
 from millwheel.errors import SetupError
 
-AUTH_FILE, CA_FILE, CERTIFICATE_FILE, KEY_FILE = "zookeeper.auth", "zookeeper-ca.pem", "zookeeper.pem", "zookeeper.key"
-_OTHERS = 0o077  # Fixed: the permission bits of everybody but the owner
+CA_FILE, CERTIFICATE_FILE, KEY_FILE = "zookeeper-ca.pem", "zookeeper.pem", "zookeeper.key"
+_OTHERS, _ALL_OTHERS = 0o077, 0o007  # Fixed: the permissions of everybody but the owner, and of those but the group
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,9 @@ def _present(path: Path) -> str:
     """The path as text, "" when there is no such file."""
     if not path.is_file():
         return ""
-    if path.name in (AUTH_FILE, KEY_FILE) and os.stat(path).st_mode & _OTHERS:
+    if path.name in (AUTH_FILE, KEY_FILE) and os.stat(path).st_mode & (
+        _OTHERS if group_of(path.parent) is None else _ALL_OTHERS
+    ):
         raise SetupError(f"{path} can be read by others; make it yours alone: chmod 600 {path}")
     refuse_writable(path)
     return str(path)

@@ -22,6 +22,7 @@ from kazoo.exceptions import (
     BadVersionError,
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     OperationTimeoutError,
@@ -29,6 +30,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from millwheel.adapters.zookeeper.guard import OPEN, ZooKeeperGuard
 from millwheel.errors import ConflictError, SetupError, UnavailableError
@@ -149,8 +151,11 @@ class ZooKeeperSession:
 
     # --- writes: one with an unknown outcome is repeated; then the current node decides
 
-    def ensure(self, path: str) -> None:
-        """Create ``path`` and its parents unless they exist."""
+    def ensure(self, path: str, shared: str = "") -> None:
+        """Create ``path`` and its parents unless they exist. ``shared`` is the part of it that pipelines of other users
+        have as well: everybody may create nodes in there."""
+        if shared:
+            self._settle(lambda: self._client.ensure_path_async(shared, OPEN_ACL_UNSAFE))
         self._settle(lambda: self._client.ensure_path_async(path))
 
     def create(self, path: str, data: bytes, ephemeral: bool = False) -> bool:
@@ -228,6 +233,12 @@ class ZooKeeperSession:
             raise self._unavailable() from error
         except (NoNodeError, NodeExistsError, BadVersionError):
             raise
+        except NoAuthError as error:
+            raise SetupError(
+                f"ZooKeeper at {self._hosts} refuses our user: these nodes belong to another root, or to a run with "
+                "another --security folder. Use another chroot (--zookeeper host:port/chroot), or the root and the "
+                "folder that the nodes belong to"
+            ) from error
         except KazooException as error:
             if self.over:
                 raise self._unavailable() from error

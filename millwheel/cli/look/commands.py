@@ -62,6 +62,14 @@ def summary(root: RootArgument = "", as_json: AsJson = False) -> None:
 
 
 @looking.command()
+def token(root: RootArgument = "") -> None:
+    """Print the token of a run, for programs that ask it: redis-cli -a "$(millwheel token ROOT)"."""
+    from millwheel.cli.look.token import token as printed
+
+    printed(root)
+
+
+@looking.command()
 def metrics(root: RootArgument = "") -> None:
     """Print the metrics of all processes of a run, in Prometheus' format."""
     from millwheel.cli.look.metrics import metrics as printed

@@ -63,7 +63,7 @@ def _serve(root: str, stream: str, security: str) -> None:
             named = [name or record.id for name, record in zip(ids, own, strict=True)]
             return injector.send_records(injector.records(lines, named, traces))
 
-        token = known.token if known else ""
+        token = known.token if known and known.tls else ""  # else its port is open to this machine, as the file says
         endpoint = HttpEndpoint(options, token, lambda *posted: aside(lambda: inject(*posted)))
         tls = _tls(options, security, known)
         server = FrontedServer(endpoint.app(), listener, limits.http_source(), [HEALTH], **tls)
@@ -75,7 +75,7 @@ def _bound(options: HttpOptions) -> socket:
 
 
 def _tls(options: HttpOptions, folder: str, known: Security | None) -> dict[str, Any]:
-    if known is None:
+    if known is None or known.tls is None:
         return {}
     own = _ROLE if (Path(folder) / f"{_ROLE}.pem").exists() else "process"
     asks = ssl.CERT_REQUIRED if options.client_certificates else ssl.CERT_NONE

@@ -112,15 +112,16 @@ class Link(asyncio.Protocol):
 
 
 class Links:
-    """Connections by address (host:port), opened when needed. ``token`` is presented unless it is "". Hosts in
-    ``plain`` are connected to without TLS and token."""
+    """Connections by address (host:port), opened when needed. ``shown`` is the password for an address ("": none),
+    ``tls`` the context for it (None: plain text)."""
 
     def __init__(
-        self, token: str = "", tls: ssl.SSLContext | None = None, plain: Callable[[str], bool] = lambda host: False
+        self,
+        shown: Callable[[str], str] = lambda address: "",
+        tls: Callable[[str], ssl.SSLContext | None] = lambda address: None,
     ) -> None:
-        self._token = token
+        self._shown = shown
         self._tls = tls
-        self._plain = plain
         self._links: dict[str, asyncio.Task[Link]] = {}
 
     async def call(self, address: str, commands: Sequence[bytes]) -> list[Any]:
@@ -145,12 +146,11 @@ class Links:
     async def _open(self, address: str) -> Link:
         host, _, port = address.rpartition(":")
         loop = asyncio.get_running_loop()
-        plain = self._plain(host)
-        connecting = loop.create_connection(Link, host.strip("[]"), int(port), ssl=None if plain else self._tls)
+        connecting = loop.create_connection(Link, host.strip("[]"), int(port), ssl=self._tls(address))
         try:
             _, link = await asyncio.wait_for(connecting, _CONNECT_S)
-            if self._token and not plain:
-                (reply,) = await asyncio.wait_for(link.call([packed("AUTH", self._token)]), _CONNECT_S)
+            if password := self._shown(address):
+                (reply,) = await asyncio.wait_for(link.call([packed("AUTH", password)]), _CONNECT_S)
                 if isinstance(reply, Exception):
                     link.close()
                     raise LinkClosed(f"{address} refuses our token: {reply}")

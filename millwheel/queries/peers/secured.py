@@ -1,14 +1,24 @@
-"""Connections to workers under the pipeline's security settings."""
+"""Connections to workers under the run's security settings."""
 
 from __future__ import annotations
 
+import ssl
+
 from millwheel.adapters.grpc.security import Security, is_loopback
-from millwheel.adapters.metrics.tls import client_context
 from millwheel.queries.peers.link import Links
 
 
 def secured_links(security: Security | None) -> Links:
-    """Connections with TLS and the token, except to workers on the loopback, which require neither."""
+    """Connections that show the token, by TLS except to workers on the loopback."""
     if security is None:
         return Links()
-    return Links(security.token, client_context(security), is_loopback)
+    if security.tls is None:
+        return Links(security.proof)
+    from millwheel.adapters.metrics.tls import client_context
+
+    context = client_context(security.tls)
+
+    def tls(address: str) -> ssl.SSLContext | None:
+        return None if is_loopback(address.rpartition(":")[0]) else context
+
+    return Links(lambda address: security.token if tls(address) else security.proof(address), tls)

@@ -123,7 +123,7 @@ async function replay(each, letter) {
     }
   } catch (error) {
     told = error.message;
-    if (error.status === 401) sessionStorage.clear();
+    if (error.status === 401 && (await askForToken(error.message))) return replay(each, letter);
   }
   await refresh();
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Callable, Mapping
 
 from millwheel.adapters.grpc.security import Security, check_listen, is_loopback
@@ -13,7 +14,7 @@ from millwheel.queries.cluster import ClusterMap
 from millwheel.queries.commands import QueryService
 from millwheel.queries.following import ChangesRead, NamedFollower
 from millwheel.queries.names import Catalog
-from millwheel.queries.peers.link import Links
+from millwheel.queries.peers.secured import secured_links
 from millwheel.queries.server import QueryServer
 from millwheel.workers.host.health import HealthMeasures
 
@@ -29,7 +30,7 @@ class Queried:
         self._catalog = Catalog.of(spec)
         self._named = NamedFollower(self._catalog.named, changes)
         self._cluster = ClusterMap(me, _asked_first(spec))
-        self._security = None if is_loopback(listen.rpartition(":")[0]) else security
+        self._security = security
 
     def begin(
         self,
@@ -39,17 +40,23 @@ class Queried:
         health: HealthMeasures,
     ) -> str:
         """Start serving, and return the address. Raises SetupError when it cannot be bound."""
-        token, tls, links = "", None, Links()
-        if self._security is not None:
-            from millwheel.adapters.metrics.tls import client_context, server_context
-
-            token, tls = self._security.token, server_context(self._security)
-            links = Links(token, client_context(self._security))
-        service = QueryService(self._catalog, self._cluster, clock, token, health.errors, health.now)
-        server = QueryServer(self._listen, service, post, check, tls, links)
+        admits = None if self._security is None else self._admits
+        service = QueryService(self._catalog, self._cluster, clock, admits, health.errors, health.now)
+        server = QueryServer(self._listen, service, post, check, self._tls(), secured_links(self._security))
+        self._listen = server.address
         self._named.begin()
         server.start()
         return server.address
+
+    def _admits(self, shown: bytes) -> bool:
+        return self._security is None or self._security.admits(shown, self._listen)
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if self._security is None or self._security.tls is None or is_loopback(self._listen.rpartition(":")[0]):
+            return None
+        from millwheel.adapters.metrics.tls import server_context
+
+        return server_context(self._security.tls)
 
     def changed(self) -> None:
         """Named queries may have changed (any thread)."""

@@ -52,7 +52,7 @@ def test_a_process_keeps_what_it_writes_to_its_user_and_remembers_what_the_user_
 def test_beside_a_folder_that_a_group_shares_its_group_may_read(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
-    shared.chmod(0o750)
+    shared.chmod(0o2750)
     keep_private(str(shared))
     (shared / "file").touch()
     assert mode(shared / "file") == 0o640

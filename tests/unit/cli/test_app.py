@@ -165,6 +165,7 @@ WITHOUT_JSON = {
     "ui": "it serves pages until it is stopped, and their data as JSON",
     "serve": "it serves answers as JSON until it is stopped",
     "metrics": "it serves the text of Prometheus until it is stopped",
+    "token": "it prints the token and nothing else, for the command line of another program",
     "submit": "it prints what spark-submit prints",
 }
 

@@ -17,7 +17,7 @@ from millwheel.client import AsyncQueries, Queries, QueryAnswer, QueryError
 from millwheel.errors import SetupError
 from millwheel.launch.certificates import make_set
 from millwheel.queries.rendering import json_reply
-from tests.unit.gateway.test_app import TOKEN, Links, client
+from tests.unit.gateway.test_app import TOKEN, Links, admits, client
 from tests.unit.queries.peers.test_asking import Refusal
 
 ANSWER = QueryAnswer({"n": 3}, 10, 70, 65, True, "clicks-0", 4, 9)
@@ -33,8 +33,7 @@ def said(command: bytes) -> Any:
 @contextmanager
 def served(**options: Any) -> Iterator[str]:
     """A gateway on a free port."""
-    token = TOKEN if options else ""
-    app = client(links=Links(**{"h:1": said}), token=token).app
+    app = client(links=Links(**{"h:1": said}), admits=admits if options else None).app
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(uvicorn.Config(app, log_level="critical", **options))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

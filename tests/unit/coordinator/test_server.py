@@ -11,6 +11,8 @@ import pytest
 
 from millwheel.adapters.coordinator import LOCAL, LocalCoordination
 from millwheel.coordinator.server import CoordinatorServer
+from millwheel.core.formats.coordinator_messages import Get, encode
+from millwheel.errors import UnavailableError
 
 
 @pytest.fixture
@@ -26,6 +28,36 @@ def eventually(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, "it did not happen in time"
         time.sleep(0.002)
+
+
+def test_who_does_not_show_the_token_is_hung_up_on(tmp_path: Path) -> None:
+    server = CoordinatorServer(tmp_path / "coordinator.db", "token-of-the-run")
+    server.start()
+    try:
+        ours = LocalCoordination(server.address, token="token-of-the-run")
+        for token in ("", "token-of-another"):
+            stranger = LocalCoordination(server.address, token=token)
+            with pytest.raises(UnavailableError):
+                stranger.put_if_absent("instance", b"theirs")
+            stranger.close()
+        assert ours.get("instance") is None
+        ours.close()
+    finally:
+        server.stop()
+
+
+def test_who_does_not_say_hello_is_answered_nothing(tmp_path: Path) -> None:
+    server = CoordinatorServer(tmp_path / "coordinator.db", "token-of-the-run")
+    server.start()
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+            stranger.connect(server.address.removeprefix(LOCAL))
+            message = encode(Get(1, "instance"))
+            stranger.sendall(pack("<I", len(message)) + message)
+            stranger.settimeout(10)
+            assert stranger.recv(1) == b""
+    finally:
+        server.stop()
 
 
 def test_who_does_not_speak_the_protocol_is_hung_up_on_and_disturbs_nobody(server: CoordinatorServer) -> None:

@@ -86,7 +86,7 @@ class World:
         self.root = Root.open(str(folder / "root"), "clicks")
         self._graph: Graph | None = None
         self.settings = RunSettings("pipeline.yaml", launcher=LauncherKind.PROCESSES)
-        monkeypatch.setattr(module, "coordinator_for", lambda settings, root, say: self.coordinator)
+        monkeypatch.setattr(module, "coordinator_for", lambda settings, root, say, security: self.coordinator)
         monkeypatch.setattr(module, "open_coordination", lambda *_, **__: self.zookeeper.connect())
         monkeypatch.setattr(module, "StatusWatcher", self._watcher)
 

@@ -28,7 +28,8 @@ TABLE = RangeTable("clicks", ENTRIES, 3)
 def session(password: str = "") -> Session:
     cluster = ClusterMap("w1", "clicks", {"w0": "10.0.0.1:6380", "w1": "10.0.0.2:7000"}, TABLE)
     catalog = Catalog({"clicks": "int"}, frozenset({"clicks"}))
-    return Session(QueryService(catalog, cluster, lambda: 1_000, password))
+    admits = (lambda shown: shown == password.encode()) if password else None
+    return Session(QueryService(catalog, cluster, lambda: 1_000, admits))
 
 
 def parsed(data: bytes) -> Any:

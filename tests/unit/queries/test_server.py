@@ -171,7 +171,9 @@ def _address(client: socket.socket) -> str:
 
 
 def test_a_client_that_never_authenticates_has_a_deadline_and_one_that_did_has_none() -> None:
-    service = QueryService(SERVICE.catalog, SERVICE.cluster, lambda: 1, "the-token-of-this-pipeline")
+    service = QueryService(
+        SERVICE.catalog, SERVICE.cluster, lambda: 1, lambda shown: shown == b"the-token-of-this-pipeline"
+    )
     limits = FrontLimits(silent_s=0.2, head_s=0.2)
     with served(limits=limits, service=service) as (member, _):
         member.sendall(b"AUTH the-token-of-this-pipeline\r\n")

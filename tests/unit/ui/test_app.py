@@ -117,7 +117,7 @@ def test_our_names_are_taken_with_any_port(run: Run, host: str) -> None:
 
 
 def test_a_secured_run_is_shown_to_those_with_its_token(run: Run) -> None:
-    http = client(run, read_token="t", hosts=())
+    http = client(run, admits=lambda shown: shown == b"t", hosts=())
     assert http.get("/api/live").status_code == http.get("/api/events").status_code == 401
     assert http.get("/api/live", headers={"authorization": "Bearer t"}).status_code == 200
     assert http.get("/").status_code == 200  # the page asks for the token

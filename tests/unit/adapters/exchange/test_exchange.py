@@ -13,7 +13,7 @@ import pytest
 from millwheel.adapters.exchange.exchange import FRAME_BYTES, End, Exchange
 from millwheel.adapters.exchange.frames import Frame
 from millwheel.adapters.exchange.mailbox import Mailbox
-from millwheel.adapters.grpc.security import Security, load_security
+from millwheel.adapters.grpc.security import Certificates, Security, load_security
 from millwheel.errors import CorruptionError
 from millwheel.pb import worker_pb2 as pb
 
@@ -54,6 +54,12 @@ def pump(*peers: Peer, until: Callable[[], bool]) -> None:
         assert time.monotonic() < deadline, "it did not come about"
         for peer in peers:
             peer.exchange.wait(0.005)
+
+
+def certificates(folder: Path) -> Certificates:
+    tls = loaded(folder).tls
+    assert tls is not None
+    return tls
 
 
 def loaded(folder: Path) -> Security:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import queue
 import socket
 import ssl
 import struct
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from millwheel.adapters.exchange.handshake import Handshakes, RefusedError, dial
 from millwheel.adapters.front.limits import FrontLimits
 from millwheel.adapters.grpc.security import Security
 from millwheel.errors import SetupError
-from tests.unit.adapters.exchange.test_exchange import WAIT_S, Peer, loaded
+from tests.unit.adapters.exchange.test_exchange import WAIT_S, Peer, certificates, loaded
 
 GREETING = b"millwheel-exchange-2\n\0\0"
 
@@ -42,7 +44,7 @@ class TestWhoMayEnter:
 
     def test_nobody_without_a_certificate(self, listening: Peer, ours: Path) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(cadata=loaded(ours).ca.decode())
+        context.load_verify_locations(cadata=certificates(ours).ca.decode())
         host, _, port = listening.exchange.address.rpartition(":")
         answer = b""
         with socket.create_connection((host, int(port)), WAIT_S) as bare, suppress(OSError):
@@ -52,15 +54,17 @@ class TestWhoMayEnter:
         assert answer == b""
 
     def test_nobody_with_a_certificate_of_another_ca(self, listening: Peer, ours: Path, theirs: Path) -> None:
-        us, them = loaded(ours), loaded(theirs)
-        self.refused(listening.exchange.address, Security(us.ca, them.certificate, them.key, us.token))
+        us = loaded(ours)
+        self.refused(
+            listening.exchange.address, Security(us.token, replace(certificates(theirs), ca=certificates(ours).ca))
+        )
 
     def test_nobody_with_a_wrong_token(
         self, listening: Peer, ours: Path, theirs: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         us, them = loaded(ours), loaded(theirs)
         with caplog.at_level(logging.WARNING, "millwheel.security"):
-            error = self.refused(listening.exchange.address, Security(us.ca, us.certificate, us.key, them.token))
+            error = self.refused(listening.exchange.address, replace(us, token=them.token))
         assert isinstance(error, RefusedError)
         lines = [record.getMessage() for record in caplog.records]
         assert len(lines) == 1
@@ -68,8 +72,21 @@ class TestWhoMayEnter:
         assert them.token not in lines[0]
 
     def test_a_caller_believes_no_worker_of_another_ca(self, listening: Peer, ours: Path, theirs: Path) -> None:
-        us, them = loaded(ours), loaded(theirs)
-        self.refused(listening.exchange.address, Security(them.ca, us.certificate, us.key, us.token))
+        us = loaded(ours)
+        self.refused(
+            listening.exchange.address, Security(us.token, replace(certificates(ours), ca=certificates(theirs).ca))
+        )
+
+    def test_nobody_without_the_token_where_there_are_no_certificates(self) -> None:
+        us, them = Security("t" * 32), Security("s" * 32)
+        opened: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+        listening = Handshakes("127.0.0.1:0", lambda it, _: opened.put(it), us)
+        for stranger in (None, them, replace(them, token=us.proof("127.0.0.1:1"))):
+            self.refused(listening.address, stranger)
+        dial(listening.address, us).close()
+        opened.get(timeout=WAIT_S).close()
+        assert opened.empty()
+        listening.close()
 
     def test_a_token_where_none_is_wanted_is_refused(self, ours: Path) -> None:
         listening = Peer()

@@ -20,7 +20,8 @@ from millwheel.launch.certificates import make_set
 def context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
     security = load_security(str(make_set(str(tmp_path_factory.mktemp("tls") / "set"))))
     assert security is not None
-    made: ssl.SSLContext = server_context(security)
+    assert security.tls is not None
+    made: ssl.SSLContext = server_context(security.tls)
     return made
 
 

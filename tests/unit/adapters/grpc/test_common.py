@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -15,7 +16,7 @@ from millwheel.pb import injector_pb2, master_pb2, worker_pb2
 from millwheel.pb.injector_pb2_grpc import InjectorStub
 from millwheel.pb.master_pb2_grpc import MasterStub
 from millwheel.pb.worker_pb2_grpc import WorkerStub
-from tests.unit.adapters.grpc.test_security import WAIT_S, loaded, with_token_of
+from tests.unit.adapters.grpc.test_security import WAIT_S, certificates, loaded, with_token_of
 
 Call = Callable[[grpc.Channel], object]
 
@@ -56,7 +57,7 @@ class TestEveryService:
     def test_is_closed_to_who_has_no_certificate(self, request: pytest.FixtureRequest, name: str, ours: Path) -> None:
         service, call = CALLS[name]
         options = (("grpc.ssl_target_name_override", "millwheel"),)
-        nameless = grpc.ssl_channel_credentials(loaded(ours).ca)
+        nameless = grpc.ssl_channel_credentials(certificates(ours).ca)
         channel = grpc.secure_channel(address_of(request, service), nameless, options=options)
         channel = grpc.intercept_channel(channel, TokenShown(loaded(ours).token))
         assert code_of(channel, call) is grpc.StatusCode.UNAVAILABLE
@@ -65,7 +66,7 @@ class TestEveryService:
         self, request: pytest.FixtureRequest, name: str, ours: Path, theirs: Path
     ) -> None:
         service, call = CALLS[name]
-        mixed = Security(loaded(ours).ca, loaded(theirs).certificate, loaded(theirs).key, loaded(ours).token)
+        mixed = Security(loaded(ours).token, replace(certificates(theirs), ca=certificates(ours).ca))
         assert code_of(new_channel(address_of(request, service), mixed), call) is grpc.StatusCode.UNAVAILABLE
 
     def test_refuses_a_wrong_token(

@@ -4,11 +4,12 @@ import http.client
 import socket
 import ssl
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.grpc.security import load_security
+from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.adapters.metrics.fetching import fetched
 from millwheel.errors import SetupError
@@ -80,7 +81,7 @@ def test_off_the_loopback_it_speaks_tls_and_wants_the_token(tmp_path: Path) -> N
     address = f"0.0.0.0:{made.address.rpartition(':')[2]}"
     assert fetched({"w": address}, "/metrics", security) == {"w": "up 1\n"}
     assert fetched({"w": address}, "/metrics", other) == {}
-    stranger = type(security)(security.ca, security.certificate, security.key, "another-token-of-theirs")
+    stranger = replace(security, token="another-token-of-theirs")
     assert fetched({"w": address}, "/metrics", stranger) == {}
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -90,6 +91,26 @@ def test_off_the_loopback_it_speaks_tls_and_wants_the_token(tmp_path: Path) -> N
         connection.request("GET", path)
         assert connection.getresponse().status == status
         connection.close()
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("secured", "statuses"), [(False, {"/metrics": 200, "/rows": 401}), (True, {"/metrics": 401, "/rows": 401})]
+)
+def test_on_the_loopback_only_metrics_are_open_and_with_certificates_not_even_these(
+    tmp_path: Path, secured: bool, statuses: dict[str, int]
+) -> None:
+    known = load_security(str(make_set(str(tmp_path / "set"))))
+    assert known is not None
+    security = known if secured else Security(known.token)
+    made = Endpoint("127.0.0.1:0", security, {"/metrics": lambda: b"up 1\n", "/rows": lambda: b"[]"})
+    made.start()
+    for path, status in {**statuses, "/healthz": 200, "/readyz": 200}.items():
+        connection = http.client.HTTPConnection(made.address, timeout=5)
+        connection.request("GET", path)
+        assert connection.getresponse().status == status
+        connection.close()
+    assert fetched({"w": made.address}, "/rows", security) == {"w": "[]"}
     made.close()
 
 

@@ -80,8 +80,9 @@ class Transport:
 
 def connected(takes: bool = True, token: str = "") -> tuple[Connection, Transport, Asked]:
     server, transport = Asked(), Transport(takes)
+    admits = (lambda shown: shown == token.encode()) if token else None
     service = QueryService(
-        Catalog({"clicks": None}, frozenset({"clicks"})), ClusterMap("w0", "clicks"), lambda: 1, token
+        Catalog({"clicks": None}, frozenset({"clicks"})), ClusterMap("w0", "clicks"), lambda: 1, admits
     )
     connection = Connection(server, Session(service))
     connection.connection_made(transport)  # type: ignore[arg-type]
