@@ -66,7 +66,9 @@ def check_endless(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None
 def _never_ends(source: SourceSpec) -> bool:
     if source.kind == "generator":
         return not source.options.get("count")
-    return source.kind in ("injection", "kafka") or bool(source.options.get("follow"))
+    if source.kind == "kafka":
+        return not source.options.get("until")
+    return source.kind == "injection" or bool(source.options.get("follow"))
 
 
 def uncertain_names(reader: NodeReader, top: YamlNode) -> frozenset[str]:

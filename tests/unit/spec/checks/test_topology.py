@@ -70,14 +70,28 @@ def test_what_nobody_consumes_is_a_warning(folder: Path, caplog: pytest.LogCaptu
     assert "computations.c.output: nobody consumes the stream 'out'" in caplog.text
 
 
-@pytest.mark.parametrize(("source", "warns"), [("follow: true", True), ("follow: false", False)])
+_FILES = 'files: {path: "in/*.jsonl", format: jsonl, follow: %s}'
+_KAFKA = 'kafka: {brokers: "b:1", topics: [hits]%s}'
+
+
+@pytest.mark.parametrize(
+    ("source", "warns"),
+    [
+        (_FILES % "true", True),
+        (_FILES % "false", False),
+        (_KAFKA % "", True),
+        (_KAFKA % ", until: latest", False),
+        ("generator: {rate: 1}", True),
+        ("generator: {rate: 1, count: 5}", False),
+    ],
+)
 def test_a_global_window_of_input_without_end_is_worth_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, source: str, warns: bool
 ) -> None:
     text = f"""
 pipeline: p
 streams:
-  h: {{source: {{files: {{path: "in/*.jsonl", format: jsonl, {source}}}}}, timestamp: t}}
+  h: {{source: {{{source}}}, timestamp: timestamp}}
 computations:
   c: {{input: {{h: {{key: k}}}}, window: global, aggregate: {{n: count}}, output: out}}
 sinks: {{out: {{stdout: {{}}}}}}
