@@ -193,3 +193,56 @@ def test_what_cannot_be_is_said_before_anything_is_started(tmp_path: Path) -> No
     ended = command("stop", "--drain", "--savepoint", str(tmp_path / "s"))
     assert ended.returncode == 1
     assert "give one of them" in ended.stderr
+
+
+FAILING = """
+  failing:
+    input: {clicks: {key: user}}
+    window: {tumbling: 1m}
+    aggregate: {total: {sum: user}}
+    output: totals
+sinks:
+  totals: {files: {path: "${output}/totals", flush: 100ms}}
+"""
+
+
+def test_what_the_refusal_names_gets_a_run_that_fails_at_once_out_of_its_root(
+    tmp_path: Path, running: list[Run]
+) -> None:
+    clicks, out = Clicks(tmp_path / "input"), tmp_path / "out"
+    params = {"input": str(tmp_path / "input"), "output": str(out)}
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    broken = OLD.replace("sinks:\n", FAILING[1:])
+    mended = broken.replace("    output: totals", "    on_error: dead_letter\n    output: totals")
+    old = pipeline(tmp_path / "old", broken, CODE)
+    new = pipeline(tmp_path / "new", OLD.replace("sinks:\n", ADDED[1:]), NEW_CODE)
+    clicks.grow(2_000)
+    first = Run(old, tmp_path / "a", params, workers=1).start()
+    running.append(first)
+    assert first.wait(120).code == 3, first.said
+
+    refused = Run(new, tmp_path / "b", params, workers=1, place=str(first.root)).start()
+    running.append(refused)
+    assert refused.wait(60).code == 1, refused.said
+    assert "with on_error: dead_letter for what fails" in refused.said
+    assert f"`millwheel stop --root {first.root} --savepoint FOLDER`" in refused.said
+
+    old.write_text(mended)
+    clicks.grow(500)
+    again = Run(old, tmp_path / "a", params, workers=1).start()
+    running.append(again)
+    until(lambda: len(rows_of(out / "numbers")) == len(clicks.rows), again)
+    done("stop", "--savepoint", str(tmp_path / "saved"), "--root", str(first.root))
+    assert again.wait(120).code == 0, again.said
+
+    clicks.grow(500)
+    last = Run(new, tmp_path / "c", params, workers=1, more=("--from-savepoint", str(tmp_path / "saved"))).start()
+    running.append(last)
+    until(lambda: len(rows_of(out / "numbers")) == len(clicks.rows), last)
+    done("stop", "--drain", "--root", str(last.root))
+    assert last.wait(120).code == 0, last.said
+    users = Counter(row["user"] for row in clicks.rows)
+    assert Counter((row["user"], row["count"]) for row in rows_of(out / "numbers")) == Counter(
+        {(user, n): 1 for user, count in users.items() for n in range(1, count + 1)}
+    )
