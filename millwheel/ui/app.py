@@ -13,7 +13,7 @@ import msgspec
 from anyio import CapacityLimiter
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -202,6 +202,8 @@ class RunPage:
             wanted = msgspec.json.decode(body, type=Replay)
         except msgspec.MsgspecError as ex:
             return refusal(f"the body is no request: {ex}", 400)
+        except ClientDisconnect:
+            return refusal("the client hung up before the end of the body", 400)
         try:
             words = await anyio.to_thread.run_sync(
                 self.panels.replay, self.run.shown.spec, wanted.computation, wanted.kind, wanted.letter

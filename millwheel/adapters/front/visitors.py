@@ -37,8 +37,10 @@ class VisitPhase(Enum):
     """It belongs to the pipeline, or has shown the token, and stays."""
 
 
-STRANGERS = (VisitPhase.SILENT, VisitPhase.PAUSE, VisitPhase.HEAD, VisitPhase.BODY)
-"""In the order in which they are displaced."""
+_QUIET = (VisitPhase.SILENT, VisitPhase.PAUSE)
+STRANGERS = (*_QUIET, VisitPhase.HEAD, VisitPhase.BODY)
+"""Those that may be displaced: first those that say nothing, then whoever has been in the middle of something for the
+longest time."""
 _COUNTED = frozenset({VisitPhase.ANSWER, VisitPhase.STREAM, VisitPhase.ADMITTED})
 
 
@@ -151,6 +153,7 @@ class Visitors:
 
     def _displacing(self, candidates: Sequence[Visitor], now_s: float) -> Room:
         """Displace the first candidate that had its time to say something."""
+        candidates = sorted(candidates, key=lambda each: (each.phase not in _QUIET, each.since_s))
         wait_s = [each.since_s + self.limits.grace_s - now_s for each in candidates]
         chosen = next((each for each, left_s in zip(candidates, wait_s, strict=True) if left_s <= 0), None)
         if chosen is None:

@@ -17,8 +17,7 @@ VISITOR = "millwheel.visitor"
 _STREAM = b"text/event-stream"
 
 
-class _FullError(Exception):
-    """The body is complete, and there is no room for another answer."""
+_BUSY = PlainTextResponse("too many requests at a time; ask again\n", 503, {"retry-after": "1", "connection": "close"})
 
 
 class Visits:
@@ -35,52 +34,52 @@ class Visits:
         if scope["type"] != "http" or visitor is None:
             await self._app(scope, receive, send)
             return
-        try:
-            heard = self._heard(scope, receive, visitor)
-            await self._app(scope, heard, self._taken(send, visitor))
-        except _FullError:
-            headers = {"retry-after": "1", "connection": "close"}
-            busy = PlainTextResponse("too many requests at a time; ask again\n", 503, headers)
-            await busy(scope, receive, send)
-
-    def _heard(self, scope: Scope, receive: Receive, visitor: Visitor) -> Receive:
-        """``receive``, which tells the front when the body is there. Raises _FullError if there is no body, and no
-        room."""
         phase = VisitPhase.PROBE if scope["path"] in self._probes else VisitPhase.ANSWER
-        if not _has_body(scope):
-            self._answer(visitor, phase)
-            return receive
-        self._front.advance(visitor, VisitPhase.BODY)
+        request = _Request(self._front, visitor, phase, receive, send)
+        if not self._front.advance(visitor, VisitPhase.BODY if _has_body(scope) else phase):
+            await _BUSY(scope, receive, send)
+            return
+        await self._app(scope, request.receive, request.send)
 
-        async def heard() -> Message:
-            message = await receive()
-            if message["type"] == "http.request" and not message.get("more_body") and visitor.phase is VisitPhase.BODY:
-                self._answer(visitor, phase)
-            return message
 
-        return heard
+class _Request:
+    """What an application hears of a client, and says to it, on the way through the front."""
 
-    def _answer(self, visitor: Visitor, phase: VisitPhase) -> None:
-        if not self._front.advance(visitor, phase):
-            raise _FullError
+    def __init__(self, front: Front, visitor: Visitor, answer: VisitPhase, receive: Receive, send: Send) -> None:
+        self._front = front
+        self._visitor = visitor
+        self._answer = answer
+        self._receive = receive
+        self._send = send
+        self._refused = False
 
-    def _taken(self, send: Send, visitor: Visitor) -> Send:
-        """``send``, which hangs up on a client that does not take a stream."""
-        stall_s = self._front.limits.stall_s
+    async def receive(self) -> Message:
+        """The next message of the client. If there is no room when its body is whole, it is refused, and has gone for
+        the application."""
+        if self._refused:
+            return {"type": "http.disconnect"}
+        message = await self._receive()
+        whole = message["type"] == "http.request" and not message.get("more_body")
+        if whole and self._visitor.phase is VisitPhase.BODY and not self._front.advance(self._visitor, self._answer):
+            self._refused = True
+            await _BUSY({"type": "http", "method": "POST"}, self._receive, self._send)
+            return {"type": "http.disconnect"}
+        return message
 
-        async def taken(message: Message) -> None:
-            if message["type"] == "http.response.start" and _is_stream(message):
-                self._front.advance(visitor, VisitPhase.STREAM)
-            if visitor.phase is not VisitPhase.STREAM:
-                await send(message)
-                return
-            try:
-                await asyncio.wait_for(send(message), stall_s)
-            except (asyncio.TimeoutError, TimeoutError):  # two types in Python 3.10
-                self._front.leave(visitor)
-                visitor.hang_up()  # the application sees that its client is gone
-
-        return taken
+    async def send(self, message: Message) -> None:
+        """Send to the client. One that does not take a stream is hung up on: the application sees that it has gone."""
+        if self._refused:
+            return
+        if message["type"] == "http.response.start" and _is_stream(message):
+            self._front.advance(self._visitor, VisitPhase.STREAM)
+        if self._visitor.phase is not VisitPhase.STREAM:
+            await self._send(message)
+            return
+        try:
+            await asyncio.wait_for(self._send(message), self._front.limits.stall_s)
+        except (asyncio.TimeoutError, TimeoutError):  # two types in Python 3.10
+            self._front.leave(self._visitor)
+            self._visitor.hang_up()
 
 
 def _has_body(scope: Scope) -> bool:

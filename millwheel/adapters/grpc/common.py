@@ -28,13 +28,12 @@ _LIMITS: _Options = (
     ("grpc.http2.max_pings_without_data", 0),
 )
 _HANDSHAKE_MS = 10_000  # for TLS and the first frames of HTTP/2: gRPC's own default is two minutes
-_IDLE_MS = 30_000  # without a call: channels of ours connect again with the next one
 _STREAMS = 128  # calls of one connection at a time; the others wait at the client
 _METADATA_BYTES = 16 << 10  # of one call: the longest token has 4 KiB
 SERVER_OPTIONS: _Options = (
     *_LIMITS,
     ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
-    ("grpc.max_connection_idle_ms", _IDLE_MS),
+    ("grpc.http2.settings_timeout", _HANDSHAKE_MS),
     ("grpc.max_concurrent_streams", _STREAMS),
     ("grpc.max_metadata_size", _METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", _METADATA_BYTES),
@@ -58,8 +57,8 @@ def new_server(max_workers: int, listen: str, security: Security | None = None) 
 
     ``listen`` is ``host:port``; port 0 takes a free one. A stream occupies one of the ``max_workers`` threads
     while it lives; threads are created when needed. With ``security``, whoever does not show its token, or has no
-    certificate where it has some, is refused. gRPC itself ends connections that are silent, idle or half made; it
-    cannot displace them, so the number of connections is the only bound for those. Raises SetupError when the port
+    certificate where it has some, is refused. gRPC itself ends connections that are silent or half made; it cannot
+    displace them, so the number of connections is the only bound for those. Raises SetupError when the port
     cannot be had, or would be open to everybody.
     """
     check_listen(listen, security)

@@ -30,6 +30,9 @@ MAX_OUTPUT_BYTES = 16 << 20
 connection is closed."""
 MAX_STRANGE_BYTES = 64 << 10
 """The largest command before AUTH, where a token is asked for."""
+_STRANGE_PIECE_BYTES = 1 << 10  # that are looked at before it is known whether their client may ask
+MAX_STRANGE_COMMANDS = 16
+"""The most commands before AUTH: a client needs two or three, and others wait for the same loop."""
 _log = logging.getLogger("millwheel.queries")
 
 
@@ -66,6 +69,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._session = session
         self._is_in = False
+        self._strange = 0  # commands before AUTH
         self._reader = resp.CommandReader()
         self._commands: deque[list[bytes] | resp.ProtocolError] = deque()
         self._slots: deque[Slot] = deque()
@@ -102,6 +106,14 @@ class Connection(asyncio.Protocol):
         self.go_on()
 
     def data_received(self, data: bytes) -> None:
+        while not self._session.admitted and len(data) > _STRANGE_PIECE_BYTES and not self._session.over:
+            self._take(data[:_STRANGE_PIECE_BYTES])
+            data = data[_STRANGE_PIECE_BYTES:]
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        if self._session.over:
+            return
         self._reader.most_bytes = resp.MAX_COMMAND_BYTES if self._session.admitted else MAX_STRANGE_BYTES
         self._commands.extend(self._reader.feed(data))
         self.go_on()
@@ -134,6 +146,10 @@ class Connection(asyncio.Protocol):
             if not self._server.admits(self):
                 self._session.over = True
                 reply = resp.error("max number of clients reached")
+        if not self._session.admitted:
+            self._strange += 1
+            if self._strange > MAX_STRANGE_COMMANDS:
+                self._session.over = True
         if isinstance(reply, bytes):
             self._held += len(reply)
             self._slots.append(Slot(reply))

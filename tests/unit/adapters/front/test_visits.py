@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 
 from millwheel.adapters.front.limits import FrontLimits
@@ -70,7 +70,10 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
     if scope["path"] == "/events":
         await StreamingResponse(news(), media_type="text/event-stream")(scope, receive, send)
         return
-    body = await Request(scope, receive).body() if scope["headers"] else b""
+    try:
+        body = await Request(scope, receive).body() if scope["headers"] else b""
+    except ClientDisconnect:
+        body = b""
     await PlainTextResponse(f"{len(body)}")(scope, receive, send)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from millwheel.queries.clients.connection import (
     MAX_STRANGE_BYTES,
+    MAX_STRANGE_COMMANDS,
     MAX_UNSENT_BYTES,
     MAX_WAITING_BYTES,
     Connection,
@@ -171,3 +172,17 @@ def test_a_command_before_auth_is_small() -> None:
     stranger.data_received(b"x" * 99_000 + b"\r\n")
     assert b"at most" in transport.sent
     assert transport.ended
+
+
+def test_a_stranger_executes_few_commands() -> None:
+    connection, transport, _ = connected(token="the-token-of-this-pipeline")
+    connection.data_received(b"PING\r\n" * 100_000)
+    assert transport.sent.count(b"+PONG") <= MAX_STRANGE_COMMANDS + 1
+    assert transport.ended
+
+
+def test_what_follows_auth_in_the_same_piece_is_executed() -> None:
+    connection, transport, _ = connected(token="the-token-of-this-pipeline")
+    connection.data_received(b"AUTH the-token-of-this-pipeline\r\n" + b"PING\r\n" * 10_000)
+    assert transport.sent.count(b"+PONG") == 10_000
+    assert not transport.ended
