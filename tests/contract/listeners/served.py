@@ -139,7 +139,8 @@ def metrics() -> Iterator[Listener]:
 def queries() -> Iterator[Listener]:
     """The Redis protocol of a worker that asks for a token."""
     token = "the-token-of-this-pipeline"
-    service = QueryService(Catalog({"n": "int"}, frozenset()), ClusterMap("w0", "n"), lambda: 1, token)
+    catalog, cluster = Catalog({"n": "int"}, frozenset()), ClusterMap("w0", "n")
+    service = QueryService(catalog, cluster, lambda: 1, lambda shown: shown == token.encode())
     server = QueryServer("127.0.0.1:0", service, lambda batch: None, lambda: None, limits=LIMITS)
     server.start()
     port = int(server.address.rpartition(":")[2])
