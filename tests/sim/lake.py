@@ -15,11 +15,16 @@ from millwheel.connectors.tables.committer import Committer
 from millwheel.connectors.tables.sink import TableSink, TableSinkOptions
 from millwheel.connectors.tables.table import LakeTable, TableChange, TableConflictError, TableMark, TableVersion
 from millwheel.errors import UnavailableError
-from tests.sim.kernel import Failure
+from tests.sim.kernel import SECOND, START_US, Failure
 from tests.sim.process import Lock, Process, Task
 
 _PANICS = 3
 """So many panics at most: a target that answers a shard with nothing else for some more tries ends the run."""
+
+
+_SLOW_UNTIL_US = 8 * SECOND
+"""So long a lake may be slow; then its commits must not take the time in which everything drains."""
+_LATER_US = 50_000
 
 
 class PanicException(BaseException):
@@ -64,7 +69,9 @@ class Lake(LakeTable):
     def answer(self) -> None:
         """A call takes its time, and may have no answer."""
         rng = self._rng
-        _pass(rng.randint(100, self.slow_us) / 1e6)
+        process = _process()
+        slow = process is None or process.sim.now < START_US + _SLOW_UNTIL_US
+        _pass(rng.randint(100, self.slow_us if slow else min(self.slow_us, _LATER_US)) / 1e6)
         if rng.random() >= self.trouble:
             return
         if self._panics and rng.random() < 0.3:
