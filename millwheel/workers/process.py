@@ -48,7 +48,7 @@ from millwheel.workers.host.background import (
 from millwheel.workers.host.observed import Observed
 from millwheel.workers.host.queried import Queried
 from millwheel.workers.host.transport import ExchangeTransport
-from millwheel.workers.host.watchdog import Watchdog
+from millwheel.workers.host.watchdog import Tidying, Watchdog
 from millwheel.workers.loop.pace import RuntimeLimits, StepPace
 from millwheel.workers.loop.runtime import WorkerRuntime
 from millwheel.workers.machine import MachineFacts
@@ -139,7 +139,9 @@ class WorkerProcess:
         hangs = Hangs(storage.notes, given.hangs, settings.doing)
         assembly.watch(hangs)
         self._observed = Observed(labels, self._events.put, journal.written, hangs, self._span_counts, settings.scratch)
-        self._watchdog = None if given.callback_us is None else Watchdog(hangs, given.callback_us, settings.on_hang)
+        self._watchdog = (
+            Tidying(hangs) if given.callback_us is None else Watchdog(hangs, given.callback_us, settings.on_hang)
+        )
         monotonic_us = self._clock.monotonic_us
         following = Following(storage.stores, storage.snapshots, storage.journals, scratch, Lock, monotonic_us)
         standbys = Standbys(following)
@@ -199,8 +201,7 @@ class WorkerProcess:
         if self._queried is not None:
             told = self._queried.changed
             self._coordination.watch_members(QUERIES_ROLE, lambda _: told())
-        if self._watchdog is not None:
-            self._watchdog.start()
+        self._watchdog.start()
         try:
             self._loop()
         finally:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -32,6 +32,7 @@ from millwheel.errors import CorruptionError
 from millwheel.workers.bundle.doing import DoingNote, InProgress, cut
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 _FAST = 2
@@ -302,16 +303,20 @@ class Hangs:
         self._notes.write(hang.node, encode_hang(hang))
 
     def tidy(self) -> None:
-        """Remove the notes that have served. May block."""
-        while not self._passed.empty():
-            node, names = self._passed.get()
-            for name in names:
+        """Remove the notes that have served. May block. What the root does not do is done by a later call."""
+        _each(self._passed, self._remove_passed)
+        _each(self._settled, self._remove_settled)
+
+    def _remove_passed(self, passed: tuple[NodeName, tuple[str, ...]]) -> None:
+        node, names = passed
+        for name in names:
+            self._notes.remove(node, name)
+
+    def _remove_settled(self, settled: tuple[NodeName, bytes]) -> None:
+        node, mark = settled
+        for name, hang in self._read(node):
+            if hang.mark == mark:
                 self._notes.remove(node, name)
-        while not self._settled.empty():
-            node, mark = self._settled.get()
-            for name, hang in self._read(node):
-                if hang.mark == mark:
-                    self._notes.remove(node, name)
 
     def _read(self, node: NodeName) -> Iterator[tuple[str, Hang]]:
         """The notes about a computation. Unreadable notes are logged and ignored, so that no shard waits for them."""
@@ -324,3 +329,13 @@ class Hangs:
                 _log.warning("the note %s of %s is ignored: %s", name, node, ex)
             else:
                 yield name, hang
+
+
+def _each(waiting: queue.SimpleQueue[T], remove: Callable[[T], None]) -> None:
+    while not waiting.empty():
+        one = waiting.get()
+        try:
+            remove(one)
+        except BaseException:
+            waiting.put(one)
+            raise

@@ -159,6 +159,30 @@ class Watchdog:
             _log.exception("the note about it could not be written")
 
 
+class Tidying:
+    """In the place of a :class:`Watchdog` where calls may take any time: only removes notes that have served. Left
+    behind, those about deaths would make the records of their shard run one by one at every opening."""
+
+    def __init__(self, hangs: Hangs) -> None:
+        self._hangs = hangs
+
+    def start(self) -> None:
+        """Tidy from now on, on a thread of its own."""
+        threading.Thread(target=self._run, name="tidying", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_PERIOD_US / 1e6)
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Once. What the root does not do now is left as it is."""
+        try:
+            self._hangs.tidy()
+        except Exception:  # the thread must go on
+            _log.exception("notes that have served could not be removed")
+
+
 def user_line(frame: FrameType | None) -> str:
     """The innermost line that is neither ours nor a library's, else the innermost one: ``callbacks.py:12 in slow``."""
     stack = traceback.extract_stack(frame) if frame is not None else []

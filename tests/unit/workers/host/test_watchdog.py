@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from millwheel.workers.bundle.hangs import (
-    LeasedShard,
-)
+from millwheel.adapters.durable_store import open_space
+from millwheel.adapters.spaces.hang_notes import HangNotes
+from millwheel.errors import UnavailableError
+from millwheel.workers.bundle.hangs import Hangs, LeasedShard
 from millwheel.workers.host import watchdog
-from millwheel.workers.host.watchdog import HangCounter, Standstill, user_line
+from millwheel.workers.host.watchdog import HangCounter, Standstill, Tidying, user_line
 from tests.unit.workers.bundle.test_hangs import Running
+from tests.unit.workers.bundle.test_lone import ENTRY, death
 
 PLACE = LeasedShard("work", "work-0", 3)
 
@@ -56,3 +59,28 @@ def test_user_code_that_is_no_callback_is_found_by_its_frame_once() -> None:
     ]
     assert not any(look(frames(ours, library)) for _ in range(5))
     assert not any(look(None) for _ in range(5))
+
+
+class _Away(HangNotes):
+    away = False
+
+    def remove(self, node: str, name: str) -> None:
+        if self.away:
+            raise UnavailableError("the root does not answer")
+        super().remove(node, name)
+
+
+def test_notes_about_deaths_go_once_they_have_served_also_where_calls_may_take_any_time(tmp_path: Path) -> None:
+    notes = _Away(open_space(str(tmp_path)))
+    hangs = Hangs(notes, after=1)
+    for _ in range(2):
+        hangs.write(death())
+    hangs.learn("work", ENTRY)  # type: ignore[arg-type]
+    avoided = hangs.watch(None, "work", ENTRY)  # type: ignore[arg-type]
+    avoided.ran_alone(avoided.lone)
+    notes.away = True
+    Tidying(hangs).tidy()
+    assert len(notes.read("work")) == 2
+    notes.away = False
+    Tidying(hangs).tidy()
+    assert not notes.read("work")
