@@ -169,18 +169,23 @@ def explain(
 
 @app.command()
 def certs(
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or empty folder")], as_json: AsJson = False
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or empty folder")],
+    renew: Annotated[
+        bool, typer.Option("--renew", help="new certificates for a folder in use: a running pipeline takes them")
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make certificates and a token for --security: their own CA and one certificate per role, valid for a year."""
-    from millwheel.launch.certificates import make_set
+    from millwheel.launch.certificates import make_set, renew_set
 
-    made = make_set(folder)
+    made = renew_set(folder) if renew else make_set(folder)
     if as_json:
         from millwheel.cli.look.status import write_json
 
         write_json({"folder": str(made)})
     else:
-        typer.echo(f"Made {made}. Start with: millwheel run PIPELINE --security {folder}")
+        known = f"Renewed {made}; a running pipeline takes the new certificates by itself."
+        typer.echo(known if renew else f"Made {made}. Start with: millwheel run PIPELINE --security {folder}")
 
 
 app.add_typer(looking)

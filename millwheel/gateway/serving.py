@@ -11,6 +11,7 @@ from typing import Any
 from millwheel.adapters.front import limits
 from millwheel.adapters.front.browsers import names_of
 from millwheel.adapters.front.listening import listening
+from millwheel.adapters.grpc.certificates import renewing
 from millwheel.adapters.grpc.security import check_listen, is_loopback, load_security
 from millwheel.errors import SetupError
 from millwheel.queries.following import ChangesRead
@@ -68,7 +69,9 @@ def serve(settings: ServeSettings, changes: ChangesRead, told: Callable[[str], N
         shown = f"/#token={known.proof(address)}" if known else ""
         told(f"{'https' if tls else 'http'}://{address}{shown}")
         options = _tls(folder) if tls else {}
-        FrontedServer(gateway.app(), listener, limits.gateway(), PROBES, **options).serve_on_this_thread()
+        FrontedServer(
+            gateway.app(), listener, limits.gateway(), PROBES, renewing(tls), **options
+        ).serve_on_this_thread()
     followed.stop()
 
 

@@ -17,10 +17,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from millwheel.adapters.grpc.security import AUTH_FILE, CA_FILE, NAME, TOKEN_FILE
 from millwheel.errors import SetupError
+from millwheel.roots.root import write_atomically
 
 DAYS = 365  # that a certificate is valid
 ROLES = ("process", "worker", "master", "injector", "client")
 """A process whose own role has no certificate uses ``process``."""
+_CA_NAME = "millwheel development CA"
 _SKEW = timedelta(minutes=5)
 _USAGES = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
 
@@ -41,23 +43,60 @@ def make_set(folder: str, now: datetime | None = None) -> Path:
     return path
 
 
+def renew_set(folder: str, now: datetime | None = None) -> Path:
+    """Replace the certificates of a set that :func:`make_set` has made by new ones, valid for a year, and keep its
+    token and its user. A running pipeline takes them; the CA before is believed until it ends.
+
+    Raises SetupError when the folder has no such set, or cannot be written.
+    """
+    path, today = Path(folder), now or datetime.now(timezone.utc)
+    try:
+        former = (path / CA_FILE).read_bytes()
+        names = [each.subject.rfc4514_string() for each in x509.load_pem_x509_certificates(former)]
+        if not all(_CA_NAME in name for name in names):
+            raise SetupError(f"{path / CA_FILE} is a CA of yours ({names[0]}): put new certificates of it into {path}")
+        made = _signed(today)
+        # The CAs first: whoever shows a new certificate meets nobody who does not believe its CA yet.
+        lasting = [each for each in x509.load_pem_x509_certificates(former) if each.not_valid_after_utc > today]
+        kept = b"".join(each.public_bytes(serialization.Encoding.PEM) for each in lasting)
+        write_atomically(path / CA_FILE, made.pop(CA_FILE) + kept)
+        for name, content in made.items():
+            staged = path / f".{name}.new"
+            staged.unlink(missing_ok=True)
+            _write(staged, content, _mode_of(name))
+            staged.replace(path / name)
+    except (OSError, ValueError) as error:
+        raise SetupError(f"{path} has no set of certificates that can be renewed: {error}") from error
+    return path
+
+
 def _write_all(path: Path, now: datetime) -> None:
+    for name, content in _signed(now).items():
+        _write(path / name, content, _mode_of(name))
+    _write(path / AUTH_FILE, f"{NAME}:{secrets.token_urlsafe(24)}\n".encode(), 0o600)
+    _write(path / TOKEN_FILE, secrets.token_urlsafe(32).encode() + b"\n", 0o600)
+
+
+def _mode_of(name: str) -> int:
+    return 0o600 if name.endswith(".key") else 0o644
+
+
+def _signed(now: datetime) -> dict[str, bytes]:
+    """A new CA, and for each role a certificate and its key, by the names of their files."""
     ca_key = ec.generate_private_key(ec.SECP256R1())
-    issuer = _name("millwheel development CA")
+    issuer = _name(f"{_CA_NAME} {secrets.token_hex(4)}")  # by its name a CA is found among several
     ca = _builder(issuer, issuer, ca_key.public_key(), now)
     ca = ca.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    _write(path / CA_FILE, ca.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), 0o644)
+    files = {CA_FILE: ca.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)}
     for role in ROLES:
         key = ec.generate_private_key(ec.SECP256R1())
         made = _builder(_name(f"millwheel {role}"), issuer, key.public_key(), now)
         made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
         made = made.add_extension(x509.ExtendedKeyUsage(_USAGES), critical=False)
-        pem = made.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-        _write(path / f"{role}.pem", pem, 0o644)
-        _write(path / f"{role}.key", _private_pem(key), 0o600)
-    _write(path / AUTH_FILE, f"{NAME}:{secrets.token_urlsafe(24)}\n".encode(), 0o600)
-    _write(path / TOKEN_FILE, secrets.token_urlsafe(32).encode() + b"\n", 0o600)
+        files[f"{role}.pem"] = made.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        files[f"{role}.key"] = _private_pem(key)
+    return files
 
 
 def _builder(

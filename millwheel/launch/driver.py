@@ -13,6 +13,7 @@ import msgspec
 from rich.console import Console
 
 from millwheel.adapters.durable_store import open_space
+from millwheel.adapters.grpc.certificates import warning_of
 from millwheel.adapters.grpc.security import check_listen, load_security, make_token
 from millwheel.adapters.rights import keep_private
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
@@ -116,6 +117,8 @@ class Driver:
             raise SetupError("--open wants no token, and --security has one: leave one of them out")
         if known is not None and known.tls is None:
             raise SetupError(f"{settings.security} has no certificates; `millwheel certs FOLDER` makes a set")
+        if known is not None and known.tls is not None and (warning := warning_of(known.tls.ends())):
+            self._say(f"Warning: {warning}")
         check_listen(f"{settings.listen}:0", known)
 
     def _access(self, root: Root) -> str:

@@ -12,7 +12,7 @@ from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.adapters.metrics.fetching import METRICS, STANDING, fetched
 from millwheel.adapters.metrics.text import merged, text_of
-from millwheel.core.metrics.catalogue import PROCESS_UP, RESTARTS, RUN_SECONDS
+from millwheel.core.metrics.catalogue import CERTIFICATES_END, PROCESS_UP, RESTARTS, RUN_SECONDS
 from millwheel.core.metrics.figures import Figure
 from millwheel.launch.progress.polling import StatusWatcher
 from millwheel.processes.address import AUTO, LOOPBACK
@@ -128,6 +128,8 @@ class GatheredMetrics:
         for name in members | restarts:
             yield Figure(RESTARTS, restarts.get(name, 0), (name,))
         yield Figure(RUN_SECONDS, time.monotonic() - self._began_s)
+        if self._security is not None and self._security.tls is not None:
+            yield Figure(CERTIFICATES_END, self._security.tls.current().ends().timestamp())
 
 
 def _target(pipeline: str, name: str, address: str) -> dict[str, object]:

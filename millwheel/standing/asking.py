@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from millwheel.adapters.grpc.certificates import warning_of
 from millwheel.adapters.grpc.master_client import MasterClient
 from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.grpc.watermark_client import fetch_status
@@ -17,7 +18,7 @@ from millwheel.adapters.metrics.fetching import STANDING, fetched
 from millwheel.core.model.names import NodeName, WorkerName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.graph import Graph, NodeKind, build_graph
-from millwheel.errors import UnavailableError
+from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.metrics import DRIVER, driver_address
 from millwheel.launch.progress.polling import LEADER_ROLE, MASTER_ROLE, addresses, cluster_view
 from millwheel.launch.progress.summary import ClusterView, total
@@ -86,7 +87,8 @@ def standing_now(
     waits = together([wait for step in steps.values() for wait in step.waits])
     exposures = tuple(ExposedHost(e.host, e.serving, e.spares, e.serving - e.spares) for e in told.exposures)
     deaths = steps.get(DRIVER, _Step()).deaths
-    return standing_of(graph, pipeline, str(root), view, nodes, workers, exposures, driver, waits, deaths)
+    facts = (graph, pipeline, str(root), view, nodes, workers, exposures, driver, waits, deaths)
+    return standing_of(*facts, ending(security))
 
 
 def standing_of(
@@ -100,14 +102,26 @@ def standing_of(
     metrics: str,
     waits: tuple[Waiting, ...] = (),
     deaths: tuple[str, ...] = (),
+    warnings: tuple[str, ...] = (),
 ) -> RunStanding:
     """All of it together."""
     counters = {name: node.counters for name, node in view.nodes.items()}
     read = total(graph, counters, "records_in", NodeKind.SOURCE)
     dead = sum(node.counters.get("dead_letters", 0) for node in nodes)
     told = [wait.in_words() for wait in waits]
-    troubles = (*told, *deaths, *troubles_of(nodes, workers), *failing(view), *exposed(exposures, workers))
+    troubles = (*warnings, *told, *deaths, *troubles_of(nodes, workers), *failing(view), *exposed(exposures, workers))
     return RunStanding(pipeline, root, read, dead, nodes, workers, troubles, metrics, exposures, waits, deaths)
+
+
+def ending(security: Security | None) -> tuple[str, ...]:
+    """What is to be said of the run's certificates: that they end soon, or are over."""
+    if security is None or security.tls is None:
+        return ()
+    try:
+        warning = warning_of(security.tls.current().ends())
+    except SetupError as error:
+        return (str(error),)
+    return (warning,) if warning else ()
 
 
 def _view(known: KnownCluster, security: Security | None) -> ClusterView:

@@ -14,6 +14,7 @@ from typing import Any
 from millwheel.adapters.front import limits
 from millwheel.adapters.front.browsers import names_of
 from millwheel.adapters.front.listening import listening
+from millwheel.adapters.grpc.certificates import renewing
 from millwheel.adapters.grpc.security import check_listen, is_loopback, load_security
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.s3_address import is_s3
@@ -76,7 +77,9 @@ def serve(settings: UiSettings, orders: Callable[[str], ReplayOrders], told: Cal
         shown = token or (known.proof(address) if known else "")
         told(f"{'https' if tls else 'http'}://{address}/" + (f"#token={shown}" if shown else ""))
         options = _tls(folder) if tls else {}
-        server = FrontedServer(page.app(), listener, limits.page(), PROBES, timeout_graceful_shutdown=1, **options)
+        server = FrontedServer(
+            page.app(), listener, limits.page(), PROBES, renewing(tls), timeout_graceful_shutdown=1, **options
+        )
         server.serve_on_this_thread()
     followed.stop()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-import tempfile
 import threading
 from collections.abc import Callable
 
@@ -20,7 +19,8 @@ from millwheel.adapters.front.listening import Front, listening
 from millwheel.adapters.front.refusals import RefusalLog
 from millwheel.adapters.front.tls import shaken
 from millwheel.adapters.front.visitors import Visitor, VisitPhase
-from millwheel.adapters.grpc.security import NAME, Certificates, Security, check_listen
+from millwheel.adapters.grpc.certificates import Certificates, RenewedContext
+from millwheel.adapters.grpc.security import NAME, Security, check_listen
 
 log = logging.getLogger("millwheel.security")
 
@@ -52,7 +52,8 @@ class Handshakes:
         self._on_open = on_open
         self._refusals = RefusalLog(log)
         self._security = security
-        self._tls = _context(security.tls, ssl.PROTOCOL_TLS_SERVER) if security and security.tls else None
+        tls = security.tls if security else None
+        self._tls = RenewedContext(tls, lambda now: _context(now, ssl.PROTOCOL_TLS_SERVER)) if tls else None
         bound = listening(listen, "cannot listen on", "; choose another address or port")
         self.address = f"{listen.rpartition(':')[0]}:{bound.getsockname()[1]}"
         self._front = Front(bound, limits or front_limits.exchange(), self._spoke, "exchange")
@@ -72,7 +73,7 @@ class Handshakes:
         try:
             _prepare(caller)
             if self._tls is not None:
-                caller = shaken(self._tls, caller, visitor)
+                caller = shaken(self._tls.now(), caller, visitor)
             problem, address = _heard(caller, self._admits)
             if problem:
                 self._refusals.tell("Refused a worker's connection from %s: %s.", visitor.address, problem)
@@ -97,7 +98,7 @@ def dial(address: str, security: Security | None = None, mine: str = "") -> sock
     try:
         _prepare(connected)
         if security is not None and security.tls is not None:
-            tls = _context(security.tls, ssl.PROTOCOL_TLS_CLIENT)
+            tls = _context(security.tls.current(), ssl.PROTOCOL_TLS_CLIENT)
             connected = tls.wrap_socket(connected, server_hostname=NAME)
         token = security.shown_at(address).encode() if security else b""
         connected.sendall(
@@ -149,15 +150,12 @@ def _prepare(connection: socket.socket) -> None:
 
 
 def _context(tls: Certificates, side: int) -> ssl.SSLContext:
-    """Both sides show a certificate of our CA. OpenSSL reads ours from a file, which is ours alone and gone at once."""
+    """Both sides show a certificate of our CA."""
     context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=tls.ca.decode("ascii"))
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(tls.certificate + b"\n" + tls.key)
-        file.flush()
-        context.load_cert_chain(file.name)
+    tls.load_into(context)
     return context
 
 

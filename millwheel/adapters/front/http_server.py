@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Collection
+import ssl
+from collections.abc import Callable, Collection
 from typing import Any
 
 import uvicorn
@@ -74,12 +75,20 @@ else:
 
 
 class FrontedServer(uvicorn.Server):
-    """Serves ``app`` on the socket ``bound``, which it owns. ``probes`` are paths of health checks. ``settings`` are
-    those of :class:`uvicorn.Config`."""
+    """Serves ``app`` on the socket ``bound``, which it owns. ``probes`` are paths of health checks. ``renews`` is
+    called with the TLS context, if there is one, and may change its certificates later. ``settings`` are those of
+    :class:`uvicorn.Config`."""
 
     def __init__(
-        self, app: ASGIApp, bound: socket.socket, limits: FrontLimits, probes: Collection[str] = (), **settings: Any
+        self,
+        app: ASGIApp,
+        bound: socket.socket,
+        limits: FrontLimits,
+        probes: Collection[str] = (),
+        renews: Callable[[ssl.SSLContext], None] | None = None,
+        **settings: Any,
     ) -> None:
+        self._renews = renews
         self._front = Front(bound, limits, self._spoke, "http")
         self._taking: set[asyncio.Task[None]] = set()
         config = uvicorn.Config(
@@ -102,6 +111,8 @@ class FrontedServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections once the application has started."""
         await super().startup(sockets=[])
+        if self._renews is not None and self.config.ssl is not None:
+            self._renews(self.config.ssl)
         self._loop = asyncio.get_running_loop()
         self._front.start()
 

@@ -19,13 +19,14 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import grpc
 
+from millwheel.adapters.grpc.certificates import CertificateFiles, Certificates, warning_of
 from millwheel.adapters.rights import group_of, refuse_writable, write_private
 from millwheel.errors import SetupError
 
@@ -38,23 +39,6 @@ _MAX_FILE_BYTES = 1 << 20  # of a certificate, key or token: more is none, and i
 _OTHERS, _ALL_OTHERS = 0o077, 0o007  # Fixed: the permissions of everybody but the owner, and of those but the group
 _HEADER = "authorization"
 _BEARER = b"Bearer "
-
-
-@dataclass(frozen=True, slots=True)
-class Certificates:
-    """What a process shows in handshakes, and the CA that it believes. They do not show in ``repr``."""
-
-    ca: bytes = field(repr=False)
-    certificate: bytes = field(repr=False)
-    key: bytes = field(repr=False)
-
-    def server_credentials(self) -> grpc.ServerCredentials:
-        """For a server that asks every client for a certificate of our CA."""
-        return grpc.ssl_server_credentials([(self.key, self.certificate)], self.ca, require_client_auth=True)
-
-    def channel_credentials(self) -> grpc.ChannelCredentials:
-        """For a channel that shows our certificate; its calls show the token by :class:`TokenShown`."""
-        return grpc.ssl_channel_credentials(self.ca, self.key, self.certificate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +69,8 @@ def load_security(folder: str, role: str = "process") -> Security | None:
     """The files of a security folder for ``role``; None for "", which means neither TLS nor token. A folder without any
     certificate gives a token only.
 
-    Raises SetupError when a file is missing, empty, or, being private, readable by others; and when others may write it
-    or its folder.
+    Raises SetupError when a file is missing, empty, or, being private, readable by others; when others may write it or
+    its folder; and when the certificates are over.
     """
     if not folder:
         return None
@@ -98,12 +82,22 @@ def load_security(folder: str, role: str = "process") -> Security | None:
     if not any(path.glob("*.pem")):
         return Security(token)
     own = role if (path / f"{role}.pem").exists() else "process"
-    names = (CA_FILE, f"{own}.pem", f"{own}.key")
-    parts = (_read(path / names[0]), _read(path / names[1]), _private(path / names[2]))
-    for name, content in zip(names, parts, strict=True):
+    paths = (path / CA_FILE, path / f"{own}.pem", path / f"{own}.key")
+    files = CertificateFiles(paths, lambda: _certificates(*paths))
+    found = replace(_certificates(*paths), files=files)
+    try:
+        warning_of(found.ends())
+    except ValueError as error:
+        raise SetupError(f"{paths[1]} or {CA_FILE} is not a certificate: {error}") from error
+    return Security(token, found)
+
+
+def _certificates(ca: Path, certificate: Path, key: Path) -> Certificates:
+    parts = (_read(ca), _read(certificate), _private(key))
+    for path, content in zip((ca, certificate, key), parts, strict=True):
         if not content.lstrip().startswith(b"-----BEGIN "):
-            raise SetupError(f"{path / name} is not in PEM form; `millwheel certs FOLDER` makes a development set")
-    return Security(token, Certificates(*parts))
+            raise SetupError(f"{path} is not in PEM form; `millwheel certs FOLDER` makes a development set")
+    return Certificates(*parts)
 
 
 def make_token(folder: Path) -> None:

@@ -23,6 +23,7 @@ from millwheel.adapters.front.limits import FrontLimits
 from millwheel.adapters.front.listening import Front, listening
 from millwheel.adapters.front.tls import shaken
 from millwheel.adapters.front.visitors import Visitor, VisitPhase
+from millwheel.adapters.grpc.certificates import RenewedContext
 from millwheel.adapters.grpc.security import Security, check_listen, is_loopback
 from millwheel.adapters.metrics.text import CONTENT_TYPE
 
@@ -64,7 +65,7 @@ class Endpoint:
         self._rules = BrowserRules(names_of(host) if self._tls is None else ())
         self._pages = dict(pages)
         self._checks = {HEALTHZ: healthy, READYZ: ready}
-        self._context: Any = None
+        self._context: RenewedContext | None = None
         self._limits = limits or front_limits.metrics()
         bound = listening(listen, "Metrics cannot be served at")
         self._front = Front(bound, self._limits, self._spoke, "metrics")
@@ -101,8 +102,8 @@ class Endpoint:
         from millwheel.adapters.metrics.tls import server_context
 
         if self._context is None:
-            self._context = server_context(self._tls)
-        return shaken(self._context, connection, visitor)
+            self._context = RenewedContext(self._tls, server_context)
+        return shaken(self._context.now(), connection, visitor)
 
     def _admits(self, path: str, shown: str) -> bool:
         if self._security is None or (path == METRICS and self._security.tls is None):

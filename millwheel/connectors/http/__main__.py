@@ -16,6 +16,7 @@ import typer
 from millwheel.adapters.front import limits
 from millwheel.adapters.front.files import raise_limit
 from millwheel.adapters.front.listening import listening
+from millwheel.adapters.grpc.certificates import renewing
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.adapters.grpc.security import Security, check_listen, load_security
 from millwheel.adapters.rights import keep_private
@@ -66,7 +67,9 @@ def _serve(root: str, stream: str, security: str) -> None:
         token = known.token if known and known.tls else ""  # else its port is open to this machine, as the file says
         endpoint = HttpEndpoint(options, token, lambda *posted: aside(lambda: inject(*posted)))
         tls = _tls(options, security, known)
-        server = FrontedServer(endpoint.app(), listener, limits.http_source(), [HEALTH], **tls)
+        server = FrontedServer(
+            endpoint.app(), listener, limits.http_source(), [HEALTH], renewing(known.tls if known else None), **tls
+        )
         server.serve_on_this_thread()
 
 

@@ -105,6 +105,7 @@ SLOWNESS = _gauge("slowness", "with --balance: how many times the time of the ot
 PROCESS_UP = _gauge("process_up", "1 if this process of the run answered when its metrics were gathered", ("member",))
 RESTARTS = _counter("restarts_total", "how often this process was started again", ("member",))
 RUN_SECONDS = _gauge("run_seconds", "how long this driver has worked on the run", ())
+CERTIFICATES_END = _gauge("certificates_end_seconds", "when the run's certificates end, in seconds since 1970", ())
 
 WORKER = (
     *(RECORDS_IN, RECORDS_OUT, LATE_RECORDS, DUPLICATES, DEAD_LETTERS, REPLAYED, USER_COUNTER, COMMITS, BUSY_SECONDS),
@@ -116,6 +117,6 @@ WORKER = (
 )
 INJECTOR = (NODE_WATERMARK, NODE_LAG, NODE_BEHIND, NODE_SILENT, NODE_DRAINED, REFUSED_REPORTS)
 MASTER = (LIVE_WORKERS, OWNED_SHARDS, ORPHANED_SHARDS, EXPOSED_SEATS, SLOWNESS)
-DRIVER = (PROCESS_UP, RESTARTS, RUN_SECONDS)
+DRIVER = (PROCESS_UP, RESTARTS, RUN_SECONDS, CERTIFICATES_END)
 OF_PROCESS = {"worker": WORKER, "injector": INJECTOR, "master": MASTER, "driver": DRIVER}
 """Which process has which metrics. All have those of :mod:`prometheus_client`'s process collector besides."""

@@ -6,6 +6,7 @@ import json
 import ssl
 from collections.abc import Callable, Mapping
 
+from millwheel.adapters.grpc.certificates import keep_renewed
 from millwheel.adapters.grpc.security import Security, check_listen, is_loopback
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.spec import PipelineSpec
@@ -56,7 +57,9 @@ class Queried:
             return None
         from millwheel.adapters.metrics.tls import server_context
 
-        return server_context(self._security.tls)
+        context = server_context(self._security.tls)
+        keep_renewed(context, self._security.tls)
+        return context
 
     def changed(self) -> None:
         """Named queries may have changed (any thread)."""

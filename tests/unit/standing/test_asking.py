@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -8,11 +9,13 @@ from typing import Any
 import pytest
 
 from millwheel.adapters.grpc.common import new_server
+from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.core.model.names import NodeName, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.errors import UnavailableError
+from millwheel.launch.certificates import make_set, renew_set
 from millwheel.launch.progress.summary import ClusterView, NodeView
 from millwheel.master.runtime import MasterView
 from millwheel.master.server import MasterService
@@ -21,7 +24,7 @@ from millwheel.master.tables.spares import HostLoss
 from millwheel.pb.master_pb2_grpc import add_MasterServicer_to_server
 from millwheel.spec.pipelines import load_pipeline
 from millwheel.standing import asking
-from millwheel.standing.asking import KnownCluster, ask, standing_now
+from millwheel.standing.asking import KnownCluster, ask, ending, standing_now
 from millwheel.standing.standing import ExposedHost
 from tests.unit.ui.test_drawing import TEXT
 
@@ -115,3 +118,12 @@ def test_without_a_leader_nothing_is_known(known: KnownCluster, tmp_path: Path) 
     graph = build_graph(load_pipeline(tmp_path / "p.yaml"))
     with pytest.raises(UnavailableError, match="No injector leads"):
         ask(graph, "drawn", tmp_path, known, None)
+
+
+def test_certificates_that_end_soon_are_told_of(tmp_path: Path) -> None:
+    folder = make_set(str(tmp_path / "set"), datetime.now(timezone.utc) - timedelta(days=360))
+    [told] = ending(load_security(str(folder), "client"))
+    assert "end in 4 days" in told
+    assert ending(None) == ending(Security("t" * 32)) == ()
+    renew_set(str(folder))
+    assert ending(load_security(str(folder), "client")) == ()

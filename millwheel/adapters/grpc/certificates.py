@@ -1,0 +1,176 @@
+"""The certificates of a process: what it shows in handshakes, until when, and new ones without a stop.
+
+New files in a security folder are taken with the next handshake. The set before them stays in use as long as the new
+one is not complete: a certificate and its key are two files, and somebody may be copying them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from millwheel.errors import SetupError
+
+log = logging.getLogger("millwheel.security")
+
+WARNING_DAYS = 30
+"""A certificate that ends sooner is told of."""
+_LOOK_S = 5.0  # between looks at the files of contexts that a library keeps
+Stamp = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """Ours, its key, and the CA that we believe, as PEM. They do not show in ``repr``. ``files`` are where newer ones
+    appear (None: nowhere)."""
+
+    ca: bytes = field(repr=False)
+    certificate: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+    files: CertificateFiles | None = field(default=None, repr=False, compare=False)
+
+    def current(self) -> Certificates:
+        """Those in the files now."""
+        return self if self.files is None else self.files.current(self)
+
+    def server_credentials(self) -> grpc.ServerCredentials:
+        """For a server that asks every client for a certificate of our CA. Each handshake is made with the current
+        certificates."""
+        if self.files is None:
+            return grpc.ssl_server_credentials([(self.key, self.certificate)], self.ca, require_client_auth=True)
+        first = self.current()
+        told = [first]
+
+        def newer() -> Any:  # None, which the stubs do not know: as before
+            now = self.current()
+            if now is told[0]:
+                return None
+            told[0] = now
+            return now._configuration()
+
+        return grpc.dynamic_ssl_server_credentials(first._configuration(), newer, require_client_authentication=True)
+
+    def channel_credentials(self) -> grpc.ChannelCredentials:
+        """For a channel that shows our certificate as of now."""
+        now = self.current()
+        return grpc.ssl_channel_credentials(now.ca, now.key, now.certificate)
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Let a context show ours from now on. OpenSSL reads it from a file, which is ours alone and gone at once."""
+        with tempfile.NamedTemporaryFile(prefix="millwheel-", suffix=".pem") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(self.key + b"\n" + self.certificate)
+            file.flush()
+            context.load_cert_chain(file.name)
+
+    def ends(self) -> datetime:
+        """When the first of our certificate and its CA ends; of several CAs, the one that ends last counts."""
+        from cryptography import x509
+
+        own = x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
+        return min(own, max(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(self.ca)))
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        return grpc.ssl_server_certificate_configuration([(self.key, self.certificate)], self.ca)
+
+
+class CertificateFiles:
+    """The files of one role. ``read`` reads and checks them; it raises SetupError."""
+
+    def __init__(self, paths: tuple[Path, ...], read: Callable[[], Certificates]) -> None:
+        self._paths = paths
+        self._read = read
+        self._lock = threading.Lock()
+        self._stamp = self._stamped()
+        self._last: Certificates | None = None
+
+    def current(self, first: Certificates) -> Certificates:
+        """The newest complete set; ``first`` is the one that was read before any other."""
+        with self._lock:
+            stamp = self._stamped()
+            if stamp != self._stamp:
+                with suppress(SetupError, ssl.SSLError, OSError):  # half of a new set
+                    found = self._read()
+                    found.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # refuses a key of another certificate
+                    self._last, self._stamp = found, stamp
+                    log.info("New certificates are in use; they end on %s.", in_words(found.ends()))
+            return self._last or first
+
+    def _stamped(self) -> Stamp:
+        with suppress(OSError):
+            return tuple((found.st_ino, found.st_size, found.st_mtime_ns) for found in map(os.stat, self._paths))
+        return ()
+
+
+class RenewedContext:
+    """A TLS context that is made anew when there are new certificates."""
+
+    def __init__(self, tls: Certificates, make: Callable[[Certificates], ssl.SSLContext]) -> None:
+        self._tls, self._make = tls, make
+        self._lock = threading.Lock()
+        self._of = tls.current()
+        self._context = make(self._of)
+
+    def now(self) -> ssl.SSLContext:
+        """The context for the next handshake."""
+        with self._lock:
+            if (current := self._tls.current()) is not self._of:
+                self._of, self._context = current, self._make(current)
+            return self._context
+
+
+def keep_renewed(context: ssl.SSLContext, tls: Certificates) -> None:
+    """Let a context that a library keeps show new certificates within seconds of their coming."""
+    if tls.files is None:
+        return
+    kept = weakref.ref(context)
+    last = [tls.current()]
+
+    def look() -> None:
+        pause = threading.Event()
+        while not pause.wait(_LOOK_S):
+            found, now = kept(), tls.current()
+            if found is None:
+                return
+            if now is not last[0]:
+                if found.verify_mode is not ssl.CERT_NONE:
+                    found.load_verify_locations(cadata=now.ca.decode())
+                now.load_into(found)
+                last[0] = now
+
+    threading.Thread(target=look, name="certificates", daemon=True).start()
+
+
+def renewing(tls: Certificates | None) -> Callable[[ssl.SSLContext], None] | None:
+    """:func:`keep_renewed` for a server that makes its context later."""
+    return None if tls is None else lambda context: keep_renewed(context, tls)
+
+
+def warning_of(ends: datetime, now: datetime | None = None) -> str:
+    """A warning about certificates that end soon; "" if there is time. Raises SetupError when they are over."""
+    left = ends - (now or datetime.now(timezone.utc))
+    fix = "`millwheel certs FOLDER --renew` makes new ones, which a running pipeline takes without a stop"
+    if left <= timedelta(0):
+        raise SetupError(f"The certificates of the security folder have ended on {in_words(ends)}. {fix}")
+    if left > timedelta(days=WARNING_DAYS):
+        return ""
+    days = left.days
+    when = f"in {days} days" if days > 1 else f"in {left.total_seconds() / 3600:.0f} hours"
+    return f"The certificates of the security folder end {when}, on {in_words(ends)}. {fix}"
+
+
+def in_words(moment: datetime) -> str:
+    """A moment for people."""
+    return moment.strftime("%Y-%m-%d %H:%M UTC")
