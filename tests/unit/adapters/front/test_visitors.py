@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.adapters.front.limits import FrontLimits
-from millwheel.adapters.front.visitors import STRANGERS, Room, Visitor, Visitors, VisitPhase
+from millwheel.adapters.front.visitors import _COUNTED, STRANGERS, Room, Visitor, Visitors, VisitPhase
 
 NEAR, FAR, OTHER = "127.0.0.1", "10.1.1.1", "10.1.1.2"
 SMALL = FrontLimits(strangers=3, most=2, per_address=2, grace_s=0.5, silent_s=5, head_s=10)
@@ -117,28 +122,80 @@ def test_who_has_left_gets_no_further() -> None:
     assert (visitors.strangers, visitors.admitted) == (0, 0)
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["arrive", "leave", *VisitPhase]), st.integers(0, 20), st.sampled_from([NEAR, FAR, OTHER])
-        )
-    )
+LIVED = FrontLimits(strangers=3, most=3, per_address=2, grace_s=0.5, silent_s=3, head_s=5)
+Step = tuple[str | VisitPhase, int, str]
+STEPS = st.tuples(
+    st.sampled_from(["arrive", "arrive", "leave", "time", *VisitPhase]),
+    st.integers(0, 20),
+    st.sampled_from([NEAR, FAR, OTHER]),
 )
-def test_bounds_hold_and_members_stay_whatever_visitors_do(steps: list[tuple[str | VisitPhase, int, str]]) -> None:
-    visitors = Visitors(SMALL)
-    everybody: list[Visitor] = []
-    for now_s, (step, which, address) in enumerate(steps):
+
+
+def lived_through(steps: Sequence[Step]) -> None:
+    """What every moment of a listener must show, whatever its visitors do. Raises AssertionError."""
+    visitors, everybody = Visitors(LIVED), list[Visitor]()
+    for index, (step, which, address) in enumerate(steps):
+        now_s = index / 4
         members = [each for each in everybody if each.phase not in STRANGERS and not each.left]
         if step == "arrive":
-            visitors.make_room(now_s)
-            everybody.append(newcomer(address))
-            if visitors.arrive(everybody[-1], now_s).wait_s:
-                everybody[-1].left = True
-            assert not [each for each in members if each.left]
+            room = visitors.make_room(now_s)
+            assert room.displaced is None or now_s - room.displaced.since_s >= LIVED.grace_s
+            if not room.wait_s and not visitors.arrive(guest := newcomer(address), now_s).wait_s:
+                everybody.append(guest)
+            assert not [each for each in members if each.left], "a member made room"
+        elif step == "time":
+            for late in visitors.overdue(now_s):
+                visitors.leave(late)
         elif everybody and isinstance(step, VisitPhase):
             visitors.advance(everybody[which % len(everybody)], step, now_s)
         elif everybody:
             visitors.leave(everybody[which % len(everybody)])
         present = [each for each in everybody if not each.left]
-        assert visitors.admitted <= SMALL.most
-        assert visitors.strangers == len([each for each in present if each.phase in STRANGERS])
+        strangers = [each for each in present if each.phase in STRANGERS]
+        assert visitors.admitted <= LIVED.most
+        assert visitors.strangers == len(strangers)
+        for far in (FAR, OTHER):
+            admitted = [each for each in present if each.address == far and each.phase in _COUNTED]
+            assert len(admitted) <= LIVED.per_address
+        if step == "time":
+            assert not [each for each in present if each.since_s + (visitors.limit_s(each.phase) or now_s) < now_s]
+
+
+@given(st.lists(STEPS, max_size=60))
+def test_bounds_hold_and_members_stay_whatever_visitors_do(steps: list[Step]) -> None:
+    lived_through(steps)
+
+
+def a_member_makes_room(visitors: Visitors, candidates: Sequence[Visitor], now_s: float) -> Room:
+    """The oldest of all goes, whoever it is."""
+    oldest = next(each for each in visitors._phases[VisitPhase.ADMITTED] or candidates)
+    visitors.leave(oldest)
+    return Room(displaced=oldest)
+
+
+def nobody_has_time(visitors: Visitors, candidates: Sequence[Visitor], now_s: float) -> Room:
+    """A newcomer displaces whoever came a moment ago."""
+    visitors.leave(candidates[-1])
+    return Room(displaced=candidates[-1])
+
+
+MISTAKES = {
+    "_displacing": [a_member_makes_room, nobody_has_time],
+    "_admits": [lambda visitors, address: True, lambda visitors, address: visitors.admitted < LIVED.most],
+    "overdue": [lambda visitors, now_s: [], lambda visitors, now_s: list(visitors._phases[VisitPhase.HEAD])],
+}
+
+
+@pytest.mark.parametrize(("name", "wrong"), [(name, each) for name, several in MISTAKES.items() for each in several])
+def test_every_deliberate_mistake_is_noticed(name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Visitors, name, wrong)
+    kinds = ["arrive", "arrive", "leave", "time", *VisitPhase]
+    for seed in range(200):
+        draw = random.Random(seed)
+        addresses = [NEAR, FAR, FAR, OTHER]
+        steps = [(draw.choice(kinds), draw.randrange(20), draw.choice(addresses)) for _ in range(60)]
+        try:
+            lived_through(steps)
+        except AssertionError:
+            return
+    pytest.fail("nobody noticed")
