@@ -10,11 +10,12 @@ from millwheel.adapters.front.files import connections
 @dataclass(frozen=True, slots=True)
 class FrontLimits:
     """The limits of one listener. ``strangers`` and ``most`` bound the connections that have not been admitted yet, and
-    those that have; ``per_address`` bounds both for one address off the loopback. Of the strangers the oldest silent
-    one goes when there are too many, but none within ``grace_s``: until then newcomers wait in the kernel. The others
-    are deadlines: ``silent_s`` for the first byte, ``head_s`` for a handshake with token or the head of a request,
-    ``body_s`` for its body, ``pause_s`` for the next request, ``answer_s`` for the answer to be computed and taken,
-    ``stall_s`` for a client to take one piece of a stream that has no end."""
+    those that have; ``per_address`` bounds both for one address off the loopback, which has half of the room for
+    strangers at most. Of the strangers the oldest silent one goes when there are too many, but none within ``grace_s``:
+    until then newcomers wait in the kernel. The others are deadlines: ``silent_s`` for the first byte, ``head_s`` for a
+    handshake with token or the head of a request, ``body_s`` for its body, ``pause_s`` for the next request,
+    ``answer_s`` for the answer to be computed and taken, ``stall_s`` for a client to take one piece of a stream that
+    has no end."""
 
     strangers: int = 512
     most: int = 10_000

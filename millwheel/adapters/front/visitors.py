@@ -92,7 +92,8 @@ class Visitors:
         """Let a newcomer in. With ``wait_s`` its address has too many strangers already, and it is not in."""
         address = visitor.address
         room = Room()
-        if not _is_near(address) and self._strangers_of[address] >= self.limits.per_address:
+        most = min(self.limits.per_address, -(-self.limits.strangers // 2))
+        if not _is_near(address) and self._strangers_of[address] >= most:
             room = self._displacing([each for each in self._in_order() if each.address == address], now_s)
             if room.wait_s:
                 return room
