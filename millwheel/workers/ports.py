@@ -24,6 +24,14 @@ class Errand(Protocol):
     def lane(self) -> str:
         """Errands of one lane are carried out one after the other."""
 
+    @property
+    def shard(self) -> ShardName:
+        """Whose errand it is."""
+
+    @property
+    def token(self) -> Token:
+        """The token of that shard's owner."""
+
     def carried_out(self) -> ev.WorkDone:
         """Do the work. An error is part of the answer."""
 

@@ -51,7 +51,8 @@ _MEND_CODES = frozenset(
 )
 _OF_VALUES = (ValueError, TypeError, ArithmeticError, RecursionError)
 """What libraries raise for a value that they cannot convert."""
-_ENDS_THE_THREAD = (KeyboardInterrupt, GeneratorExit)
+_OF_LIBRARIES = frozenset({"PanicException", "CancelledError", "BaseExceptionGroup"})
+"""What they raise that is no ``Exception``."""
 
 
 def is_of_client(error: BaseException) -> bool:
@@ -60,7 +61,7 @@ def is_of_client(error: BaseException) -> bool:
     silence."""
     if isinstance(error, Exception):
         return True
-    return type(error).__name__ in ("PanicException", "CancelledError") or isinstance(error, SystemExit)
+    return type(error).__name__ in _OF_LIBRARIES or isinstance(error, SystemExit)
 
 
 def of_python(error: BaseException) -> Meaning:

@@ -13,12 +13,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
+from millwheel.connectors.external.meanings import named
 from millwheel.core.metrics.catalogue import WRITE_BOUNDS_S
 from millwheel.core.metrics.figures import Histogram
 from millwheel.core.model.names import NodeName, ShardName, Token
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.pipeline.replays import ReplayOrder
-from millwheel.errors import ConflictError, SetupError, UnavailableError
+from millwheel.errors import ConflictError, InvariantError, SetupError, UnavailableError
 from millwheel.ports import Coordination, Journals, JournalWriter, Snapshots, StateStores
 from millwheel.savepoints.orders import ANSWERS, OrderAnswer, SavepointOrder, Standing, encode
 from millwheel.workers import events as ev
@@ -323,7 +324,21 @@ class PublishThreads:
 
     def _run(self, lane: queue.SimpleQueue[Errand]) -> None:
         while True:
-            self._post(lane.get().carried_out())
+            self._post(carried_out(lane.get()))
+
+
+def carried_out(errand: Errand) -> ev.WorkDone:
+    """Carry it out. Whatever would end the thread is for the loop to raise: nobody notices a thread that has ended, and
+    its shard would wait for ever."""
+    try:
+        return errand.carried_out()
+    except BaseException as ex:
+        error = InvariantError(f"the thread of {errand.lane or errand.shard} was told to end: {named(ex)}")
+
+        def tell(now_us: int) -> None:
+            raise error
+
+        return ev.WorkDone(errand.shard, errand.token, tell)
 
 
 @dataclass(slots=True)

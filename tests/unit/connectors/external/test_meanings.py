@@ -60,5 +60,6 @@ def test_an_error_is_one_line_even_without_a_text() -> None:
 
 def test_a_client_that_panics_exits_or_is_cancelled_has_failed_and_has_not_ended_the_thread() -> None:
     panic = type("PanicException", (BaseException,), {})
-    assert all(is_of_client(error) for error in (panic(), SystemExit(1), asyncio.CancelledError(), KeyError()))
+    group = type("BaseExceptionGroup", (BaseException,), {})  # of tasks, one of which has panicked
+    assert all(is_of_client(error) for error in (panic(), group(), SystemExit(1), asyncio.CancelledError(), KeyError()))
     assert not any(is_of_client(error) for error in (KeyboardInterrupt(), GeneratorExit()))

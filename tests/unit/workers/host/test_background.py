@@ -7,12 +7,13 @@ from typing import Any, cast
 
 import pytest
 
+from millwheel.core.model.names import FIRST_TOKEN, shard_name
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.ranges import tile
-from millwheel.errors import CorruptionError, FencedError
+from millwheel.errors import CorruptionError, FencedError, InvariantError
 from millwheel.workers import events as ev
 from millwheel.workers.host import background
-from millwheel.workers.host.background import JournalThread, Recovering, RecoveryThread
+from millwheel.workers.host.background import JournalThread, PublishThreads, Recovering, RecoveryThread
 from tests.fakes.memory_disk import MemoryDisk
 from tests.fakes.stores import MemoryStores
 
@@ -180,3 +181,25 @@ def test_what_recoveries_share_is_dropped_behind_the_last_of_them_and_not_when_n
     recoveries.go_on.set()
     recoveries.over.get(timeout=10)
     assert recoveries.rests == 1
+
+
+class Abort(BaseException):
+    """Of some library."""
+
+
+class _Aborted:
+    lane, shard, token = "sink", shard_name("work", 0), FIRST_TOKEN
+
+    def carried_out(self) -> ev.WorkDone:
+        raise Abort("no more")
+
+
+def test_what_would_end_a_thread_aside_in_silence_ends_the_worker_with_a_sentence() -> None:
+    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threads = PublishThreads(done.put)
+    for _ in range(2):  # the thread goes on
+        threads.publish(_Aborted())
+        answer = done.get(timeout=30)
+        assert (answer.shard, answer.token) == (_Aborted.shard, _Aborted.token)
+        with pytest.raises(InvariantError, match="the thread of sink was told to end: Abort: no more"):
+            answer.tell(0)
