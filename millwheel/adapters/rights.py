@@ -137,7 +137,14 @@ def _writable(path: Path) -> str:
     """Whether others may write a file or folder, as a sentence; "" if not. In a folder with the sticky bit they may
     not touch what is yours."""
     found = os.stat(path)
-    if found.st_uid not in (0, os.geteuid()):
+    folder = path if stat.S_ISDIR(found.st_mode) else path.parent
+    believed = {0, os.geteuid()}
+    if group_of(folder) in {
+        os.getegid(),
+        *os.getgroups(),
+    }:  # whoever shares a folder is believed by those he shares with
+        believed.add(os.stat(folder).st_uid)
+    if found.st_uid not in believed:
         return f"{path} belongs to another user (uid {found.st_uid}), who may change it: make it yours with chown"
     sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
     if found.st_mode & _WRITE and not sticky:

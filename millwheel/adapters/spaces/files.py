@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -172,7 +173,7 @@ class ResultFiles(PosixFiles):
     def make_dir(self, path: str) -> None:
         super().make_dir(path)
         if (mask := umask_of_results(path)) is not None:
-            os.chmod(path, 0o777 & ~mask)
+            os.chmod(path, 0o777 & ~mask | os.stat(path).st_mode & stat.S_ISGID)
 
     def create(self, path: str) -> int:
         fd = super().create(path)

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from millwheel.adapters.rights import keep_private
 from millwheel.launch.launchers.base import WORKER_MODULE
 from millwheel.launch.launchers.warm_messages import (
     SHARED,
@@ -187,6 +188,7 @@ def why_not() -> str:
 def become(start: Start) -> None:
     """Go on as ``python -m`` would, in a session of one's own."""
     os.setsid()
+    keep_private(os.path.dirname(start.out))
     for path, number in ((start.out, 1), (start.err, 2)):
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
         os.dup2(file, number)

@@ -160,6 +160,23 @@ def open_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@needs_a_stranger()
+def test_who_shares_a_folder_is_believed_by_the_members_of_its_group_alone(tmp_path: Path) -> None:
+    shared = tmp_path / "access"
+    shared.mkdir()
+    (shared / "token").touch(0o640)
+    for path in (shared, shared / "token"):
+        os.chown(path, STRANGER, os.getgid())
+    shared.chmod(0o2750)
+    refuse_writable(shared)
+    refuse_writable(shared / "token")
+    os.chown(shared, STRANGER, STRANGER)
+    shared.chmod(0o2750)
+    for path in (shared, shared / "token"):
+        with pytest.raises(SetupError, match="belongs to another user"):
+            refuse_writable(path)
+
+
 LOCKS = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_SH); print('locked')"
 
 
