@@ -132,7 +132,7 @@ def test_the_chart_follows_the_log(served: Served, chromium: Any) -> None:
     more = [{"event_id": f"new{n}", "ad_id": 0, "uid": n, "type": "impression", "cost": 0.1} for n in range(7)]
     with served.log.open("a") as log:
         log.writelines(json.dumps({**each, "ts": now_ms}) + "\n" for each in more)
-    page.wait_for_function("document.querySelector('#card-impressions b').textContent === '7'", timeout=WAIT_MS)
+    page.wait_for_function("() => document.querySelector('#card-impressions b').textContent === '7'", timeout=WAIT_MS)
 
 
 _CHANGED = """before => before[0] !== document.getElementById('about').textContent

@@ -28,8 +28,8 @@ _MOST_BYTES = 4_000_000  # the limit of a record, and therefore of a request, wh
 class HttpOptions(msgspec.Struct, frozen=True):
     """The endpoint listens on ``host`` and ``port``. A request has at most ``max_bytes``, and at most ``max_requests``
     are in progress at once; the body must be there within ``body_timeout``. With a security folder clients must also
-    show a certificate, unless ``client_certificates`` is false. On the loopback it answers to the names of this machine
-    and ``allow_hosts``. Pages of ``allow_origins`` ("*": any) may send records, others may not."""
+    show a certificate, unless ``client_certificates`` is false. On the loopback browsers call it by a name of this
+    machine or one of ``allow_hosts``. Pages of ``allow_origins`` ("*": any) may send records, others may not."""
 
     port: int
     host: str = "127.0.0.1"

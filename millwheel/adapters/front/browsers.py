@@ -54,25 +54,28 @@ class ForeignRequest:
 @dataclass(frozen=True, slots=True)
 class BrowserRules:
     """``names``: host names by which clients may call the server; () allows any. ``origins``: other sites whose pages
-    may ask; "*" means all. ``remedy`` ends the sentence for those that use another name."""
+    may ask; "*" means all. ``remedy`` ends the sentence for those that use another name. ``programs_by_any_name``: only
+    requests of browsers must use one of the names, where all that matters is a POST, with which browsers always send
+    an origin."""
 
     names: Collection[str] = ()
     origins: Collection[str] = ()
     remedy: str = "call it localhost"
+    programs_by_any_name: bool = False
 
     def refused(self, headers: RequestHeaders, linked: bool = False) -> ForeignRequest | None:
         """Why the request is foreign, None if it is not. ``linked``: what is asked for is a page, to which other sites
         may have links."""
-        host = headers.get("host", "")
-        if self.names and host_of(host) not in self.names:
+        host, origin, site = (headers.get(name, "") for name in ("host", "origin", "sec-fetch-site"))
+        must_be_named = bool(origin or site) or not self.programs_by_any_name
+        if self.names and must_be_named and host_of(host) not in self.names:
             name = host_of(host)
             return ForeignRequest(421, f"this server is not called {name!r}; {self.remedy.replace('NAME', name)}")
-        origin = headers.get("origin", "")
         if origin and (origin in self.origins or "*" in self.origins):
             return None
         if origin and origin.partition("://")[2] != host:
             return ForeignRequest(403, f"a page of {origin} may not ask this server")
-        if headers.get("sec-fetch-site", "") in _OWN_SITES or (linked and _is_opened(headers)):
+        if site in _OWN_SITES or (linked and _is_opened(headers)):
             return None
         return ForeignRequest(403, "a page of another site may not ask this server")
 

@@ -45,7 +45,9 @@ class HttpEndpoint:
         self._reading: dict[asyncio.Task[bytes], float] = {}  # since when each waits for a body
         near = is_loopback(options.host)
         names = names_of(options.host, options.allow_hosts) if near else ()
-        self._rules = BrowserRules(names, options.allow_origins, "add NAME to its allow_hosts")
+        self._rules = BrowserRules(
+            names, options.allow_origins, "add NAME to its allow_hosts", programs_by_any_name=True
+        )
 
     def app(self) -> Starlette:
         """The ASGI application."""

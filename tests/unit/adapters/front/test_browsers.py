@@ -73,3 +73,12 @@ def test_hosts_have_no_port_and_no_case() -> None:
 
 def test_without_names_any_is_taken() -> None:
     assert BrowserRules().refused({"host": "anything"}) is None
+
+
+def test_programs_may_use_any_name_where_all_that_matters_is_a_post() -> None:
+    rules = BrowserRules(names_of("127.0.0.1"), programs_by_any_name=True)
+    assert rules.refused({"host": "ingest.internal:8080"}) is None
+    rebound = {"host": "evil.example:8080", "origin": "http://evil.example:8080"}
+    assert rules.refused(rebound) is not None
+    assert rules.refused({"host": "evil.example:8080", "sec-fetch-site": "same-origin"}) is not None
+    assert rules.refused({**HERE, "origin": THEIRS}) is not None
