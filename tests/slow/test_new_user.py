@@ -85,9 +85,11 @@ def run(user: User) -> Iterator[psutil.Popen]:
 def tab(user: User, run: psutil.Popen) -> Iterator[Any]:
     """The page of the run in a browser."""
     until(user.said, "3 records")
+    printed = re.search(rf"http://127\.0\.0\.1:{user.ports['8081']}/#token=\w+", user.said())
+    assert printed is not None
     with browser() as chromium:
         opened = chromium.new_page()
-        opened.goto(f"http://127.0.0.1:{user.ports['8081']}/")
+        opened.goto(printed[0])
         yield opened
 
 
