@@ -6,7 +6,14 @@ from collections.abc import Mapping
 
 from millwheel.errors import SetupError
 from millwheel.formats.base import MessageDecoder, MessageEncoder
-from millwheel.formats.lines import CsvMessageRows, CsvMessages, JsonMessages, JsonRows, TextMessages, TextRows
+from millwheel.formats.lines import (
+    CsvMessageRows,
+    CsvMessages,
+    JsonMessages,
+    JsonRows,
+    TextMessages,
+    TextRows,
+)
 from millwheel.formats.options import (
     AvroOptions,
     CsvOptions,
@@ -15,6 +22,7 @@ from millwheel.formats.options import (
     ProtobufOptions,
     RegistryOptions,
     TextOptions,
+    not_for_sources,
     read_format,
 )
 from millwheel.formats.registry import Registration, build_registry
@@ -37,6 +45,7 @@ def build_decoder(form: Format, folder: str, fields: Mapping[str, str]) -> Messa
         envelopes = build_decoder(read_format(options.encoding, ("json", "avro"), "encoding"), folder, {})
         return DebeziumMessages(envelopes, options, fields)
     if isinstance(options, CsvOptions):
+        not_for_sources(options)
         return CsvMessages(options, fields)
     if isinstance(options, TextOptions):
         return TextMessages(options, form.name == "raw")

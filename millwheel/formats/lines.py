@@ -11,7 +11,7 @@ import numpy as np
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import RecordError
 from millwheel.formats.base import Decoding, MessageDecoder, MessageEncoder, checked, decode_one_by_one
-from millwheel.formats.csv_rows import cell, rows_in, written
+from millwheel.formats.csv_rows import cell, rows_in, safe_cell, written
 from millwheel.formats.options import CsvOptions, TextOptions
 from millwheel.sinks.rows import json_lines
 from millwheel.sources.fields import FieldTypes, from_texts
@@ -133,9 +133,10 @@ class CsvMessageRows(MessageEncoder):
         need_columns(options)
         self._columns = options.columns
         self._delimiter = options.delimiter
+        self._cell = safe_cell if options.spreadsheet_safe else cell
 
     def encode(self, row: Mapping[str, Any]) -> bytes:
-        [line] = written([[cell(row.get(name)) for name in self._columns]], self._delimiter)
+        [line] = written([[self._cell(row.get(name)) for name in self._columns]], self._delimiter)
         return line.encode("utf-8", "replace")
 
 

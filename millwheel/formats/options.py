@@ -42,16 +42,24 @@ class TextOptions(msgspec.Struct, frozen=True):
 
 
 class CsvOptions(msgspec.Struct, frozen=True):
-    """``columns`` in the order of a message's fields; a file without them begins with a header."""
+    """``columns`` in the order of a message's fields; a file without them begins with a header. ``spreadsheet_safe``
+    is for what is written: see :func:`millwheel.formats.csv_rows.safe_cell`."""
 
     columns: list[str] = []
     delimiter: str = ","
+    spreadsheet_safe: bool = False
 
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
             raise ValueError(f"option 'delimiter' is {self.delimiter!r}; write one character, for example ';'")
         if len(set(self.columns)) < len(self.columns):
             raise ValueError("option 'columns' names a column twice; give each its own name")
+
+
+def not_for_sources(options: CsvOptions) -> None:
+    """Raises ValueError for an option that is for what is written."""
+    if options.spreadsheet_safe:
+        raise ValueError("option 'format': spreadsheet_safe is for sinks; remove it")
 
 
 class AvroOptions(msgspec.Struct, frozen=True):
@@ -123,6 +131,7 @@ _EXAMPLES = {
     "key": "key: [id]",
     "columns": "columns: [id, amount]",
     "delimiter": 'delimiter: ";"',
+    "spreadsheet_safe": "spreadsheet_safe: true",
     "field": "field: value",
 }
 

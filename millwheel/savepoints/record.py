@@ -8,6 +8,7 @@ inputs/                  the lists of files of bounded sources
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from xxhash import xxh3_128_hexdigest
 
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.names import NOBODY, NodeName, ShardName, Token
-from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.range_table import RangeTable, ShardEntry, checked_name, edge_of
 from millwheel.core.model.ranges import KeyRange
 from millwheel.errors import MillwheelError, SetupError
 from millwheel.savepoints.blueprint import Blueprint
@@ -24,6 +25,7 @@ from millwheel.savepoints.orders import Standing
 
 RECORD_FILE = "savepoint.json"
 KEPT_FOLDERS = ("pipeline", "inputs")
+SAVEPOINT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,255}")
 _FORMAT = 1  # Fixed: of the format
 
 
@@ -96,6 +98,24 @@ def encode_record(record: SavepointRecord) -> bytes:
     return msgspec.json.format(msgspec.json.encode(_Sealed(xxh3_128_hexdigest(body), msgspec.Raw(body))), indent=1)
 
 
+def _check(record: SavepointRecord) -> None:
+    """A savepoint may come from elsewhere: its names become parts of paths, and its numbers tables. Raises ValueError,
+    or what a table raises."""
+    if not SAVEPOINT_NAME.fullmatch(record.name):
+        raise ValueError(f"{record.name[:140]!r} is no name of a savepoint")
+    for node in (*record.named, *record.blueprint.nodes):
+        checked_name(node)
+    for shard in record.shards:
+        checked_name(shard.node)
+        checked_name(shard.shard)
+        if min(shard.token, shard.commit) < 0 or edge_of(shard.lo) >= edge_of(shard.hi):
+            raise ValueError(f"the shard {shard.shard} has a number that none can have")
+    names = [shard.shard for shard in record.shards]
+    if len(set(names)) < len(names) or min(record.named.values(), default=0) < 0:
+        raise ValueError("two shards have one name, or could get one")
+    first_tables(record, [each.node for each in record.shards])
+
+
 def read_record(folder: Path, name: str = RECORD_FILE) -> SavepointRecord:
     """The savepoint in ``folder``. Raises SetupError, with a sentence, if there is none or it is damaged."""
     file = folder / name
@@ -103,7 +123,7 @@ def read_record(folder: Path, name: str = RECORD_FILE) -> SavepointRecord:
         sealed = msgspec.json.decode(file.read_bytes(), type=_Sealed)
         record = msgspec.json.decode(sealed.savepoint, type=SavepointRecord)
         whole = xxh3_128_hexdigest(msgspec.json.encode(record)) == sealed.checksum and record.format == _FORMAT
-        first_tables(record, [each.node for each in record.shards])
+        _check(record)
     except FileNotFoundError:
         hint = " It was not finished: take another one." if (folder / "snapshots").is_dir() else ""
         raise SetupError(

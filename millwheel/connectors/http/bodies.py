@@ -14,6 +14,8 @@ import msgspec
 from millwheel.core.tracing.contexts import TRACEPARENT, TRACESTATE, context_of
 
 _EVENT, _EVENTS = "application/cloudevents+json", "application/cloudevents-batch+json"
+MOST_RECORDS = 100_000
+"""The most records of a request: a record of a few bytes takes hundreds while it is on its way."""
 _PREFIX = "ce-"
 _NEEDED = ("specversion", "id", "source", "type")
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -39,7 +41,9 @@ class Posted:
     traces: list[str] = field(default_factory=list)
 
     def add(self, line: bytes, name: str = "", trace: str = "") -> None:
-        """Add a record."""
+        """Add a record. Raises BodyError beyond :data:`MOST_RECORDS`."""
+        if len(self.lines) >= MOST_RECORDS:
+            raise BodyError(f"a request has at most {MOST_RECORDS:,} records; send several")
         self.lines.append(line)
         self.ids.append(name)
         self.traces.append(trace)
@@ -79,9 +83,11 @@ def _if_text(given: Any) -> str:
 
 
 def _lines(body: bytes) -> Posted:
-    posted = Posted()
-    for number, line in enumerate(body.split(b"\n"), 1):
-        if line := line.strip():
+    posted, number, start = Posted(), 0, 0
+    while start < len(body):  # one at a time: a list of them would take many times the memory of the body
+        end = body.find(b"\n", start)
+        line, start, number = body[start : end if end >= 0 else None].strip(), end + 1 or len(body), number + 1
+        if line:
             _object(line, number)
             posted.add(line)
     return posted

@@ -144,7 +144,7 @@ class RangeTable:
         try:
             form = _decode_form(data)
             shards = tuple(_entry(row) for row in form.shards)
-            return RangeTable(_checked(form.computation), shards, version, form.named)
+            return RangeTable(checked_name(form.computation), shards, version, form.named)
         except DAMAGE as ex:
             raise CorruptionError(
                 f"{len(data)} bytes in ZooKeeper (version {version}) are no range table: {ex}. Nobody but the master "
@@ -203,40 +203,42 @@ def _row(entry: ShardEntry) -> _Row:
 
 def _entry(row: _Row) -> ShardEntry:
     for ancestor in row.lineage:
-        _checked(ancestor.incarnation)
+        checked_name(ancestor.incarnation)
     return ShardEntry(
-        shard=_checked(row.shard),
-        range=KeyRange(_edge(row.lo), _edge(row.hi)),
-        owner=row.owner and _checked(row.owner),
+        shard=checked_name(row.shard),
+        range=KeyRange(edge_of(row.lo), edge_of(row.hi)),
+        owner=row.owner and checked_name(row.owner),
         token=row.token,
-        next_owner=row.next_owner and _checked(row.next_owner),
+        next_owner=row.next_owner and checked_name(row.next_owner),
         lineage=tuple(row.lineage),
         split_at=_inner_edge(row),
-        merges_as=row.merges_as and _checked(row.merges_as),
+        merges_as=row.merges_as and checked_name(row.merges_as),
         parents=tuple(
-            Parent(_checked(p.shard), KeyRange(_edge(p.lo), _edge(p.hi)), p.token, p.last_commit) for p in row.parents
+            Parent(checked_name(p.shard), KeyRange(edge_of(p.lo), edge_of(p.hi)), p.token, p.last_commit)
+            for p in row.parents
         ),
-        standby=row.standby and _checked(row.standby),
+        standby=row.standby and checked_name(row.standby),
     )
 
 
 def _inner_edge(row: _Row) -> int:
     """Where a shard is to be split; 0 when it is not."""
-    edge = _edge(row.split_at) if row.split_at else 0
-    if edge and not _edge(row.lo) < edge < _edge(row.hi):
+    edge = edge_of(row.split_at) if row.split_at else 0
+    if edge and not edge_of(row.lo) < edge < edge_of(row.hi):
         raise ValueError(f"{row.split_at} does not lie inside the range of {row.shard[:40]}")
     return edge
 
 
-def _edge(text: str) -> int:
+def edge_of(text: str) -> int:
     """An edge of a range; at most 17 hex digits, 2**64 is one followed by sixteen."""
     if not _EDGE.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is no edge of a key range")
     return int(text, 16)
 
 
-def _checked(name: _Text) -> _Text:
-    """A name that becomes a part of paths: of journals, snapshots and local stores."""
+def checked_name(name: _Text) -> _Text:
+    """A name that becomes a part of paths: of journals, snapshots and local stores. Raises ValueError for one that
+    could lead elsewhere."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name[:140]!r} cannot name a shard, a node or a worker")
     return name

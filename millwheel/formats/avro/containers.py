@@ -6,20 +6,21 @@ import io
 import json
 import weakref
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 import xxhash
 
 from millwheel.errors import SetupError
+from millwheel.formats.avro.blocks import CODEC, SYNC_BYTES, BlockSpan, PlainWindow, read_head, read_span, unpacked
 from millwheel.formats.avro.messages import read_call
 from millwheel.formats.avro.reading import converter
-from millwheel.formats.avro.schema import Schema, fastavro, load_schema, parse, plain_schema
+from millwheel.formats.avro.schema import Schema, fastavro, load_schema, most_bytes, parse, plain_schema
 from millwheel.formats.avro.writing import AvroWriting
 from millwheel.formats.options import AvroOptions, Format
 
-_CODEC = b"deflate"
-"""The only codec, besides none, that each reader of Avro has."""
+_READ_BYTES = 16 << 20  # of the records of one read, in a file
+_MOST_EMPTY = 1_000_000  # records of a block that take no bytes: a few bytes could claim any number
 
 
 class Unusable(NamedTuple):
@@ -30,8 +31,8 @@ class Unusable(NamedTuple):
 
 
 class Container:
-    """The records of a file; in place of some there may be an :class:`Unusable`. Raises SetupError when the file cannot
-    be read."""
+    """The records of a file, decoded one by one; in place of some there may be an :class:`Unusable`. However large a
+    block is, no more of it is in memory than a record may have. Raises SetupError when the file cannot be read."""
 
     def __init__(self, path: str, reader: Schema | None, decimals: str, file: BinaryIO | None = None) -> None:
         self._path = path
@@ -41,39 +42,54 @@ class Container:
             raise SetupError(f"cannot read the input file {path}: {ex.strerror or ex}; check its path") from ex
         weakref.finalize(self, self._file.close)  # a reader may be dropped without being closed
         try:
-            blocks = fastavro().block_reader(self._file)
-            self._writer = parse(blocks.writer_schema, "its schema")
-            self._reader = None if reader is None else parse(reader)
+            self._head = read_head(self._file)
+            self._writer = parse(self._head.schema, "its schema")
+            resolving = None if reader is None else parse(reader)
         except SetupError:
             raise
         except Exception as ex:  # a file may hold anything
             self._file.close()
             raise SetupError(f"cannot read {path} as an Avro container file: {ex}; check the format") from ex
-        resolved = self._reader or self._writer
+        resolved = resolving or self._writer
         self._convert = converter(resolved.full, decimals)
-        same = self._reader is None or self._reader.bare == self._writer.bare
-        self._resolve_to = None if same or self._reader is None else self._reader.bare
+        same = resolving is None or resolving.bare == self._writer.bare
+        self._resolve_to = None if same or resolving is None else resolving.bare
         self._read = read_call(self._writer.recursive or resolved.recursive)
-        self._at = 0
-        self._blocks: Iterator[Any] = iter(blocks)
-        self._left: list[Any] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self.at = 0
+        """The number of records before the next one. A record that is too large hides those behind it in its block, so
+        it rises by more than were given."""
         self.ended = False
+        self._next_at = self._head.end
+        self._left = 0  # records of the block that are still to come
+        self._window = PlainWindow(lambda most: b"", 0)
 
     def after(self, position: int, most: int) -> list[Any]:
-        """Up to ``most`` records after the first ``position`` ones, fewer at the end of a block; none at the end.
-        Raises SetupError where the file is damaged."""
-        if position != self._at:
+        """Up to ``most`` records after the first ``position`` ones, fewer at the end of a block and where they are
+        large; none at the end. Raises SetupError where the file is damaged."""
+        if position != self.at:
             self._seek(position)
         if not self._left and not self.ended:
-            self._next_block()
-        found, self._left = self._left[:most], self._left[most:]
-        self._at += len(found)
-        return found
+            self._open(self._span())
+        found: list[Any] = []
+        size = 0
+        while len(found) < min(most, self._left) and size < _READ_BYTES:
+            decoded = self._record()
+            if decoded is None:
+                found.append(Unusable(self._hides(self._left - len(found) - 1), None))
+                self.at, self._left = self.at + self._left, 0
+                return self._converted_all(found)
+            found.append(decoded[0])
+            size += decoded[1]
+        self.at, self._left = self.at + len(found), self._left - len(found)
+        return self._converted_all(found)
 
     def finished(self) -> bool:
         """True when nothing follows what was read."""
         while not self._left and not self.ended:
-            self._next_block()
+            self._open(self._span())
         return not self._left
 
     def close(self) -> None:
@@ -81,39 +97,59 @@ class Container:
         self._file.close()
 
     def _seek(self, position: int) -> None:
-        self._file.seek(0)
-        self._blocks, self._left, self._at, self.ended = iter(fastavro().block_reader(self._file)), [], 0, False
-        while self._at < position:
-            block = self._block()
-            if block is None:
+        self._begin()
+        while self.at < position:
+            span = self._span()
+            if span is None:
                 raise SetupError(
-                    f"the input file {self._path} has {self._at} records, but {position} were read before: it was "
+                    f"the input file {self._path} has {self.at} records, but {position} were read before: it was "
                     "changed. Restore it, or start with a new root"
                 )
-            skipped = min(block.num_records, position - self._at)
-            if skipped < block.num_records:
-                self._left = self._records(block)[skipped:]
-            self._at += skipped
+            skipped = min(span.records, position - self.at)
+            if skipped < span.records:
+                self._open(span)
+                for _ in range(skipped):
+                    self._record()
+                self._left -= skipped
+            self.at += skipped
 
-    def _next_block(self) -> None:
-        block = self._block()
-        self._left = [] if block is None else self._records(block)
-
-    def _block(self) -> Any:
+    def _span(self) -> BlockSpan | None:
         try:
-            block = next(self._blocks, None)
+            span = read_span(self._file, self._next_at, self._head)
         except Exception as ex:  # damage may raise anything
             raise self._damaged(ex) from ex
-        self.ended = block is None
-        return block
+        self.ended = span is None
+        self._next_at = self._next_at if span is None else span.end
+        return span
 
-    def _records(self, block: Any) -> list[Any]:
-        data = block.bytes_
+    def _open(self, span: BlockSpan | None) -> None:
+        if span is None:
+            return
+        self._left = span.records
         try:
-            data.seek(0)
-            found = [self._one(data) for _ in range(block.num_records)]
+            self._window = PlainWindow(unpacked(self._file, span, self._head.codec), self._most())
         except Exception as ex:
             raise self._damaged(ex) from ex
+
+    def _most(self) -> int:
+        """The most bytes of a record."""
+        return most_bytes(self._writer.bare)
+
+    def _record(self) -> tuple[Any, int] | None:
+        """The next record of the block, and its bytes; None for one that is larger than a record may be."""
+        try:
+            found = self._window.decoded(self._one)
+        except Exception as ex:
+            raise self._damaged(ex) from ex
+        if found is not None and not found[1] and self._left > _MOST_EMPTY:
+            raise SetupError(f"the Avro file {self._path} has {self._left} records without any bytes; restore it")
+        return found
+
+    def _hides(self, behind: int) -> str:
+        others = f", and the {behind:,} records behind it in its block with it" if behind else ""
+        return f"the record has more than {self._most() >> 10:,} KiB, unpacked: it is left out{others}"
+
+    def _converted_all(self, found: list[Any]) -> list[Any]:
         return found if self._convert is None else list(map(self._converted, found))
 
     def _one(self, data: Any) -> Any:
@@ -135,7 +171,7 @@ class Container:
 
     def _damaged(self, ex: Exception) -> SetupError:
         return SetupError(
-            f"the Avro file {self._path} cannot be read after record {self._at}: {type(ex).__name__}: {ex}; restore it"
+            f"the Avro file {self._path} cannot be read after record {self.at}: {type(ex).__name__}: {ex}; restore it"
         )
 
 
@@ -148,7 +184,7 @@ class ContainerRows:
         self._write = fastavro().schemaless_writer
         text = json.dumps(plain_schema(self._parsed.full)).encode()
         self._sync = xxhash.xxh3_128_digest(text)  # the same rows give the same file
-        self._meta = {"avro.schema": text, "avro.codec": _CODEC}
+        self._meta = {"avro.schema": text, "avro.codec": CODEC.encode()}
 
     def check(self, row: Mapping[str, Any]) -> None:
         """Raises RecordError, with the field, for a row that does not fit the schema."""
@@ -169,8 +205,8 @@ class ContainerRows:
 
 def joined(old: bytes, new: bytes) -> bytes | None:
     """One file with the rows of both; None when their schemas differ."""
-    sync = new[-_SYNC_BYTES:]
-    head = new[: new.index(sync) + _SYNC_BYTES]
+    sync = new[-SYNC_BYTES:]
+    head = new[: new.index(sync) + SYNC_BYTES]
     return old + new[len(head) :] if old.startswith(head) else None
 
 
@@ -188,8 +224,7 @@ def _deflated(data: bytes) -> bytes:
 
 
 _MAGIC = b"Obj\x01"
-_SYNC_BYTES = 16  # Fixed: of Avro files
-_SYNC: dict[str, Any] = {"type": "fixed", "name": "Sync", "size": _SYNC_BYTES}
+_SYNC: dict[str, Any] = {"type": "fixed", "name": "Sync", "size": SYNC_BYTES}
 _HEADER: dict[str, Any] = {
     "type": "record",
     "name": "Header",

@@ -41,8 +41,8 @@ class AvroReader(Reader):
     def read(self, position: int, max_records: int) -> Chunk:
         """See :class:`millwheel.sources.base.Reader`."""
         found = self._container.after(position, max_records)
-        end = position + len(found)
-        positions = list(range(position + 1, end + 1))
+        end = self._container.at
+        positions = list(range(position + 1, position + len(found) + 1))
         values, problems = self._values(found)
         rejects = [Reject(positions[at], _shown(found[at]), reason) for at, reason in sorted(problems.items())]
         if problems:

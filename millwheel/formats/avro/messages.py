@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from millwheel.errors import RecordError
 from millwheel.formats.avro.columns import avro_columns
 from millwheel.formats.avro.reading import Convert, converter
-from millwheel.formats.avro.schema import Parsed, Schema, fastavro, parse, whole
+from millwheel.formats.avro.schema import Parsed, Schema, fastavro, most_bytes, parse, whole
 from millwheel.formats.avro.writing import AvroWriting
 from millwheel.formats.base import Decoding, MessageDecoder, MessageEncoder, checked
 from millwheel.formats.registry import HEADER_BYTES, Registration, Registry, header, split
@@ -117,6 +117,7 @@ class _Written:
         self._convert: Convert | None = converter((reader or writer).full, decimals)
         self._columns = avro_columns(writer.bare, writer.full, fields) if self._reader is None else None
         self._read = read_call(writer.recursive or (reader is not None and reader.recursive))
+        self._most = most_bytes(writer.bare)
 
     def frame(self, messages: Sequence[bytes], skip: int = 0) -> pl.DataFrame | None:
         """See :meth:`AvroMessages.frame`."""
@@ -131,6 +132,8 @@ class _Written:
             if skip:
                 data.seek(skip)
             try:
+                if len(message) > self._most:
+                    raise RecordError(f"it has {len(message):,} bytes, more than {self._most:,} of its schema")
                 value = read(data, writer, reader)
                 if data.tell() != len(message):
                     raise RecordError(f"{len(message) - data.tell()} bytes are left over")

@@ -52,6 +52,7 @@ def load_schema(given: str | Mapping[str, Any] | list[Any], folder: str) -> Sche
 
 def parse(schema: Schema, what: str = "option 'schema'") -> Parsed:
     """Parse a schema. Raises ValueError, with a sentence that begins with ``what``, for an invalid one."""
+    _refuse_huge(schema, what)
     try:
         full = fastavro().parse_schema(plain_schema(schema), _force=True)
         bare = fastavro().parse_schema(_bare(full), _force=True)
@@ -177,6 +178,71 @@ def _refuse_endless(schema: Schema, what: str, empty: set[str]) -> None:
         empty.add(schema["name"])
     if schema["type"] == "array" and _takes_nothing(schema["items"], empty):
         raise ValueError(f"{what} has an array whose items take no bytes; damaged input could claim any number of them")
+
+
+def _refuse_huge(schema: Schema, what: str) -> None:
+    """Refuse schemas that take long to read, or whose numbers do: files bring theirs along. Raises ValueError."""
+    level, count = [schema], 0
+    for _ in range(_MOST_LEVELS):
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, Mapping):
+                inner += each.values()
+                for name, most in _MOST.items():
+                    if isinstance(each.get(name), int) and each[name] > most:
+                        raise ValueError(f"{what} has a {name} of {each[name]:.3g}, more than {most:,}")
+            elif isinstance(each, (list, tuple)):
+                inner += each
+        count += len(inner)
+        if not inner:
+            return
+        if count > _MOST_NODES:
+            break
+        level = inner
+    raise ValueError(f"{what} has more than {_MOST_NODES:,} parts, or more than {_MOST_LEVELS} levels")
+
+
+def most_bytes(schema: Schema) -> int:
+    """The most bytes of one value of a parsed bare schema: so many that its objects stay within some 512 MB. Items of
+    an array may take a hundred times as much memory as bytes."""
+    return min(_MOST_BYTES, int(_OBJECT_BYTES / _growth(schema, names_of(schema), frozenset())))
+
+
+def _growth(schema: Schema, names: Mapping[str, Schema], above: frozenset[str]) -> float:
+    """The highest number of bytes in memory for a byte of Avro, in the items of arrays and maps."""
+    if isinstance(schema, str):
+        return 1.0 if schema not in names or schema in above else _growth(names[schema], names, above | {schema})
+    if isinstance(schema, list):
+        return max([1.0, *(_growth(branch, names, above) for branch in schema)])
+    above = above | {str(schema.get("name", ""))}
+    found = max([1.0, *(_growth(inner, names, above) for inner in inner_types(schema))])
+    if schema["type"] not in ("array", "map"):
+        return found
+    least, memory = _item(schema["items" if schema["type"] == "array" else "values"], names, above)
+    return max(found, memory / max(least, 1))
+
+
+def _item(schema: Schema, names: Mapping[str, Schema], above: frozenset[str]) -> tuple[int, int]:
+    """The fewest bytes of a value, and about the memory that such a value takes."""
+    if isinstance(schema, str) and schema in names and schema not in above:
+        return _item(names[schema], names, above | {schema})
+    if isinstance(schema, dict) and schema["type"] in ("record", "error"):
+        inner = above | {schema["name"]}
+        parts = [_item(field["type"], names, inner) for field in schema["fields"]]
+        return sum(least for least, _ in parts), _DICT_BYTES + sum(memory for _, memory in parts)
+    if isinstance(schema, list):
+        parts = [_item(branch, names, above) for branch in schema]
+        return 1 + min(least for least, _ in parts), max(memory for _, memory in parts)
+    kind = schema if isinstance(schema, str) else schema["type"]
+    if kind == "fixed":
+        return schema["size"], _VALUE_BYTES + schema["size"]
+    return {"null": 0, "float": 4, "double": 8}.get(kind, 1), _VALUE_BYTES
+
+
+_MOST_LEVELS, _MOST_NODES = 200, 50_000  # of a schema, with the levels of its JSON
+_MOST = {"scale": 1_000, "precision": 1_000, "size": 64 << 20}
+_MOST_BYTES, _OBJECT_BYTES = 64 << 20, 512 << 20
+_DICT_BYTES, _VALUE_BYTES = 200, 40  # of a dict of a few fields, and of a value and its place
 
 
 def _takes_nothing(schema: Schema, empty: set[str]) -> bool:

@@ -10,11 +10,12 @@ from google.protobuf.message import DecodeError, EncodeError
 from millwheel.errors import RecordError
 from millwheel.formats.base import Decoding, MessageDecoder, MessageEncoder, checked, decode_one_by_one
 from millwheel.formats.protobuf.descriptors import indexes
-from millwheel.formats.protobuf.values import MessageReading, MessageWriting
+from millwheel.formats.protobuf.values import KNOWN_TYPES, MessageReading, MessageWriting
 from millwheel.formats.registry import HEADER_BYTES, Registration, Registry, header, split
 from millwheel.sources.fields import FieldTypes
 
 _LONGEST_PATH = 32  # of types within types
+_MOST_VALUES = 4_000_000  # of a record: some 400 MB of objects
 
 
 class ProtobufMessages(MessageDecoder):
@@ -29,6 +30,7 @@ class ProtobufMessages(MessageDecoder):
         self._indexes = indexes(made.DESCRIPTOR)
         self._name = made.DESCRIPTOR.full_name
         self._types = FieldTypes(fields or {})
+        self._most_bytes = int(_MOST_VALUES / self._reading.values_a_byte)
 
     def decode(self, messages: Sequence[bytes]) -> Decoding:
         return checked(decode_one_by_one(messages, self._one, (DecodeError, ValueError, RecursionError)), self._types)
@@ -37,9 +39,12 @@ class ProtobufMessages(MessageDecoder):
         if self._registry is not None:
             message = self._body(message, self._registry)
         try:
-            return self._reading.plain(self._parse(message))
+            made = self._parse(message)
         except DecodeError as ex:
             raise RecordError(f"it is no Protobuf message {self._name}: {ex}") from ex
+        if len(message) > self._most_bytes and _values_in(made, _MOST_VALUES) > _MOST_VALUES:
+            raise RecordError(f"it would become more than {_MOST_VALUES:,} values, of {len(message):,} bytes")
+        return self._reading.plain(made)
 
     def _body(self, message: bytes, registry: Registry) -> bytes:
         number = split(message)
@@ -50,6 +55,24 @@ class ProtobufMessages(MessageDecoder):
         if found != self._indexes:
             raise RecordError(f"it is the message {found} of its schema's file, and {self._name} is {self._indexes}")
         return message[start:]
+
+
+def _values_in(made: Any, most: int) -> int:
+    """How many values the dict of a message has; counted no further than ``most``."""
+    count, waiting = 0, [made]
+    while waiting and count <= most:
+        message = waiting.pop()
+        count += 1 if message.DESCRIPTOR.full_name in KNOWN_TYPES else len(message.DESCRIPTOR.fields)
+        for field, value in message.ListFields():
+            if not field.is_repeated:
+                waiting += [value] if field.message_type is not None else []
+                continue
+            count += len(value)
+            if field.message_type is not None and not field.message_type.GetOptions().map_entry:
+                waiting += value
+            elif field.message_type is not None and field.message_type.fields_by_name["value"].message_type is not None:
+                waiting += value.values()
+    return count
 
 
 class ProtobufEncoder(MessageEncoder):

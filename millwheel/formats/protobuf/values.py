@@ -19,16 +19,18 @@ _MICRO = 1_000_000  # Fixed: µs of a second
 
 
 class MessageReading:
-    """Messages of one type to dicts."""
+    """Messages of one type to dicts. ``values_a_byte`` is the most values of a dict that a byte of a message can make:
+    a message within needs two bytes, and becomes a dict with all of its fields."""
 
     def __init__(self, descriptor: Any) -> None:
         self._made: dict[str, Read] = {}
         self.plain: Read = self._message(descriptor)
+        self.values_a_byte = max([2, *(len(each.fields) for each in inner_messages(descriptor))]) / 2
 
     def _message(self, descriptor: Any) -> Read:
         name = descriptor.full_name
-        if name in _KNOWN_TYPES:
-            return _KNOWN_TYPES[name]
+        if name in KNOWN_TYPES:
+            return KNOWN_TYPES[name]
         if name not in self._made:
             self._made[name] = lambda message: self._made[name](message)  # a recursive type: looked up when called
             self._made[name] = self._fields(descriptor)
@@ -58,6 +60,19 @@ class MessageReading:
             names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
             return lambda value: names.get(value, value)
         return _same
+
+
+def inner_messages(descriptor: Any) -> list[Any]:
+    """The types of all messages within a message."""
+    found: dict[str, Any] = {}
+    waiting = [descriptor]
+    while waiting:
+        for field in waiting.pop().fields:
+            inner = field.message_type
+            if inner is not None and inner.full_name not in found:
+                found[inner.full_name] = inner
+                waiting.append(inner)
+    return list(found.values())
 
 
 class MessageWriting:
@@ -217,7 +232,7 @@ def _held(message: Any) -> Any:
 
 _KINDS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 _WRAPPERS = [f"google.protobuf.{name}Value" for name in _KINDS]
-_KNOWN_TYPES: dict[str, Read] = {
+KNOWN_TYPES: dict[str, Read] = {
     "google.protobuf.Timestamp": _microseconds,
     "google.protobuf.Duration": _microseconds,
     "google.protobuf.Value": _value,

@@ -17,13 +17,14 @@ from millwheel.sinks.rows import frames_of, has_tuple_keys, json_lines, json_lin
 @dataclass(frozen=True, slots=True)
 class Shape:
     """How records become rows. ``form`` is the format. ``fields`` fixes the columns. ``mark`` is the field that tells
-    emitted from retracted rows, None where the rows are not changes."""
+    emitted from retracted rows, None where the rows are not changes. ``spreadsheet_safe`` is for CSV."""
 
     form: str
     with_key: bool
     with_timestamp: bool
     fields: Mapping[str, str]
     mark: str | None
+    spreadsheet_safe: bool = False
 
 
 class Content:
@@ -72,7 +73,7 @@ def _encoder(shape: Shape) -> Callable[[list[dict[str, Any]]], bytes]:
     if shape.form == "jsonl":
         return json_lines
     if shape.form == "csv":
-        return CsvRows(list(shape.fields)).encode
+        return CsvRows(list(shape.fields), shape.spreadsheet_safe).encode
     from millwheel.sinks.files.parquet_rows import ParquetRows
 
     return ParquetRows(shape.fields).encode

@@ -61,6 +61,7 @@ _EXAMPLES = {
     "mark": "mark: change",
     "partition_by": "partition_by: [day(window_start), country]",
     "roll": "roll: {size: 128MB, every: 10m}",
+    "spreadsheet_safe": "spreadsheet_safe: true",
     "config": 'config: {endpoint: "http://127.0.0.1:9000", region: us-east-1}',
 }
 
@@ -90,7 +91,8 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
     once there are ``cut_records``. ``fields`` fixes the columns (of Parquet files also the types); without it they
     follow from the rows. ``mode`` is one of :class:`Mode`; ``by`` names the fields that identify a row of ``upsert``,
     ``mark`` the field that tells the rows of a ``changelog`` apart. ``partition_by`` names the folders of rows,
-    ``roll`` decides when a file that grows is closed, ``config`` is for the client of an object store."""
+    ``roll`` decides when a file that grows is closed, ``spreadsheet_safe`` keeps formulas out of CSV, ``config`` is for
+    the client of an object store."""
 
     path: str
     format: Given = "jsonl"
@@ -104,6 +106,7 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
     mark: str = "change"
     partition_by: str | list[str | dict[str, str]] = []
     roll: RollOptions | None = None
+    spreadsheet_safe: bool = False
     config: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
@@ -120,6 +123,8 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
             raise ValueError("option 'fields' fixes the columns of format: parquet and csv; remove it")
         if self.fields or form.name == "parquet":
             _check_types(self.fields)
+        if self.spreadsheet_safe and form.name != "csv":
+            raise ValueError("option 'spreadsheet_safe' is for format: csv; remove it")
         mode = mode_of(self.mode)
         if mode is Mode.UPSERT and (self.partition_by or self.roll):
             name = "partition_by" if self.partition_by else "roll"
@@ -150,7 +155,7 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
         if isinstance(form.options, AvroOptions) and form.options.registry is not None:
             raise ValueError("option 'format': files have their schema within; remove 'registry'")
         if isinstance(form.options, CsvOptions) and form.options != CsvOptions():
-            raise ValueError("option 'format': csv has no options here; write format: csv, and columns as 'fields'")
+            raise ValueError("option 'format': csv has no options here; write 'fields', 'spreadsheet_safe' beside it")
         return form
 
 
@@ -291,7 +296,7 @@ class LayoutSink(Sink):
 def shape(options: FilesSinkOptions) -> Shape:
     """How records of these options become rows."""
     fields, mark = options.fields, options.mark if options.mode == Mode.CHANGELOG else None
-    return Shape(options.form().name, options.with_key, options.with_timestamp, fields, mark)
+    return Shape(options.form().name, options.with_key, options.with_timestamp, fields, mark, options.spreadsheet_safe)
 
 
 def takes_columns(options: FilesSinkOptions) -> bool:

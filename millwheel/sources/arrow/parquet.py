@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,6 +24,9 @@ _LEAST_ROWS = 1_000  # of a read, however wide the rows
 _WARM_ROWS = 180_000  # to warm up the decoder: about a first read
 _MOST_BYTES = 16 << 20
 """The approximate size of one read of rows, uncompressed."""
+_MOST_GROUP_BYTES, _MOST_RATIO = 256 << 20, 100
+"""A row group that says to unpack to more bytes than the first, and more than so many times its size, is left out: a
+page is unpacked whole, however large it is."""
 _FRAME_BYTES = 4 << 20
 """The bytes decoded at once for reads of columns, even for smaller reads: slicing a batch is free."""
 
@@ -42,6 +45,8 @@ class ParquetReader(Reader):
 
     def read(self, position: int, max_records: int) -> Chunk:
         """See :class:`millwheel.sources.base.Reader`."""
+        if (refused := self._batches.refused(position)) is not None:
+            return Chunk([], [], refused.end, [self._reject(position, refused)], refused.end >= self._batches.rows)
         rows = min(max_records, max(int(_MOST_BYTES / self._batches.row_bytes), 1))
         batch = self._batches.after(position, rows, None)
         if batch is None:
@@ -52,6 +57,11 @@ class ParquetReader(Reader):
         """See :class:`millwheel.sources.base.Reader`. ``max_bytes`` counts whole rows, uncompressed."""
         if not self._fields or self._schema is not None:
             return None
+        if (refused := self._batches.refused(position)) is not None:
+            nothing, finished = frame_of([], self._fields), refused.end >= self._batches.rows
+            return FrameChunk(
+                np.array([], np.int64), nothing, refused.end, [self._reject(position, refused)], finished=finished
+            )
         rows = max(int(max_bytes / self._batches.row_bytes), _LEAST_ROWS)
         batch = self._batches.after(position, rows, list(self._fields))
         if batch is None:
@@ -70,6 +80,10 @@ class ParquetReader(Reader):
 
     def close(self) -> None:
         self._batches.close()
+
+    @staticmethod
+    def _reject(position: int, refused: RefusedRows) -> Reject:
+        return Reject(position + 1, "", refused.reason)
 
     def _chunk(self, position: int, batch: pa.RecordBatch) -> Chunk:
         end = position + batch.num_rows
@@ -109,6 +123,13 @@ class ParquetReader(Reader):
         return pl.DataFrame(columns)
 
 
+class RefusedRows(NamedTuple):
+    """Rows that are left out, up to ``end``."""
+
+    end: int
+    reason: str
+
+
 class ParquetBatches:
     """The rows of a file, starting anywhere. ``rows`` is their number, ``row_bytes`` the memory of one, and
     ``names`` are its columns."""
@@ -124,6 +145,7 @@ class ParquetBatches:
         self.rows: int = meta.num_rows
         groups = [meta.row_group(group) for group in range(meta.num_row_groups)]
         self._group_rows = [group.num_rows for group in groups]
+        self._bombs = [_unpacks_to_too_much(group) for group in groups]
         self.row_bytes = max(sum(group.total_byte_size for group in groups) / max(self.rows, 1), 1.0)
         self._decoded = max(int(_FRAME_BYTES / self.row_bytes), _LEAST_ROWS)
         self._iterator: Iterator[pa.RecordBatch] = iter(())
@@ -151,15 +173,35 @@ class ParquetBatches:
         self._at = position + batch.num_rows
         return batch
 
+    def refused(self, position: int) -> RefusedRows | None:
+        """The rows after ``position`` that are left out; None where the next one can be read."""
+        if not any(self._bombs) or position >= self.rows:
+            return None
+        group, skip = self._group_at(position)
+        if not self._bombs[group]:
+            return None
+        end = position - skip + self._group_rows[group]
+        return RefusedRows(
+            end,
+            f"row group {group + 1} of {self._path} says to unpack to more than {_MOST_GROUP_BYTES >> 20} MiB and "
+            f"{_MOST_RATIO} times its size: its rows {position + 1:,} to {end:,} are left out",
+        )
+
     def close(self) -> None:
         self._file.close()
 
-    def _seek(self, position: int, batch_size: int, columns: list[str] | None) -> None:
+    def _group_at(self, position: int) -> tuple[int, int]:
+        """The row group of the row after ``position``, and how many of its rows come before that."""
         group, skip = 0, position
         while self._group_rows[group] <= skip:
             skip -= self._group_rows[group]
             group += 1
-        groups = list(range(group, len(self._group_rows)))
+        return group, skip
+
+    def _seek(self, position: int, batch_size: int, columns: list[str] | None) -> None:
+        group, skip = self._group_at(position)
+        behind = next((at for at in range(group, len(self._bombs)) if self._bombs[at]), len(self._bombs))
+        groups = list(range(group, behind))
         there = None if columns is None else [name for name in columns if name in self._file.schema_arrow.names]
         self._iterator = iter(self._file.iter_batches(batch_size, row_groups=groups, columns=there, use_threads=False))
         self._columns = columns
@@ -168,6 +210,13 @@ class ParquetBatches:
             batch = next(self._iterator)
             self._rest = batch.slice(skip) if batch.num_rows > skip else None
             skip -= min(batch.num_rows, skip)
+
+
+def _unpacks_to_too_much(group: Any) -> bool:
+    if group.total_byte_size <= _MOST_GROUP_BYTES:
+        return False
+    packed = sum(group.column(at).total_compressed_size for at in range(group.num_columns))
+    return bool(group.total_byte_size > _MOST_RATIO * packed)
 
 
 def _opened(path: str, content: Any) -> pq.ParquetFile:

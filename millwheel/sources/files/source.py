@@ -17,7 +17,7 @@ import msgspec
 
 from millwheel.adapters.objects.store import ObjectStore
 from millwheel.errors import SetupError
-from millwheel.formats.options import AvroOptions, CsvOptions, Format, Given, read_format
+from millwheel.formats.options import AvroOptions, CsvOptions, Format, Given, not_for_sources, read_format
 from millwheel.options import one_of, read_options
 from millwheel.sources.base import Partition, Reader, Source
 from millwheel.sources.fields import FieldTypes
@@ -102,6 +102,7 @@ class FilesSourceOptions(msgspec.Struct, frozen=True):
         """The options of CSV, from ``format`` or from the options beside it."""
         inner = self.form().options
         if isinstance(inner, CsvOptions) and not isinstance(self.format, str):
+            not_for_sources(inner)
             return inner
         return CsvOptions(self.columns, self.delimiter)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +14,10 @@ from uuid import UUID
 import polars as pl
 import pytest
 
-from millwheel.formats.csv_rows import CsvRows
+from millwheel.formats.choice import build_decoder
+from millwheel.formats.csv_rows import MOST_COLUMNS, OTHER_FIELDS, CsvRows
+from millwheel.formats.lines import CsvMessageRows
+from millwheel.formats.options import CsvOptions, read_format
 from tests.fakes.reading import open_file, read_on
 
 
@@ -84,3 +88,44 @@ def test_the_quoting_of_old_versions_of_python_would_be_noticed(
     monkeypatch.setattr("millwheel.formats.csv_rows.written", by_the_end_of_lines_alone)
     with pytest.raises((AssertionError, pl.exceptions.ComputeError)):
         test_every_text_comes_back_by_every_reader(tmp_path, "one\rtwo")
+
+
+FORMULAS = ("=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1+1", "=", "+1-555-0100")
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_spreadsheet_computes_a_safe_cell(text: str) -> None:
+    [row] = csv.DictReader(io.StringIO(CsvRows((), True).encode([{text: text}]).decode(), newline=""))
+    assert row == {f"'{text}": f"'{text}"}
+    options = CsvOptions(["a"], spreadsheet_safe=True)
+    assert CsvMessageRows(options).encode({"a": text}).decode().strip('"').startswith("'")
+
+
+def test_numbers_and_other_texts_are_what_they_were() -> None:
+    row = {"n": -1, "f": -0.5, "d": Decimal("-2.50"), "t": "-3.5e7", "plain": "a=b", "none": None, "empty": ""}
+    assert CsvRows((), True).encode([row]) == CsvRows().encode([row])
+
+
+def test_fields_of_outside_cannot_make_columns_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    encoder = CsvRows()
+    for number in range(3):
+        rows = [{"id": at, f"f{number}-{at}": at} for at in range(MOST_COLUMNS)]
+        back = list(csv.DictReader(io.StringIO(encoder.encode(rows).decode())))
+        assert len(back[0]) <= MOST_COLUMNS + 1
+        for at, row in enumerate(back):  # nothing of a row is lost
+            others = json.loads(row[OTHER_FIELDS] or "{}")
+            cells = {name: int(text) for name, text in row.items() if text and name != OTHER_FIELDS}
+            assert {**others, **cells} == rows[at]
+    assert len([each for each in caplog.records if "other_fields" in each.getMessage()]) == 1
+
+
+def test_a_field_of_the_name_of_the_last_column_is_in_it() -> None:
+    rows = [{"a": 1, OTHER_FIELDS: 2}, {"b": 3}]
+    back = list(csv.DictReader(io.StringIO(CsvRows().encode(rows).decode())))
+    assert back == [{"a": "1", "b": "", OTHER_FIELDS: '{"other_fields":2}'}, {"a": "", "b": "3", OTHER_FIELDS: ""}]
+    assert CsvRows([OTHER_FIELDS]).encode(rows[:1]) == b"other_fields\n2\n"
+
+
+def test_a_source_has_no_safe_cells() -> None:
+    with pytest.raises(ValueError, match="spreadsheet_safe is for sinks"):
+        build_decoder(read_format({"csv": {"columns": ["a"], "spreadsheet_safe": True}}, ("csv",)), "", {})

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.errors import SetupError
-from millwheel.savepoints.blueprint import Blueprint
+from millwheel.savepoints.blueprint import Blueprint, NodeBlueprint
 from millwheel.savepoints.orders import Standing
 from millwheel.savepoints.record import (
     RECORD_FILE,
@@ -50,5 +52,36 @@ def test_a_folder_without_a_record_and_a_damaged_one_are_refused_with_the_reason
     with pytest.raises(SetupError, match="fails its checksum"):
         read_record(tmp_path)
     (tmp_path / RECORD_FILE).write_bytes(whole[:50])
+    with pytest.raises(SetupError, match="cannot be used"):
+        read_record(tmp_path)
+
+
+OUTSIDE = ("../x", "/etc/x", "a/b", "", "a\0b", "..", ".hidden", "x" * 300, "a\\b", "a\nb")
+
+
+@pytest.mark.parametrize("bad", OUTSIDE)
+@pytest.mark.parametrize("where", ["shard", "node", "name", "named", "blueprint"])
+def test_a_savepoint_of_others_cannot_name_what_lies_elsewhere(tmp_path: Path, bad: str, where: str) -> None:
+    whole = record()
+    changed = {
+        "shard": {"shards": [msgspec.structs.replace(whole.shards[0], shard=bad), *whole.shards[1:]]},
+        "node": {"shards": [msgspec.structs.replace(whole.shards[0], node=bad), *whole.shards[1:]]},
+        "name": {"name": bad},
+        "named": {"named": {bad: 1}},
+        "blueprint": {"blueprint": Blueprint("p", {bad: NodeBlueprint("source", {})})},
+    }[where]
+    (tmp_path / RECORD_FILE).write_bytes(encode_record(msgspec.structs.replace(whole, **changed)))
+    with pytest.raises(SetupError, match="cannot be used"):
+        read_record(tmp_path)
+
+
+WRONG = ({"token": -1}, {"commit": -1}, {"lo": "zz"}, {"lo": "-1"}, {"hi": "0"}, {"hi": "f" * 99})
+
+
+@pytest.mark.parametrize("changed", WRONG)
+def test_numbers_of_a_shard_are_checked_when_they_are_read(tmp_path: Path, changed: dict[str, Any]) -> None:
+    whole = record()
+    shards = [msgspec.structs.replace(whole.shards[0], **changed), *whole.shards[1:]]
+    (tmp_path / RECORD_FILE).write_bytes(encode_record(msgspec.structs.replace(whole, shards=shards)))
     with pytest.raises(SetupError, match="cannot be used"):
         read_record(tmp_path)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,3 +60,19 @@ def test_the_place_of_a_type_is_read_as_it_was_written(path: list[int], rest: by
 def test_a_place_that_is_none_is_refused(data: bytes) -> None:
     with pytest.raises(RecordError):
         read_indexes(data, 0)
+
+
+def test_a_small_message_cannot_become_millions_of_values() -> None:
+    file = descriptor_pb2.FileDescriptorProto(name="bomb.proto", package="bomb", syntax="proto3")
+    inner = file.message_type.add(name="Inner")
+    for number in range(1, 51):
+        inner.field.add(name=f"f{number}", number=number, type=3, label=1)
+    outer = file.message_type.add(name="Outer")
+    outer.field.add(name="many", number=1, type=11, type_name=".bomb.Inner", label=3)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    made = message_factory.GetMessageClass(pool.FindMessageTypeByName("bomb.Outer"))
+    decoder = ProtobufMessages(made)
+    found = decoder.decode([b"\x0a\x00" * 200_000, b"\x0a\x00" * 10])
+    assert "more than 4,000,000 values" in found.wrong[0]
+    assert len(found.records[0]["many"]) == 10

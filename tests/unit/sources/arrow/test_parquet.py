@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from millwheel.errors import SetupError
+from millwheel.sources.arrow.parquet import ParquetReader
 from tests.fakes.reading import open_file, read_on
 
 FIELDS = {"n": "int", "s": "str"}
@@ -232,3 +233,30 @@ def test_a_column_that_is_there_twice_names_the_file(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "twice.parquet")
     with pytest.raises(SetupError, match=r"twice\.parquet has several columns named 'amount'"):
         open_file(tmp_path / "twice.parquet", "parquet")
+
+
+def test_a_row_group_that_unpacks_to_far_too_much_is_a_dead_letter_and_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millwheel.sources.arrow.parquet._MOST_GROUP_BYTES", 1_000_000)
+    path = str(tmp_path / "a.parquet")
+    small = pa.table({"n": [1, 2], "x": ["a", "b"]})
+    bomb = pa.table({"n": [3, 4, 5], "x": ["a" * 1_000_000] * 3})
+    with pq.ParquetWriter(path, small.schema, compression="zstd", use_dictionary=False) as writer:
+        for table in (small, bomb, small):
+            writer.write_table(table)
+    for fields in ({}, {"n": "int", "x": "str"}):
+        reader = ParquetReader(path, None, fields)
+        found, rejects, position, finished = [], [], 0, False
+        while not finished:
+            if fields:
+                frame = reader.read_frame(position, 1 << 20)
+                assert frame is not None
+                found += frame.frame["n"].to_list()
+                rejects, position, finished = [*rejects, *frame.rejects], frame.next_position, frame.finished
+            else:
+                chunk = reader.read(position, 100)
+                found += [value["n"] for value in chunk.values]
+                rejects, position, finished = [*rejects, *chunk.rejects], chunk.next_position, chunk.finished
+        assert (found, position, [each.position for each in rejects]) == ([1, 2, 1, 2], 7, [3])
+        assert "its rows 3 to 5 are left out" in rejects[0].reason
