@@ -29,7 +29,7 @@ PASSED_ON = ".passed_on"
 """A file in the folder of logs: a driver passes standard output on, and moves what it has read out of the way."""
 _F_SETPIPE_SZ = 1031  # Fixed: by Linux
 _PIPE_BYTES = 1 << 20  # so much C code may write while it keeps Python's lock
-_DRAIN_S = 0.5
+_DRAIN_S = 0.5  # at the end, for what was written last: a child of the process may hold the pipe open for ever
 _LOOK_S = 0.1  # between looks: a fast loop prints some megabytes meanwhile
 _log = logging.getLogger(__name__)
 _READ_BYTES = 1 << 20  # of what a process wrote, in one read
@@ -115,7 +115,7 @@ class LogFiles:
         """Before the process ends: let what is in the pipes reach the files."""
         for descriptor, direct, passing in self._pipes:
             os.dup2(direct, descriptor)
-            passing.join(_DRAIN_S)  # a child of this process may hold the pipe open
+            passing.join(_DRAIN_S)
 
     def _watch(self) -> None:
         while True:
