@@ -240,7 +240,11 @@ def _item(schema: Schema, names: Mapping[str, Schema], above: frozenset[str]) ->
 
 
 _MOST_LEVELS, _MOST_NODES = 200, 50_000  # of a schema, with the levels of its JSON
-_MOST = {"scale": 1_000, "precision": 1_000, "size": 64 << 20}
+_MOST = {
+    "scale": 1_000,
+    "precision": 1_000,
+    "size": 64 << 20,
+}  # of digits, and of the bytes of a fixed: no honest schema has more
 _MOST_BYTES, _OBJECT_BYTES = 64 << 20, 512 << 20
 _DICT_BYTES, _VALUE_BYTES = 200, 40  # of a dict of a few fields, and of a value and its place
 
