@@ -20,6 +20,7 @@ BY_FIELD: dict[str, Any] = {
     "version": st.integers(-1, 2**31),
     "role": TEXTS,
     "name": TEXTS,
+    "token": TEXTS,
     "data": BYTES,
     "members": st.dictionaries(TEXTS, BYTES, max_size=3),
     "table": TABLES,
