@@ -12,7 +12,7 @@ run: $(READY)
 
 test: test-fast test-slow
 
-# Without a JVM, in three or four minutes: enough for a change that touches only documents. What measures ratios runs alone.
+# Without a JVM, in some twelve minutes on two cores. What measures ratios runs alone.
 test-fast: $(READY)
 	$(BIN)/python -m pytest -q -m "not slow" -n logical --dist loadfile --ignore tests/guard tests examples
 	$(BIN)/python -m pytest -q -m "not slow" tests/guard
