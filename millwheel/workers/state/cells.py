@@ -34,9 +34,10 @@ _OURS = 2
 
 class Cell:
     """One cached entry. ``written`` is its entry in the store (None: it has none), ``data`` the bytes of its value
-    there, or of the one that was set since, where ``value`` is STORED; else ``value`` may be newer."""
+    there, or of the one that was set since, where ``value`` is STORED or not ``lent``; else ``value`` may be newer.
+    ``lent``: somebody else may have the value, and change it in place."""
 
-    __slots__ = ("at", "data", "dirty", "store_key", "value", "written")
+    __slots__ = ("at", "data", "dirty", "lent", "store_key", "value", "written")
 
     def __init__(self, store_key: bytes, value: Any, written: bytes | None, at: int = 0) -> None:
         self.store_key = store_key
@@ -44,11 +45,14 @@ class Cell:
         self.written = written
         self.data = written
         self.dirty = False
+        self.lent = True
         self.at = at
 
     def close(self, flat: bool) -> None:
         """The bundle is over. A value that somebody else still holds is read from its bytes again: later changes of it
         are nobody's. ``flat``: it has no parts that somebody could hold in place of it."""
+        if not self.lent:
+            return
         if type(self.value) in PLAIN or self.value is ABSENT or self.value is STORED:
             return
         if not flat or getrefcount(self.value) > _OURS:
@@ -107,7 +111,7 @@ class Typed:
         if value is STORED:
             assert cell.data is not None
             value = cell.value = self.decode(cell.data)
-        elif cell.dirty and value is not ABSENT and type(value) not in PLAIN and not self.exact(value):
+        elif cell.dirty and cell.lent and value is not ABSENT and type(value) not in PLAIN and not self.exact(value):
             self.settle(cell)
         return cell.value
 
@@ -121,20 +125,23 @@ class Typed:
     def keep(self, cell: Cell, value: Any) -> None:
         """The current call sets the value of a cell (ABSENT: it has none). Raises RecordError for a value that would
         not come back as it is."""
-        if type(value) in self.stored.plain:
+        kind = type(value)
+        if kind in self.stored.plain:
             self.stored.check_plain(value)
-        elif value is ABSENT or value is cell.value:  # changed in place, and looked at later
+            cell.value, cell.lent = value, True
+        elif value is ABSENT:
+            cell.value, cell.lent = value, True
+        elif value is cell.value:  # changed in place, and looked at later
             pass
-        elif type(value) is list and self.stored.items.issuperset(map(type, value)):
-            self.encode(value)
-            value = value.copy()
+        elif kind is list and self.stored.items.issuperset(map(type, value)):
+            cell.data = self.encode(value)
+            cell.value, cell.lent = value.copy(), False
         else:
             kept, data = self.stored.form(value)
             if type(kept) not in PLAIN:
-                cell.data, value = data, STORED
+                cell.data, cell.value, cell.lent = data, STORED, True
             else:
-                value = kept
-        cell.value = value
+                cell.value, cell.lent = kept, True
 
     def write(self, cell: Cell, value: Any) -> None:
         """The current call writes a cell (ABSENT: removes the entry)."""
@@ -151,7 +158,7 @@ class Typed:
 
     def bytes_of(self, cell: Cell) -> bytes:
         """What is to be stored of a cell that has a value. Raises RecordError as :meth:`settle`."""
-        if cell.value is STORED:
+        if cell.value is STORED or not cell.lent:
             assert cell.data is not None
             return cell.data
         data = self.encode(cell.value)
@@ -162,6 +169,7 @@ class Typed:
 
     def hand(self, cell: Cell, value: Any) -> None:
         """The current call gets a value that it may change in place."""
+        cell.lent = True
         if self.ttl_us is not None:
             self._owner.hand(self, cell, value)
         elif not cell.dirty:

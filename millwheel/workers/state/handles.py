@@ -48,6 +48,7 @@ class ValueCells(Typed):
         super().__init__(owner, state)
         self.cells: dict[Key, Cell] = {}
         self._declared = state
+        self._items = self.stored.items
         self._loads = 0
         self._ahead = 0
 
@@ -59,8 +60,9 @@ class ValueCells(Typed):
                 return value
             if not cell.dirty:
                 self._owner.touch(self, cell)
-            elif not self.exact(value):
+            elif cell.lent and not self.exact(value):
                 self.settle(cell)
+            cell.lent = True
             return cell.value
         value = self.found(cell)
         if value is ABSENT:
@@ -71,11 +73,16 @@ class ValueCells(Typed):
 
     def set(self, value: Any) -> None:
         cell = self.cells.get(self._owner.key) or self._load()
-        if value is cell.value and self.ttl_us is None and type(value) not in PLAIN:
-            if not cell.dirty:  # changed in place, and looked at later
-                self._owner.touch(self, cell)
-        else:
+        if self.ttl_us is not None:
             self.write(cell, value)
+            return
+        if type(value) is list and value is not cell.value and self._items.issuperset(map(type, value)):
+            cell.data = self.encode(value)  # as :meth:`keep` does, which would be a call more for each record
+            cell.value, cell.lent = value.copy(), False
+        else:
+            self.keep(cell, value)
+        if not cell.dirty:
+            self._owner.touch(self, cell)
 
     def clear(self) -> None:
         self.set(ABSENT)
@@ -127,7 +134,7 @@ class ValueCells(Typed):
         if type(fresh) not in PLAIN:
             fresh = self.decode(self.stored.form(fresh)[1])  # or all keys would share what the factory gives
             if self.ttl_us is None:
-                cell.value = fresh
+                cell.value = fresh  # hand() says that it is lent
             self.hand(cell, fresh)
         return fresh
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime, time
 from enum import Enum, Flag
-from typing import Any, get_origin
+from functools import lru_cache
+from typing import Any, NamedTuple, get_origin
 
 import msgspec
 from msgspec import inspect
@@ -40,22 +41,23 @@ class StoredType:
     """One declared type: the bytes of its values, and whether these are what comes back. ``name`` is that of the state,
     ``most`` the largest number of bytes of a value."""
 
-    __slots__ = ("_declared", "_decode", "_most", "_name", "_part", "exact", "flat", "items", "plain")
+    __slots__ = ("_declared", "_decode", "_few", "_most", "_name", "_part", "exact", "flat", "items", "plain")
 
     def __init__(self, declared: Any, name: str, part: str, most: int) -> None:
         self._declared = declared
         self._name = name
         self._part = part
         self._most = most
-        self._decode = msgspec.msgpack.Decoder(declared).decode
-        found = _info(declared)
-        self.plain: frozenset[type] = frozenset() if found is None else _plain_of(found)
+        self._few = min(most, MOST_NESTING)  # with so few bytes a value is neither too large nor too deep
+        judged = _judged(declared)
+        self._decode = judged.decode
+        self.plain = judged.plain
         """The types of scalars that come back as they are."""
-        self.exact: Exact = _never if found is None else _exact(found, ())
+        self.exact = judged.exact
         """True only for values that come back as they are, if they can be encoded at all."""
-        self.items: frozenset[type] = _items_of(found)
+        self.items = judged.items
         """The scalars of which a list certainly comes back."""
-        self.flat = found is not None and _is_flat(found)
+        self.flat = judged.flat
         """Its values have no parts that can be changed in place."""
 
     def check_plain(self, value: Any) -> None:
@@ -74,10 +76,11 @@ class StoredType:
         except (TypeError, ValueError, OverflowError, RecursionError) as ex:
             hint = ": " + str(ex) if str(ex) else ""
             raise self._refused(f"{shown(value)} cannot be stored{hint}; {_fix(value)}") from ex
-        if len(data) > self._most:
-            raise RecordError(over("state", f"state {self._name!r}: {self._part}", len(data), self._most))
-        if nests_too_deeply(data):
-            raise self._refused(f"a {type(value).__name__} nests more than {MOST_NESTING} levels deep")
+        if len(data) > self._few:
+            if len(data) > self._most:
+                raise RecordError(over("state", f"state {self._name!r}: {self._part}", len(data), self._most))
+            if nests_too_deeply(data):
+                raise self._refused(f"a {type(value).__name__} nests more than {MOST_NESTING} levels deep")
         return data
 
     def form(self, value: Any) -> tuple[Any, bytes]:
@@ -109,6 +112,38 @@ class StoredType:
     def _refused(self, why: str) -> RecordError:
         told = "has no declared type" if self._declared is Any else f"is declared as {_named(self._declared)}"
         return RecordError(f"state {self._name!r} {told}: {why}")
+
+
+class _Judged(NamedTuple):
+    """What a declared type says of all of its values."""
+
+    decode: Callable[[bytes], Any]
+    plain: frozenset[type]
+    exact: Exact
+    items: frozenset[type]
+    flat: bool
+
+
+def _judged(declared: Any) -> _Judged:
+    """The same for each shard of a computation, of which there may be thousands."""
+    try:
+        return _remembered(declared)
+    except TypeError:  # it cannot be a key
+        return _judge(declared)
+
+
+def _judge(declared: Any) -> _Judged:
+    found = _info(declared)
+    return _Judged(
+        msgspec.msgpack.Decoder(declared).decode,
+        frozenset() if found is None else _plain_of(found),
+        _never if found is None else _exact(found, ()),
+        _items_of(found),
+        found is not None and _is_flat(found),
+    )
+
+
+_remembered = lru_cache(typed=True)(_judge)
 
 
 def difference(value: Any, back: Any, path: str = "") -> tuple[str, Any, Any] | None:

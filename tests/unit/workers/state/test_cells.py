@@ -59,6 +59,13 @@ class Changes(Computation):
     def append_to_a(self) -> None:
         self.many["a"].append(1)
 
+    def set_and_append(self) -> None:
+        self.one.set([1])
+        self.one.get().append(2)
+
+    def put_tuple(self) -> None:
+        self.one.get().append((1,))
+
     def whole_number(self) -> None:
         floats = self.floats.get()
         floats.total = 3
@@ -94,6 +101,8 @@ def shown(*steps: str, together: bool, crash: bool) -> tuple[list[Any], list[int
         ("a whole_number", "a", "a whole_number append", "a right", "a"),
         ("a wrong", "a right", "a wrong whole_number", "a"),
         ("a append wrong", "a append", "a append right wrong"),
+        ("a set_both", "a append", "a", "a set_and_append", "a append", "a"),
+        ("a set_both", "a put_tuple", "a", "a set_and_append put_tuple", "a append"),
     ],
 )
 def test_state_is_the_same_whatever_is_cached(steps: tuple[str, ...]) -> None:
