@@ -1,6 +1,6 @@
 """The page of settings that only the code has: every number that tunes something, with its unit and its reason.
 
-    python -m tests.tuning   # write the tables of docs/tuning.md
+    python -m tests.tuning   # print the page, which `make site` builds into the docs site
 
 A constant is listed when it stands at the level of a module and is a number, or holds numbers. Its unit is the end of
 its name; its reason is the comment beside it or the text below it. What must be what it is (formats, flags, sentinels)
@@ -20,8 +20,17 @@ from pathlib import Path
 
 from tests import rooms
 
-PAGE = rooms.HOUSE / "docs" / "tuning.md"
-BEGIN, END = "<!-- tables -->", "<!-- end of the tables -->"
+NAME = "tuning.md"
+"""The page in the folder of pages, in the built site alone."""
+HEAD = """\
+# Tuning
+
+Every number in the code that tunes something: timeouts, sizes, counts and shares, each with its unit and its reason.
+These are not settings of a pipeline. Each was chosen once for all pipelines, most of them by measurement; change one
+in the code, together with the measurement. The settings of a pipeline and of a run are in
+[the pipeline file](pipeline.md), [limits](limits.md) and [scaling](scaling.md).
+
+"""
 UNITS = {"US": "µs", "MS": "ms", "S": "s", "BYTES": "bytes", "BITS": "bits", "MB": "MB"}
 SENTINELS = frozenset(
     """
@@ -137,11 +146,10 @@ def _shown(each: Setting) -> str:
     return f"{each.value} {each.unit}".strip().replace("|", "\\|")
 
 
-def page(text: str) -> str:
-    """The page with its tables as the code has them."""
-    head, _, rest = text.partition(BEGIN)
-    return f"{head}{BEGIN}\n\n{tables()}\n{END}{rest.partition(END)[2]}"
+def page() -> str:
+    """The whole page."""
+    return HEAD + tables()
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    print(page(), end="")

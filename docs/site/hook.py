@@ -1,6 +1,8 @@
 """Makes the site from the pages as they lie in the repository, so that one text serves readers of both.
 
-Pages keep their paths, and with them their links. A link to a file that is no page of the site becomes plain text.
+Pages keep their paths, and with them their links. A link to a file that is not a page of the site becomes plain text.
+Two tables are only in the site: the numbers of the code that tune something, which are a page of their own, and what
+each place of a pipeline does with unexpected values.
 """
 
 from __future__ import annotations
@@ -8,12 +10,18 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
 HOUSE = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(HOUSE))
+
+from tests import tuning  # noqa: E402
+from tests.poison import matrix  # noqa: E402
+
 PAGES = ("*.md", "docs/*.md", "docs/design/*.md", "docs/tutorial/*.md", "deploy/*.md", "deploy/observability/*.md")
 MORE = (
     "examples/*/README.md",
@@ -41,12 +49,14 @@ def on_files(files: Files, config: Any) -> Files:
     start = (HOUSE / START).read_text(encoding="utf-8")
     made.append(File.generated(config, "index.md", content=_moved(start, "docs")))
     made.remove(made.get_file_from_path(START))
+    made.append(File.generated(config, f"docs/{tuning.NAME}", content=tuning.page()))
     return made
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """The text with the links that the site has."""
     folder = posixpath.dirname(page.file.src_uri)
+    markdown = markdown.replace(matrix.PLACE, matrix.table())
     markdown = DIAGRAM.sub(lambda diagram: _drawn(diagram, folder), markdown)
     parts = _FENCE.split(markdown)
     parts[::2] = [_LINK.sub(lambda link: _linked(link, folder, files), part) for part in parts[::2]]

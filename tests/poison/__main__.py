@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--place", default="", help="only places whose name or family has this text")
     parser.add_argument("--value", default="", help="only values whose name has this text")
     parser.add_argument("--together", action="store_true", help="all values of a place in one run")
-    parser.add_argument("--write", action="store_true", help="write the table of docs/poison.md, and judge nothing")
+    parser.add_argument("--write", action="store_true", help="write the table in matrix.txt, and judge nothing")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     if options.write:

@@ -10,8 +10,10 @@ from tests.poison.catalogue import TEXTS
 from tests.poison.places import Place, places
 from tests.poison.sweep import Found, names_it, poisons
 
-PAGE = Path(__file__).parents[2] / "docs" / "poison.md"
-_BEGIN = "<!-- matrix -->\n"
+FILE = Path(__file__).parent / "matrix.txt"
+"""The table as it should be, a line for each place; the docs site shows it on the page of docs/poison.md."""
+PLACE = "<!-- matrix -->"
+"""Where the page has the table."""
 GROUPS = (*TEXTS, "objects", "exceptions")
 
 
@@ -44,9 +46,8 @@ def _cell(names: Sequence[str], letters: set[str]) -> str:
 
 
 def write(rows: Mapping[str, str]) -> None:
-    """Replace the table in the page."""
-    kept = PAGE.read_text(encoding="utf-8").partition(_BEGIN)[0]
-    PAGE.write_text(kept + _BEGIN + "\n" + "\n".join(_lines(rows)) + "\n", encoding="utf-8")
+    """Replace the table."""
+    FILE.write_text("\n".join(_lines(rows)) + "\n", encoding="utf-8")
 
 
 def _lines(rows: Mapping[str, str]) -> Iterator[str]:
@@ -56,7 +57,11 @@ def _lines(rows: Mapping[str, str]) -> Iterator[str]:
         yield rows[place.name]
 
 
+def table() -> str:
+    """The table as Markdown."""
+    return FILE.read_text(encoding="utf-8")
+
+
 def written() -> Mapping[str, str]:
-    """The lines of the page's table by place."""
-    table = PAGE.read_text(encoding="utf-8").partition(_BEGIN)[2].splitlines()
-    return {line.split(" | ")[0].removeprefix("| "): line for line in table[3:] if line}
+    """The lines of the table by place."""
+    return {line.split(" | ")[0].removeprefix("| "): line for line in table().splitlines()[2:]}

@@ -1,4 +1,4 @@
-"""No value, exception or object ends a run, vanishes, or changes the rows of others; the table in the docs is true."""
+"""No value, exception or object ends a run, vanishes, or changes the rows of others; the table of the docs is true."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def test_poison_in_all_other_places_too(place: Place, tmp_path: Path) -> None:
     assert matrix.row(place, found) == matrix.written()[place.name]
 
 
-def test_the_table_in_the_docs_has_every_place() -> None:
+def test_the_table_of_the_docs_has_every_place() -> None:
     assert list(matrix.written()) == [place.name for place in ALL]
