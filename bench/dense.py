@@ -90,7 +90,7 @@ def table(campaign: Sequence[Figure]) -> str:
     """How many times as long native windows take as key windows of the same size, ours and those of peers."""
     runs = series(campaign)
     names = ["millwheel", *(peer.name for peer in PEERS if any(figure.contestant == peer.name for figure in campaign))]
-    head = "| windows | said per record, by key | native, times as long: " + " | ".join(names) + " |"
+    head = "| windows | emitted per record, by key | native, times as long: " + " | ".join(names) + " |"
     lines = [head, "|---" * (len(names) + 2) + "|"]
     for length, slide in key_windows.SIZES:
         mine = runs.get(("millwheel", _name(length, slide, "key")), [])

@@ -34,7 +34,7 @@ class Part:
     beside: Beside | None = None
 
 
-_RATES = ("records_per_s", "seconds", "cpu_s", "rss_mb")
+_RATES = ("records_per_s", "cpu_s", "rss_mb")
 PARTS = {
     "A": Part(
         "a tumbling minute per ad, files to files; 2 minutes a round", throughput.windows, _RATES, "records_per_s"
@@ -45,7 +45,7 @@ PARTS = {
     "C": Part(
         "latency of two keyed stages at 5,000 records/s; 8 minutes a round",
         latency.latency,
-        ("p50_ms", "p95_ms", "p99_ms", "max_ms", "cpu_s", "rss_mb"),
+        ("p50_ms", "p99_ms", "cpu_s", "rss_mb"),
         beside=Beside("strong exactly-once, times as long as at least once", strength.table, strength.bars),
     ),
     "D": Part(
@@ -53,31 +53,28 @@ PARTS = {
         state.state,
         (
             "records_per_s",
-            "fill_per_s",
-            "commit_p50_ms",
             "commit_p99_ms",
             "snapshot_s",
             "recovery_s",
             "rss_mb",
             "disk_mb",
         ),
-        "records_per_s",
     ),
     "E": Part(
         "dense sliding windows, native and by key; 4 minutes a round",
         dense.dense,
-        ("windows_per_record", "us_per_record", "state_bytes"),
+        ("windows_per_record", "us_per_record"),
         beside=Beside("native windows against key windows", dense.table),
     ),
     "F": Part(
         "the watermark service under many key ranges; 40 seconds a round",
         watermarks.watermarks,
-        ("all_ms", "one_ms", "one_p99_ms", "cpu_per_round_ms", "rss_mb"),
+        ("all_ms", "one_ms", "one_p99_ms", "cpu_per_round_ms"),
     ),
     "G": Part(
         "the same input per worker on one worker and on two, and the price of a hop; 3 minutes a round",
         hops.scale,
-        (*_RATES, "cpu_us_per_record", "loopback_mb"),
+        ("records_per_s", "cpu_us_per_record", "loopback_mb", "rss_mb"),
         beside=Beside("a hop to another worker", hops.table),
     ),
     "H": Part(
@@ -86,7 +83,6 @@ PARTS = {
         _RATES,
         more=(
             "ids_per_s",
-            "filter_alone_percent",
             "asked_exactly_percent",
             "false_positives_percent",
             "filters_mb_per_million",

@@ -15,7 +15,7 @@ RESULTS = BENCH / "results.jsonl"
 """Figures of full runs, which docs/performance.md shows."""
 
 PROFILES = BENCH / "profiles"
-"""What ``python -m bench profile`` found, a table per part, which docs/performance.md shows."""
+"""What ``python -m bench profile`` found, a table per part."""
 
 
 def cache() -> Path:

@@ -4,7 +4,7 @@
 
 py-spy looks at every worker 250 times a second. A sample counts for the first line of ``STAGES`` that names one of its
 functions, from the innermost outwards; its time is its share of the CPU time of the workers per record of the input.
-Prints the table, and keeps it in ``bench/profiles``; ``python -m bench report`` puts it into docs/performance.md.
+Prints the table, and keeps it in ``bench/profiles``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """``python -m bench report``: the newest campaign of each part, as tables and plots, into docs/performance.md.
 
-The page has a place for each part, between ``<!-- bench:A -->`` and ``<!-- /bench:A -->``, and one for each profile,
-``<!-- bench:profile-A -->`` and so on; the rest of it is prose, and stays. ``--results FILE`` takes another file of
-figures, ``--print`` writes to the terminal only.
+The page has a place for each part, between ``<!-- bench:A -->`` and ``<!-- /bench:A -->``; the rest of it is prose, and
+stays. ``--results FILE`` takes another file of figures, ``--print`` writes to the terminal only.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 from bench.contestants import BYTEWAX, FLINK, SPARK
 from bench.figures import Figure, latest_campaign, read
 from bench.parts import PARTS
-from bench.paths import HOUSE, PROFILES, RESULTS
+from bench.paths import HOUSE, RESULTS
 from bench.plots import bars
 from bench.stats import Spread
 from bench.tables import of_metric, panels, series, table
@@ -32,27 +31,19 @@ def main() -> int:
     parser.add_argument("--print", action="store_true", help="to the terminal only")
     given = parser.parse_args()
     found = list(read(given.results))
-    seen = profiles(PROFILES)
-    if not found and not seen:
+    if not found:
         print(f"There are no figures in {given.results}; run python -m bench first", file=sys.stderr)
         return 1
     page = PAGE.read_text(encoding="utf-8")
     campaigns = {part: campaign for part in PARTS if (campaign := latest_campaign(found, part))}
     texts = {part: section(part, campaign) for part, campaign in campaigns.items()}
     if given.print:
-        print("\n".join(f"## {name}\n\n{text}\n" for name, text in {**texts, **seen}.items()))
+        print("\n".join(f"## {name}\n\n{text}\n" for name, text in texts.items()))
         return 0
     for part, campaign in campaigns.items():
         page = place(page, part, texts[part] + picture(part, campaign))
-    for name, text in seen.items():
-        page = place(page, name, text)
     PAGE.write_text(page, encoding="utf-8")
     return 0
-
-
-def profiles(folder: Path) -> dict[str, str]:
-    """The tables of ``python -m bench profile``, by the names of their places on the page."""
-    return {f"profile-{path.stem}": path.read_text(encoding="utf-8").strip() for path in sorted(folder.glob("*.md"))}
 
 
 def section(part: str, campaign: list[Figure]) -> str:
@@ -74,16 +65,14 @@ def used(metrics: Sequence[str], campaign: list[Figure]) -> list[str]:
 
 
 def conditions(campaign: list[Figure]) -> str:
-    """Machine, versions and settings in a sentence each."""
+    """Day, machine, versions of peers, settings and load, in a line."""
     on, settings = campaign[-1].machine, campaign[-1].settings
-    ours = [f"{name} {version}" for name, version in dict(on.get("versions", {})).items()]
-    versions = ", ".join([*ours, *peers({figure.contestant for figure in campaign})])
-    chosen = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings.items())
+    versions = peers({figure.contestant for figure in campaign})
+    chosen = [f"{name.replace('_', ' ')} {value}" for name, value in settings.items()]
     loads = [figure.machine.get("load", 0) for figure in campaign]
     return (
-        f"Median (least to greatest) of runs in alternation, {campaign[0].at[:10]}; {on.get('cpu')}, {on.get('cores')} "
-        f"cores, {on.get('memory_gib')} GiB, {on.get('system')}, Python {on.get('python')}; {versions}. "
-        f"Settings: {chosen}. Load of the machine before a run: {min(loads)} to {max(loads)}."
+        f"{campaign[0].at[:10]}, {on.get('cores')} cores, {on.get('system')}, Python {on.get('python')}; "
+        f"{', '.join([*versions, *chosen, f'load {min(loads)} to {max(loads)}'])}."
     )
 
 

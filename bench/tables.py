@@ -37,27 +37,34 @@ def number(value: float) -> str:
 
 
 def cell(found: Spread | None) -> str:
-    """``median (least to greatest)``."""
+    """``median (least to greatest)``, or the median alone where all runs gave the same."""
     if found is None:
         return "no result"
-    if found.runs == 1:
-        return number(found.median)
-    return f"{number(found.median)} ({number(found.least)} to {number(found.greatest)})"
+    median, least, greatest = map(number, (found.median, found.least, found.greatest))
+    return median if least == greatest else f"{median} ({least} to {greatest})"
 
 
 def table(found: Series, metrics: Sequence[str], first: str = "") -> str:
-    """One row per contestant and variant, one column per metric. With ``first``, the first row's contestant is
-    compared with the others by the ratio of the medians of that metric, within the same variant."""
+    """One row per contestant and variant, one column per metric: medians, and for the first metric the spread. With
+    ``first``, the first row's contestant is compared with the others by the ratio of the medians of that metric, within
+    the same variant."""
     names = [title(metric) for metric in metrics]
     lines = ["| | runs | " + " | ".join(names) + (" | ours against it |" if first else " |")]
     lines.append("|---" * (len(metrics) + 2 + bool(first)) + "|")
     for (contestant, variant), runs in found.items():
         cells = [f"{contestant}{f', {variant}' if variant else ''}", _runs(runs)]
-        cells += [cell(of_metric(runs, metric)) if _has(runs, metric) else "–" for metric in metrics]
+        cells += [_cell(runs, metric, spread=metric == metrics[0]) for metric in metrics]
         if first:
             cells.append(_against(found, contestant, variant, first))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _cell(runs: Sequence[Figure], metric: str, spread: bool) -> str:
+    if not _has(runs, metric):
+        return "–"
+    found = of_metric(runs, metric)
+    return cell(found) if spread or found is None else number(found.median)
 
 
 def title(metric: str) -> str:

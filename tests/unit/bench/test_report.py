@@ -1,12 +1,12 @@
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import pytest
 
-from bench.figures import Figure
+from bench.figures import Figure, latest_campaign, read
 from bench.parts import PARTS
+from bench.paths import RESULTS
 from bench.plots import bars
-from bench.report import PAGE, peers, place, profiles, section
+from bench.report import PAGE, peers, place, section
 from bench.stats import spread
 
 
@@ -46,13 +46,13 @@ def test_a_bar_far_longer_than_the_others_is_cut_off_and_says_its_value() -> Non
 
 
 def test_what_has_other_figures_gets_a_table_of_its_own() -> None:
-    shard = {"ids_per_s": 9.0, "filter_alone_percent": 99.0, "filters_mb_per_million": 2.0}
+    shard = {"ids_per_s": 9.0, "asked_exactly_percent": 1.0, "filters_mb_per_million": 2.0}
     text = section("H", [figure("H", "no ids", {"records_per_s": 5.0}), figure("H", "a shard", shard)])
     rates, ids = text.split("\n\n")[1:]
     assert rates.splitlines()[::2] == ["| | runs | records/s |", "| millwheel, no ids | 1 | 5 |"]
     assert ids.splitlines()[::2] == [
-        "| | runs | ids/s | filter alone, % | filters, MB per million |",
-        "| millwheel, a shard | 1 | 9 | 99 | 2 |",
+        "| | runs | ids/s | asked exactly, % | filters, MB per million |",
+        "| millwheel, a shard | 1 | 9 | 1 | 2 |",
     ]
 
 
@@ -62,16 +62,20 @@ def test_the_price_of_strong_exactly_once_stands_below_the_latencies() -> None:
     assert text.endswith("| MillWheel's paper | 9.4 | 3.1 |")
 
 
-def test_profiles_are_told_by_the_names_of_their_places(tmp_path: Path) -> None:
-    (tmp_path / "B.md").write_text("a table\n")
-    assert profiles(tmp_path) == {"profile-B": "a table"}
-    assert profiles(tmp_path / "nowhere") == {}
-
-
-def test_the_page_has_a_place_for_every_part_and_profile() -> None:
+def test_the_page_has_a_place_for_every_part() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for name in (*PARTS, "profile-A", "profile-B", "profile-C"):
+    for name in PARTS:
         place(page, name, "text")
+
+
+def test_the_tables_of_the_page_are_those_of_the_figures() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    campaigns = {part: campaign for part in PARTS if (campaign := latest_campaign(list(read(RESULTS)), part))}
+    assert [
+        part
+        for part, campaign in campaigns.items()
+        if f"<!-- bench:{part} -->\n{section(part, campaign)}\n" not in page
+    ] == []
 
 
 def test_versions_of_the_peers_that_took_part_are_told() -> None:
