@@ -16,7 +16,7 @@ python -m bench constant_kills        13 computations and 15 sinks while a worke
 python -m bench metrics_cost, tracing_cost   what metrics and traces cost a worker
 python -m bench query_faults, query_storm   queries while workers fail; what they cost the stream
 python -m bench query_keys               ten million keys at rest: memory, disk, and how fast they answer
-python -m bench S                     groupings under skew, simulated: the tables and the picture of docs/skew.md
+python -m bench S                     groupings under skew, simulated: the table and the picture of docs/skew.md
 python -m bench Q                     the published experiments with queries, beside Redis itself (--only Q1 Q4)
 python -m bench hot_key               unequal keys beside even ones: one with 90 % of the records, or Zipf; divided too
 python -m bench unequal               groupings on two workers, one of which runs a quarter of the time

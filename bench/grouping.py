@@ -56,8 +56,6 @@ class Outcome:
     replicas: float = 0.0
     most_replicas: int = 0
     loads: list[list[float]] = field(default_factory=list)
-    by_completion: list[float] = field(default_factory=list)
-    """Of each window, formula 2 of t_i m_i: mean completion times, without own waiting, times counts."""
     window_latency_us: list[float] = field(default_factory=list)
     window_per_s: list[float] = field(default_factory=list)
 
@@ -183,8 +181,6 @@ def _end_window(
     for each in instances:
         each.busy_us = 0.0
     means = [each.measured() for each in instances]
-    pairs = zip(grouping.counts, means, strict=True)
-    outcome.by_completion.append(imbalance([count * (alone or 0.0) for count, (_, alone) in pairs]))
     alone_us = () if with_waiting else tuple(alone for _, alone in means)
     grouping.begin(grouping.next_table(Measured(tuple(whole for whole, _ in means), alone_us)))
 

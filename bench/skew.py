@@ -1,23 +1,21 @@
-"""``python -m bench S``: all groupings in one simulated operator, into the tables and the picture of docs/skew.md.
+"""``python -m bench S``: all groupings in one simulated operator, into the table and the picture of docs/skew.md.
 
 The set-ups are those of the paper on time-aware grouping and those around it: Zipf exponents of 0.8 to 2.0, 2 to 12
 instances of equal and of unequal speed, other hot keys at half time, and an instance that is four times slower from
-half time on. Everything but the cost of a decision is simulated, so it does not matter what else the machine does.
+half time on. Everything is simulated, so it does not matter what else the machine does.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bench.grouping import Outcome, Setup, keys_of, simulate, speeds_of
+from bench.grouping import Outcome, Setup, simulate, speeds_of
 from bench.panels import Line, Scale, panels
 from bench.paths import HOUSE
 from millwheel.core.grouping.catalogue import GROUPINGS
-from millwheel.core.grouping.tables import Measured, first_table
 
 PAGE = HOUSE / "docs" / "skew.md"
 PICTURE = HOUSE / "docs" / "pictures" / "skew_load.svg"
@@ -38,35 +36,19 @@ def run(name: str, setup: Setup) -> Outcome:
     return simulate(name, setup)
 
 
-def decision_us(name: str, records: int = 30_000) -> float:
-    """What one decision takes, in microseconds, with a table of hot keys (measured, in this process)."""
-    if name == WAITING:
-        return decision_us("tag", records)
-    keys = keys_of(Setup((1.0,) * 12, records=2 * records))
-    grouping = GROUPINGS[name](first_table(12))
-    for position in range(records):
-        grouping.choose(position, keys[position])
-    grouping.begin(grouping.next_table(Measured((1000.0,) * 12)))
-    began = time.process_time()
-    for position in range(records, 2 * records):
-        grouping.choose(position, keys[position])
-    return (time.process_time() - began) / records * 1e6
-
-
 def at_twelve(shape: str, records: int) -> str:
     """All metrics at 12 instances and an exponent of 1.4."""
     setup = Setup(speeds_of(shape, 12), records=records)
     head = (
-        "| grouping | records/s | latency at 40 %, ms | at 80 %, ms | imbalance of busy times | of t·m "
-        "| copies of a key: mean, most | µs a decision |"
+        "| grouping | records/s | latency at 40 %, ms | at 80 %, ms | imbalance of busy times "
+        "| copies of a key: mean, most |"
     )
-    lines = [head, "|---" * 8 + "|"]
+    lines = [head, "|---" * 6 + "|"]
     for name in CONTESTANTS:
         full = run(name, setup)
         light, heavy = (run(name, replace(setup, load=load)).steady_latency_us / 1000 for load in (LIGHT, HEAVY))
         cells = [f"{full.steady_per_s:,.0f}", f"{light:,.1f}", f"{heavy:,.1f}", f"{full.imbalance:.2f}"]
-        cells.append(f"{sum(full.by_completion[1:]) / len(full.by_completion[1:]):.2f}")
-        cells += [f"{full.replicas:.2f}, {full.most_replicas}", f"{decision_us(name):.1f}"]
+        cells.append(f"{full.replicas:.2f}, {full.most_replicas}")
         lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -147,7 +129,7 @@ def _lines(loads: Sequence[Sequence[float]], setup: Setup) -> list[Line]:
 
 
 def main() -> int:
-    """Write the tables into docs/skew.md, or with ``--print`` to the terminal."""
+    """Print all tables, and write those that docs/skew.md has a place for, unless ``--print`` is given."""
     parser = argparse.ArgumentParser(prog="python -m bench S", description=__doc__)
     parser.add_argument("--records", type=int, default=72_000, help="records of each run")
     parser.add_argument("--print", action="store_true", help="to the terminal only")
