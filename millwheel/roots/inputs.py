@@ -8,11 +8,14 @@ from pathlib import Path
 import msgspec
 
 from millwheel.core.model.damage import DAMAGE
-from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.core.pipeline.spec import PipelineSpec, StreamSpec
 from millwheel.errors import SetupError
 from millwheel.roots.root import write_atomically
 from millwheel.sources import build_source
 from millwheel.sources.base import ENDS, Partition
+
+_MOST_BYTES = 256 << 20  # of a list that a savepoint brings: millions of names
+_LONGEST_NAME = 8_192  # bytes of a name there: paths have 4,096 at most, and some are written in escapes
 
 
 def keep_inputs(spec: PipelineSpec, root: Path) -> bool:
@@ -76,6 +79,24 @@ def changed_inputs(spec: PipelineSpec, root: Path) -> list[str]:
                 f"(for example {example} {'was added' if example in now else 'is gone'})"
             )
     return sentences
+
+
+def brought_inputs(stream: StreamSpec, folder: str, kept: Path) -> bytes:
+    """The list of a bounded source that a savepoint brings, which may come from anybody: it can name nothing that the
+    source could not have listed. Raises SetupError if it does, or is damaged."""
+    if kept.stat().st_size > _MOST_BYTES:
+        raise SetupError(f"{kept} has more than {_MOST_BYTES >> 20} MiB, which no list of inputs has; remove it")
+    names = [partition.name for partition in _kept(kept) or ()]
+    source = None if stream.source is None else build_source(stream.source, folder)
+    for name in names:
+        if not name or "\0" in name or len(name) > _LONGEST_NAME or not (source is None or source.fits(name)):
+            raise SetupError(
+                f"{kept} names the input {name[:200]!r}, which is none that the source of {stream.name!r} reads: take "
+                "the savepoint from where it was made, or let the pipeline name that input"
+            )
+    if len(set(names)) < len(names):
+        raise SetupError(f"{kept} names an input twice: take the savepoint from where it was made")
+    return kept.read_bytes()
 
 
 def _bounded(spec: PipelineSpec) -> dict[str, Sequence[Partition] | None]:

@@ -20,6 +20,7 @@ from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import ConflictError, CorruptionError, SetupError
 from millwheel.ports import Coordination
+from millwheel.roots.inputs import brought_inputs
 from millwheel.roots.root import write_atomically
 from millwheel.savepoints.record import RECORD_FILE, SavedShard, SavepointRecord, first_tables, read_record
 
@@ -52,7 +53,7 @@ def restore(record: SavepointRecord, folder: Path, root: Path, address: str, spe
     for stream in spec.streams:
         kept = folder / "inputs" / f"{stream.name}.json"
         if kept.exists() and f"source.{stream.name}" in graph.nodes:
-            write_atomically(root / "inputs" / kept.name, kept.read_bytes())
+            write_atomically(root / "inputs" / kept.name, brought_inputs(stream, spec.folder, kept))
     write_atomically(root / _RESTORED, (folder / RECORD_FILE).read_bytes())
     (root / _RESTORING).unlink()
 

@@ -260,6 +260,11 @@ class Source(ABC):
         dead may still be reading. Raises SetupError, with a sentence, when the partition cannot be read,
         ExhaustedError when it cannot be read now."""
 
+    def fits(self, name: str) -> bool:
+        """Whether a partition of this name could be one of this source, whatever there is at present. Names that come
+        from elsewhere, with a savepoint, are asked for."""
+        return True
+
     def committed(self, partition: Partition, position: int) -> None:
         """Report a durable position of a partition to a system that tracks consumers. Called after the commit with that
         position is durable, and by a new owner with its first position. Called in the thread of the loop: never block

@@ -23,9 +23,10 @@ _WINDOW_BYTES = 1 << 20  # unpacked at once
 _HEADER_BYTES = 16 << 20  # of the head of a file: its schema is in it
 _LONGEST_NUMBER = 10  # Fixed: bytes of one
 _MOST_RECORDS = 1 << 40  # of a block: their numbers stay within 64 bits
-_MOST_SNAPPY_BYTES = 64 << 20  # of a block in the one codec that cannot be unpacked in pieces
+_MOST_AT_ONCE = 64 << 20  # bytes of a block in a codec that cannot be unpacked in pieces
 _XZ_BYTES = 256 << 20  # of memory, which the packed data asks for
 _CRC_BYTES = 4  # Fixed: behind a block of snappy
+_LZ4_HEAD_BYTES = 4  # Fixed: the length in front of a block of lz4
 Packed = Callable[[int], bytes]
 Plain = Callable[[int], bytes]
 """Up to so many next bytes; none at the end."""
@@ -245,19 +246,28 @@ class _Reading(io.RawIOBase):
 
 
 def _snappy(packed: Packed, size: int) -> Plain:
-    import pyarrow as pa
-
-    data = packed(min(size, 2 * _MOST_SNAPPY_BYTES))[:-_CRC_BYTES]
+    data = packed(min(size, 2 * _MOST_AT_ONCE))[:-_CRC_BYTES]
     plain, shift = 0, 0
     for byte in data[:5]:  # Fixed: bytes of the length in front
         plain |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
             break
-    if plain > _MOST_SNAPPY_BYTES or size > 2 * _MOST_SNAPPY_BYTES:
-        raise ValueError(f"a block unpacks to more than {_MOST_SNAPPY_BYTES >> 20} MiB")
-    found = io.BytesIO(pa.decompress(data, plain, codec="snappy", asbytes=True))
-    return found.read
+    return _at_once("snappy", data, plain, size)
+
+
+def _lz4(packed: Packed, size: int) -> Plain:
+    data = packed(min(size, 2 * _MOST_AT_ONCE))
+    plain = int.from_bytes(data[:_LZ4_HEAD_BYTES], "little")
+    return _at_once("lz4_raw", data[_LZ4_HEAD_BYTES:], plain, size)
+
+
+def _at_once(codec: str, data: bytes, plain: int, size: int) -> Plain:
+    import pyarrow as pa
+
+    if plain > _MOST_AT_ONCE or size > 2 * _MOST_AT_ONCE:
+        raise ValueError(f"a block unpacks to more than {_MOST_AT_ONCE >> 20} MiB; write it with smaller blocks")
+    return io.BytesIO(pa.decompress(data, plain, codec=codec, asbytes=True)).read
 
 
 _CODECS: dict[str, Callable[[Packed, int], Plain]] = {
@@ -267,4 +277,5 @@ _CODECS: dict[str, Callable[[Packed, int], Plain]] = {
     "xz": _xz,
     "zstandard": _zstandard,
     "snappy": _snappy,
+    "lz4": _lz4,
 }

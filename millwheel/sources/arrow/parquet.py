@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,8 +13,10 @@ import pyarrow.parquet as pq
 
 from millwheel.core.columns.lazy_polars import dtype, pl
 from millwheel.errors import SetupError
+from millwheel.sources.arrow.bounds import ParquetBounds
 from millwheel.sources.arrow.columns import Plain, plain
 from millwheel.sources.arrow.nested import nested_values
+from millwheel.sources.arrow.ranges import KeptFile, LocalFile
 from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
 from millwheel.sources.fields import FieldTypes
 from millwheel.sources.frames import example_frame, frame_of
@@ -24,9 +27,8 @@ _LEAST_ROWS = 1_000  # of a read, however wide the rows
 _WARM_ROWS = 180_000  # to warm up the decoder: about a first read
 _MOST_BYTES = 16 << 20
 """The approximate size of one read of rows, uncompressed."""
-_MOST_GROUP_BYTES, _MOST_RATIO = 256 << 20, 100
-"""A row group that says to unpack to more bytes than the first, and more than so many times its size, is left out: a
-page is unpacked whole, however large it is."""
+_DAMAGE = (pa.ArrowException, OSError, ValueError)
+_CHECKED_BYTES = 128 << 20  # of row groups, unpacked, whose pages are looked at before the first of them is read
 _FRAME_BYTES = 4 << 20
 """The bytes decoded at once for reads of columns, even for smaller reads: slicing a batch is free."""
 
@@ -45,7 +47,7 @@ class ParquetReader(Reader):
 
     def read(self, position: int, max_records: int) -> Chunk:
         """See :class:`millwheel.sources.base.Reader`."""
-        if (refused := self._batches.refused(position)) is not None:
+        if (refused := self._batches.refused(position, None)) is not None:
             return Chunk([], [], refused.end, [self._reject(position, refused)], refused.end >= self._batches.rows)
         rows = min(max_records, max(int(_MOST_BYTES / self._batches.row_bytes), 1))
         batch = self._batches.after(position, rows, None)
@@ -57,7 +59,7 @@ class ParquetReader(Reader):
         """See :class:`millwheel.sources.base.Reader`. ``max_bytes`` counts whole rows, uncompressed."""
         if not self._fields or self._schema is not None:
             return None
-        if (refused := self._batches.refused(position)) is not None:
+        if (refused := self._batches.refused(position, list(self._fields))) is not None:
             nothing, finished = frame_of([], self._fields), refused.end >= self._batches.rows
             return FrameChunk(
                 np.array([], np.int64), nothing, refused.end, [self._reject(position, refused)], finished=finished
@@ -137,20 +139,17 @@ class ParquetBatches:
     def __init__(self, path: str, content: Any = None) -> None:
         self._path = path
         try:
-            self._file = _opened(path, content)
+            source = LocalFile(path) if content is None else KeptFile(content)
+            self._file = _opened(source)
         except (pa.ArrowException, OSError) as ex:
             raise SetupError(f"cannot read {path} as Parquet: {ex}; check the path and the format") from ex
-        meta = self._file.metadata
         self.names = _each_once(path, self._file.schema_arrow.names)
-        self.rows: int = meta.num_rows
-        groups = [meta.row_group(group) for group in range(meta.num_row_groups)]
-        self._group_rows = [group.num_rows for group in groups]
-        self._bombs = [_unpacks_to_too_much(group) for group in groups]
-        self.row_bytes = max(sum(group.total_byte_size for group in groups) / max(self.rows, 1), 1.0)
-        self._decoded = max(int(_FRAME_BYTES / self.row_bytes), _LEAST_ROWS)
+        self._groups = RowGroups(path, self._file.metadata, source)
+        self.rows, self.row_bytes = self._groups.rows, self._groups.row_bytes
         self._iterator: Iterator[pa.RecordBatch] = iter(())
         self._rest: pa.RecordBatch | None = None
-        self._at = -1
+        self._columns: list[str] | None = None
+        self._at = self._until = -1
 
     def after(self, position: int, max_rows: int, columns: list[str] | None) -> pa.RecordBatch | None:
         """The rows after ``position``, at most ``max_rows``; None at the end. Continuing with the same ``columns``
@@ -163,47 +162,38 @@ class ParquetBatches:
         if position == self.rows:
             return None
         try:
-            if (position, columns) != (self._at, self._columns if self._at >= 0 else columns):
-                self._seek(position, self._decoded if columns is not None else max_rows, columns)
+            if not self._goes_on(position, columns):
+                self._seek(position, max_rows, columns)
             batch = self._rest if self._rest is not None else next(self._iterator)
-        except (pa.ArrowException, OSError, StopIteration) as ex:
-            raise SetupError(f"the Parquet file {self._path} is damaged after row {position}: {ex}; restore it") from ex
+        except (*_DAMAGE, StopIteration) as ex:
+            raise _damaged(self._path, position, ex) from ex
         self._rest = batch.slice(max_rows) if batch.num_rows > max_rows else None
         batch = batch.slice(0, max_rows)
         self._at = position + batch.num_rows
         return batch
 
-    def refused(self, position: int) -> RefusedRows | None:
-        """The rows after ``position`` that are left out; None where the next one can be read."""
-        if not any(self._bombs) or position >= self.rows:
+    def refused(self, position: int, columns: list[str] | None) -> RefusedRows | None:
+        """The rows after ``position`` that are left out; None where the next one can be read. Raises SetupError where
+        the file is damaged."""
+        if not 0 <= position < self.rows or self._goes_on(position, columns):
             return None
-        group, skip = self._group_at(position)
-        if not self._bombs[group]:
-            return None
-        end = position - skip + self._group_rows[group]
-        return RefusedRows(
-            end,
-            f"row group {group + 1} of {self._path} says to unpack to more than {_MOST_GROUP_BYTES >> 20} MiB and "
-            f"{_MOST_RATIO} times its size: its rows {position + 1:,} to {end:,} are left out",
-        )
+        try:
+            return self._groups.refused_after(position, columns)
+        except _DAMAGE as ex:
+            raise _damaged(self._path, position, ex) from ex
 
     def close(self) -> None:
-        self._file.close()
+        self._file.close(force=True)
 
-    def _group_at(self, position: int) -> tuple[int, int]:
-        """The row group of the row after ``position``, and how many of its rows come before that."""
-        group, skip = 0, position
-        while self._group_rows[group] <= skip:
-            skip -= self._group_rows[group]
-            group += 1
-        return group, skip
+    def _goes_on(self, position: int, columns: list[str] | None) -> bool:
+        return position == self._at < self._until and columns == self._columns
 
-    def _seek(self, position: int, batch_size: int, columns: list[str] | None) -> None:
-        group, skip = self._group_at(position)
-        behind = next((at for at in range(group, len(self._bombs)) if self._bombs[at]), len(self._bombs))
-        groups = list(range(group, behind))
-        there = None if columns is None else [name for name in columns if name in self._file.schema_arrow.names]
-        self._iterator = iter(self._file.iter_batches(batch_size, row_groups=groups, columns=there, use_threads=False))
+    def _seek(self, position: int, max_rows: int, columns: list[str] | None) -> None:
+        there = None if columns is None else [name for name in columns if name in self.names]
+        size = max_rows if columns is None else max(int(_FRAME_BYTES / self.row_bytes), _LEAST_ROWS)
+        groups, skip, self._until = self._groups.readable_after(position, there)
+        size = self._groups.bounds.rows(groups, there, size)
+        self._iterator = iter(self._file.iter_batches(size, row_groups=groups, columns=there, use_threads=False))
         self._columns = columns
         self._rest = None
         while skip:
@@ -212,19 +202,60 @@ class ParquetBatches:
             skip -= min(batch.num_rows, skip)
 
 
-def _unpacks_to_too_much(group: Any) -> bool:
-    if group.total_byte_size <= _MOST_GROUP_BYTES:
-        return False
-    packed = sum(group.column(at).total_compressed_size for at in range(group.num_columns))
-    return bool(group.total_byte_size > _MOST_RATIO * packed)
+class RowGroups:
+    """The row groups of a file, and those of them that are left out."""
+
+    def __init__(self, path: str, metadata: Any, source: LocalFile | KeptFile) -> None:
+        self._path = path
+        self._source = source
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        self._rows = [group.num_rows for group in groups]
+        self.rows: int = metadata.num_rows
+        self.row_bytes = max(sum(group.total_byte_size for group in groups) / max(self.rows, 1), 1.0)
+        self.bounds = ParquetBounds(metadata, source.read_at)
+
+    def refused_after(self, position: int, columns: list[str] | None) -> RefusedRows | None:
+        """The rows after ``position`` that are left out; None where the next one can be read."""
+        group, skip = self._at(position)
+        if (reason := self._refused(group, columns)) is None:
+            return None
+        end = position - skip + self._rows[group]
+        where = f"row group {group + 1} of {self._path}"
+        return RefusedRows(end, f"{where} {reason}: its rows {position + 1:,} to {end:,} are left out")
+
+    def readable_after(self, position: int, columns: list[str] | None) -> tuple[list[int], int, int]:
+        """The row groups that are read in one go to have the rows after ``position``, how many rows of them come
+        before, and the position behind them. Damage behind the first is found when that is read."""
+        first, skip = self._at(position)
+        self._source.expect(self.bounds.spans(first, columns))
+        group, size = first + 1, self.bounds.plain_bytes(first, columns)
+        with suppress(*_DAMAGE):
+            while group < len(self._rows) and size < _CHECKED_BYTES and self._refused(group, columns) is None:
+                size += self.bounds.plain_bytes(group, columns)
+                group += 1
+        return [*range(first, group)], skip, position - skip + sum(self._rows[first:group])
+
+    def _at(self, position: int) -> tuple[int, int]:
+        """The row group of the row after ``position``, and how many of its rows come before that."""
+        group, skip = 0, position
+        while self._rows[group] <= skip:
+            skip -= self._rows[group]
+            group += 1
+        return group, skip
+
+    def _refused(self, group: int, columns: list[str] | None) -> str | None:
+        self._source.expect(self.bounds.spans(group, columns))
+        return self.bounds.refused(group, columns)
 
 
-def _opened(path: str, content: Any) -> pq.ParquetFile:
+def _damaged(path: str, position: int, ex: Exception) -> SetupError:
+    return SetupError(f"the Parquet file {path} is damaged after row {position}: {ex}; restore it")
+
+
+def _opened(source: LocalFile | KeptFile) -> pq.ParquetFile:
     # Times of Spark and Hive, of 96 bits, have nanoseconds, with which only the years 1677 to 2262 fit into 64 bits.
-    if content is None:
-        return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
-    # The needed columns of a row group are fetched in few requests.
-    return pq.ParquetFile(content, pre_buffer=True, coerce_int96_timestamp_unit="us")
+    # The needed columns of a row group of an object are fetched in few requests.
+    return pq.ParquetFile(source.file, pre_buffer=source.buffered, coerce_int96_timestamp_unit="us")
 
 
 def _each_once(path: str, names: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ import fnmatch
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from millwheel.adapters.objects.address import local_path
 
@@ -48,6 +48,40 @@ class FilePattern:
         for part in [*parts, "*"] if parts[-1] == _ANY_DEPTH else parts:
             found = list(_next(found, part))
         return found
+
+    def fits(self, path: str) -> bool:
+        """Whether a file with this path could be one that matches, whatever there is."""
+        folder, name = os.path.split(path)
+        if path == self._whole or (folder == self._whole and name[:1] not in ("", ".", "_")):
+            return True
+        pattern = self._rest.split(os.sep)
+        if pattern[-1] == _ANY_DEPTH:
+            pattern = [*pattern, "*"]
+        reached = _past_any({0}, pattern)
+        for part in os.path.relpath(path, self._base).split(os.sep):
+            steps = {at + (pattern[at] != _ANY_DEPTH) for at in reached if _is_part(part, pattern, at)}
+            reached = _past_any(steps, pattern)
+        return len(pattern) in reached
+
+
+def _is_part(part: str, pattern: Sequence[str], at: int) -> bool:
+    """Whether a name could be that of a folder or file at one part of a pattern."""
+    if at == len(pattern):
+        return False
+    wanted = pattern[at]
+    visible = part[0] != "." or wanted[0] == "."
+    if wanted == _ANY_DEPTH:
+        return visible
+    return part == wanted or (glob.has_magic(wanted) and visible and fnmatch.fnmatchcase(part, wanted))
+
+
+def _past_any(reached: set[int], pattern: Sequence[str]) -> set[int]:
+    """``**`` may stand for no folder."""
+    found = set(reached)
+    for at in range(len(pattern)):
+        if at in found and pattern[at] == _ANY_DEPTH:
+            found.add(at + 1)
+    return found
 
 
 def each_once(paths: Iterable[str]) -> set[str]:

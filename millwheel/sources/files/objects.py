@@ -86,6 +86,10 @@ class ObjectsSource(Source):
             return [Partition(name) for name in dealt({name: each.size for name, each in sorted(named.items())})]
         return [Partition(name, _version(each), each.changed_at_us) for name, each in sorted(named.items())]
 
+    def fits(self, name: str) -> bool:
+        """See :class:`millwheel.sources.base.Source`."""
+        return any(listing.fits(f"{self._top}{name}") for listing in self._listings)
+
     def open(self, partition: Partition) -> Reader:
         key = f"{self._top}{partition.name}"
         return ObjectReader(self._store, key, not self.bounded, lambda content: self._open_version(key, content))
@@ -131,6 +135,10 @@ class _Listing:
         self._known: dict[str, Found] = {}
         self._last = ""
         self._lock = threading.Lock()
+
+    def fits(self, key: str) -> bool:
+        """Whether an object with this key matches, if there is one."""
+        return self._matches(key)
 
     def look(self) -> dict[str, Found]:
         with self._lock:

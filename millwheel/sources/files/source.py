@@ -293,6 +293,11 @@ class FilesSource(Source):
         """The files that are there now."""
         return [path_of(partition.name, self._top) for partition in self.partitions()]
 
+    def fits(self, name: str) -> bool:
+        """See :class:`millwheel.sources.base.Source`."""
+        path = path_of(name, self._top)
+        return any(pattern.fits(path) for pattern in self._patterns)
+
     def open(self, partition: Partition) -> Reader:
         path = path_of(partition.name, self._top)
         if os.path.commonpath((self._top, path)) != self._top:

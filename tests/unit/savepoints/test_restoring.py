@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
 from millwheel.adapters.snapshots.snapshots import FileSnapshots
 from millwheel.errors import SetupError
+from millwheel.roots.inputs import brought_inputs
 from millwheel.savepoints import restoring
 from millwheel.savepoints.restoring import restore, restored, write_tables
 from tests.fakes.coordination import FakeZooKeeper
@@ -33,6 +36,39 @@ def test_a_new_root_begins_with_the_shards_that_the_pipeline_still_has(tmp_path:
     assert [(t.computation, [(e.owner, e.token) for e in t.shards]) for t in coordination.tables().values()] == [
         ("short", [("", 4)])
     ]
+
+
+@pytest.mark.parametrize(
+    ("listed", "problem"),
+    [
+        (["../../etc/passwd"], "names the input '../../etc/passwd', which is none that the source of 'visits' reads"),
+        (["/etc/passwd"], "names the input '/etc/passwd'"),
+        (["secret"], "names the input 'secret'"),
+        (["in/.hidden"], "names the input 'in/.hidden'"),
+        (["in/deeper/a"], "names the input 'in/deeper/a'"),
+        (["in/a\0b"], "names the input"),
+        ([""], "names the input ''"),
+        (["in/" + "a" * 9_000], "names the input 'in/aaa"),
+        (["in/a", "in/a"], "names an input twice"),
+        ([7], "is damaged"),
+        ("in/a", "is damaged"),
+    ],
+)
+def test_a_savepoint_names_no_input_that_the_pipeline_does_not_read(
+    listed: object, problem: str, tmp_path: Path
+) -> None:
+    folder, root = tmp_path / "saved", tmp_path / "root"
+    folder.mkdir()
+    root.mkdir()
+    record = savepoint(folder, tmp_path / "old")
+    kept = folder / "inputs" / "visits.json"
+    names = [{"name": name} for name in listed] if isinstance(listed, list) else listed
+    kept.write_text(json.dumps(names))
+    with pytest.raises(SetupError, match=re.escape(problem)):
+        restore(record, folder, root, str(root), SPEC)
+    assert not (root / "inputs" / "visits.json").exists()
+    kept.write_text(json.dumps([{"name": "in/a.jsonl"}, {"name": "in"}]))
+    assert brought_inputs(SPEC.streams[0], SPEC.folder, kept) == kept.read_bytes()
 
 
 def test_a_root_whose_beginning_was_interrupted_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from millwheel.errors import SetupError
 from millwheel.formats.avro import containers
-from millwheel.formats.avro.blocks import read_head, read_span, unpacked
+from millwheel.formats.avro.blocks import BlockSpan, read_head, read_span, unpacked
 from millwheel.formats.avro.containers import Container
 from millwheel.formats.avro.files import AvroReader
 from millwheel.formats.avro.messages import AvroMessages
@@ -68,17 +68,23 @@ def test_records_of_every_codec_are_read_one_by_one_from_every_position(tmp_path
 def test_codecs_without_a_package_of_their_own() -> None:
     import pyarrow as pa
 
-    for codec, name in (("snappy", "snappy"), ("zstandard", "zstd")):
+    for codec, name in (("snappy", "snappy"), ("zstandard", "zstd"), ("lz4", "lz4_raw")):
         data = pa.compress(b"plain" * 100_000, codec=name, asbytes=True) + (b"1234" if codec == "snappy" else b"")
+        data = (500_000).to_bytes(4, "little") + data if codec == "lz4" else data
         file = io.BytesIO(data)
         span = block_span(len(data))
         read = unpacked(file, span, codec)
         assert b"".join(iter(lambda read=read: read(1 << 16), b"")) == b"plain" * 100_000  # type: ignore[misc]
 
 
-def block_span(size: int) -> Any:
-    from millwheel.formats.avro.blocks import BlockSpan
+@pytest.mark.parametrize("codec", ["snappy", "lz4"])
+def test_a_block_that_says_to_unpack_to_far_too_much_is_refused_before_it_is_unpacked(codec: str) -> None:
+    length = b"\xff\xff\xff\xff\x0f" if codec == "snappy" else b"\xff" * 4
+    with pytest.raises(ValueError, match="more than 64 MiB; write it with smaller blocks"):
+        unpacked(io.BytesIO(length + bytes(100)), block_span(104), codec)
 
+
+def block_span(size: int) -> BlockSpan:
     return BlockSpan(1, 0, size, size + 16)
 
 

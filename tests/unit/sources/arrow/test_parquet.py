@@ -238,7 +238,7 @@ def test_a_column_that_is_there_twice_names_the_file(tmp_path: Path) -> None:
 def test_a_row_group_that_unpacks_to_far_too_much_is_a_dead_letter_and_the_others_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millwheel.sources.arrow.parquet._MOST_GROUP_BYTES", 1_000_000)
+    monkeypatch.setattr("millwheel.sources.arrow.bounds.MOST_BYTES", 1_000_000)
     path = str(tmp_path / "a.parquet")
     small = pa.table({"n": [1, 2], "x": ["a", "b"]})
     bomb = pa.table({"n": [3, 4, 5], "x": ["a" * 1_000_000] * 3})

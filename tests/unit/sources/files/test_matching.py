@@ -79,3 +79,36 @@ def test_names_of_any_bytes_are_text_and_lead_back(tmp_path: Path) -> None:
         named = name_of(path, str(tmp_path))
         named.encode()
         assert path_of(named, str(tmp_path)) == path
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "fits"),
+    [
+        ("in/*.jsonl", "in/a.jsonl", True),
+        ("in/*.jsonl", "in/.a.jsonl", False),
+        ("in/*.jsonl", "in/b/a.jsonl", False),
+        ("in/*.jsonl", "in/../x.jsonl", False),
+        ("in/**/*.jsonl", "in/a.jsonl", True),
+        ("in/**/*.jsonl", "in/b/c/a.jsonl", True),
+        ("in/**/*.jsonl", "in/.b/a.jsonl", False),
+        ("in/**", "in/b/c", True),
+        ("in/**", ".ssh/id", False),
+        ("in", "in/a", True),
+        ("in", "in/_SUCCESS", False),
+        ("in", "in/b/a", False),
+        ("in/a.jsonl", "in/a.jsonl", True),
+        ("in/a.jsonl", "in/b.jsonl", False),
+        ("in/[ab]?", "in/ax", True),
+        ("in/.*", "in/.a", True),
+        ("**/" * 12 + "b", "a/" * 500 + "a", False),
+    ],
+)
+def test_a_path_fits_a_pattern_exactly_when_it_would_match_were_it_there(
+    pattern: str, path: str, fits: bool, tmp_path: Path
+) -> None:
+    found, whole = FilePattern(str(tmp_path), pattern), os.path.normpath(tmp_path / path)
+    assert found.fits(whole) == fits
+    if len(path) < 100:
+        os.makedirs(os.path.dirname(whole), exist_ok=True)
+        Path(whole).touch()
+        assert (whole in found.matches()) == fits
