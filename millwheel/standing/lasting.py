@@ -10,7 +10,7 @@ from millwheel.standing.standing import RunStanding, troubles_of
 from millwheel.waits import TELL_AFTER_S
 
 MOST = 5
-"""So many reasons are told at once."""
+"""The most reasons that are reported at once."""
 
 
 class Lasting:

@@ -17,7 +17,7 @@ from millwheel.errors import MillwheelError, RecordError
 FAILED = "failed_in_columns"
 """The counter of bundles and reads that were done again record by record because of an error nobody expected."""
 _MOST_TOLD = 20
-"""So many kinds of errors of one node are logged: a message may name the record."""
+"""The most kinds of errors of one node that are logged: a message may name the record."""
 _log = logging.getLogger("millwheel.columns")
 
 Count = Callable[[str], object]

@@ -32,7 +32,7 @@ from millwheel.errors import CorruptionError, InvariantError, MillwheelError, in
 from millwheel.ports import Followed
 
 _AT_ONCE = 1_000
-"""So many groups are followed in one call."""
+"""The most groups that are followed in one call."""
 
 
 class CreateForm:

@@ -239,7 +239,7 @@ def _published_already(parent: Manifest, mine: Rank) -> Manifest:
     """The outcome when the newest snapshot is not older than ours."""
     if rank(parent) == mine:
         return parent
-    # A zombie must not learn that its snapshot counts: it would delete the segments that its heirs replay.
+    # A zombie must not be told that its snapshot is published: it would delete segments that later owners replay.
     if Lease(parent.token).admits(mine.token):
         raise InvariantError(
             f"shard {parent.shard}: its owner publishes commit {mine.last_commit} after commit {parent.last_commit}"

@@ -28,7 +28,7 @@ _LARGE = 1 << 18
 _SHARE = 4
 """New numbers may take this part of the bytes of all before they are written together: each is written 5 times."""
 _MOST_ENTRIES = 64
-"""So many entries may have to be read for one part."""
+"""The most entries that may have to be read for one part."""
 _TOGETHER = 8
 """From so many sets on, it is quicker to merge them at once and to look afterwards which brought what."""
 _NUMBERS = 2**64  # Fixed: a bitmap holds the numbers below this

@@ -124,7 +124,7 @@ def _kind_of_steps(computation: ComputationSpec) -> str:
     if computation.enrich is not None or computation.lookup is not None:
         return "each record is enriched"
     if computation.deduplicate is not None:
-        return "each record is looked for"
+        return "each record is compared with earlier ones"
     if computation.table is not None:
         return "a table takes each change"
     return "branches take each record" if computation.branches else "steps take each record"

@@ -18,7 +18,7 @@ from millwheel.core.model.keys import Key
 from millwheel.errors import InvariantError
 
 _KNOWN = 200_000
-"""So many keys have their candidates remembered."""
+"""The most keys whose candidates are remembered."""
 _PAIRS_PER_INSTANCE = 50
 """Ten times as many as the hot threshold of 1/(5n) needs, so that counts of hot keys are nearly exact."""
 

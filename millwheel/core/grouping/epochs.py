@@ -34,7 +34,7 @@ EPOCH_US = 500_000
 """After so much time an epoch ends with the read before, so that a machine which has become slow loses load within
 a few seconds, however long reads take. A table costs a commit, and has a few kilobytes."""
 MOST_COUNTED = 2_000
-"""So many records of a read are counted, evenly spread: enough to find a key that has 1/(5n) of them."""
+"""The most records of a read that are counted, evenly spread: enough to find a key that has 1/(5n) of them."""
 
 
 class Rule(NamedTuple):

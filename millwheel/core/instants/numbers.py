@@ -38,9 +38,7 @@ def number_us(number: int | float | Decimal, unit_us: int) -> int:
             return round(stamp)
     except ArithmeticError:  # a Decimal that is no number, or beyond all of them
         pass
-    raise RecordError(
-        f"the timestamp {str(number)[:_SHOWN]} lies outside the years this system can count; check the unit"
-    )
+    raise RecordError(f"the timestamp {str(number)[:_SHOWN]} is outside the supported range of times; check the unit")
 
 
 def digits_us(text: str, unit_us: int) -> int | None:
@@ -60,7 +58,7 @@ def scaled_us(number: int, times: int, by: int = 1) -> int:
 
 def beyond(number: int, times: int) -> str:
     """The sentence about such a time."""
-    return f"the time {number} of {times} µs lies outside the years this system can count"
+    return f"the time {number} of {times} µs is outside the supported range of times"
 
 
 def day_text(days: int) -> str:
@@ -72,7 +70,7 @@ def day_text(days: int) -> str:
 
 def no_date(days: int) -> str:
     """The sentence about such a number of days."""
-    return f"the date {days} days after 1970 lies outside the years 1 to 9999"
+    return f"the date {days} days after 1970 is outside the years 1 to 9999"
 
 
 def datetime_us(moment: datetime) -> int:

@@ -91,5 +91,5 @@ def _why_not(text: str) -> str:
     if _WEEK_OR_ORDINAL.fullmatch(plain):
         return f"the timestamp {shown!r} is a week date or a day of a year, which are not read; write 2026-01-31"
     if re.match(r"[+-]?[0-9]{5,}-|-[0-9]{4}-", plain):
-        return f"the timestamp {shown!r} lies outside the years 1 to 9999, which text can have; write a number"
+        return f"the timestamp {shown!r} is outside the years 1 to 9999 that text can express; write a number"
     return f"the timestamp {shown!r} is neither a number nor ISO 8601 text"

@@ -16,7 +16,7 @@ from typing import Any
 RECENT = 10_000
 """A tally halves its counts when it holds so many calls, because only recent calls are to be judged."""
 MOST_WORDS = 8_000
-"""So many characters of an exception are kept."""
+"""Characters of an exception that are kept."""
 _KIND_LENGTH = 120  # characters of a kind of failure that are kept
 _NUMBERS = re.compile(r"\d+")
 

@@ -21,7 +21,7 @@ KeyHash = Callable[[Key], int]
 """Where a key lies in the 64-bit space. All of a node's keys are hashed alike."""
 
 _MOST_LEVELS = 30
-"""So many tuples may lie in each other: decoders take some hundreds, and a key travels within other lists."""
+"""The most levels of nested tuples: decoders take some hundreds, and a key travels within other lists."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 _xxh3: Callable[[bytes], int] = xxhash.xxh3_64_intdigest

@@ -129,7 +129,7 @@ class TimerQueue:
         """Whether ``clock`` has passed more timers than so many."""
         if len(self._at) <= many:
             return False
-        # In a heap, what lies before a time hangs together, from the root on.
+        # The entries of a heap before some time form a tree below the root, so the walk stops at the first later ones.
         heap, found, nodes = self._heap, 0, [0]
         while nodes and found <= many:
             node = nodes.pop()

@@ -15,7 +15,7 @@ from millwheel.core.windows.windows import DAY
 from millwheel.core.windows.zones import Days
 
 MOST_SLICES = 1_000_000
-"""So many slices of the finest level are kept for a key at most."""
+"""The most slices of the finest level that are kept for a key."""
 _MOST_LEVELS = 8
 """Each record changes one slice of every level: more levels cost more than they save."""
 

@@ -18,7 +18,7 @@ from millwheel.core.model.ranges import SPACE, KeyRange
 SLOTS = 16_384  # Fixed: of Redis Cluster
 _BELOW_BITS = 50  # Fixed: of the 64 of a hash, below those of its slot
 WIDTH = SPACE // SLOTS
-"""So many hashes have the same slot."""
+"""Hashes that share a slot."""
 
 _json = msgspec.json.Encoder().encode
 

@@ -21,7 +21,7 @@ from millwheel.sinks.files.paths import Partitioning
 from millwheel.sinks.files.pieces import Piece, Pieces, pack, unpack
 
 LARGE_RECORDS = 2_000
-"""A batch of so many records is encoded, written and synced on another thread: that takes longer than to wake one."""
+"""From this many records on, a batch is encoded, written and synced on another thread; waking one is cheaper."""
 
 Fitting = Callable[[Sequence[SinkRecord]], tuple[list[SinkRecord], list[Refused]]]
 """The records that the format can hold, and the others."""

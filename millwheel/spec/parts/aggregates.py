@@ -30,8 +30,7 @@ MOST_INSTANCES = 64
 """Each instance of a key is a key with state of its own; two per core of a large machine."""
 _DIVIDED = re.compile(r"([a-z-]+)(?:\((\d+)\))?")
 _INSTANCES = 16
-"""So many where none are written."""
-"""Of a hot key where no number is given: four times as many as four shards, so that they lie evenly."""
+"""The instances of a hot key where no number is given: four times as many as four shards, so that they lie evenly."""
 _NEEDS_ORDER = ("collect", "first", "last")
 _WHOLE_KEYS = ("output_time", "late")
 

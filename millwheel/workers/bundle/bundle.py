@@ -29,10 +29,10 @@ UNCARRIABLE = (TypeError, ValueError, OverflowError, RecursionError)
 _COUNTED = "\0counted"
 _decoded = stream_decoder({})
 _LETTER_STATE_BYTES = 1 << 20
-"""So many bytes of state go into a dead letter whole."""
+"""State of at most this size goes into a dead letter whole."""
 _BEGINNING = 10_000  # characters of a value that a dead letter shows
 _MOST_TIMERS = 100_000
-"""So many event-time timers fire before the records of a bundle at most, even if each sets the next."""
+"""The most event-time timers that fire before the records of a bundle, even if each sets the next."""
 _WORDS = 300  # characters of a failure that the log shows
 RECORD, TIMER, WINDOW, LINE = "record", "timer", "window", "line"
 """The subjects of calls."""
@@ -311,7 +311,8 @@ def beginning(value: Any) -> str:
 
 class Hold(NamedTuple):
     """What keeps a shard's watermark: no output before ``at`` can come (MAX_TIME: nothing holds it). A source that is
-    silent holds nothing (IDLE_TIME); ``idle_us`` is how far its silence may move the watermark if all others are."""
+    silent holds nothing (IDLE_TIME); ``idle_us`` is how far its silence may move the watermark while all other sources
+    are silent, too."""
 
     at: int = MAX_TIME
     holder: str = ""

@@ -36,11 +36,11 @@ T = TypeVar("T")
 
 
 _FAST = 2
-"""After so many deaths while several records of a shard were in progress, they run one by one."""
+"""Deaths with several records of a shard in progress, after which its records run one by one."""
 _ALONE = 2
-"""After so many deaths while a record was alone in progress, it is put aside."""
+"""Deaths with a record alone in progress, after which it becomes a dead letter."""
 _LEAST_LONE = 1_000
-"""So many records run one by one at least, and twice as many as were in progress: they may come in another order."""
+"""The least number of records that run one by one; twice those in progress, if more: they may come in another order."""
 
 TOGETHER_MARK = encode_value(("b",))
 """The mark of a call that has several records. It accuses none of them: from then on each record has its own call."""

@@ -1,7 +1,7 @@
-"""What the records of a bundle are to windows in columns: groups of those that take them, and what is said of the rest.
+"""The records of a bundle for windows in columns: groups, and reports about the records that no window takes.
 
-What is said is told only once the whole bundle fits into columns: where it does not, it goes by rows, which say it all
-again.
+Reports are made only once the whole bundle fits into columns. Otherwise the bundle goes by rows, which report the same
+records again.
 """
 
 from __future__ import annotations

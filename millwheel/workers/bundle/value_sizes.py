@@ -16,7 +16,7 @@ from millwheel.workers.delivery.timestamps import numbers_column
 
 _HEADS = 16  # Fixed: what a field takes beyond its name and its text, at most
 _SAMPLE = 64
-"""So many records tell how large the others are, where all can be sent."""
+"""Records that are sampled to estimate the size of the others, where all can be sent."""
 _PLAIN = (inspect.IntType, inspect.StrType, inspect.FloatType, inspect.BoolType)
 
 

@@ -24,7 +24,7 @@ from millwheel.workers.delivery.timestamps import plain_column
 KINDS: Mapping[type, str] = {int: "int", float: "float", str: "str", bool: "bool"}
 _ID_TYPES = (int, str)
 _MOST_MISSES = 8
-"""After so many reads in a row that had no columns, none are made any more."""
+"""Reads in a row without columns, after which none are made any more."""
 _NONE = type(None)
 
 

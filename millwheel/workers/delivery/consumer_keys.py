@@ -28,7 +28,7 @@ _TEXT_KEYS = {str, bytes}
 _FEW_ROWS = 32  # up to here a loop is faster than arrays
 _BYTES_PER_CHARACTER = 4  # Fixed: at most, in UTF-8
 _KEY_HEAD = 5
-"""So many bytes go before those of a text, at most."""
+"""The most bytes that stand before those of a text."""
 _PART_HEAD = 2 * _KEY_HEAD
 """The same for a part of a tuple, with its share of the tuple's own head."""
 _INT_BYTES = 8  # Fixed: of a number

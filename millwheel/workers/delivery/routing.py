@@ -39,7 +39,7 @@ _DENSE_SHARE = 8
 """Where one in so many numbers is new, counting finds the different ones in a fifth of the time of a hash table."""
 _FEW_ROWS = 32  # up to here a loop is faster than arrays
 _SAMPLE = 512
-"""So many keys of a column tell whether most of it are different."""
+"""Keys of a column that are sampled to judge whether most of its keys are different."""
 _FOUND = "\0found"  # no field of a record has this name
 
 
@@ -168,8 +168,8 @@ class Fanout:
         """One consumer's records under its keys, and those that have none."""
         if (numbered := self._under_numbers(consumer, batch, decoded, late)) is not None:
             return numbered, []
-        # Late records count, too: which they are depends on how much is read at once where a source states watermarks,
-        # and the instances of the records behind them must not.
+        # Late records are counted, too. Where a source states watermarks, the size of a read decides which records are
+        # late; it must not decide which instances the records behind them go to.
         indexes = None if consumer.counts else _indexes(batch, consumer, late)
         part = batch if indexes is None else batch.pick(indexes)
         values = decoded if indexes is None else [decoded[i] for i in indexes]

@@ -32,9 +32,9 @@ from millwheel.workers.user_code import passes
 
 Decode = Callable[[str, list[Any]], list[Any]]
 _RECORD_BYTES = 64
-"""A group of so many bytes counts as much as a record."""
+"""Bytes of a group that count as one record."""
 _COLUMNS_BYTES = 32
-"""So does so much of a list in columns."""
+"""Bytes of a list in columns that count as one record."""
 _GROUP_PARTS = 4  # Fixed: of the row of a group
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
@@ -54,8 +54,8 @@ class RowGrouping:
     boundary: ColumnBoundary = field(default_factory=lambda: ColumnBoundary("grouping by senders"), compare=False)
 
     def groups(self, batch: AnyBatch) -> Batch | None:
-        """The groups of some records, under their keys; None when they are better sent as they are: code of the user's
-        fails, say, which the consumer knows how to report."""
+        """The groups of some records, under their keys; None if the records must be sent as they are, for example since
+        user code fails, which the consumer reports."""
         try:
             made, refused = self._made(batch)
         except BaseException as ex:  # of a part of these records; the consumer finds out of which

@@ -343,8 +343,8 @@ def carried_out(errand: Errand) -> ev.WorkDone:
 
 @dataclass(slots=True)
 class Desk:
-    """What we say to orders: members of a role, each under a name of its own. A name that may or may not have been
-    taken is never used again; saying a thing twice is the same as saying it once."""
+    """Answers to orders, which are members of a role, each under a name of its own. A name whose registration has an
+    unknown outcome is never used again. Giving the same answer twice has the effect of giving it once."""
 
     coordination: Coordination
     incarnation: str

@@ -54,11 +54,11 @@ from millwheel.workers.state.overlay import Overlay
 _MOST_BYTES = 32 << 20
 """Bytes of the records in the open windows of a shard; more of them go by rows."""
 _FAN = 32
-"""So many segments of one size become one. That makes no fewer records of them, so it is done seldom."""
+"""Segments of one size that are merged into one; seldom, because that makes no fewer records of them."""
 _TOGETHER = 1_000
 """So few records of both inputs are one segment."""
 _AT_ONCE = 1_000
-"""So many keys and windows are decoded at once."""
+"""Keys and windows that are decoded at once."""
 _ARRAY32 = b"\xdd"  # Fixed: how msgpack begins an array with a length of four bytes
 
 

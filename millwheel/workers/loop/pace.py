@@ -62,6 +62,6 @@ class RuntimeLimits:
 
     @classmethod
     def for_pipeline(cls, latency_us: int | None, waits_for_time: bool) -> RuntimeLimits:
-        """``latency_us`` as in :class:`StepPace`: who wants no rests wants each record to leave at once."""
+        """``latency_us`` as in :class:`StepPace`: without rests (0), each record leaves at once."""
         reports = ReportPace.for_pipeline(waits_for_time)
         return cls(reports=reports) if latency_us != 0 else cls(0, reports=reports)

@@ -205,7 +205,7 @@ class WorkerRuntime:
                 self._report_ends((served,), now_us)
 
     def _report_ends(self, those: Iterable[Served], now_us: int) -> None:
-        """Everybody behind a shard may end once it has, so none waits for the next report."""
+        """Report the end of a shard at once: the shards behind it can end only then."""
         if any(served.has_ended(now_us) for served in those):
             self._reporting.at_once()
 

@@ -145,7 +145,7 @@ class ColumnOperator(Operator):
             return _Combined(self._held.plan, self._held.plan.merge([self._held.plan.from_row_groups(groups)]))
 
     def _take_combined(self, bundle: Bundle) -> list[_Combined]:
-        """What senders have grouped, without windows that have closed; only records are left in the bundle."""
+        """Take the groups of senders out of the bundle, which keeps its records; without those of closed windows."""
         name = groups_of(self._spec.name)
         mine = [arrival.batch for arrival in bundle.arrivals if arrival.batch.stream == name]
         if not mine:

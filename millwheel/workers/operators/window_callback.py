@@ -36,7 +36,7 @@ from millwheel.workers.state.overlay import Overlay
 CALLBACK_TAG = "\0own:"
 """How the tags of the callback's own timers begin, beside those of its windows."""
 _MOST_RECORDS = 1_000
-"""So many records of a window go into a dead letter."""
+"""The most records of a window that go into a dead letter."""
 _plain_values = stream_decoder({})
 
 

@@ -9,7 +9,7 @@ from pybloom_live import BloomFilter
 _CAPACITY = 100_000  # ids of the first filter; each next one takes twice as many
 _ERROR_RATE = 0.001  # of ids that are looked up in the store for nothing
 _DENSE = 32
-"""Filters of up to so many bits for each that is set are packed anew: one pass over all bits, and not one for each."""
+"""Filters of at most this many bits for each set one are packed anew: one pass over all bits, not one for each."""
 _HALF = np.uint64(32)  # Fixed: of the bits of a word
 Words = npt.NDArray[np.uint64]
 """One half of the digest of each id."""

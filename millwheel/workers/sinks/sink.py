@@ -25,7 +25,7 @@ from millwheel.workers.sinks.pending import NO_COMMIT_YET, PendingBatch, Publica
 from millwheel.workers.sinks.preparing import RETRY_US, Prepared, Preparing, prepared
 
 _ON_THEIR_WAY = 2
-"""While so many batches are being published, the next one waits and grows."""
+"""The most batches being published at a time; the next one waits and grows."""
 _FORMER = 0  # the commit of what a former owner has committed: durable since before we came
 LAST_FLUSH_US = 20_000
 """How long a record waits for others of its batch once the sources have ended."""

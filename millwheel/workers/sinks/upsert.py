@@ -32,7 +32,7 @@ from millwheel.workers.sinks.sink import LAST_FLUSH_US
 from millwheel.workers.state.overlay import Overlay
 
 ROWS_PER_FLUSH = 50_000
-"""A table of so many rows is written once per ``flush`` at most, one of twice as many half as often."""
+"""A table of this many rows is written once per ``flush`` at most, one of twice as many half as often."""
 _MOST_SAMPLES = 10_000  # latencies of a flush that are kept
 _AT_ONCE = MIN_TIME // 2
 """The rows that are not visible since then are due at any time."""

@@ -37,7 +37,7 @@ from millwheel.workers.sources.silence import Silence
 from millwheel.workers.state.overlay import Overlay
 
 _BYTES_COUNTED = 1 << 16
-"""Of a first read in columns that only finds hot keys: so much of it is about what is counted of any read."""
+"""Of a first read in columns that only finds hot keys: about as much as is counted of any read."""
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ _LIST_EACH_US = 200
 """Listings lie so far apart for each partition, so that listing takes a small share of a core."""
 _ASLEEP_AFTER_US = 10 * SECOND  # without news: then a file is looked at, but not kept open
 _UNSEEN = 500
-"""So many partitions of an unbounded source are opened before all that they hold is read."""
+"""Partitions of an unbounded source that are opened before all that they hold is read."""
 _OPEN = 64  # partitions that are open at once
 _SILENT_ABOUT_US = 60 * SECOND  # between warnings about the same trouble
 

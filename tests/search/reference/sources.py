@@ -138,7 +138,7 @@ def _microseconds(given: Any, unit: int) -> int:
     if isinstance(given, bool) or not isinstance(given, int | float) or given != given:
         raise Unusable(f"the timestamp {given!r} is neither a number nor ISO 8601 text")
     if not -_YEARS < given * unit < _YEARS:
-        raise Unusable(f"the timestamp {given!r} lies outside the years this system can count; check the unit")
+        raise Unusable(f"the timestamp {given!r} is outside the supported range of times; check the unit")
     return round(given * unit)
 
 

@@ -126,7 +126,7 @@ SAID = {
         "{events: {key: ad}}, window: {tumbling: 10s}, aggregate: {n: count, spend: {sum: cost}}",
         OTHERS + "window: {session: 10s}, join: inner",
     ),
-    ROWS + "each record is looked for": (
+    ROWS + "each record is compared with earlier ones": (
         BARE,
         "window: {tumbling: 10s}, aggregate: {n: count, spend: {sum: cost}}",
         "deduplicate: {within: 10s}",

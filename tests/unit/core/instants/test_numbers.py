@@ -75,7 +75,7 @@ def test_typed_times_are_rounded_down_and_never_wrap() -> None:
     assert [scaled_us(number, 1, 1_000) for number in (-1, -1_000, 1_999)] == [-1, -1, 1]
     assert scaled_us(-(2**63), 1) == -(2**63)
     for number, times in ((2**63, 1), (2**62, 1_000), (-(2**62), 1_000_000)):
-        with pytest.raises(RecordError, match="outside the years"):
+        with pytest.raises(RecordError, match="outside the supported range"):
             scaled_us(number, times)
 
 

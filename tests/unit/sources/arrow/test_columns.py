@@ -36,7 +36,7 @@ def test_only_rows_whose_time_or_date_cannot_be_had_are_null_and_have_a_reason()
     assert str(2**62) in wrong[1]
     column, wrong = plain(pa.array([0, 10**7], pa.int32()).view(pa.date32()))
     assert column.to_pylist() == ["1970-01-01", None]
-    assert wrong == {1: "the date 10000000 days after 1970 lies outside the years 1 to 9999"}
+    assert wrong == {1: "the date 10000000 days after 1970 is outside the years 1 to 9999"}
 
 
 def test_bytes_that_are_no_text_make_only_their_row_null() -> None:
