@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,9 +15,7 @@ import pytest
 from millwheel.errors import SetupError
 from millwheel.sources.arrow import bounds
 from millwheel.sources.arrow.bounds import ParquetBounds
-from millwheel.sources.arrow.pages import Encoding, PageKind, pages_of, span_of
 from millwheel.sources.arrow.parquet import ParquetBatches, ParquetReader
-from millwheel.sources.arrow.ranges import KeptFile
 
 MOST = 1 << 20  # the bound in these tests
 ROWS = 3_000
@@ -124,6 +121,12 @@ def test_lists_whose_values_take_no_bytes_are_left_out_with_their_row_group(
     assert f"row group 2 of {path} unpacks to more than" in refused.rejects[0].reason
 
 
+def pread(file: Any, at: int, size: int) -> bytes:
+    file.seek(at)
+    data: bytes = file.read(size)
+    return data
+
+
 class Lying:
     """Metadata that says that nothing takes a byte."""
 
@@ -146,22 +149,6 @@ def test_metadata_that_lies_about_sizes_is_not_believed(tmp_path: Path, monkeypa
         found = ParquetBounds(Lying(pq.read_metadata(path)), lambda at, size: pread(file, at, size))
         assert "unpacks to more than" in str(found.refused(0, ["x"]))
         assert found.refused(0, ["n"]) is None
-
-
-def pread(file: Any, at: int, size: int) -> bytes:
-    file.seek(at)
-    data: bytes = file.read(size)
-    return data
-
-
-def test_pages_are_found_by_their_headers(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.parquet", dictionary(["x" * 5_000, "y"]), data_page_size=100)
-    column = pq.read_metadata(path).row_group(0).column(1)
-    with open(path, "rb") as file:
-        found = list(pages_of(lambda at, size: pread(file, at, size), span_of(column)))
-    assert (found[0].kind, found[0].values, found[0].plain) == (PageKind.DICTIONARY, 2, 5_009)
-    assert {page.encoding for page in found[1:]} == {Encoding.RLE_DICTIONARY}
-    assert sum(page.values for page in found[1:]) == ROWS
 
 
 @pytest.mark.usefixtures("low")
@@ -195,25 +182,3 @@ def test_more_pages_than_can_be_looked_at_are_left_out(tmp_path: Path, monkeypat
                    write_batch_size=10)  # fmt: skip
     chunk = ParquetReader(path, None, {}).read(0, 10)
     assert ["has more than 3 pages" in each.reason for each in chunk.rejects] == [True]
-
-
-def test_an_object_is_fetched_once_for_the_look_and_for_the_rows(tmp_path: Path) -> None:
-    path = Path(written(tmp_path / "a.parquet", dictionary([str(at) * 20 for at in range(500)]), row_group_size=500))
-    asked: list[int] = []
-
-    class Content(io.BytesIO):
-        def read(self, size: int | None = -1, /) -> bytes:
-            asked.append(size or 0)
-            return super().read(size)
-
-    data = path.read_bytes()
-    batches = ParquetBatches("a.parquet", Content(data))
-    source = batches._groups._source
-    assert isinstance(source, KeptFile)
-    found: list[int] = []
-    while (batch := batches.after(len(found), 700, None)) is not None:
-        found += batch.column(0).to_pylist()
-    assert found == list(range(ROWS))
-    assert sum(asked) < 1.2 * len(data) + (64 << 10)  # the end of the file is read first
-    assert len(asked) <= 2 + ROWS // 500
-    assert not source._kept
