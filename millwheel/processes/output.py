@@ -128,11 +128,18 @@ class LogFiles:
                         _log.debug("%s was not moved aside: %s", path, ex)
 
 
+def _readable(descriptor: int, timeout_s: float) -> bool:
+    """With ``poll``: ``select`` takes no descriptor above 1,023, and a run may have more files open."""
+    asked = select.poll()
+    asked.register(descriptor, select.POLLIN)
+    return bool(asked.poll(timeout_s * 1000))
+
+
 def _pass_masked(reads: int, direct: int, mask: Callable[[bytes], bytes]) -> None:
     """A line that is not ended within a second is passed on as it is: it may be a prompt."""
     line, more = b"", True
     while more:
-        data = os.read(reads, _PIPE_BYTES) if not line or select.select([reads], [], [], 1.0)[0] else None
+        data = os.read(reads, _PIPE_BYTES) if not line or _readable(reads, 1.0) else None
         more = data != b""
         line += data or b""
         whole = line.rfind(b"\n") + 1

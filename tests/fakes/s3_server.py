@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from uuid import uuid4
 from millwheel.adapters.spaces.s3 import S3Space
 from millwheel.adapters.spaces.s3_address import parse_s3
 from millwheel.adapters.spaces.s3_client import S3Limits
+from millwheel.launch.launchers.warm_messages import ready
 
 BUCKET = "pipelines"
 QUICK = S3Limits(connect_s=2.0, request_s=10.0, retry_s=3.0, retries=2)
@@ -109,8 +109,7 @@ class S3Server:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=house
         )
         assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], _START_S)
-        assert ready, "the S3 server did not start"
+        assert ready([self._process.stdout.fileno()], _START_S), "the S3 server did not start"
         self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
 
     @property
