@@ -160,10 +160,12 @@ class Numbers:
             self._buckets.pop(start).delete()
 
     def due_at(self) -> int:
-        """Something is forgotten once the watermark has passed this (µs)."""
+        """Something is forgotten once the watermark has passed this (µs). A bucket from which on times are cut is kept:
+        the shard would run for ever to forget it."""
         if self._step_us is None or not self._buckets:
             return MAX_TIME
-        return -(-(min(self._buckets) + TTL_PARTS * self._step_us + 1) // self._step_us) * self._step_us - 1
+        due = -(-(min(self._buckets) + TTL_PARTS * self._step_us + 1) // self._step_us) * self._step_us - 1
+        return due if due < _FAR else MAX_TIME
 
     # --- what is stored ----------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.formats.number_runs import known_by, rows_from
@@ -183,3 +183,21 @@ def test_it_is_due_when_the_oldest_bucket_can_be_found_no_more() -> None:
 def test_times_at_the_ends_of_time_have_numbers(ttl: int) -> None:
     bench = Bench(ttl)
     assert len(set(bench.of(["a", "b", "a"], [MIN_TIME, MAX_TIME - 1, MAX_TIME - 1]))) == 3
+
+
+@given(
+    ttl=st.sampled_from([1, 7, 80, 10**15]),
+    at=st.lists(
+        st.one_of(st.integers(MIN_TIME, MAX_TIME), st.integers(2**61 - 200, 2**61 + 200)), min_size=1, max_size=4
+    ),
+    watermark=st.one_of(st.integers(MIN_TIME, MAX_TIME), st.integers(2**61 - 200, 2**61 + 200), st.just(MAX_TIME)),
+)
+@example(ttl=TTL, at=[2**61 + 5], watermark=MAX_TIME)
+def test_what_is_due_is_forgotten_at_once_so_that_the_shard_comes_to_rest(
+    ttl: int, at: list[int], watermark: int
+) -> None:
+    bench = Bench(ttl)
+    bench.of(list(range(len(at))), at)
+    bench.watermark = watermark
+    bench.of([])
+    assert bench.numbers.due_at() >= watermark
