@@ -19,7 +19,8 @@ from tests.sim.workloads import BY_NAME, WORKLOADS
 from tests.sim.world import Refused, Shape, World
 
 _SAFETY_US = 5 * SECOND
-_LIVENESS_US = 60 * SECOND
+_LIVENESS_US = 180 * SECOND
+"""A step with a failure waits a second for others as long as fewer than a hundred calls are known: up to 100 s."""
 _SEARCHED_FROM = 1_000
 _ROOM = 6_000  # bytes of journals, where there is any: for groups of some hundreds
 _DAILY = ("numbers", "windows", "accounts", "transactional", "graphs")
