@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from millwheel.connectors.kafka.source import KafkaSource, build_kafka_source
 from millwheel.sources.base import Chunk, Reader
@@ -41,7 +41,7 @@ def committed_messages(broker: Broker, topic: str, partitions: int) -> list[Any]
     found = []
     for number in range(partitions):
         consumer, everything = _consumer(broker, "read_committed"), _consumer(broker, "read_uncommitted")
-        _, end = everything.get_watermark_offsets(TopicPartition(topic, number), timeout=_ENDS_S)
+        end = _end_of(everything, TopicPartition(topic, number))
         everything.close()
         consumer.assign([TopicPartition(topic, number, 0)])
         until, ended = time.monotonic() + _ENDS_S, False
@@ -58,6 +58,19 @@ def committed_messages(broker: Broker, topic: str, partitions: int) -> list[Any]
                     ended = message.offset() >= end
         consumer.close()
     return found
+
+
+def _end_of(consumer: Consumer, partition: TopicPartition) -> int:
+    """The end of a partition, whose broker may just have started and not lead it yet."""
+    until = time.monotonic() + _ENDS_S
+    while True:
+        try:
+            end: int = consumer.get_watermark_offsets(partition, timeout=_ENDS_S)[1]
+            return end
+        except KafkaException as ex:
+            if ex.args[0].name() != "NOT_LEADER_FOR_PARTITION" or time.monotonic() > until:
+                raise
+            time.sleep(0.2)
 
 
 def _consumer(broker: Broker, isolation: str) -> Consumer:

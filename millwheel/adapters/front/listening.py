@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import select
 import selectors
 import socket
 import threading
@@ -165,7 +166,7 @@ class Front:
             self._arrived(connection, str(peer[0]))
 
     def _arrived(self, connection: socket.socket, address: str) -> None:
-        visitor = Visitor(address, partial(hang_up, connection))
+        visitor = Visitor(address, partial(hang_up, connection), partial(_waits_to_be_read, connection))
         with self._lock:
             room = self._visitors.arrive(visitor, monotonic())
         if room.displaced is not None:
@@ -199,6 +200,16 @@ class Front:
                 self._visitors.leave(visitor)
         for visitor in overdue:
             visitor.hang_up()
+
+
+def _waits_to_be_read(connection: socket.socket) -> bool:
+    """Whether a connection, which another thread or loop may be reading, has bytes that have not been read."""
+    asked = select.poll()  # recv of a socket with a timeout would wait for it
+    try:
+        asked.register(connection, select.POLLIN)
+        return bool(asked.poll(0))
+    except (OSError, ValueError):  # it was closed
+        return False
 
 
 def _speaks(connection: socket.socket) -> bool:

@@ -7,9 +7,10 @@ argument, and each phase has one deadline, so the first visitor of a phase is al
 
 from __future__ import annotations
 
+import heapq
 import ipaddress
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -38,18 +39,22 @@ class VisitPhase(Enum):
 
 
 _QUIET = (VisitPhase.SILENT, VisitPhase.PAUSE)
-STRANGERS = (*_QUIET, VisitPhase.HEAD, VisitPhase.BODY)
+_HALFWAY = (VisitPhase.HEAD, VisitPhase.BODY)
+STRANGERS = (*_QUIET, *_HALFWAY)
 """Those that may be displaced: first those that say nothing, then whoever has been in the middle of something for the
-longest time."""
+longest time. Nobody is whose words nobody has read yet: then it is we who are slow."""
+_READ_S = 0.05  # so long newcomers wait for us to read what was said
 _COUNTED = frozenset({VisitPhase.ANSWER, VisitPhase.STREAM, VisitPhase.ADMITTED})
 
 
 @dataclass(slots=True, eq=False)
 class Visitor:
-    """One connection. ``hang_up`` ends it, from any thread."""
+    """One connection. ``hang_up`` ends it, from any thread; ``unread`` says whether it has said something that has not
+    been read."""
 
     address: str
     hang_up: Callable[[], None]
+    unread: Callable[[], bool] = lambda: False
     phase: VisitPhase = VisitPhase.SILENT
     since_s: float = 0.0
     left: bool = False
@@ -86,7 +91,7 @@ class Visitors:
         """Room for one more stranger, of any address."""
         if self.strangers < self.limits.strangers:
             return Room()
-        return self._displacing([next(iter(self._phases[phase])) for phase in STRANGERS if self._phases[phase]], now_s)
+        return self._displacing("", now_s)
 
     def arrive(self, visitor: Visitor, now_s: float) -> Room:
         """Let a newcomer in. With ``wait_s`` its address has too many strangers already, and it is not in."""
@@ -94,7 +99,7 @@ class Visitors:
         room = Room()
         most = min(self.limits.per_address, -(-self.limits.strangers // 2))
         if not _is_near(address) and self._strangers_of[address] >= most:
-            room = self._displacing([each for each in self._in_order() if each.address == address], now_s)
+            room = self._displacing(address, now_s)
             if room.wait_s:
                 return room
         self._enter(visitor, VisitPhase.SILENT, now_s)
@@ -149,18 +154,21 @@ class Visitors:
             VisitPhase.PROBE: limits.answer_s,
         }.get(phase)
 
-    def _in_order(self) -> Iterator[Visitor]:
-        return (visitor for phase in STRANGERS for visitor in self._phases[phase])
-
-    def _displacing(self, candidates: Sequence[Visitor], now_s: float) -> Room:
-        """Displace the first candidate that had its time to say something."""
-        candidates = sorted(candidates, key=lambda each: (each.phase not in _QUIET, each.since_s))
-        wait_s = [each.since_s + self.limits.grace_s - now_s for each in candidates]
-        chosen = next((each for each, left_s in zip(candidates, wait_s, strict=True) if left_s <= 0), None)
-        if chosen is None:
-            return Room(min(wait_s))
-        self.leave(chosen)
-        return Room(displaced=chosen)
+    def _displacing(self, address: str, now_s: float) -> Room:
+        """Displace the first stranger, of this address if one is given, that had its time to say something."""
+        wait_s = max(self.limits.grace_s, _READ_S)
+        for phases in (_QUIET, _HALFWAY):
+            for each in heapq.merge(*(self._phases[phase] for phase in phases), key=lambda each: each.since_s):
+                if address and each.address != address:
+                    continue
+                left_s = each.since_s + self.limits.grace_s - now_s
+                if left_s > 0:
+                    wait_s = min(wait_s, left_s)
+                    break  # the others came later
+                if not each.unread():
+                    self.leave(each)
+                    return Room(displaced=each)
+        return Room(wait_s)
 
     def _admits(self, address: str) -> bool:
         mine = 0 if _is_near(address) else self._admitted_of[address]

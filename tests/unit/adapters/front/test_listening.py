@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from queue import SimpleQueue
 
 import pytest
@@ -83,6 +84,31 @@ def test_a_member_stays_beside_a_thousand_silent_ones(served: Served) -> None:
         for each in crowd:
             each.close()
         taken.close()
+
+
+def test_nobody_goes_whose_words_the_server_has_not_read_yet() -> None:
+    served = Served(replace(QUICK, head_s=WAIT_S))
+    try:
+        with served.client() as probe:
+            probe.sendall(b"x")
+            taken, visitor = served.taken.get(timeout=WAIT_S)
+            crowd = []
+            for _ in range(20):  # each displaces one, as soon as it may
+                crowd.append(served.client())
+                crowd[-1].sendall(b"y")
+                crowd.append(served.taken.get(timeout=WAIT_S)[0])
+                crowd[-1].recv(1)
+                time.sleep(QUICK.grace_s)
+            assert not visitor.left
+            assert taken.recv(1) == b"x"
+            crowd.append(served.client())
+            crowd[-1].sendall(b"y")
+            served.taken.get(timeout=WAIT_S)[0].close()
+            assert ends(probe), "now it is only one of those that trickle"
+            for each in (*crowd, taken):
+                each.close()
+    finally:
+        served.front.close()
 
 
 def test_a_server_that_cannot_take_a_connection_keeps_nobody_out() -> None:

@@ -54,6 +54,17 @@ def test_those_that_trickle_go_when_nobody_is_silent() -> None:
     assert visitors.make_room(4).displaced is several[1]
 
 
+def test_nobody_goes_whose_words_were_not_read() -> None:
+    visitors = Visitors(SMALL)
+    several = [arrived(visitors, at) for at in range(3)]
+    for visitor in several:
+        visitors.advance(visitor, VisitPhase.HEAD, 3)
+        visitor.unread = lambda: True
+    assert visitors.make_room(4) == Room(wait_s=0.5)
+    several[2].unread = lambda: False
+    assert visitors.make_room(4) == Room(displaced=several[2])
+
+
 def test_a_member_and_a_probe_are_never_displaced() -> None:
     visitors = Visitors(SMALL)
     member, probe = arrived(visitors, 0), arrived(visitors, 0)
@@ -125,7 +136,7 @@ def test_who_has_left_gets_no_further() -> None:
 LIVED = FrontLimits(strangers=3, most=3, per_address=2, grace_s=0.5, silent_s=3, head_s=5)
 Step = tuple[str | VisitPhase, int, str]
 STEPS = st.tuples(
-    st.sampled_from(["arrive", "arrive", "leave", "time", *VisitPhase]),
+    st.sampled_from(["arrive", "arrive", "leave", "time", "says", *VisitPhase]),
     st.integers(0, 20),
     st.sampled_from([NEAR, FAR, OTHER]),
 )
@@ -133,19 +144,24 @@ STEPS = st.tuples(
 
 def lived_through(steps: Sequence[Step]) -> None:
     """What every moment of a listener must show, whatever its visitors do. Raises AssertionError."""
-    visitors, everybody = Visitors(LIVED), list[Visitor]()
+    visitors, everybody, unread = Visitors(LIVED), list[Visitor](), set[int]()
     for index, (step, which, address) in enumerate(steps):
         now_s = index / 4
         members = [each for each in everybody if each.phase not in STRANGERS and not each.left]
         if step == "arrive":
             room = visitors.make_room(now_s)
             assert room.displaced is None or now_s - room.displaced.since_s >= LIVED.grace_s
+            assert room.displaced is None or id(room.displaced) not in unread, "its words were not read yet"
             if not room.wait_s and not visitors.arrive(guest := newcomer(address), now_s).wait_s:
                 everybody.append(guest)
             assert not [each for each in members if each.left], "a member made room"
         elif step == "time":
             for late in visitors.overdue(now_s):
                 visitors.leave(late)
+        elif everybody and step == "says":
+            said = everybody[which % len(everybody)]
+            said.unread = lambda said=said: id(said) in unread  # type: ignore[misc]
+            unread ^= {id(said)}
         elif everybody and isinstance(step, VisitPhase):
             visitors.advance(everybody[which % len(everybody)], step, now_s)
         elif everybody:
@@ -166,21 +182,33 @@ def test_bounds_hold_and_members_stay_whatever_visitors_do(steps: list[Step]) ->
     lived_through(steps)
 
 
-def a_member_makes_room(visitors: Visitors, candidates: Sequence[Visitor], now_s: float) -> Room:
+def displacing(visitors: Visitors, phases: Sequence[VisitPhase], at: int) -> Room:
+    chosen = [each for phase in phases for each in visitors._phases[phase]][at]
+    visitors.leave(chosen)
+    return Room(displaced=chosen)
+
+
+def a_member_makes_room(visitors: Visitors, address: str, now_s: float) -> Room:
     """The oldest of all goes, whoever it is."""
-    oldest = next(each for each in visitors._phases[VisitPhase.ADMITTED] or candidates)
-    visitors.leave(oldest)
-    return Room(displaced=oldest)
+    return displacing(visitors, (VisitPhase.ADMITTED, *STRANGERS), 0)
 
 
-def nobody_has_time(visitors: Visitors, candidates: Sequence[Visitor], now_s: float) -> Room:
+def nobody_has_time(visitors: Visitors, address: str, now_s: float) -> Room:
     """A newcomer displaces whoever came a moment ago."""
-    visitors.leave(candidates[-1])
-    return Room(displaced=candidates[-1])
+    return displacing(visitors, STRANGERS, -1)
+
+
+def nobody_is_listened_to(visitors: Visitors, address: str, now_s: float, true: Any = Visitors._displacing) -> Room:
+    """Whoever has said something that was not read goes as well."""
+    for phase in STRANGERS:
+        for each in visitors._phases[phase]:
+            each.unread = lambda: False
+    room: Room = true(visitors, address, now_s)
+    return room
 
 
 MISTAKES = {
-    "_displacing": [a_member_makes_room, nobody_has_time],
+    "_displacing": [a_member_makes_room, nobody_has_time, nobody_is_listened_to],
     "_admits": [lambda visitors, address: True, lambda visitors, address: visitors.admitted < LIVED.most],
     "overdue": [lambda visitors, now_s: [], lambda visitors, now_s: list(visitors._phases[VisitPhase.HEAD])],
 }
@@ -189,7 +217,7 @@ MISTAKES = {
 @pytest.mark.parametrize(("name", "wrong"), [(name, each) for name, several in MISTAKES.items() for each in several])
 def test_every_deliberate_mistake_is_noticed(name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Visitors, name, wrong)
-    kinds = ["arrive", "arrive", "leave", "time", *VisitPhase]
+    kinds = ["arrive", "arrive", "leave", "time", "says", *VisitPhase]
     for seed in range(200):
         draw = random.Random(seed)
         addresses = [NEAR, FAR, FAR, OTHER]
