@@ -17,7 +17,7 @@ import pytest
 from tests.servers.ports import free_port
 from tests.slow.runs import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 COUNT = 6_000
 PIPELINE = f"""
