@@ -5,14 +5,14 @@ READY := .venv/.ready
 # Where it is set, each process of a run compiles all modules again that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-fast test-slow test-search lint types package proto lock bench site clean
+.PHONY: run test test-fast test-slow test-long test-search lint types package proto lock bench site clean
 
 run: $(READY)
 	$(BIN)/python examples/weblog/check.py
 
 test: test-fast test-slow
 
-# Without a JVM, in some twelve minutes on two cores. What measures ratios runs alone.
+# Without a JVM. What measures ratios runs alone.
 test-fast: $(READY)
 	$(BIN)/python -m pytest -q -m "not slow" -n logical --dist loadfile --ignore tests/guard tests examples
 	$(BIN)/python -m pytest -q -m "not slow" tests/guard
@@ -27,8 +27,12 @@ SIDE := 3
 # Where slow tests are; a test compares. The other folders take each process half a minute to look through.
 SLOW := tests/slow tests/sim tests/search tests/contract tests/poison tests/unit/test_docs.py
 test-slow: $(READY)
-	$(BIN)/python -m pytest -q -m "slow and not alone" -n $(SIDE) --dist worksteal $(SLOW)
+	$(BIN)/python -m pytest -q -m "slow and not alone and not long" -n $(SIDE) --dist worksteal $(SLOW)
 	$(BIN)/python -m pytest -q -m "slow and alone" tests/slow
+
+# More seeds, all deliberate mistakes, and kills in further places: before a release, and after a change of what they look at.
+test-long: $(READY)
+	$(BIN)/python -m pytest -q -m long -n $(SIDE) --dist worksteal $(SLOW)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -19,6 +19,10 @@ def test_what_runs_alone_lies_where_it_is_looked_for() -> None:
     assert {path.parent for path in marked("alone")} == {Path("tests/slow")}
 
 
+def test_what_takes_long_is_slow_too() -> None:
+    assert marked("long") <= marked("slow"), "or `make test-fast` runs it"
+
+
 def test_what_is_slow_lies_where_it_is_looked_for() -> None:
     found = re.search(r"^SLOW := (.+)$", (HOUSE / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert found

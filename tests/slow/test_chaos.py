@@ -38,7 +38,7 @@ def left_behind() -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize(("workers", "spares"), [("4", "0"), ("2", "auto")])
+@pytest.mark.parametrize(("workers", "spares"), [pytest.param("4", "0", marks=pytest.mark.long), ("2", "auto")])
 def test_a_host_that_is_lost_with_all_its_workers_changes_nothing(tmp_path: Path, workers: str, spares: str) -> None:
     """Two hosts with two workers each: without spares, or with the two that ``auto`` finds to be needed."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
@@ -64,6 +64,7 @@ def test_a_host_that_is_lost_with_all_its_workers_changes_nothing(tmp_path: Path
     assert not left_behind()
 
 
+@pytest.mark.long
 def test_a_worker_that_is_cut_off_changes_nothing(tmp_path: Path) -> None:
     """Seed 17 cuts off one worker for 5.9 s, longer than its session lasts."""
     if os.geteuid() != 0 or shutil.which("ip") is None:

@@ -12,7 +12,7 @@ import pytest
 from tests.slow.runs import ads_events
 from tests.slow.test_run import ads, assert_right
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 RECORDS = int(os.environ.get("CONSTANT_KILLS_RECORDS", "1000000"))
 EVERY_S = 1.5

@@ -60,7 +60,9 @@ def rows(source: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(
     ("groupings", "records", "more"),
     [
-        pytest.param([each.value for each in Divided if each.by_tables], 20_000, COSTLY, id="rows"),
+        pytest.param(
+            [each.value for each in Divided if each.by_tables], 20_000, COSTLY, id="rows", marks=pytest.mark.long
+        ),
         pytest.param(["tag", "w-choices"], 1_200_000, "", id="columns"),
     ],
 )

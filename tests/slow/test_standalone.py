@@ -46,6 +46,7 @@ def test_spark_submit_on_a_standalone_cluster_gives_the_same_rows(
     assert_right(run, events)
 
 
+@pytest.mark.long
 def test_spark_submit_finds_lambdas_and_nested_functions_too(
     cluster: StandaloneCluster, package: Path, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from tests.slow.test_run import ads, ads_events, assert_right
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("launcher", ["processes", "spark"])
+@pytest.mark.parametrize("launcher", ["processes", pytest.param("spark", marks=pytest.mark.long)])
 def test_workers_that_are_paused_for_ever_are_replaced_and_no_process_is_left(tmp_path: Path, launcher: str) -> None:
     events = ads_events(tmp_path, 300_000)
     run = ads(tmp_path, events, launcher).start().until_reading(timeout_s=90)
