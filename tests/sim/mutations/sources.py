@@ -37,7 +37,7 @@ def letters_numbered_with_the_records() -> Context:
     return replaced(Part, "chunk", lambda self, channel, batches: right(self, self.channel, batches))
 
 
-@mistake(within=3, workload="letters", first=10)
+@mistake(within=3, workload="letters", first=2)
 def letters_stamped_with_the_read() -> Context:
     """Letters have the watermark before their read, which begins elsewhere after a crash."""
     right = Sorting._floors

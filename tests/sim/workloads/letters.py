@@ -32,7 +32,7 @@ class Telling(Computation):
         self.seen.set(self.seen.get() + 1)
         if record.stream == DEAD_LETTERS:
             letter = record.value
-            ctx.produce("told", {"place": letter["position"], "about": letter["computation"]})
+            ctx.produce("told", {"place": letter["position"], "about": letter["computation"], "at": record.timestamp})
         else:
             ctx.produce("told", {"place": f"p{record.value['p']}@{record.value['n']}", "about": ""})
 
@@ -97,11 +97,15 @@ class Letters(Workload):
 
     def check(self) -> None:
         told: Counter[tuple[str, str]] = Counter()
+        times: dict[str, int] = {}
         letters: Counter[tuple[str, str]] = Counter()
         passed: Counter[tuple[int, int]] = Counter()
         for partition, rows in self.rows["events"].items():
+            highest = 0
             for n, row in enumerate(rows, 1):
                 index = f"{partition}@{n * self.stride}"
+                times[index] = max(highest - SECOND, 0)
+                highest = max(highest, (row or {}).get("ts", 0))
                 if row is None or "ts" not in row:
                     letters[index, "source.events"] += 1
                     continue
@@ -118,7 +122,10 @@ class Letters(Workload):
                 told[f"p{_AGAIN}@{again.value['n']}", ""] += 1
             else:
                 passed[_AGAIN, again.value["n"]] += 1
-        got = Counter((row["place"], row["about"]) for row in self.sinks.rows("told"))
+        rows = self.sinks.rows("told")
+        stamps = {row["place"]: row["at"] for row in rows if "at" in row}
+        equal("the times of letters", Counter(stamps.items()), Counter({(each, times[each]): 1 for each in stamps}))
+        got = Counter((row["place"], row["about"]) for row in rows)
         equal("told", got, told + letters)
         equal("passed", Counter((row["p"], row["n"]) for row in self.sinks.rows("passed")), passed)
         rows = self.sinks.rows(DEAD_LETTERS)
