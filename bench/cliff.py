@@ -28,8 +28,8 @@ from bench.inputs import Input, ads
 from bench.throughput import FILES
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.explain.forms import forms_of
+from millwheel.python_objects import load_object
 from millwheel.spec import load_pipeline
-from millwheel.spec.loading import load_object
 
 _TIMEOUT_S = 200.0
 _FIELDS = "fields: {event_id: str, client_id: int, uid: int, type: str, cost: float, ts: int}"

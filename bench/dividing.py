@@ -21,7 +21,7 @@ from millwheel.core.grouping.epochs import KeyEpochs
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind
 from millwheel.core.pipeline.spec import ComputationSpec, Divided, InputSpec, KeyKind, KeySpec
-from millwheel.spec.loading import load_extractor
+from millwheel.spec.key_extractors import load_extractor
 from millwheel.workers.delivery.routing import Fanout
 
 RECORDS, KEYS, EXPONENT, TURNS = 50_000, 10_000, 1.4, 5

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from millwheel.adapters.rights import refuse_writable
-from millwheel.core.pipeline.secrets import Secret
+from millwheel.core.pipeline.options import Secret
 from millwheel.errors import SetupError
 from millwheel.secret_forms import SHORTEST, forms_of
 

@@ -1,6 +1,7 @@
 """The rooms of the house: packages of ``millwheel``, what is in them, and which imports which.
 
-    python -m tests.rooms           # write the map of files into ARCHITECTURE.md
+    python -m tests.rooms           # print the map of files
+    python -m tests.rooms --write   # write it into ARCHITECTURE.md
     python -m tests.rooms --arrows  # print which room imports which
 
 A module that lies beside rooms (``workers/events.py`` beside ``workers/shard/``) is a room of its own here: otherwise
@@ -102,8 +103,10 @@ def main() -> None:
     if "--arrows" in sys.argv:
         for room, others in sorted(arrows().items()):
             print(room, "->", *sorted(others))
-    else:
+    elif "--write" in sys.argv:
         PAGE.write_text(page_with(table()), encoding="utf-8")
+    else:
+        print(table())
 
 
 if __name__ == "__main__":

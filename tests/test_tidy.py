@@ -247,7 +247,7 @@ PROBES = {
     "millwheel/handles/packing.py": "modules of users are of any kind",
     "millwheel/launch/launchers/spark/connecting.py": "an attribute of PySpark that no page promises",
     "millwheel/spec/imports.py": "exceptions and syntax trees of Python",
-    "millwheel/spec/loading.py": "modules of users",
+    "millwheel/python_objects.py": "modules of users",
     "millwheel/spec/reading/problems.py": "lines of YAML may be plain numbers",
     "millwheel/spec/reading/document.py": "exceptions of Python and of the YAML parser",
 }

@@ -14,8 +14,8 @@ from millwheel.core.order.arrival import by_arrival, reasons_of
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import SetupError
+from millwheel.python_objects import load_object
 from millwheel.spec.callback_code import LoadedCode
-from millwheel.spec.loading import load_object
 
 _SHOWN = 3  # rows of a difference that are shown
 

@@ -14,10 +14,10 @@ import msgspec
 from millwheel.core.model.times import SECOND
 from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec, StreamSpec
 from millwheel.errors import MillwheelError
+from millwheel.python_objects import load_object
 from millwheel.sources import build_source
 from millwheel.sources.base import Source
 from millwheel.sources.generator import build_generator
-from millwheel.spec.loading import load_object
 
 UNSET = "no-value-for-"
 """The prefix of placeholders for parameters without a value."""

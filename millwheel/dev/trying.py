@@ -14,9 +14,9 @@ from millwheel.dev.rendering import as_line, print_trial
 from millwheel.dev.sampling import UNSET, samples_of
 from millwheel.dev.stages import Trial, tried
 from millwheel.errors import MillwheelError
+from millwheel.python_objects import forget_modules
 from millwheel.spec import PipelineFile, load_pipeline, resolve_params
 from millwheel.spec.imports import files_below
-from millwheel.spec.loading import forget_modules
 from millwheel.spec.parameters import stand_ins
 from millwheel.spec.pipelines import read_document
 

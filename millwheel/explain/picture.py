@@ -25,9 +25,9 @@ from millwheel.core.pipeline.spec import (
 from millwheel.explain import words
 from millwheel.explain.combined import combined_of
 from millwheel.explain.forms import forms_of
+from millwheel.python_objects import load_object
 from millwheel.queries.formulas import formula_of
 from millwheel.spec.callback_code import LoadedCode
-from millwheel.spec.loading import load_object
 from millwheel.spec.parts.streams import UNITS
 
 _MODE = ("mode", "by")

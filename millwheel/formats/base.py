@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import RecordError
-from millwheel.sources.fields import FieldTypes
 
 if TYPE_CHECKING:
     import polars as pl

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.sinks.rows import json_lines
+from millwheel.formats.json_rows import json_lines
 
 _LONGEST = 1 << 28  # of a field: the most that `max_line_bytes` allows
 _ENDS = "\r\n"  # Fixed: with these every version of Python quotes both

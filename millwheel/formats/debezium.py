@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.tables.changes import CHANGE_FIELD, KEY_FIELD, ChangePart, Known, LogPosition
 from millwheel.core.windows.panes import RETRACTION_FIELD
 from millwheel.errors import RecordError
 from millwheel.formats.base import Decoding, MessageDecoder
+from millwheel.formats.json_rows import json_lines
 from millwheel.formats.options import DebeziumOptions
-from millwheel.sinks.rows import json_lines
-from millwheel.sources.fields import FieldTypes
 
 _OPS = "c (insert), r (row of a snapshot), u (update), d (delete)"
 _SCHEMA_ID = 5  # Fixed: bytes of the wire format of schema registries, with a zero in front

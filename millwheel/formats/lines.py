@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from millwheel.core.columns.declared_fields import FieldTypes, from_texts
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import RecordError
 from millwheel.formats.base import Decoding, MessageDecoder, MessageEncoder, checked, decode_one_by_one
 from millwheel.formats.csv_rows import cell, rows_in, safe_cell, written
+from millwheel.formats.json_rows import json_lines
 from millwheel.formats.options import CsvOptions, TextOptions
-from millwheel.sinks.rows import json_lines
-from millwheel.sources.fields import FieldTypes, from_texts
 from millwheel.sources.files.json_lines import JsonLines
 from millwheel.sources.files.lines import Block
 

@@ -17,9 +17,9 @@ from millwheel.handles.handle import RunHandle
 from millwheel.handles.packing import pack
 from millwheel.handles.tables import RunResult, StreamFiles, files_of
 from millwheel.launch.settings import LauncherKind, RunSettings, parse_spares
+from millwheel.python_objects import importing
 from millwheel.roots.root import root_path
 from millwheel.sources import build_source
-from millwheel.spec.loading import importing
 from millwheel.spec.reading.problems import unknown
 
 RESULTS = "results"

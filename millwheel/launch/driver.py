@@ -28,6 +28,7 @@ from millwheel.launch.launchers.warm_children import Children
 from millwheel.launch.progress.report import report
 from millwheel.launch.progress.summary import Summary
 from millwheel.launch.running import Running
+from millwheel.launch.services import check_page
 from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.letters.letters import letters_folder, read_letters
 from millwheel.letters.replays import Replays, ask
@@ -52,7 +53,6 @@ from millwheel.sinks import build_sink
 from millwheel.sinks.base import Sink
 from millwheel.spec import PipelineFile, load_pipeline, resolve_params
 from millwheel.spec.checks.field_flow import exact_fields, fields_of_classes
-from millwheel.ui.serving import check as check_page
 
 _ROOM_BYTES = 64 << 20
 """The free space that a root needs before a run begins."""

@@ -48,6 +48,7 @@ from millwheel.launch.progress.summary import Summary, summarize
 from millwheel.launch.scaling import Scaling, forget
 from millwheel.launch.services import Services, ServiceTemplate
 from millwheel.launch.settings import RunSettings
+from millwheel.launch.standing.reasons import ReasonsOfStandstill
 from millwheel.launch.stopping import StopRequest, on_stop
 from millwheel.launch.watch import Watch
 from millwheel.letters.replays import Replays
@@ -57,7 +58,6 @@ from millwheel.processes.supervisor import Supervisor
 from millwheel.roots.inputs import has_ends
 from millwheel.roots.root import Root, RunInfo
 from millwheel.savepoints.restoring import write_tables
-from millwheel.standing.reasons import ReasonsOfStandstill
 from millwheel.waits import wait_for
 
 _WORKER_GRACE_S = 12.0  # for workers to end in order, a last snapshot included

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from socket import socket
 
+from millwheel.adapters.front.listening import listening
+from millwheel.errors import SetupError
 from millwheel.launch.launchers.warm_children import Birth
 from millwheel.processes.address import LOOPBACK, listen_on
 from millwheel.processes.child import Living, stop_all
@@ -68,3 +71,21 @@ class Services:
         """Stop all of them in the order of their latest starts."""
         for name in list(self._children):
             stop_all([self._children.pop(name)], grace_s)
+
+
+PAGE_NEEDS = "The page needs starlette and uvicorn: pip install 'millwheel-spark[ui]'"
+
+
+def check_page(host: str, port: int) -> None:
+    """Raise SetupError if the page cannot be served there."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as ex:
+        raise SetupError(PAGE_NEEDS) from ex
+    page_listener(host, port).close()
+
+
+def page_listener(host: str, port: int) -> socket:
+    """A listening socket at this address. Raises SetupError when the port is taken."""
+    return listening(f"{host}:{port}", "The page cannot be served at", "; choose another port")

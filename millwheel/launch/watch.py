@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from millwheel.core.pipeline.cluster_view import ClusterView
 from millwheel.core.pipeline.graph import Graph
 from millwheel.launch.launchers.base import Launcher, WorkerExit
 from millwheel.launch.progress.expected import Estimate
 from millwheel.launch.progress.failures import Failures
 from millwheel.launch.progress.line import ProgressLine, Speed
 from millwheel.launch.progress.polling import StatusWatcher
-from millwheel.launch.progress.summary import ClusterView
 from millwheel.launch.services import Services
 from millwheel.launch.stragglers import Stragglers
 from millwheel.processes.output import OutputPump

@@ -17,13 +17,14 @@ from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch, DeadLetter
+from millwheel.core.pipeline.cluster_view import ClusterView
 from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.core.pipeline.replays import KEY, RECORD, Again, ReplayOrder, Request, RequestedLetter, as_key
 from millwheel.core.pipeline.spec import PipelineSpec
-from millwheel.launch.progress.summary import ClusterView
 from millwheel.letters.letters import Letter
+from millwheel.python_objects import load_object
 from millwheel.sources.base import Chunk, Reject
-from millwheel.spec.loading import load_extractor, load_object
+from millwheel.spec.key_extractors import load_extractor
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.sources.sorting import Sorting

@@ -24,8 +24,8 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
 )
 from millwheel.errors import PipelineError
+from millwheel.python_objects import load_object
 from millwheel.savepoints.comparing.stored_forms import stored_form
-from millwheel.spec.loading import load_object
 
 
 class NodeBlueprint(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.model.times import duration_us
 from millwheel.core.tracing.contexts import TraceContext
 from millwheel.errors import InvariantError, MillwheelError, UnavailableError
 
@@ -223,3 +224,14 @@ class Sink(ABC):
     def open(self, shard: str, token: int) -> Writer:
         """Return a writer for one shard (``shard`` is unique in the pipeline and safe in file names). The attempts of
         its batches begin with the lease ``token``. A writer with an older token may still be running elsewhere."""
+
+
+def flush_us(text: str | int) -> int:
+    """The option ``flush`` in µs. Raises ValueError, with a sentence."""
+    try:
+        flush = duration_us(text)
+    except ValueError as ex:
+        raise ValueError(f"option 'flush': {ex}") from None
+    if flush < 0:
+        raise ValueError(f"option 'flush' is {text}; write a duration, for example flush: 1s")
+    return flush

@@ -12,9 +12,6 @@ from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.sinks.base import SinkRecord
 
-_encode = msgspec.json.Encoder(enc_hook=str).encode_lines
-_ROWS = 8_000  # become lines at once: so few stay in the cache, and take the memory of those before them
-
 
 def rows_of(records: Sequence[SinkRecord], with_key: bool, with_timestamp: bool) -> list[dict[str, Any]]:
     """One dict per record: its value, or ``{"value": …}`` for one that is neither dict nor Struct.
@@ -52,43 +49,8 @@ def frames_of(batches: Sequence[ColumnBatch], with_key: bool, with_timestamp: bo
     return [pl.concat(list(alike)) for _, alike in groupby(frames, lambda frame: frame.schema)]
 
 
-def json_lines_of(frames: Sequence[pl.DataFrame]) -> bytes:
-    """A line of JSON per row, NaN and infinities as null."""
-    # Not by write_ndjson, which hands pieces from thread to thread: it waits longer than it works where cores are busy.
-    return b"".join(_lines(rows) for frame in frames for rows in frame.iter_slices(_ROWS))
-
-
-def _lines(rows: pl.DataFrame) -> bytes:
-    lines = rows.to_struct().struct.json_encode().alias("")
-    text: bytes = pl.concat([lines, pl.Series("", [""])]).str.join("\n").cast(pl.Binary)[0]
-    return text
-
-
 def _row(value: Any) -> dict[str, Any]:
     if isinstance(value, msgspec.Struct):
         fields: dict[str, Any] = msgspec.to_builtins(value, enc_hook=str)
         return fields
     return {"value": value}
-
-
-def json_lines(rows: Sequence[Any]) -> bytes:
-    """A line of JSON per row. Values that JSON lacks are converted: bytes become base64 text, sets and tuples lists,
-    times ISO 8601 text, NaN and infinities null, and other keys than text become text."""
-    try:
-        return _encode(rows)
-    except (TypeError, ValueError):
-        return _encode([_plain(row) for row in rows])
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_key(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(part) for part in value]
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
-
-
-def _key(key: Any) -> str:
-    if isinstance(key, str):
-        return str(_plain(key))
-    return key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)

@@ -13,13 +13,13 @@ from typing import Any, TextIO
 
 import msgspec
 
+from millwheel.formats.json_rows import json_lines
 from millwheel.options import read_options
 from millwheel.secret_values import unmasking
-from millwheel.sinks.base import Sink, SinkBatch, Writer
+from millwheel.sinks.base import Sink, SinkBatch, Writer, flush_us
 from millwheel.sinks.changes import Mode, change_rows, mode_of
 from millwheel.sinks.error_messages import in_words
-from millwheel.sinks.files.sink import flush_us
-from millwheel.sinks.rows import json_lines, rows_of
+from millwheel.sinks.rows import rows_of
 
 _EXAMPLES = {
     "with_key": "with_key: true",

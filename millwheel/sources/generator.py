@@ -114,7 +114,7 @@ class GeneratedRecords(Source):
         if not self._options.factory:
             make = DefaultRecords(self._options, number).make
         else:
-            from millwheel.spec.loading import load_object
+            from millwheel.python_objects import load_object
 
             factory: Factory = load_object(self._options.factory, self._folder)
 

@@ -18,8 +18,6 @@ ROOT_MARK = "identity.json"
 """A folder with one of these is the root of a run."""
 OUTPUT_MARK = ".millwheel/results-of"
 """A folder with one of these contains a sink's results."""
-_COPY_MARKS = ("origin", "params.json")
-"""Files that a root adds beside its copy of a pipeline."""
 _SKIPPED = re.compile(r"\.|__pycache__$|.*\.egg-info$|node_modules$|venv$")
 _OURS = "millwheel"
 """Workers have already loaded this package, even if the folder has one of the same name."""
@@ -58,21 +56,6 @@ def tree_of(path: Path) -> ast.Module:
         return ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError):
         return ast.Module([], [])
-
-
-def missing_file_hint(ex: BaseException) -> str:
-    """A hint for an error about a file that the copy of a pipeline lacks; "" for other errors."""
-    name = getattr(ex, "filename", None)
-    if not isinstance(ex, FileNotFoundError) or not isinstance(name, str):
-        return ""
-    for folder in Path(name).absolute().parents:
-        if all((folder / mark).is_file() for mark in _COPY_MARKS):
-            relative = Path(name).absolute().relative_to(folder)
-            return (
-                "; workers get only the Python files that the pipeline imports and the files that it declares: "
-                f"if {relative} is in its folder, declare it (ship: [{relative}])"
-            )
-    return ""
 
 
 def _is_of_others(folder: Path) -> bool:

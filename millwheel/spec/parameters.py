@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from millwheel.core.pipeline.secrets import SECRET_NAME, Secret
+from millwheel.core.pipeline.options import SECRET_NAME, Secret
 from millwheel.spec.reading.document import scalar
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import Problems, did_you_mean

@@ -15,6 +15,7 @@ from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SinkSpec
 from millwheel.core.pipeline.visitors import numbered
 from millwheel.core.tables.planning import tabled
 from millwheel.core.triggers.triggers import Default
+from millwheel.python_objects import load_object
 from millwheel.spec.checks.code import CodeChecks
 from millwheel.spec.checks.field_names import check_field_names
 from millwheel.spec.checks.field_types import check_field_types
@@ -23,7 +24,6 @@ from millwheel.spec.checks.plain_secrets import check_plain_secrets
 from millwheel.spec.checks.queries import check_queries
 from millwheel.spec.checks.topology import check_cycles, check_endless, check_streams, uncertain_names
 from millwheel.spec.latency import read_latency
-from millwheel.spec.loading import load_object
 from millwheel.spec.parameters import Parameters
 from millwheel.spec.parts.computations import read_computation
 from millwheel.spec.parts.limits import read_limits

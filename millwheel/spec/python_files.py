@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import PipelineError
-from millwheel.spec.loading import import_file
+from millwheel.python_objects import import_file
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import Problems, did_you_mean
 

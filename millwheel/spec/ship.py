@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.python_objects import OBJECT_NAME
 from millwheel.spec.imports import files_below, imported_files, tree_of
-from millwheel.spec.loading import OBJECT_NAME
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
 

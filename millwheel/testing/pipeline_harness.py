@@ -29,10 +29,10 @@ from millwheel.errors import MillwheelError
 from millwheel.letters.letters import replayable
 from millwheel.letters.replays import Binding
 from millwheel.ports import StateStore
+from millwheel.python_objects import load_object
 from millwheel.queries.model import Answer
 from millwheel.sources import build_source
 from millwheel.sources.base import Source
-from millwheel.spec.loading import load_object
 from millwheel.spec.reading.problems import unknown
 from millwheel.testing import pushed
 from millwheel.testing.arguments import check_partition, check_time, stamped

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.sources.base import Chunk, Partition, Reader, Reject, Source
-from millwheel.sources.fields import FieldTypes
 
 KIND = "pushed"
 DEFAULT_PARTITION = "pushed"

@@ -10,7 +10,7 @@ from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import IDLE_TIME, MIN_TIME, SECOND
 from millwheel.core.pipeline.spec import DEAD_LETTERS
-from millwheel.standing.standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
+from millwheel.launch.standing.standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
 from millwheel.ui.drawing import Drawing
 from millwheel.ui.readings import ShardRate, ShardReading
 

@@ -23,11 +23,11 @@ from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import MillwheelError
 from millwheel.launch.progress.noted import read_progress
 from millwheel.launch.progress.polling import LEADER_ROLE, MASTER_ROLE
+from millwheel.launch.standing.asking import KnownCluster, ask
 from millwheel.launch.stragglers import read_members
 from millwheel.roots.attaching import attach, connected, is_driven
 from millwheel.roots.root import RunInfo, read_completed, read_run
 from millwheel.roots.shipped import load_shipped
-from millwheel.standing.asking import KnownCluster, ask
 from millwheel.ui.documents import LiveRun, live_run
 from millwheel.ui.readings import Rates, readings_in
 from millwheel.ui.shown import Shown

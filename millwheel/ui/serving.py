@@ -8,17 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from socket import socket
 from typing import Any
 
 from millwheel.adapters.front import limits
 from millwheel.adapters.front.browsers import names_of
-from millwheel.adapters.front.listening import listening
 from millwheel.adapters.grpc.certificates import renewing
 from millwheel.adapters.grpc.security import check_listen, is_loopback, load_security
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.s3_address import is_s3
 from millwheel.errors import SetupError
+from millwheel.launch.services import PAGE_NEEDS, page_listener
 from millwheel.processes.address import LOOPBACK
 from millwheel.roots.attaching import find_root
 from millwheel.roots.root import read_run
@@ -49,7 +48,7 @@ def serve(settings: UiSettings, orders: Callable[[str], ReplayOrders], told: Cal
         from millwheel.adapters.front.http_server import FrontedServer
         from millwheel.ui.app import PROBES, PageSettings, RunPage
     except ImportError as ex:
-        raise SetupError(MISSING) from ex
+        raise SetupError(PAGE_NEEDS) from ex
     from millwheel.ui.following import FollowedPage
     from millwheel.ui.panels import Panels
 
@@ -70,7 +69,7 @@ def serve(settings: UiSettings, orders: Callable[[str], ReplayOrders], told: Cal
     address = settings.root if is_s3(settings.root) else str(root)
     panels = Panels(address, root, orders(address))
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    with bound(settings.host, settings.port) as listener:
+    with page_listener(settings.host, settings.port) as listener:
         address = f"{host}:{listener.getsockname()[1]}"
         admits = partial(known.admits, address=address) if known else None
         page = RunPage(followed, panels, PageSettings(admits, token, hosts))
@@ -82,24 +81,6 @@ def serve(settings: UiSettings, orders: Callable[[str], ReplayOrders], told: Cal
         )
         server.serve_on_this_thread()
     followed.stop()
-
-
-MISSING = "The page needs starlette and uvicorn: pip install 'millwheel-spark[ui]'"
-
-
-def check(host: str, port: int) -> None:
-    """Raise SetupError if the page cannot be served there."""
-    try:
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as ex:
-        raise SetupError(MISSING) from ex
-    bound(host, port).close()
-
-
-def bound(host: str, port: int) -> socket:
-    """A listening socket at this address. Raises SetupError when the port is taken."""
-    return listening(f"{host}:{port}", "The page cannot be served at", "; choose another port")
 
 
 def _tls(folder: str) -> dict[str, Any]:

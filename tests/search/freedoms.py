@@ -25,7 +25,7 @@ from millwheel.core.pipeline.spec import (
     Productions,
     StreamSpec,
 )
-from millwheel.spec.loading import load_object
+from millwheel.python_objects import load_object
 
 
 class Level(IntEnum):

@@ -14,7 +14,7 @@ from millwheel.core.model.keys import check_key
 from millwheel.core.pipeline.graph import NodeKind
 from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, KeyKind, PipelineSpec
 from millwheel.queries.model import QueryError
-from millwheel.spec.loading import load_extractor
+from millwheel.spec.key_extractors import load_extractor
 from millwheel.testing import PipelineHarness
 from millwheel.testing.memory import cluster as cluster_module
 from millwheel.testing.memory.cluster import ClusterOptions, ManualClock, MemoryCluster

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from millwheel import secret_values
-from millwheel.core.pipeline.secrets import Secret
+from millwheel.core.pipeline.options import Secret
 from millwheel.errors import SetupError
 from millwheel.secret_values import FOLDER_VARIABLE, masked, masking, revealed, unrevealed
 

@@ -8,20 +8,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from urllib.parse import unquote, urlsplit
 
+from millwheel.core.pipeline.options import EXTRAS
+
 SCHEMES: Mapping[str, str] = {"s3": "s3://bucket/prefix", "gs": "gs://bucket/prefix", "az": "az://container/prefix"}
 """Scheme to an example of an address."""
-EXTRAS: Mapping[str, str] = {
-    "kafka": "kafka",
-    "postgres": "postgres",
-    "postgresql": "postgres",
-    "redis": "redis",
-    "rediss": "redis",
-    "delta": "delta",
-    "iceberg": "iceberg",
-    "http": "http",
-    "https": "http",
-}
-"""Scheme to the extra with its connector."""
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
 
 

@@ -20,10 +20,10 @@ from millwheel.core.model.times import SECOND, duration_text
 from millwheel.errors import UnavailableError
 from millwheel.launch.progress.report import summary_lines
 from millwheel.launch.progress.summary import Summary
+from millwheel.launch.standing.asking import asked
+from millwheel.launch.standing.standing import NodeStanding, RunStanding
 from millwheel.roots.attaching import attach
 from millwheel.roots.root import RunInfo, read_completed
-from millwheel.standing.asking import asked
-from millwheel.standing.standing import NodeStanding, RunStanding
 
 WATCH_S = 1.0
 """Between two looks of ``--watch``."""

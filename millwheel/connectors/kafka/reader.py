@@ -85,7 +85,7 @@ class _Typed:
     def frame(self, values: list[bytes]) -> tuple[None, pl.DataFrame, dict[int, str]] | None:
         """As :func:`_frame`. None where a message has other types, or lacks one of the fields: then it is decoded as
         rows."""
-        from millwheel.sources.frames import frame_of
+        from millwheel.core.columns.declared_fields import frame_of
 
         assert self.decoder is not None
         if not values:
@@ -304,7 +304,7 @@ def _frame(
     form: MessageDecoder, values: list[bytes], fields: Mapping[str, str]
 ) -> tuple[list[int] | None, pl.DataFrame, dict[int, str]]:
     """The indexes of valid values (None: all), their declared fields as columns, and the errors of the others."""
-    from millwheel.sources.frames import frame_of
+    from millwheel.core.columns.declared_fields import frame_of
 
     frame = form.frame(values) if values else None
     if frame is not None:

@@ -16,9 +16,10 @@ from millwheel.core.windows.panes import Retraction, as_retraction
 from millwheel.errors import CorruptionError, RecordError
 from millwheel.formats.base import MessageEncoder
 from millwheel.formats.debezium import DebeziumRows
+from millwheel.formats.json_rows import json_lines
 from millwheel.sinks.base import Refused, SinkRecord
 from millwheel.sinks.changes import Mode, change_rows
-from millwheel.sinks.rows import json_lines, rows_of
+from millwheel.sinks.rows import rows_of
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):

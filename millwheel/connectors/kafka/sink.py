@@ -31,9 +31,8 @@ from millwheel.errors import SetupError, UnavailableError
 from millwheel.formats.base import MessageEncoder
 from millwheel.formats.choice import build_encoder
 from millwheel.options import read_options
-from millwheel.sinks.base import BatchRefusedError, BatchSplitError, Refused, Sink, SinkBatch, Writer
+from millwheel.sinks.base import BatchRefusedError, BatchSplitError, Refused, Sink, SinkBatch, Writer, flush_us
 from millwheel.sinks.changes import Mode
-from millwheel.sinks.files.sink import flush_us
 
 
 def build_kafka_sink(options: Mapping[str, Any], identity: str = "", folder: str = "") -> KafkaSink:

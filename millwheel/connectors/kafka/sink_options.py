@@ -11,8 +11,8 @@ from millwheel.core.expressions.language import compile_expression
 from millwheel.formats.choice import MESSAGE_FORMATS
 from millwheel.formats.options import DebeziumOptions, Format, Given, read_format
 from millwheel.options import one_of
+from millwheel.sinks.base import flush_us
 from millwheel.sinks.changes import Mode, mode_of
-from millwheel.sinks.files.sink import flush_us
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
 EXAMPLES = {

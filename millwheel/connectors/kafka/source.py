@@ -16,6 +16,7 @@ from millwheel.connectors.kafka.group_offsets import TopicShare
 from millwheel.connectors.kafka.listing import Listing, ListingThread
 from millwheel.connectors.kafka.reader import Extras, Forms, KafkaReader
 from millwheel.connectors.kafka.source_options import EXAMPLES, KafkaSourceOptions
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.errors import ExhaustedError
 from millwheel.formats.base import MessageDecoder
 from millwheel.formats.choice import build_decoder
@@ -23,7 +24,6 @@ from millwheel.formats.lines import JsonMessages
 from millwheel.options import read_options
 from millwheel.sources.base import Partition, Reader, Source
 from millwheel.sources.changes import EACH, ChangesReader
-from millwheel.sources.fields import FieldTypes
 
 _COLUMNS = frozenset({"json", "avro", "protobuf", "csv"})
 """Formats with declared fields, which can be read as columns."""
@@ -139,7 +139,7 @@ class KafkaSource(Source):
         return Forms(self._decoder, self._schema, extras, columns, self._fields, guesses)
 
     def _json_columns(self) -> MessageDecoder:
-        from millwheel.sources.frames import row_type
+        from millwheel.core.columns.declared_fields import row_type
 
         return JsonMessages(row_type(self._fields))
 

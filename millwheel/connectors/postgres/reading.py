@@ -15,10 +15,10 @@ from millwheel.connectors.external.absence import BackOff, absence_of
 from millwheel.connectors.external.meanings import UnknownError, given_up
 from millwheel.connectors.external.tries import Next, Tries
 from millwheel.connectors.postgres.pages import Page, Pages
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import UnavailableError
 from millwheel.sources.base import Chunk, Reader, Reject
-from millwheel.sources.fields import FieldTypes
 
 _AHEAD = 2  # pages: one is read while the next one comes
 

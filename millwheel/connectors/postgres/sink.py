@@ -21,8 +21,8 @@ from millwheel.connectors.postgres.target import PostgresTarget
 from millwheel.connectors.postgres.writing.rows import OF_WINDOWS
 from millwheel.errors import SetupError
 from millwheel.options import did_you_mean, read_options
+from millwheel.sinks.base import flush_us
 from millwheel.sinks.changes import Mode
-from millwheel.sinks.files.sink import flush_us
 
 _BATCHES = "name text primary key, number bigint not null, token bigint not null, written_at timestamptz"
 

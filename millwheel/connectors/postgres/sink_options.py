@@ -9,8 +9,8 @@ import msgspec
 
 from millwheel.connectors.postgres.table import parts_of
 from millwheel.core.expressions.language import compile_expression
+from millwheel.sinks.base import flush_us
 from millwheel.sinks.changes import Mode, mode_of
-from millwheel.sinks.files.sink import flush_us
 
 EXAMPLES = {
     "dsn": "dsn: postgresql://user:${secret:PG_PASSWORD}@db:5432/results",

@@ -13,8 +13,7 @@ from millwheel.connectors.redis.sink_options import WINDOW, RedisKind, RedisSink
 from millwheel.connectors.redis.templates import template
 from millwheel.core.expressions.language import compile_expression
 from millwheel.errors import RecordError
-from millwheel.sinks.base import SinkRecord
-from millwheel.sinks.files.sink import flush_us
+from millwheel.sinks.base import SinkRecord, flush_us
 
 _START, _END = "window_start", "window_end"
 _LONGEST_US = 2**62  # Redis adds the time of day, in ms, and the sum must fit into 64 bits

@@ -14,7 +14,7 @@ from millwheel.connectors.redis.sink_options import EXAMPLES, RedisKind, RedisSi
 from millwheel.connectors.redis.target import RedisTarget
 from millwheel.errors import SetupError
 from millwheel.options import read_options
-from millwheel.sinks.files.sink import flush_us
+from millwheel.sinks.base import flush_us
 
 
 def build_redis_sink(options: Mapping[str, Any]) -> RedisSink:

@@ -10,7 +10,7 @@ from millwheel.connectors.redis.client import check_url
 from millwheel.connectors.redis.templates import template
 from millwheel.core.expressions.language import compile_expression
 from millwheel.options import one_of
-from millwheel.sinks.files.sink import flush_us
+from millwheel.sinks.base import flush_us
 
 WINDOW = "window"
 

@@ -20,10 +20,9 @@ from millwheel.connectors.tables.committer import Committer, PreparedRows, commi
 from millwheel.connectors.tables.table import LakeTable, TableVersion
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.options import did_you_mean, one_of, read_options
-from millwheel.sinks.base import SinkRecord
+from millwheel.sinks.base import SinkRecord, flush_us
 from millwheel.sinks.changes import Mode, change_rows
 from millwheel.sinks.files.parquet_types import column_type
-from millwheel.sinks.files.sink import flush_us
 from millwheel.sinks.rows import rows_of
 
 _EXAMPLES = {

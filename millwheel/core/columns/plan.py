@@ -10,9 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.aggregates import Additive, ColumnAggregate, Summed, column_aggregate
-from millwheel.core.columns.arrays import Assigned, assign_array, first_steps, sessions_of
+from millwheel.core.columns.arrays import (
+    Assigned,
+    CountedRows,
+    Filled,
+    assign_array,
+    count_windows,
+    first_steps,
+    none_filled,
+    sessions_of,
+)
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, Int64s, fits_key, key_column, key_list
-from millwheel.core.columns.counted import CountedRows, Filled, count_windows, none_filled
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns, kind_of_number
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.functions.adding import Unadded, cells

@@ -15,9 +15,8 @@ import numpy.typing as npt
 
 from millwheel.core.columns.aggregates import Extremal
 from millwheel.core.columns.arguments import Argument
-from millwheel.core.columns.arrays import Assigned
+from millwheel.core.columns.arrays import Assigned, Filled, none_filled
 from millwheel.core.columns.batch import ID_TYPES, ColumnBatch, key_list
-from millwheel.core.columns.counted import Filled, none_filled
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import KEY, START, ColumnPlan, typed_plan

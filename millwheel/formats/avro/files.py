@@ -9,11 +9,10 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
+from millwheel.core.columns.declared_fields import FieldTypes, frame_of
 from millwheel.formats.avro.containers import Container, Unusable
 from millwheel.formats.avro.schema import Schema
 from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
-from millwheel.sources.fields import FieldTypes
-from millwheel.sources.frames import frame_of
 
 _RECORD_BYTES = 200  # of a record: sizes the first read
 _RAW_BYTES = 65_536  # kept of a rejected record

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.errors import RecordError
 from millwheel.formats.avro.columns import avro_columns
 from millwheel.formats.avro.reading import Convert, converter
@@ -15,7 +16,6 @@ from millwheel.formats.avro.schema import Parsed, Schema, fastavro, most_bytes, 
 from millwheel.formats.avro.writing import AvroWriting
 from millwheel.formats.base import Decoding, MessageDecoder, MessageEncoder, checked
 from millwheel.formats.registry import HEADER_BYTES, Registration, Registry, header, split
-from millwheel.sources.fields import FieldTypes
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from millwheel.errors import MillwheelError
 from millwheel.formats.options import ProtobufOptions
 from millwheel.options import did_you_mean
-from millwheel.spec.loading import load_object
+from millwheel.python_objects import load_object
 
 
 def message_class(options: ProtobufOptions, folder: str) -> Any:

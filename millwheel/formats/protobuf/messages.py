@@ -7,12 +7,12 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, EncodeError
 
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.errors import RecordError
 from millwheel.formats.base import Decoding, MessageDecoder, MessageEncoder, checked, decode_one_by_one
 from millwheel.formats.protobuf.descriptors import indexes
 from millwheel.formats.protobuf.values import KNOWN_TYPES, MessageReading, MessageWriting
 from millwheel.formats.registry import HEADER_BYTES, Registration, Registry, header, split
-from millwheel.sources.fields import FieldTypes
 
 _LONGEST_PATH = 32  # of types within types
 _MOST_VALUES = 4_000_000  # of a record: some 400 MB of objects

@@ -11,9 +11,9 @@ from functools import partial
 
 from millwheel.core.model.failures import plain_counters
 from millwheel.core.model.times import MIN_TIME
+from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import Graph
 from millwheel.errors import MillwheelError
-from millwheel.launch.progress.summary import ClusterView, NodeView
 from millwheel.ports import Clock, Coordination
 from millwheel.savepoints.catching_up import counters_of, has_caught_up
 from millwheel.savepoints.orders import Standing

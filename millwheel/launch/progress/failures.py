@@ -16,9 +16,9 @@ from millwheel.core.model.failures import (
     policy_for,
     share_text,
 )
+from millwheel.core.pipeline.cluster_view import ClusterView
 from millwheel.core.pipeline.graph import Graph
 from millwheel.errors import BrokenError
-from millwheel.launch.progress.summary import ClusterView
 
 _PATIENCE_S = 1.0
 """The share must be too large for this long: healthy shards may not have reported yet."""

@@ -16,9 +16,10 @@ from rich.text import Text
 
 from millwheel.core.model.failures import kinds_in
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
+from millwheel.core.pipeline.cluster_view import ClusterView
 from millwheel.core.pipeline.graph import Graph, NodeKind
 from millwheel.launch.progress.expected import Estimate, Expected
-from millwheel.launch.progress.summary import ClusterView, reason_texts, total
+from millwheel.launch.progress.summary import reason_texts, total
 
 _PLAIN_INTERVAL_S = 5.0  # between lines of progress where there is no terminal
 _COUNTED = (("records_in", "in"), ("records_out", "out"))

@@ -10,10 +10,11 @@ from pathlib import Path
 import msgspec
 
 from millwheel.core.model.damage import DAMAGE
+from millwheel.core.pipeline.cluster_view import ClusterView
 from millwheel.core.pipeline.graph import Graph
 from millwheel.launch.progress.expected import Estimate
 from millwheel.launch.progress.line import Speed
-from millwheel.launch.progress.summary import ClusterView, Summary, summarize
+from millwheel.launch.progress.summary import Summary, summarize
 
 PROGRESS_FILE = "progress.json"
 INTERVAL_S = 0.5

@@ -13,8 +13,8 @@ from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.grpc.watermark_client import StatusLine
 from millwheel.core.model.failures import firsts_in, plain_counters, tallies_in
 from millwheel.core.model.range_table import RangeTable
+from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.errors import MillwheelError
-from millwheel.launch.progress.summary import ClusterView, NodeView
 from millwheel.launch.stopping import STOP
 from millwheel.launch.stragglers import JoinedWorker, read_members
 from millwheel.pb import injector_pb2

@@ -19,7 +19,7 @@ import msgspec
 
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import PipelineError
-from millwheel.spec.loading import OBJECT_NAME, load_object
+from millwheel.python_objects import OBJECT_NAME, load_object
 from millwheel.spec.ship import files_to_ship
 
 _PLACES = frozenset({"where", "folder", "file", "ship"})

@@ -9,9 +9,10 @@ from typing import Any
 from millwheel.errors import RecordError
 from millwheel.formats.avro.containers import ContainerRows
 from millwheel.formats.csv_rows import CsvRows
+from millwheel.formats.json_rows import json_lines, json_lines_of
 from millwheel.sinks.base import Refused, SinkBatch, SinkRecord
 from millwheel.sinks.changes import change_rows
-from millwheel.sinks.rows import frames_of, has_tuple_keys, json_lines, json_lines_of, records_of, rows_of
+from millwheel.sinks.rows import frames_of, has_tuple_keys, records_of, rows_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from millwheel.formats.json_rows import json_lines
 from millwheel.sinks.files.parquet_types import as_column, column_type, converter
-from millwheel.sinks.rows import json_lines
 
 
 class ParquetRows:

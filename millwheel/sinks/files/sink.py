@@ -34,7 +34,7 @@ from millwheel.errors import CorruptionError
 from millwheel.formats.avro.containers import ContainerRows, avro_rows
 from millwheel.formats.options import AvroOptions, CsvOptions, Format, Given, read_format
 from millwheel.options import read_options
-from millwheel.sinks.base import Refused, Sink, SinkBatch, Writer
+from millwheel.sinks.base import Refused, Sink, SinkBatch, Writer, flush_us
 from millwheel.sinks.changes import Mode, mode_of
 from millwheel.sinks.error_messages import in_words
 from millwheel.sinks.files.bucket import BucketDestination
@@ -196,17 +196,6 @@ together. After a death each shard has a batch at the same time."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = checked(msgspec.msgpack.Decoder(FileCommittable).decode, "a committable")
-
-
-def flush_us(text: str | int) -> int:
-    """The option ``flush`` in µs. Raises ValueError, with a sentence."""
-    try:
-        flush = duration_us(text)
-    except ValueError as ex:
-        raise ValueError(f"option 'flush': {ex}") from None
-    if flush < 0:
-        raise ValueError(f"option 'flush' is {text}; write a duration, for example flush: 1s")
-    return flush
 
 
 def build_files(options: Mapping[str, Any], folder: str, files: Files | None = None) -> FilesSink | LayoutSink:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from millwheel.core.columns.declared_fields import FieldTypes, example_frame, frame_of
 from millwheel.core.columns.lazy_polars import dtype, pl
 from millwheel.errors import SetupError
 from millwheel.sources.arrow.bounds import ParquetBounds
@@ -18,8 +19,6 @@ from millwheel.sources.arrow.columns import Plain, plain
 from millwheel.sources.arrow.nested import nested_values
 from millwheel.sources.arrow.ranges import KeptFile, LocalFile
 from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
-from millwheel.sources.fields import FieldTypes
-from millwheel.sources.frames import example_frame, frame_of
 from millwheel.sources.structs import Structs
 
 _RAW_BYTES = 65_536  # kept of a rejected record

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.errors import RecordError
-from millwheel.sources.fields import FieldTypes
 from millwheel.sources.files.lines import Block, Decoded, decode_each
 
 _TEXT = r'"([^"\\]*(?:\\.[^"\\]*)*)'

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from millwheel.core.columns.declared_fields import from_texts
 from millwheel.errors import RecordError, SetupError
 from millwheel.formats.csv_rows import rows_in
 from millwheel.sources.base import Reject
-from millwheel.sources.fields import from_texts
 from millwheel.sources.files.lines import Block, Decoded, raw_text, reason_of
 
 _OPEN_QUOTE = "unexpected end of data"

@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.records import Values
 from millwheel.errors import RecordError
 from millwheel.sources.base import Reject
-from millwheel.sources.fields import FieldTypes
 from millwheel.sources.files.lines import Block, Decoded, decode_each, raw_text
 
 _OPEN, _CLOSE, _RETURN = ord("{"), ord("}"), ord("\r")

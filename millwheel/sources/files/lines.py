@@ -198,7 +198,7 @@ class LineReader(Reader):
         """See :class:`millwheel.sources.base.Reader`."""
         if self._frames is None:
             return None
-        from millwheel.sources.frames import are_exact, frame_of, frames_of
+        from millwheel.core.columns.declared_fields import are_exact, frame_of, frames_of
 
         frames, positions, rejects, at = [], [], [], position
         while True:

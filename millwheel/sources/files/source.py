@@ -16,11 +16,11 @@ from typing import Any, BinaryIO
 import msgspec
 
 from millwheel.adapters.objects.store import ObjectStore
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.errors import SetupError
 from millwheel.formats.options import AvroOptions, CsvOptions, Format, Given, not_for_sources, read_format
 from millwheel.options import one_of, read_options
 from millwheel.sources.base import Partition, Reader, Source
-from millwheel.sources.fields import FieldTypes
 from millwheel.sources.files.apache import ApacheCombined
 from millwheel.sources.files.csv_lines import CsvLines
 from millwheel.sources.files.dealing import dealt
@@ -196,12 +196,12 @@ class FileForms:
             return None
         if self._format.name != "jsonl":
             return FrameForm(self._line_format(name), self._fields)
-        from millwheel.sources.frames import row_type
+        from millwheel.core.columns.declared_fields import row_type
 
         return FrameForm(JsonLines(row_type(self._fields), FieldTypes({})), self._fields)
 
     def _whole_form(self, fields: Mapping[str, str]) -> FrameForm:
-        from millwheel.sources.frames import row_type
+        from millwheel.core.columns.declared_fields import row_type
 
         guessed = fields.keys() - self._fields.keys()
         form = DeclaredJsonLines(row_type(fields, guessed, whole=True), FieldTypes({}))
@@ -209,7 +209,7 @@ class FileForms:
 
 
 def _guessed_form(fields: Mapping[str, str]) -> FrameForm:
-    from millwheel.sources.frames import row_type
+    from millwheel.core.columns.declared_fields import row_type
 
     return FrameForm(WholeJsonLines(row_type(fields, fields), FieldTypes({})), fields, fields)
 

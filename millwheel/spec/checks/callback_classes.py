@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from millwheel.api import Computation, State, ValueState, takes_batches
-from millwheel.core.pipeline.secrets import Secret
+from millwheel.core.pipeline.options import Secret
 from millwheel.core.windows.panes import RETRACTION_FIELD, Retraction
-from millwheel.spec.imports import missing_file_hint
+from millwheel.python_objects import missing_file_hint
 
 METHODS = {
     "process_record": ("ctx", "record"),

@@ -26,10 +26,10 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.core.windowing.contract import Machine
 from millwheel.errors import MillwheelError, PipelineError
+from millwheel.python_objects import OBJECT_NAME, load_object
 from millwheel.secret_values import unrevealed
 from millwheel.spec.checks.callback_classes import cannot_be_made, makes_retractions, wrong_methods, wrong_states
 from millwheel.spec.checks.topology import find
-from millwheel.spec.loading import OBJECT_NAME, load_object
 from millwheel.spec.parts.joins import keyless
 from millwheel.spec.parts.steps import step_nodes
 from millwheel.spec.reading.kinds import Kind, blame

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, StepKind
-from millwheel.spec.loading import load_object
+from millwheel.python_objects import load_object
 from millwheel.spec.parts.aggregates import WINDOW_FIELDS, key_names
 
 Fields = Mapping[str, Sequence[str]]

@@ -18,7 +18,7 @@ from typing import Any
 
 from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
 from millwheel.core.pipeline.spec import AggregateSpec, Divided, InputSpec, KeyKind
-from millwheel.spec.loading import OBJECT_NAME
+from millwheel.python_objects import OBJECT_NAME
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import unknown
 from millwheel.spec.reading.reader import NodeReader

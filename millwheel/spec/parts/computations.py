@@ -16,7 +16,7 @@ from millwheel.core.pipeline.spec import (
     WindowSpec,
 )
 from millwheel.core.windows.panes import Accumulation, OutputTime
-from millwheel.spec.loading import OBJECT_NAME
+from millwheel.python_objects import OBJECT_NAME
 from millwheel.spec.parts.aggregates import (
     WINDOW_FIELDS,
     check_keys,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from millwheel.core.pipeline.spec import StepKind, StepSpec
-from millwheel.spec.loading import OBJECT_NAME
+from millwheel.python_objects import OBJECT_NAME
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
 

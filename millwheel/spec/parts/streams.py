@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from millwheel.core.pipeline.spec import DEAD_LETTERS, SourceSpec, StreamSpec
-from millwheel.spec.loading import OBJECT_NAME
+from millwheel.python_objects import OBJECT_NAME
 from millwheel.spec.parts.on_error import read_on_error
 from millwheel.spec.reading.kinds import Kind, Kinds, read_kind
 from millwheel.spec.reading.nodes import YamlNode

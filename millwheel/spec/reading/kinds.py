@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from millwheel.adapters.objects.address import EXTRAS
+from millwheel.core.pipeline.options import EXTRAS
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import unknown
 from millwheel.spec.reading.reader import NodeReader

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.model.times import duration_us
-from millwheel.spec.loading import OBJECT_NAME
+from millwheel.python_objects import OBJECT_NAME
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import Problems, did_you_mean, unknown
 

@@ -13,7 +13,7 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.errors import EndlessTimerError
-from millwheel.spec.imports import missing_file_hint
+from millwheel.python_objects import missing_file_hint
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.hangs import Avoided, Hang
 from millwheel.workers.state.keyed_state import KeyedState

@@ -11,6 +11,7 @@ from typing import Any
 from millwheel.api import Computation, sets_timers, takes_batches
 from millwheel.connectors.external.absence import BackOff, absence_of
 from millwheel.connectors.lookups import lookup_of
+from millwheel.core.columns.declared_fields import example_frame
 from millwheel.core.columns.forms import (
     MadeColumns,
     Plan,
@@ -50,14 +51,13 @@ from millwheel.errors import SetupError
 from millwheel.lookups.base import Lookup
 from millwheel.lookups.cache import AnswerCache
 from millwheel.ports import Clock, StateStore
+from millwheel.python_objects import load_object, missing_file_hint
 from millwheel.secret_values import revealed
 from millwheel.sinks.adapted import as_writer
 from millwheel.sinks.base import Sink
 from millwheel.sources.base import Partition, Source
-from millwheel.sources.frames import example_frame
 from millwheel.spec.callback_code import LoadedCode
-from millwheel.spec.imports import missing_file_hint
-from millwheel.spec.loading import load_extractor, load_object
+from millwheel.spec.key_extractors import load_extractor
 from millwheel.workers.batches.batched import BatchOperator
 from millwheel.workers.bundle.fellows import Fellows
 from millwheel.workers.bundle.hangs import Hangs

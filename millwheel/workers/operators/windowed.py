@@ -43,8 +43,8 @@ from millwheel.core.windows.tags import tag_of
 from millwheel.core.windows.windows import Window
 from millwheel.errors import invariant
 from millwheel.ports import StoreView
+from millwheel.python_objects import load_object
 from millwheel.queries.model import Finding, Query
-from millwheel.spec.loading import load_object
 from millwheel.workers.bundle.bundle import RECORD, TIMER, UNCARRIABLE, Bundle, Hold
 from millwheel.workers.bundle.key_records import KeyRecords
 from millwheel.workers.bundle.operator import Operator

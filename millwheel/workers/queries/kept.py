@@ -14,9 +14,9 @@ from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.windows.windows import Window
 from millwheel.ports import StoreView
+from millwheel.python_objects import load_object
 from millwheel.queries.model import Finding, Query, QueryError
 from millwheel.queries.slices import SliceAnswers
-from millwheel.spec.loading import load_object
 from millwheel.workers.operators.windowed import finisher
 from millwheel.workers.slices.sliced import aggregation_of
 from millwheel.workers.state.asked import callback_state

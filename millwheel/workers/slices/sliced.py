@@ -27,9 +27,9 @@ from millwheel.core.slices.merged import MergedSpans
 from millwheel.core.windows.panes import as_retraction
 from millwheel.errors import RecordError
 from millwheel.ports import StateStore, StoreView
+from millwheel.python_objects import load_object
 from millwheel.queries.model import Finding, Query
 from millwheel.queries.slices import SliceAnswers
-from millwheel.spec.loading import load_object
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode

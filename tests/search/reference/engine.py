@@ -17,7 +17,8 @@ from millwheel.core.model.keys import check_key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, InputSpec, KeyKind, PipelineSpec, StreamSpec
 from millwheel.errors import RecordError
-from millwheel.spec.loading import load_extractor, load_object
+from millwheel.python_objects import load_object
+from millwheel.spec.key_extractors import load_extractor
 from tests.search.script import Letter, Row
 
 _MOST_STEPS = 200_000

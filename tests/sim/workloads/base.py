@@ -19,7 +19,7 @@ from millwheel.core.model.failures import DEAD_LETTER, OnError
 from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.core.pipeline.spec import Delivery, KeyKind, KeySpec, PipelineSpec, Productions, SinkSpec, StreamSpec
 from millwheel.ports import Clock
-from millwheel.spec.loading import load_object
+from millwheel.python_objects import load_object
 from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from tests.sim.days import Days, FollowedSource

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.pipeline.spec import DEAD_LETTERS, KeyKind, PipelineSpec, SinkSpec, SourceSpec
 from millwheel.ports import Clock
 from millwheel.sources.base import Chunk, Partition, Reject
-from millwheel.sources.fields import FieldTypes
 from millwheel.testing.rewiring import streams_of
 from millwheel.workers.host.assembly import Assembly, Factories
 from tests.search.compare import differences

@@ -10,8 +10,8 @@ import pytest
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.errors import PipelineError
 from millwheel.explain.combined import combined_of
+from millwheel.python_objects import load_object
 from millwheel.spec import load_pipeline
-from millwheel.spec.loading import load_object
 from millwheel.workers.host.assembly import Assembly
 from millwheel.workers.sources.source import SourceOperator
 from tests.search.generate import Unlucky, case

@@ -12,8 +12,8 @@ from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.errors import PipelineError
 from millwheel.explain.forms import forms_of
+from millwheel.python_objects import load_object
 from millwheel.spec import load_pipeline
-from millwheel.spec.loading import load_object
 from millwheel.workers.host.assembly import Assembly
 from millwheel.workers.operators.columns import ColumnOperator
 from millwheel.workers.operators.grouped import GroupedOperator

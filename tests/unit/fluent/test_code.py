@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from millwheel.core.pipeline.spec import KeyKind, KeySpec
-from millwheel.spec.loading import load_object
+from millwheel.python_objects import load_object
 from tests.unit.fluent.test_draft import one
 
 
@@ -27,7 +27,9 @@ def test_functions_are_found_by_their_own_name_or_by_that_of_their_computation(c
 
 def test_a_process_that_imports_the_file_again_finds_the_same_functions(check: Any, tmp_path: Path) -> None:
     found = one(check, "hits.map(lambda value: value + 1, name='more')")
-    code = f"from millwheel.spec.loading import load_object as load; print(load({found.steps[0].function!r}, '.')(41))"
+    code = (
+        f"from millwheel.python_objects import load_object as load; print(load({found.steps[0].function!r}, '.')(41))"
+    )
     repository = str(Path(__file__).parents[3])
     done = subprocess.run(
         [sys.executable, "-c", code],

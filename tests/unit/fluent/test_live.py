@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millwheel.spec.loading import load_object
+from millwheel.python_objects import load_object
 from tests.unit.fluent.test_draft import small
 
 

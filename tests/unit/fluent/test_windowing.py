@@ -15,7 +15,7 @@ from millwheel import (
     Trigger,
 )
 from millwheel.core.machines.specs import machine_from_spec
-from millwheel.spec.loading import load_object
+from millwheel.python_objects import load_object
 from tests.unit.fluent.test_draft import small
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.errors import RecordError
 from millwheel.formats.base import Decoding, checked, decode_one_by_one
-from millwheel.sources.fields import FieldTypes
 
 
 def test_messages_that_are_no_record_are_told_by_number() -> None:

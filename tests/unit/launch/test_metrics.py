@@ -11,8 +11,8 @@ import pytest
 
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.adapters.metrics.fetching import fetched
+from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.launch.metrics import METRICS_FILE, GatheredMetrics
-from millwheel.launch.progress.summary import ClusterView, NodeView
 from millwheel.launch.stragglers import JoinedWorker
 
 

@@ -17,11 +17,12 @@ from millwheel.core.model.names import NO_TOKEN, NOBODY, NodeName, shard_name
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import Graph
 from millwheel.errors import SetupError
 from millwheel.launch import running as module
 from millwheel.launch.launchers.warm_children import Birth
-from millwheel.launch.progress.summary import ClusterView, NodeView, Summary
+from millwheel.launch.progress.summary import Summary
 from millwheel.launch.running import Running
 from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.launch.stopping import StopRequest

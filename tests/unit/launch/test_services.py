@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
-from millwheel.launch.services import Services, ServiceTemplate
+import pytest
+
+from millwheel.errors import SetupError
+from millwheel.launch.services import Services, ServiceTemplate, check_page, page_listener
 
 
 class Process:
@@ -63,3 +67,15 @@ def test_who_ended_is_told_once_with_code_and_last_words() -> None:
     services.stop_one("master", 0.0)
     services.stop(0.0)
     assert (made[1].code, services.pids()) == (-15, {})
+
+
+def test_a_port_that_is_taken_is_a_sentence() -> None:
+    with page_listener("127.0.0.1", 0) as taken, pytest.raises(SetupError, match="choose another port"):
+        check_page("127.0.0.1", taken.getsockname()[1])
+
+
+def test_a_free_port_is_left_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    check_page("127.0.0.1", port)
+    check_page("127.0.0.1", port)

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from millwheel.core.pipeline.cluster_view import ClusterView
 from millwheel.errors import BrokenError, SetupError
 from millwheel.launch import watch as module
 from millwheel.launch.launchers.base import WorkerExit
 from millwheel.launch.progress.line import ProgressLine
-from millwheel.launch.progress.summary import ClusterView
 from millwheel.launch.stragglers import GRACE_S, JoinedWorker
 from millwheel.launch.watch import Watch
 from millwheel.processes.supervisor import ProcessEnded, Supervisor

@@ -11,7 +11,7 @@ CODE = """
 import os, subprocess, sys
 from millwheel.processes.output import LogFiles
 from millwheel.secret_values import MaskingStream, masked_bytes, masking, revealed, when_known
-from millwheel.core.pipeline.secrets import Secret
+from millwheel.core.pipeline.options import Secret
 
 logs = LogFiles()
 sys.stderr = masking(sys.stderr)

@@ -8,12 +8,12 @@ import pytest
 
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.errors import PipelineError, SetupError
+from millwheel.python_objects import load_object
 from millwheel.roots import shipping
 from millwheel.roots.root import IDENTITY
 from millwheel.roots.shipped import load_shipped
 from millwheel.sinks.files.marker import claim
 from millwheel.spec import load_pipeline, resolve_params
-from millwheel.spec.loading import load_object
 
 PIPELINE = """
 pipeline: p

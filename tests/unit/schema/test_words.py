@@ -5,8 +5,8 @@ import re
 import pytest
 
 from millwheel.core.model.times import duration_us
+from millwheel.python_objects import OBJECT_NAME
 from millwheel.schema.words import WORDS
-from millwheel.spec.loading import OBJECT_NAME
 from millwheel.spec.reading.reader import NAME
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
@@ -17,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.columns.batch import ColumnBatch
+from millwheel.formats.json_rows import json_lines, json_lines_of
 from millwheel.sinks.base import SinkRecord
 from millwheel.sinks.files.parquet_rows import ParquetRows
-from millwheel.sinks.rows import frames_of, json_lines, json_lines_of, rows_of
+from millwheel.sinks.rows import frames_of, rows_of
+from tests.unit.formats.test_json_rows import ROWS
 
 
 def record(value: Any) -> SinkRecord:
@@ -52,32 +52,8 @@ def test_key_and_timestamp_are_added_on_request() -> None:
     assert rows_of([record({"a": 1})], with_key=True, with_timestamp=True) == [{"key": "k", "timestamp": 5, "a": 1}]
 
 
-def test_what_json_lacks_becomes_what_it_has() -> None:
-    value = {"b": b"\x00", "t": (1,), "n": float("nan"), "at": datetime(2026, 1, 1, tzinfo=timezone.utc), 5: 1}
-    row = json.loads(json_lines([value]))
-    assert row == {"b": "AA==", "t": [1], "n": None, "at": "2026-01-01T00:00:00Z", "5": 1}
-
-
-def test_a_lone_surrogate_does_not_stop_the_sink() -> None:
-    assert json.loads(json_lines([{"a\ud800": ["\udfff"]}])) == {"a?": ["?"]}
-
-
-_NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-_LEAVES = st.none() | st.booleans() | _NUMBERS | st.text(st.characters(codec="utf-8"), max_size=5)
-_VALUES = st.recursive(
-    _LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("pq"), inner), max_leaves=4
-)
-_ROWS = st.lists(st.dictionaries(st.sampled_from("abc"), _VALUES), min_size=1, max_size=5)
-
-
 @settings(max_examples=60, deadline=None)
-@given(_ROWS)
-def test_each_row_is_one_line_of_json(rows: list[dict[str, Any]]) -> None:
-    assert [json.loads(line) for line in json_lines(rows).split(b"\n")[:-1]] == rows
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(_ROWS, min_size=1, max_size=3))
+@given(st.lists(ROWS, min_size=1, max_size=3))
 def test_any_rows_make_a_parquet_file_of_as_many_rows(batches: list[list[dict[str, Any]]]) -> None:
     encoder = ParquetRows({})
     for rows in batches:
@@ -111,12 +87,6 @@ def test_columns_of_several_types_are_lines_in_their_order() -> None:
     found = frames_of(batches, with_key=False, with_timestamp=False)
     assert len(found) == 3
     assert json_lines_of(found) == b'{"n":1}\n{"n":2}\n{"n":3}\n{"n":0.5}\n{"n":4}\n'
-
-
-def test_structs_in_columns_are_the_lines_of_dicts() -> None:
-    rows = [{"one": {"a": 1, "b": '\u00e4"\n', "c": True, "d": 0.1}, "two": None}]
-    kind = pl.Struct({"a": pl.Int64, "b": pl.String, "c": pl.Boolean, "d": pl.Float64})
-    assert json_lines_of([pl.DataFrame(rows, {"one": kind, "two": kind})]) == json_lines(rows)
 
 
 def test_lines_of_columns_are_those_of_rows_however_many_there_are() -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from millwheel import secret_values
 from millwheel.cli.explain import explain
-from millwheel.core.pipeline.secrets import Secret
+from millwheel.core.pipeline.options import Secret
 from millwheel.errors import PipelineError
 from millwheel.savepoints.blueprint import blueprint_of
 from millwheel.spec import check_pipeline, resolve_params

@@ -6,7 +6,7 @@ from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.times import MIN_TIME, SECOND
-from millwheel.standing.standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
+from millwheel.launch.standing.standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
 from millwheel.ui.documents import LiveRun, live_run
 from millwheel.ui.readings import ShardRate, ShardReading
 from tests.unit.ui.test_drawing import drawn

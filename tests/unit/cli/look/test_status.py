@@ -10,8 +10,8 @@ from rich.console import Console
 from millwheel.cli.look.status import range_words, shown, status
 from millwheel.core.model.ranges import tile
 from millwheel.launch.progress.summary import Summary
+from millwheel.launch.standing.standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
 from millwheel.roots.root import Root
-from millwheel.standing.standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
 
 
 def test_ranges_are_told_by_the_first_digits_of_their_edges() -> None:

@@ -9,8 +9,8 @@ import pytest
 from millwheel.core.order.arrival import by_arrival, reasons_of, several_partitions
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import SourceSpec, StreamSpec
+from millwheel.python_objects import load_object
 from millwheel.spec.callback_code import LoadedCode
-from millwheel.spec.loading import load_object
 from tests.search.script import FOLDER, load
 
 HEAD = """

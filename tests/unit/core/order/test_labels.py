@@ -6,8 +6,8 @@ import pytest
 
 from millwheel.core.order.labels import NO_USE, Labels, LabelUse, labels_of
 from millwheel.core.pipeline.graph import build_graph
+from millwheel.python_objects import load_object
 from millwheel.spec.callback_code import LoadedCode
-from millwheel.spec.loading import load_object
 from tests.search.script import FOLDER, load
 
 FOLLOWS = LabelUse(takes=True, follows=True)

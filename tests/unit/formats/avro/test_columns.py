@@ -9,10 +9,10 @@ import fastavro
 import polars as pl
 import pytest
 
+from millwheel.core.columns.declared_fields import frame_of
 from millwheel.formats.avro.columns import AvroColumns, avro_columns
 from millwheel.formats.avro.messages import AvroEncoder, AvroMessages
 from millwheel.formats.avro.schema import parse
-from millwheel.sources.frames import frame_of
 
 KINDS = {"int": "int", "long": "int", "float": "float", "double": "float", "boolean": "bool", "string": "str"}
 NUMBERS = [0, 1, -1, 63, 64, -65, 2**31 - 1, 2**41, -(2**55), 2**55, 2**62, -(2**62) - 5, 2**63 - 1, -(2**63)]

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from millwheel.core.model.times import MIN_TIME
+from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.launch.progress.catching_up import CatchingUp
-from millwheel.launch.progress.summary import ClusterView, NodeView
 from millwheel.spec import load_pipeline
 from tests.unit.savepoints.test_catching_up import TEXT
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from millwheel.core.model.failures import STOP, CallKind, First, OnError, Tally
+from millwheel.core.pipeline.cluster_view import ClusterView
 from millwheel.errors import BrokenError
 from millwheel.launch.progress.failures import Failures
-from millwheel.launch.progress.summary import ClusterView
 from tests.unit.launch.progress.test_summary import graph, view
 
 FIRST = First("traffic", "TypeError at a.py:3 in f", "traffic failed: TypeError: no (a.py:3 in f; key 'ann')")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
+from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.core.pipeline.spec import (
     ComputationSpec,
@@ -18,7 +19,6 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.launch.progress.expected import Expected
 from millwheel.launch.progress.line import ProgressLine, RateMeter, Speed, lag_text, left_text, progress_text
-from millwheel.launch.progress.summary import ClusterView, NodeView
 from tests.unit.launch.progress.test_summary import graph, view
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.launch.progress.noted import INTERVAL_S, Noting, read_progress
-from millwheel.launch.progress.summary import ClusterView, NodeView
 from tests.unit.launch.progress.test_summary import graph
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
@@ -15,7 +16,7 @@ from millwheel.core.pipeline.spec import (
     SourceSpec,
     StreamSpec,
 )
-from millwheel.launch.progress.summary import ClusterView, NodeView, summarize
+from millwheel.launch.progress.summary import summarize
 
 
 def graph() -> Graph:
@@ -68,12 +69,3 @@ def test_duplicates_that_only_one_of_two_consumers_saw_count_once() -> None:
 
 def test_a_run_of_no_time_has_no_rate() -> None:
     assert summarize(graph(), view(), 0.0, {}).rate == 0.0
-
-
-def test_the_graph_has_drained_when_every_node_has_and_every_range_says_so() -> None:
-    assert view().drained(graph())
-    for change in (NodeView("traffic", MAX_TIME - 1, True, "", {}), NodeView("traffic", MAX_TIME, False, "", {})):
-        nodes = {**view().nodes, "traffic": change}
-        assert not ClusterView(nodes).drained(graph())
-    missing = {name: node for name, node in view().nodes.items() if name != "sink.out"}
-    assert not ClusterView(missing).drained(graph())

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from millwheel.python_objects import forget_modules
 from millwheel.savepoints.comparing.program import changed_parts, program_of
 from millwheel.spec import load_pipeline
-from millwheel.spec.loading import forget_modules
 
 YAML = """
 pipeline: p

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.sources.fields import FieldTypes
+from millwheel.core.columns.declared_fields import FieldTypes, row_type
 from millwheel.sources.files import json_lines
 from millwheel.sources.files.json_lines import JsonLines, WholeJsonLines, one_object_a_line
 from millwheel.sources.files.lines import Block, Decoded
-from millwheel.sources.frames import row_type
 
 
 class Row(msgspec.Struct):

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.records import Values
-from millwheel.sources.fields import FieldTypes
 from millwheel.sources.files.json_lines import JsonLines
 from millwheel.sources.files.lines import Block
 from millwheel.workers.bundle import value_sizes

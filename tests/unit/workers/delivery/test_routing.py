@@ -18,7 +18,7 @@ from millwheel.core.model.ranges import tile
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind
 from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, KeySpec
-from millwheel.spec.loading import load_extractor
+from millwheel.spec.key_extractors import load_extractor
 from millwheel.workers.delivery.routing import Fanout, TableRouter
 
 RECORD = KeySpec(KeyKind.RECORD)

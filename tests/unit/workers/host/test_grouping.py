@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from millwheel.core.formats.codec import stream_decoder
-from millwheel.spec.loading import load_object
+from millwheel.python_objects import load_object
 from millwheel.spec.pipelines import load_pipeline
 from millwheel.workers.host.grouping import groupings_of
 

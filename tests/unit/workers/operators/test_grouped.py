@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_column
+from millwheel.core.columns.declared_fields import frame_of
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.model.names import ChannelName
@@ -31,7 +32,6 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.sources.base import FrameChunk
 from millwheel.sources.files.lines import LineReader
-from millwheel.sources.frames import frame_of
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.inbox import Arrival

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from millwheel.core.pipeline.secrets import SECRET_NAME, Secret
+from millwheel.core.pipeline.options import SECRET_NAME, Secret
 
 
 def test_a_secret_is_filled_where_it_stands_and_shows_nothing_of_itself() -> None:

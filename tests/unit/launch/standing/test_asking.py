@@ -13,19 +13,19 @@ from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.core.model.names import NodeName, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
+from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.errors import UnavailableError
 from millwheel.launch.certificates import make_set, renew_set
-from millwheel.launch.progress.summary import ClusterView, NodeView
+from millwheel.launch.standing import asking
+from millwheel.launch.standing.asking import KnownCluster, ask, ending, standing_now
+from millwheel.launch.standing.standing import ExposedHost
 from millwheel.master.runtime import MasterView
 from millwheel.master.server import MasterService
 from millwheel.master.state import WorkerState
 from millwheel.master.tables.spares import HostLoss
 from millwheel.pb.master_pb2_grpc import add_MasterServicer_to_server
 from millwheel.spec.pipelines import load_pipeline
-from millwheel.standing import asking
-from millwheel.standing.asking import KnownCluster, ask, ending, standing_now
-from millwheel.standing.standing import ExposedHost
 from tests.unit.ui.test_drawing import TEXT
 
 WORKERS = {

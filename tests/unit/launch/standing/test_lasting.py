@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import msgspec
 
-from millwheel.standing.lasting import Lasting
-from millwheel.standing.standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
+from millwheel.launch.standing.lasting import Lasting
+from millwheel.launch.standing.standing import HeldBy, NodeStanding, RunStanding, WorkerStanding
 from millwheel.waits import Waiting
 
 WORKER = WorkerStanding("w0-1", 0, "h:1", 8, True)

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator
 
 import msgspec
 
-from millwheel.standing.standing import RunStanding, troubles_of
+from millwheel.launch.standing.standing import RunStanding, troubles_of
 from millwheel.waits import TELL_AFTER_S
 
 MOST = 5

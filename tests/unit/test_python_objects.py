@@ -6,36 +6,12 @@ import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
-from millwheel.core.pipeline.spec import KeyKind, KeySpec
-from millwheel.errors import InvariantError, PipelineError, RecordError
-from millwheel.spec.loading import load_extractor, load_object
-
-
-class Hit(msgspec.Struct):
-    path: str | None
-    country: str = "FR"
-
-
-@pytest.fixture(autouse=True)
-def _clean_imports() -> Iterator[None]:
-    path, modules = list(sys.path), set(sys.modules)
-    yield
-    sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        del sys.modules[name]
-
-
-def folder(tmp_path: Path, name: str, **files: str) -> str:
-    here = tmp_path / name
-    here.mkdir()
-    for file, text in files.items():
-        (here / f"{file}.py").write_text(text)
-    return str(here)
+from millwheel.errors import PipelineError
+from millwheel.python_objects import FolderFinder, lies_in, load_object
+from tests.unit.spec.test_key_extractors import folder
 
 
 def test_the_pipelines_own_folder_comes_first_and_its_modules_see_each_other(tmp_path: Path) -> None:
@@ -107,34 +83,84 @@ def test_a_file_with_the_name_of_a_module_of_pythons_is_refused(tmp_path: Path) 
             load_object(name, here)
 
 
-def extractor(*names: str, kind: KeyKind = KeyKind.FIELD, here: str = ".") -> Any:
-    return load_extractor(KeySpec(kind, names), here)
+@pytest.fixture(autouse=True)
+def _clean_imports() -> Iterator[None]:
+    path, finders, modules = list(sys.path), list(sys.meta_path), set(sys.modules)
+    yield
+    sys.path[:], sys.meta_path[:] = path, finders
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
 
 
-def test_keys_come_from_fields_of_dicts_and_of_objects(tmp_path: Path) -> None:
-    hit = {"path": "/", "country": "DE"}
-    assert extractor("path")(hit) == "/"
-    assert extractor("path")(Hit("/")) == "/"
-    assert extractor("path", "country", kind=KeyKind.FIELDS)(hit) == ("/", "DE")
-    assert extractor("country", "path", kind=KeyKind.FIELDS)(Hit("/")) == ("FR", "/")
-    assert extractor("path", kind=KeyKind.FIELDS)(hit) == ("/",)
+def folder_of(tmp_path: Path, name: str, **files: str) -> str:
+    here = tmp_path / name
+    here.mkdir()
+    for file, text in files.items():
+        (here / f"{file}.py").write_text(text)
+    return str(here)
 
 
-@pytest.mark.parametrize("names", [("path",), ("country", "path")])
-@pytest.mark.parametrize("value", [{"country": "FR"}, {"country": "FR", "path": None}, Hit(None), "text", None, 3, []])
-def test_a_missing_key_is_a_record_error_that_says_so(names: tuple[str, ...], value: Any) -> None:
-    kind = KeyKind.FIELD if len(names) == 1 else KeyKind.FIELDS
-    with pytest.raises(RecordError, match="missing key: "):
-        extractor(*names, kind=kind)(value)
+def test_a_file_beside_the_pipeline_never_stands_in_for_a_librarys_module(tmp_path: Path) -> None:
+    library = folder_of(tmp_path, "site-packages", plugins="WHOSE = 'the library'", library="import plugins, tabnanny")
+    here = folder_of(
+        tmp_path, "a", mine="import plugins\nimport tabnanny", plugins="WHOSE = 'ours'", tabnanny="raise ValueError"
+    )
+    sys.modules.pop("tabnanny", None)
+    sys.path.append(library)
+    try:
+        assert load_object("mine:plugins.WHOSE", here) == "ours"
+        assert load_object("mine:tabnanny", here).__file__ != f"{here}/tabnanny.py"
+        del sys.modules["plugins"]
+        assert importlib.import_module("library").plugins.WHOSE == "the library"
+    finally:
+        sys.path.remove(library)
+        for name in ("plugins", "library", "tabnanny"):
+            sys.modules.pop(name, None)
 
 
-def test_a_function_of_the_users_is_taken_as_it_is(tmp_path: Path) -> None:
-    here = folder(tmp_path, "a", mine="def key(value):\n    return value['a'] * 2\nN = 1")
-    assert extractor("mine:key", kind=KeyKind.FUNCTION, here=here)({"a": 2}) == 4
-    with pytest.raises(PipelineError, match="is a int, not a function"):
-        extractor("mine:N", kind=KeyKind.FUNCTION, here=here)
+def test_a_folder_without_init_does_not_hide_a_package_and_what_only_the_pipeline_has_is_seen_by_all(
+    tmp_path: Path,
+) -> None:
+    library = folder_of(tmp_path, "site-packages", shapes="X = 1")
+    here = folder_of(tmp_path, "a", mine="import shapes", helper="X = 2")
+    (Path(here) / "shapes").mkdir()
+    sys.path.append(library)
+    try:
+        assert load_object("mine:shapes.X", here) == 1
+        exec(compile("import helper", "<elsewhere>", "exec"), {})
+        assert sys.modules["helper"].X == 2
+    finally:
+        sys.path.remove(library)
+        sys.modules.pop("shapes")
 
 
-def test_the_key_that_a_producer_gave_is_not_extracted() -> None:
-    with pytest.raises(InvariantError):
-        extractor(kind=KeyKind.RECORD)
+def test_what_is_installed_is_undone_and_a_path_that_was_there_before_stays(tmp_path: Path) -> None:
+    path, finders = list(sys.path), list(sys.meta_path)
+    here = folder_of(tmp_path, "a", mine="X = 1")
+    finder = FolderFinder(here, __file__)
+    finder.install()
+    assert (sys.path, sys.meta_path) == ([*path, here], [finder, *finders])
+    finder.remove()
+    assert (sys.path, sys.meta_path) == (path, finders)
+    sys.path.append(here)
+    finder = FolderFinder(here, __file__)
+    finder.install()
+    finder.remove()
+    assert (sys.path, sys.meta_path) == ([*path, here], finders)
+
+
+def test_only_the_loader_and_code_of_the_folder_find_its_modules(tmp_path: Path) -> None:
+    here = folder_of(tmp_path, "a", mine="X = 1", queue="X = 2")
+    [loader, other] = [FolderFinder(here, file) for file in (__file__, "elsewhere.py")]
+    found = loader.find_spec("mine", None)
+    assert found is not None
+    assert found.origin == f"{here}/mine.py"
+    assert loader.find_spec("queue", None) is None
+    assert loader.find_spec("mine", [here]) is None
+    assert other.find_spec("mine", None) is None
+
+
+def test_an_environment_below_the_folder_is_no_part_of_it() -> None:
+    assert lies_in("/a/b/mine.py", "/a")
+    assert not lies_in("/a/env/lib/site-packages/mine.py", "/a")
+    assert not lies_in("/ab/mine.py", "/a")

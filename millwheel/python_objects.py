@@ -1,4 +1,4 @@
-"""From names in YAML to Python objects: ``module:name``, and extractors of keys.
+"""From names in YAML to Python objects: ``module:name``.
 
 The modules of a pipeline's folder are imported under their plain names, as if Python had been started there, so that
 they can import each other. One folder at a time is importable. Loading from another folder removes the modules of
@@ -13,21 +13,68 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
-from millwheel.core.aggregates.plain_data import copied
-from millwheel.core.expressions.fields import field_reader, missing_field
-from millwheel.core.model.keys import Key
-from millwheel.core.pipeline.dictionaries import partitioned
-from millwheel.core.pipeline.spec import KeyKind, KeySpec
-from millwheel.errors import PipelineError, RecordError, invariant
-from millwheel.spec.folder_modules import FolderFinder, lies_in
-from millwheel.spec.imports import missing_file_hint
+from millwheel.errors import PipelineError
+
+_MACHINERY = ("<frozen importlib", "<frozen runpy", str(importlib.__file__))
+
+
+class FolderFinder(MetaPathFinder):
+    """Finds modules of a pipeline's folder: for each other, and for the file that loads what a pipeline names, before
+    anything else; for all other code after everything else.
+
+    So a file beside the pipeline that has the name of a library's module (``queue.py``, ``secrets.py``) is never
+    executed in its place, and a module of an environment never takes the place of one that the pipeline's own code
+    asks for. Names of the standard library are always the standard library's.
+    """
+
+    def __init__(self, folder: str, loader: str) -> None:
+        self._folder = folder
+        self._loader = loader
+        self._listed = folder in sys.path
+
+    def install(self) -> None:
+        """Make the folder importable."""
+        sys.meta_path.insert(0, self)
+        if not self._listed:
+            sys.path.append(self._folder)
+
+    def remove(self) -> None:
+        """Undo :meth:`install`. Modules that were imported stay."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        if not self._listed and self._folder in sys.path:
+            sys.path.remove(self._folder)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """See :class:`importlib.abc.MetaPathFinder`. A folder without ``__init__.py`` does not hide a package."""
+        if path is not None or fullname in sys.stdlib_module_names or not self._ours(sys._getframe(1)):
+            return None
+        found = PathFinder.find_spec(fullname, [self._folder], target)
+        return found if found is not None and found.loader is not None else None
+
+    def _ours(self, frame: FrameType | None) -> bool:
+        """Whether the code that imports is the pipeline's own."""
+        while frame is not None and frame.f_code.co_filename.startswith(_MACHINERY):
+            frame = frame.f_back
+        file = "" if frame is None else frame.f_code.co_filename
+        return file == self._loader or lies_in(file, self._folder)
+
+
+def lies_in(file: str, folder: str) -> bool:
+    """True if a file belongs to the folder itself, not to an environment below it."""
+    path = Path(file)
+    return path.is_relative_to(folder) and "site-packages" not in path.parts
+
 
 OBJECT_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """The form ``module:name``; ``name`` may have dots (an attribute of a class)."""
@@ -227,52 +274,20 @@ def _no_such_name(name: str, part: str, holder: Any, module: ModuleType) -> str:
     return f"module {module.__name__!r}{where} has no {part!r} for {name!r}; it defines {there}"
 
 
-def load_extractor(spec: KeySpec, folder: str) -> Callable[[Any], Key]:
-    """A function from a record's value to its key, for every kind but ``RECORD`` (which reads no value).
-
-    The function raises RecordError ("missing key: …") if a field is missing or None. It does not check that its result
-    can be a key. Raises PipelineError if the user's function cannot be loaded.
-    """
-    invariant(spec.kind is not KeyKind.RECORD, "the key of a record that its producer gave is not extracted")
-    if spec.partitions:
-        return partitioned(_field_key(spec.names[0]), spec.partitions)
-    if spec.kind is KeyKind.FUNCTION:
-        function = load_object(spec.names[0], folder)
-        if not callable(function):
-            raise PipelineError(f"{spec.names[0]} is a {type(function).__name__}, not a function of a record's value")
-        return lambda value: function(copied(value))  # its own: others see the record, too
-    if spec.kind is KeyKind.FIELD:
-        return _field_key(spec.names[0])
-    return _fields_key(spec.names)
+_COPY_MARKS = ("origin", "params.json")
+"""Files that a root adds beside its copy of a pipeline."""
 
 
-def _field_key(name: str) -> Callable[[Any], Key]:
-    read = field_reader(name)
-
-    def extract(value: Any) -> Key:
-        try:
-            key = value[name] if type(value) is dict else read(value)
-        except (KeyError, RecordError):
-            raise missing_field(name, value, "key") from None
-        if key is None:
-            raise RecordError(f"missing key: the field {name!r} is empty (null)")
-        return key
-
-    return extract
-
-
-def _fields_key(names: tuple[str, ...]) -> Callable[[Any], Key]:
-    parts = [_field_key(name) for name in names]
-    pick: Callable[[Any], Any] = itemgetter(*names) if len(names) > 1 else lambda value: (value[names[0]],)
-
-    def extract(value: Any) -> Key:
-        if type(value) is dict:
-            try:
-                key = pick(value)
-            except KeyError:
-                key = None
-            if key is not None and None not in key:
-                return key
-        return tuple([part(value) for part in parts])
-
-    return extract
+def missing_file_hint(ex: BaseException) -> str:
+    """A hint for an error about a file that the copy of a pipeline lacks; "" for other errors."""
+    name = getattr(ex, "filename", None)
+    if not isinstance(ex, FileNotFoundError) or not isinstance(name, str):
+        return ""
+    for folder in Path(name).absolute().parents:
+        if all((folder / mark).is_file() for mark in _COPY_MARKS):
+            relative = Path(name).absolute().relative_to(folder)
+            return (
+                "; workers get only the Python files that the pipeline imports and the files that it declares: "
+                f"if {relative} is in its folder, declare it (ship: [{relative}])"
+            )
+    return ""

@@ -17,17 +17,13 @@ from millwheel.adapters.grpc.watermark_client import fetch_status
 from millwheel.adapters.metrics.fetching import STANDING, fetched
 from millwheel.core.model.names import NodeName, WorkerName
 from millwheel.core.model.range_table import RangeTable
+from millwheel.core.pipeline.cluster_view import ClusterView
 from millwheel.core.pipeline.graph import Graph, NodeKind, build_graph
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.metrics import DRIVER, driver_address
 from millwheel.launch.progress.polling import LEADER_ROLE, MASTER_ROLE, addresses, cluster_view
-from millwheel.launch.progress.summary import ClusterView, total
-from millwheel.launch.stragglers import JoinedWorker, read_members
-from millwheel.pb.master_pb2 import DescribeReply, MemberState
-from millwheel.roots.attaching import LiveMembers, connected
-from millwheel.roots.root import RunInfo
-from millwheel.roots.shipped import load_shipped
-from millwheel.standing.standing import (
+from millwheel.launch.progress.summary import total
+from millwheel.launch.standing.standing import (
     ExposedHost,
     NodeStanding,
     RunStanding,
@@ -38,6 +34,11 @@ from millwheel.standing.standing import (
     together,
     troubles_of,
 )
+from millwheel.launch.stragglers import JoinedWorker, read_members
+from millwheel.pb.master_pb2 import DescribeReply, MemberState
+from millwheel.roots.attaching import LiveMembers, connected
+from millwheel.roots.root import RunInfo
+from millwheel.roots.shipped import load_shipped
 from millwheel.waits import Waiting
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from millwheel.core.model.failures import CallKind, Tally
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
-from millwheel.launch.progress.summary import ClusterView
-from millwheel.standing.standing import (
+from millwheel.core.pipeline.cluster_view import ClusterView
+from millwheel.launch.standing.standing import (
     ExposedHost,
     HeldBy,
     NodeStanding,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import build_graph
-from millwheel.launch.progress.summary import ClusterView, NodeView
+from millwheel.launch.standing import asking
+from millwheel.launch.standing.reasons import ReasonsOfStandstill
 from millwheel.spec.pipelines import load_pipeline
-from millwheel.standing import asking
-from millwheel.standing.reasons import ReasonsOfStandstill
 from tests.unit.ui.test_drawing import TEXT
 
 

@@ -12,8 +12,8 @@ from millwheel.core.model.failures import kinds_in, without_kinds
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
+from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import Graph, NodeKind
-from millwheel.launch.progress.summary import ClusterView, NodeView
 from millwheel.waits import Waiting
 
 STEP_S = 1.0

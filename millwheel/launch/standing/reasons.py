@@ -11,8 +11,8 @@ from millwheel.adapters.grpc.security import Security
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import Graph
 from millwheel.launch.progress.polling import StatusWatcher
-from millwheel.standing.asking import KnownCluster, standing_now
-from millwheel.standing.lasting import Lasting
+from millwheel.launch.standing.asking import KnownCluster, standing_now
+from millwheel.launch.standing.lasting import Lasting
 
 _FIRST_S = 4.0  # before the first look: short runs need none
 _EVERY_S = 2.0  # between looks: what has lasted for ten seconds is told within twelve
