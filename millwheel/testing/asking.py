@@ -11,7 +11,7 @@ from millwheel.core.pipeline.spec import QuerySpec
 from millwheel.queries.formulas import formula_of
 from millwheel.queries.model import Answer, Mode, Query, QueryError
 from millwheel.testing.memory.cluster import MemoryCluster
-from millwheel.workers.queries.view import ShardView
+from millwheel.workers.queries.answering import ShardView
 from millwheel.workers.shard.shard import Shard
 
 

@@ -12,8 +12,8 @@ from millwheel.core.model.keys import Key, KeyHash, key_hash
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.ports import StateStore
+from millwheel.workers.bundle.record_order import ASIDE_TAG
 from millwheel.workers.operators.window_callback import CALLBACK_TAG
-from millwheel.workers.order.positions import ASIDE_TAG
 from millwheel.workers.shard.opening import read_timers
 from millwheel.workers.state.cells import TTL_TAG
 from millwheel.workers.state.column_segments import segments_of

@@ -49,7 +49,7 @@ from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.shard.shard import Shard
 from millwheel.workers.sources.source import SourceOperator
-from millwheel.workers.state.asked import callback_state
+from millwheel.workers.state.keyed_state import callback_state
 
 _DUPLICATES = "duplicates."
 

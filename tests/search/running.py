@@ -22,7 +22,7 @@ from millwheel.testing.rewiring import rewired
 from millwheel.workers.delivery.combining import CombineLimits
 from millwheel.workers.host import assembly as assembly_module
 from millwheel.workers.host.assembly import Assembly, Factories
-from millwheel.workers.joins import joining
+from millwheel.workers.operators import joins
 from millwheel.workers.operators.callbacks import CallbackOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from tests.search.divided import as_whole, divided
@@ -358,7 +358,7 @@ def _paths(way: Way) -> Iterator[None]:
         if not way.cached:
             stack.enter_context(replaced(assembly_module, "_CACHE_ENTRIES", 0))
         if way.large:
-            stack.enter_context(replaced(joining, "_MOST_BYTES", _LARGE_BYTES))
+            stack.enter_context(replaced(joins, "_MOST_BYTES", _LARGE_BYTES))
             stack.enter_context(replaced(leaving, "PART_RECORDS", _PART))
         yield
 

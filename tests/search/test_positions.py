@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.workers.order.positions import Positions
+from millwheel.workers.bundle.record_order import Positions
 from tests.search.freedoms import Level, promised
 from tests.search.script import Action, Case, Finish, Push
 from tests.search.variants import chosen, examine, free_of

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from millwheel.core.model.times import MIN_TIME
+from millwheel.core.model.watermark import Fellows
 from millwheel.testing import PipelineHarness
-from millwheel.workers.bundle.fellows import Fellows
 from tests.search.mistakes import replaced
 
 SECOND = 1_000_000

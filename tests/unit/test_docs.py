@@ -179,7 +179,8 @@ def test_each_fault_names_what_shows_it() -> None:
 
 
 def test_the_map_of_the_architecture_shows_every_file() -> None:
-    assert rooms.PAGE.read_text(encoding="utf-8") == rooms.page_with(rooms.table()), "run `python -m tests.rooms --write`"
+    page = rooms.PAGE.read_text(encoding="utf-8")
+    assert page == rooms.page_with(rooms.table()), "run `python -m tests.rooms --write`"
 
 
 def test_every_word_has_one_entry_in_the_glossary() -> None:

@@ -14,10 +14,10 @@ from millwheel.core.model.records import DeadLetter
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.errors import EndlessTimerError
 from millwheel.python_objects import missing_file_hint
+from millwheel.workers.boundaries import passes
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.hangs import Avoided, Hang
 from millwheel.workers.state.keyed_state import KeyedState
-from millwheel.workers.user_code import passes
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from collections.abc import Sequence
 
 from millwheel.core.metrics.figures import Figure
 from millwheel.core.model.times import MAX_TIME
+from millwheel.core.model.watermark import Fellows
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query, QueryError
 from millwheel.workers.bundle.bundle import Bundle, Hold
-from millwheel.workers.bundle.fellows import Fellows
 from millwheel.workers.bundle.hangs import Avoided, Watched
 
 

@@ -21,7 +21,7 @@ from millwheel.core.model.names import NodeName, groups_of, whole_of
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.graph import Graph
 from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
-from millwheel.workers.column_boundary import ColumnBoundary
+from millwheel.workers.boundaries import ColumnBoundary
 from millwheel.workers.delivery.row_groups import RowGrouping, bytes_of_lists, cost
 
 B = TypeVar("B", Batch, ColumnBatch)

@@ -20,8 +20,8 @@ from millwheel.core.pipeline.dictionaries import partitions_of_numbers, partitio
 from millwheel.core.pipeline.skew import divided_keys, instances_of, with_instances
 from millwheel.core.pipeline.spec import INSTANCE, Divided, KeySpec
 from millwheel.errors import InvariantError, RecordError
+from millwheel.workers.boundaries import passes
 from millwheel.workers.delivery.timestamps import numbers_column, plain_column
-from millwheel.workers.user_code import passes
 
 Extractor = Callable[[Any], Key]
 _TEXT_KEYS = {str, bytes}

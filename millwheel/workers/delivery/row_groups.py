@@ -26,9 +26,8 @@ from millwheel.core.windowing.calls import Group
 from millwheel.core.windows.lateness import open_windows
 from millwheel.core.windows.windows import Sliding, Tumbling, Window, WindowFunction
 from millwheel.errors import RecordError
-from millwheel.workers.column_boundary import ColumnBoundary
+from millwheel.workers.boundaries import ColumnBoundary, passes
 from millwheel.workers.delivery.inbox import Arrival
-from millwheel.workers.user_code import passes
 
 Decode = Callable[[str, list[Any]], list[Any]]
 _RECORD_BYTES = 64

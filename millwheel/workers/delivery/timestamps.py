@@ -26,7 +26,7 @@ from millwheel.core.model.failures import encodable, in_words
 from millwheel.core.model.records import Values, ints_of, numbers_in, taken
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.errors import RecordError
-from millwheel.workers.user_code import passes
+from millwheel.workers.boundaries import passes
 
 _FEW = 64
 """Up to so many numbers a list is quicker than an array."""

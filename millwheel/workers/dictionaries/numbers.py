@@ -26,12 +26,53 @@ from millwheel.core.formats.number_runs import (
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.dictionaries import TTL_PARTS, ids_of
 from millwheel.ports import StateStore
-from millwheel.workers.dictionaries.counters import Counters
 from millwheel.workers.dictionaries.singles import Singles
 from millwheel.workers.dictionaries.stored import StoredNumbers, read_numbers
 from millwheel.workers.dictionaries.table import NEVER
 from millwheel.workers.state.overlay import Overlay
 from millwheel.workers.state.runs import Runs
+
+
+class Counters:
+    """The next numbers of all partitions. ``counted``: how far each has counted by what is in runs."""
+
+    def __init__(self, counted: Int64s, stored: Singles) -> None:
+        self.partitions = len(counted)
+        self._stored = stored
+        self._next = counted
+        self._read = np.zeros(len(counted), np.bool_)
+        self._to_store: set[int] = set()
+
+    def next(self, partitions: Int64s) -> Int64s:
+        """The next numbers of partitions, for new values in order."""
+        self._read_stored(partitions)
+        order = np.argsort(partitions, kind="stable")
+        ordered = partitions[order]
+        first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(ordered) else ordered
+        lengths = np.diff(np.append(first, len(ordered)))
+        numbers = np.empty(len(partitions), np.int64)
+        numbers[order] = self._next[ordered] + np.arange(len(ordered)) - np.repeat(first, lengths)
+        self._next[ordered[first]] += lengths
+        return numbers
+
+    def store(self, partitions: Int64s) -> None:
+        """From the next :meth:`write` on, no run tells how far these have counted."""
+        self._read_stored(partitions)
+        self._to_store.update(np.unique(partitions).tolist())
+
+    def write(self) -> None:
+        """Put what is to be stored into the commit of this bundle."""
+        for partition in sorted(self._to_store):
+            self._stored.put_counted(partition, int(self._next[partition]))
+        self._to_store.clear()
+
+    def _read_stored(self, partitions: Int64s) -> None:
+        missing = np.unique(partitions[~self._read[partitions]])
+        if len(missing):
+            stored = np.array(self._stored.counted(missing.tolist()), np.int64)
+            self._next[missing] = np.maximum(self._next[missing], stored)
+            self._read[missing] = True
+
 
 _HELD = 4_000_000
 """Values of a shard that are in memory, some 40 bytes each; further ones are entries of their own. With a time to live

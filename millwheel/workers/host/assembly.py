@@ -32,6 +32,7 @@ from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.percentiles import Shares, shares_by_node
 from millwheel.core.model.range_table import ShardEntry
+from millwheel.core.model.watermark import Fellows
 from millwheel.core.order.labels import labels_of
 from millwheel.core.pipeline.branches import compile_branches
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
@@ -58,8 +59,6 @@ from millwheel.sinks.base import Sink
 from millwheel.sources.base import Partition, Source
 from millwheel.spec.callback_code import LoadedCode
 from millwheel.spec.key_extractors import load_extractor
-from millwheel.workers.batches.batched import BatchOperator
-from millwheel.workers.bundle.fellows import Fellows
 from millwheel.workers.bundle.hangs import Hangs
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.beside import BesideColumns
@@ -69,16 +68,14 @@ from millwheel.workers.delivery.routing import Fanout, TableRouter
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.dictionaries.dictionary import DictionaryOperator
 from millwheel.workers.host.grouping import groupings_of
-from millwheel.workers.host.kept_partitions import decode_partitions, kept_ends, spread_of
-from millwheel.workers.joins.joining import JoinOperator
-from millwheel.workers.lookups.looked_up import NO_ANSWER, LookupLine, LookupOperator, LookupShard
-from millwheel.workers.operators.branched import Branched
+from millwheel.workers.operators.batch_callbacks import BatchOperator
 from millwheel.workers.operators.callbacks import CallbackOperator
 from millwheel.workers.operators.columns import ColumnOperator, warm_up
-from millwheel.workers.operators.deduplicated import deduplicated
 from millwheel.workers.operators.grouped import GroupedOperator
 from millwheel.workers.operators.joined import joined
-from millwheel.workers.operators.stepped import Stepped
+from millwheel.workers.operators.joins import JoinOperator
+from millwheel.workers.operators.lookups import NO_ANSWER, LookupLine, LookupOperator, LookupShard
+from millwheel.workers.operators.record_computations import Branched, Stepped, Tabled, deduplicated
 from millwheel.workers.operators.window_callback import WindowCallbackOperator
 from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.ports import Errand
@@ -93,11 +90,11 @@ from millwheel.workers.slices.sliced import SlicesOperator
 from millwheel.workers.sources.completion import CompletionTimes
 from millwheel.workers.sources.guessed import GuessedTypes, WholeRecords
 from millwheel.workers.sources.injection import InjectionOperator
+from millwheel.workers.sources.partitions import decode_partitions, kept_ends, spread_of
 from millwheel.workers.sources.source import SourceOperator
 from millwheel.workers.sources.source_parts import SourceParts
 from millwheel.workers.state.column_segments import ColumnShard
 from millwheel.workers.store_read import StoreRead
-from millwheel.workers.tables.tabled import Tabled
 
 _CACHE_ENTRIES = 100_000  # values of keys that an operator keeps decoded
 _WARM_ROWS = 60_000  # that warm the columns, about a bundle

@@ -2,20 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.names import NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import ShardEntry
+from millwheel.core.model.times import MAX_TIME, SECOND
 from millwheel.errors import FencedError
 from millwheel.workers import events as ev
 from millwheel.workers.delivery.routing import TableRouter
 from millwheel.workers.effects import Gathering, Recover
-from millwheel.workers.loop.beginning import Beginning
 from millwheel.workers.loop.known import KnownEntries
 from millwheel.workers.loop.served import LEAVING, Life, LifeChange, Served, sources_and_levels
 from millwheel.workers.loop.snapshots import SnapshotPolicy
-from millwheel.workers.loop.standing_by import StandingBy
+from millwheel.workers.ports import Followers
+
+
+class StandingBy:
+    """Follows the shards whose entries name us as their standby. A shard that has become ours is left to its recovery,
+    which takes what was followed."""
+
+    def __init__(self, incarnation: str, followers: Followers) -> None:
+        self._incarnation = incarnation
+        self._followers = followers
+        self._followed: set[str] = set()
+
+    def look(self, entries: Iterable[ShardEntry], buried: Iterable[ShardEntry]) -> None:
+        """Entries as they are now, and those of shards that are no more."""
+        for gone in buried:
+            if gone.shard in self._followed:
+                self._forget(gone)
+        for entry in entries:
+            if entry.standby == self._incarnation and entry.owner not in ("", self._incarnation):
+                self._followed.add(entry.shard)
+                self._followers.follow(entry)
+            elif entry.shard in self._followed and entry.owner:
+                self._forget(entry)
+
+    def _forget(self, entry: ShardEntry) -> None:
+        self._followed.discard(entry.shard)
+        if entry.owner != self._incarnation:
+            self._followers.drop(entry.shard)
+
+
+LONGEST_US = SECOND
+"""Sources do not wait longer for the other shards of their worker."""
+
+
+@dataclass(slots=True)
+class Beginning:
+    """A shard begins when its token is known, but a source first waits for the shards that are still opening here: its
+    records could only be buffered for them, and reading would slow their opening. ``until`` is the end of that wait
+    (wall clock, µs; MAX_TIME: no shard waits)."""
+
+    until_us: int = MAX_TIME
+
+    def due(self, served: Iterable[Served], opening: bool, now_us: int) -> list[Served]:
+        """The shards that begin now. ``opening``: stores are still being opened."""
+        every = list(served)
+        ready = [one for one in every if one.life is Life.KNOWN]
+        others = opening or any(one.life is Life.OPENED and not one.reads for one in every)
+        if not others or now_us >= self.until_us:
+            self.until_us = MAX_TIME
+            return ready
+        if self.until_us == MAX_TIME and any(one.reads for one in ready):
+            self.until_us = now_us + LONGEST_US
+        return [one for one in ready if not one.reads]
+
 
 MakeServed = Callable[[ev.ShardRecovered], Served]
 

@@ -2,22 +2,132 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
-from millwheel.core.model.keys import Key, fitting_key
-from millwheel.core.model.limits import Limits
+from millwheel.core.formats.store_layout import STATE, key_prefix
+from millwheel.core.model.keys import Key, fitting_key, key_hash
+from millwheel.core.model.limits import Limits, over
 from millwheel.core.model.records import Domain
-from millwheel.core.model.timers import TimerQueue
-from millwheel.core.model.times import MIN_TIME
+from millwheel.core.model.timers import Due, TimerQueue
+from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME, instant
 from millwheel.core.pipeline.production_ids import Cause, production_id, remembered
 from millwheel.core.windows.lateness import is_behind
 from millwheel.core.windows.panes import RETRACTION_FIELD, Pane, Retraction
-from millwheel.errors import RecordError
+from millwheel.errors import EndlessTimerError, RecordError
 from millwheel.workers.bundle.bundle import UNCARRIABLE, Bundle
-from millwheel.workers.bundle.call_checks import counted, moment, timer_domain, timer_tag
-from millwheel.workers.operators.timer_chains import TimerChains
-from millwheel.workers.order.positions import ASIDE_TAG, label_bytes
+from millwheel.workers.bundle.record_order import ASIDE_TAG, label_bytes
 from millwheel.workers.state.keyed_state import KeyedState
+
+_NAME = "\U0010ffffn".encode()  # Fixed: no state of a callback has such a name
+
+
+class TimerChains:
+    """Counts, for each key of one shard, the timers that timers have set after the end of the input: ``most`` may be.
+
+    The count is stored with the key's state. So it is that of all owners of the shard, and what undoes a call undoes
+    its share.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bundle: Bundle | None = None
+        self._counted = False
+        self.firing: Due | None = None
+        """The timer whose call is running."""
+
+    def call(self, due: Due) -> TimerChains:
+        """The call of a timer, or another attempt of it, lasts as long as this context."""
+        self.firing, self._counted = due, False
+        return self
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, *error: object) -> None:
+        self.firing = None
+
+    def begin(self, bundle: Bundle) -> None:
+        """Start of a bundle, or of another try of it."""
+        self.firing, self._bundle = None, bundle
+
+    def add(self, key: Key, tag: str) -> None:
+        """A call of a timer sets a timer, perhaps not its first. Raises EndlessTimerError."""
+        assert self._bundle is not None
+        if self._bundle.watermark < MAX_TIME or self.firing is None or self._counted:
+            return
+        self._counted = True
+        overlay, kept_at = self._bundle.overlay, key_prefix(STATE, key, key_hash(key)) + _NAME
+        count = int.from_bytes(overlay.get(kept_at) or b"", "big") + 1
+        if count > self._most:
+            raise EndlessTimerError(
+                f"set_timer {tag!r}: timers have set timers {self._most:,} times for this key since the input "
+                f"ended (limits.timers_after_end), up to {self.firing.at} µs; let them stop, or the run never ends"
+            )
+        overlay.put(kept_at, count.to_bytes(8, "big"))
+
+
+_LONGEST_COUNTER = 200  # characters of a counter's name
+_MOST = 2**63 - 1  # Fixed: of a number of 64 bits
+_SYSTEM_COUNTERS = frozenset(("records_in", "records_out", "late", "dead_letters", "duplicates"))
+
+
+def timer_tag(call: str, tag: Any, most: int, systems: tuple[str, ...] = ("\0",)) -> str:
+    """The tag of a timer as plain text of at most ``most`` bytes. ``systems``: how those of the system begin."""
+    if not isinstance(tag, str):
+        raise RecordError(f"{call}: the tag of a timer is text, not {type(tag).__name__} {tag!r:.80}")
+    text: str = str.__str__(tag)  # a member of an Enum would come back as its text
+    if text.startswith(systems):
+        raise RecordError(f"{call} {text!r:.80}: the system's own tags begin so; use another text")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as ex:
+            raise RecordError(f"{call} {text!r:.80}: the tag is no Unicode text ({ex.reason})") from ex
+    if len(text) * 4 > most and (size := len(text.encode())) > most:
+        raise RecordError(over("key", f"{call}: a tag", size, most))
+    return text
+
+
+def timer_domain(call: str, domain: Any) -> Domain:
+    """The clock of a timer."""
+    if not isinstance(domain, Domain):
+        raise RecordError(f"{call}: the domain is Domain.EVENT or Domain.PROCESSING, not {domain!r:.80}")
+    return domain
+
+
+def moment(call: str, at: Any) -> int:
+    """A time in µs; beyond the first or the last instant, that instant."""
+    if type(at) is int and MIN_TIME <= at <= LAST_TIME:
+        return at
+    try:
+        if isinstance(at, bool):
+            raise TypeError
+        return instant(at)
+    except TypeError:
+        raise RecordError(
+            f"{call}: a time is a whole number of µs since 1970, not {type(at).__name__} {at!r:.80}; "
+            "round(seconds * 1_000_000) makes one"
+        ) from None
+
+
+def counted(name: Any, by: Any) -> tuple[str, int]:
+    """The name of a counter, and a whole number of at most 64 bits."""
+    if not isinstance(name, str) or name in _SYSTEM_COUNTERS or not name.isidentifier():
+        raise RecordError(f"count: {name!r:.80} cannot name a counter; use a word of your own, such as 'retries'")
+    if len(name) > _LONGEST_COUNTER:
+        raise RecordError(f"count: a name of {len(name)} characters is too long for a counter; use a word")
+    try:
+        number = index(by)
+    except TypeError:
+        raise RecordError(
+            f"count {name!r}: a counter counts in whole numbers, not by {type(by).__name__} {by!r:.80}; "
+            "keep sums of other numbers in a ValueState"
+        ) from None
+    if not -_MOST <= number <= _MOST:
+        raise RecordError(f"count {name!r}: {number:.3e} does not fit into 64 bits")
+    return str.__str__(name), number
+
 
 _SYSTEM_TAGS = ("\0", ASIDE_TAG)
 """How the tags of the system's own timers begin."""

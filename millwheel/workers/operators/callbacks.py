@@ -31,19 +31,17 @@ from millwheel.core.pipeline.steps import step_text
 from millwheel.core.windows.lateness import late_among
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query
+from millwheel.workers.boundaries import passes
 from millwheel.workers.bundle.attempts import Attempts, Subject
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.hangs import TOGETHER_MARK, Avoided, Doing, Watched, record_mark, timer_mark
 from millwheel.workers.bundle.operator import Operator
+from millwheel.workers.bundle.record_order import ASIDE_TAG, ORDER_TAG, OrderBuffer, Positions, label_of
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.operators.callback_context import CallbackContext
-from millwheel.workers.order.ordering import ORDER_TAG, OrderBuffer
-from millwheel.workers.order.positions import ASIDE_TAG, Positions, label_of
-from millwheel.workers.state.asked import callback_state
 from millwheel.workers.state.cells import TTL_TAG
-from millwheel.workers.state.keyed_state import KeyedState
+from millwheel.workers.state.keyed_state import KeyedState, callback_state
 from millwheel.workers.state.overlay import Overlay
-from millwheel.workers.user_code import passes
 
 T = TypeVar("T")
 Decode = Callable[[str, list[Any] | msgspec.Raw], list[Any]]

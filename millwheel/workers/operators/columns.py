@@ -41,13 +41,12 @@ from millwheel.core.windows.tags import tag_of
 from millwheel.core.windows.windows import Window
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query
+from millwheel.workers.boundaries import ColumnBoundary
 from millwheel.workers.bundle.bundle import RECORD, Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.bundle.record_groups import RecordGroups, Told
-from millwheel.workers.column_boundary import ColumnBoundary
-from millwheel.workers.columns.held_columns import HeldColumns
-from millwheel.workers.columns.keys_in_rows import MOST_KEYS, odd_groups, odd_keys
 from millwheel.workers.operators.callbacks import Decode
+from millwheel.workers.operators.held_columns import MOST_KEYS, HeldColumns, odd_groups, odd_keys
 from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.state.column_segments import ColumnShard
 

@@ -23,8 +23,8 @@ from millwheel.core.windowing.contract import Times
 from millwheel.core.windowing.state import CLOSED, as_state
 from millwheel.core.windows.lateness import is_complete
 from millwheel.core.windows.windows import Count
+from millwheel.workers.boundaries import ColumnBoundary
 from millwheel.workers.bundle.bundle import Bundle
-from millwheel.workers.column_boundary import ColumnBoundary
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.state.overlay import Overlay

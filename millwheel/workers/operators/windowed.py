@@ -45,17 +45,14 @@ from millwheel.errors import invariant
 from millwheel.ports import StoreView
 from millwheel.python_objects import load_object
 from millwheel.queries.model import Finding, Query
+from millwheel.workers.boundaries import passes
 from millwheel.workers.bundle.bundle import RECORD, TIMER, UNCARRIABLE, Bundle, Hold
-from millwheel.workers.bundle.key_records import KeyRecords
 from millwheel.workers.bundle.operator import Operator
-from millwheel.workers.bundle.window_holds import WindowHolds
 from millwheel.workers.delivery.row_groups import are_groups, received
 from millwheel.workers.operators.callbacks import Decode
-from millwheel.workers.operators.percentile_timers import ShareTimers
-from millwheel.workers.operators.window_cells import WindowCells
+from millwheel.workers.operators.window_state import KeyRecords, ShareTimers, WindowCells, WindowHolds
 from millwheel.workers.state.overlay import Overlay
 from millwheel.workers.state.window_results import WindowAnswers, WindowResults
-from millwheel.workers.user_code import passes
 
 _OF_A_PERIOD = 4
 """A cumulative window that fires counts as so many timers: it may add up large sets."""

@@ -19,8 +19,8 @@ from millwheel.queries.model import Finding, Query, QueryError
 from millwheel.queries.slices import SliceAnswers
 from millwheel.workers.operators.windowed import finisher
 from millwheel.workers.slices.sliced import aggregation_of
-from millwheel.workers.state.asked import callback_state
 from millwheel.workers.state.column_segments import open_groups
+from millwheel.workers.state.keyed_state import callback_state
 from millwheel.workers.state.window_results import WindowAnswers
 
 Answers = Callable[[Query, StoreView, int], Finding]

@@ -26,9 +26,8 @@ from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.delivery.outbox import Outbox, OutputChunk
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.shard.in_flight import InFlight
-from millwheel.workers.shard.pending_commit import PendingCommit
+from millwheel.workers.shard.pending_commit import PendingCommit, Step
 from millwheel.workers.shard.productions import ShardIdentity
-from millwheel.workers.shard.step import Step
 from millwheel.workers.shard.watermark import ShardWatermark
 from millwheel.workers.state.overlay import Overlay
 

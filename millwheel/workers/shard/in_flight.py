@@ -11,8 +11,7 @@ from millwheel.core.formats.store_layout import Meta
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import InvariantError
 from millwheel.workers.bundle.bundle import Hold
-from millwheel.workers.shard.pending_commit import PendingCommit
-from millwheel.workers.shard.step import Step
+from millwheel.workers.shard.pending_commit import PendingCommit, Step
 
 
 class InFlight:

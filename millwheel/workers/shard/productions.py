@@ -21,8 +21,8 @@ from millwheel.core.model.names import NodeName, ShardName, Token, rest_of, shar
 from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import DEAD_LETTERS
+from millwheel.workers.boundaries import ColumnBoundary
 from millwheel.workers.bundle.bundle import Bundle, Produced, beginning, keys_of
-from millwheel.workers.column_boundary import ColumnBoundary
 from millwheel.workers.delivery.combining import Worth
 from millwheel.workers.delivery.consumer_keys import Keyless
 from millwheel.workers.delivery.outbox import OutputChunk

@@ -44,10 +44,9 @@ from millwheel.workers.shard.opening import (
     read_productions,
     read_timers,
 )
-from millwheel.workers.shard.pending_commit import PendingCommit
+from millwheel.workers.shard.pending_commit import PendingCommit, Step
 from millwheel.workers.shard.productions import ProductionBuilding, ShardIdentity
 from millwheel.workers.shard.seen_ids import SeenIds
-from millwheel.workers.shard.step import Step
 from millwheel.workers.shard.verdicts import Policies, Verdicts
 from millwheel.workers.shard.watermark import ShardWatermark
 from millwheel.workers.state.overlay import Overlay

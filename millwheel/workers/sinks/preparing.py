@@ -18,7 +18,7 @@ from millwheel.sinks.base import Refused, SinkBatch, Writer
 from millwheel.sinks.rows import records_of
 from millwheel.waits import Wait
 from millwheel.workers import events as ev
-from millwheel.workers.column_boundary import ColumnBoundary
+from millwheel.workers.boundaries import ColumnBoundary
 from millwheel.workers.ports import Errand
 
 RETRY_US = 100_000  # before a batch that could not be prepared or published is tried again

@@ -15,8 +15,8 @@ from millwheel.core.columns.slices import SlicePlan
 from millwheel.core.formats.store_layout import slice_prefix
 from millwheel.core.model.keys import Key
 from millwheel.queries.slices import SliceAnswers, StoredSlice
+from millwheel.workers.boundaries import ColumnBoundary
 from millwheel.workers.bundle.bundle import Bundle
-from millwheel.workers.column_boundary import ColumnBoundary
 from millwheel.workers.slices.cells import SliceCells
 
 

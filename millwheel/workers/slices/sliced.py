@@ -17,28 +17,86 @@ from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.slices import SlicePlan
 from millwheel.core.expressions.language import compile_expression
+from millwheel.core.formats.store_layout import EXPIRED, SLICE, number8, slice_prefix
 from millwheel.core.model.failures import in_words
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import DeadLetter
-from millwheel.core.model.times import MAX_TIME
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.graph import takes_retractions
-from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SlicesSpec
+from millwheel.core.slices.levels import SliceLevel
 from millwheel.core.slices.merged import MergedSpans
 from millwheel.core.windows.panes import as_retraction
 from millwheel.errors import RecordError
 from millwheel.ports import StateStore, StoreView
 from millwheel.python_objects import load_object
 from millwheel.queries.model import Finding, Query
-from millwheel.queries.slices import SliceAnswers
+from millwheel.queries.slices import SliceAnswers, expired_before, noted_expiry
+from millwheel.workers.boundaries import passes
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.slices.cells import ReadyRecord, SliceCells
 from millwheel.workers.slices.columns import ColumnSlices
-from millwheel.workers.slices.expiry import Expiry
 from millwheel.workers.slices.keys import SliceKeys
 from millwheel.workers.state.overlay import Overlay
-from millwheel.workers.user_code import passes
+
+_EXPIRIES = 100
+"""Slices expire in steps of this fraction of the time that is kept: each step leaves marks in the store, which slow
+reads."""
+
+
+class Expiry:
+    """The expired slices of one shard."""
+
+    def __init__(self, spec: SlicesSpec, levels: Sequence[SliceLevel], store: StateStore, overlay: Overlay) -> None:
+        self._spec = spec
+        self._levels = levels
+        self._store = store
+        self._overlay = overlay
+        self._noted_us = noted_expiry(store.get(EXPIRED))
+        self._dropped_us = MIN_TIME
+        self._waits = store.first(SLICE, SLICE) is not None
+        self._step_us = max(spec.levels_us[0], spec.keep_us // _EXPIRIES)
+
+    def wake(self) -> None:
+        """There are slices."""
+        self._waits = True
+
+    def due_at(self) -> int:
+        """Some slices have expired once the watermark has passed this; MAX_TIME means never."""
+        if not self._waits:
+            return MAX_TIME
+        return min(self._noted_us + self._spec.keep_us + self._step_us, MAX_TIME)
+
+    def before(self, watermark_us: int) -> int:
+        """Slices that end at or before this have expired."""
+        return expired_before(self._spec, watermark_us, noted_expiry(self._overlay.get(EXPIRED)))
+
+    def before_noted(self, watermark_us: int) -> int:
+        """:meth:`before`, between two bundles: without a look into the store."""
+        return expired_before(self._spec, watermark_us, self._noted_us)
+
+    def note(self, watermark_us: int) -> None:
+        """Note, with the commit of this bundle, up to where slices have expired."""
+        self._waits = self._waits and watermark_us != MAX_TIME  # at the end of input, nothing more expires
+        before = expired_before(self._spec, watermark_us, MIN_TIME)
+        if before >= self._noted_us + self._step_us:
+            self._noted_us = before
+            self._overlay.put(EXPIRED, number8(before))
+
+    def drop(self) -> None:
+        """Delete what expired with an earlier commit.
+
+        Not with the commit that notes it: a checkpoint between the two would lack slices that its own watermark still
+        keeps, and its next owner would count late records into what is left of them."""
+        expired_us = noted_expiry(self._store.get(EXPIRED))
+        if expired_us <= self._dropped_us:
+            return
+        for level in self._levels:
+            until_us = level.bounds(expired_us)[0]
+            self._store.delete_range(slice_prefix(level.number, MIN_TIME), slice_prefix(level.number, until_us))
+        self._dropped_us = expired_us
 
 
 class SlicesOperator(Operator):

@@ -16,16 +16,16 @@ from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, duration_text
+from millwheel.core.model.watermark import Fellows
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.core.windows.lateness import is_behind
 from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import LINE, Bundle, Hold
-from millwheel.workers.bundle.fellows import Fellows
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.bundle.value_sizes import carried
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.sources.silence import Silence
-from millwheel.workers.sources.source_end import SourceEnd
+from millwheel.workers.sources.source_parts import SourceEnd
 
 _STORE_KEY = POSITION + b"injection"
 _LOOK_EVERY_US = 250_000

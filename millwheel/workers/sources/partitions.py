@@ -4,15 +4,20 @@ silent."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
+from millwheel.core.model.damage import checked
 from millwheel.core.model.names import partition_channel
+from millwheel.core.model.ranges import SPACE
 from millwheel.core.model.times import IDLE_TIME, MIN_TIME, SECOND
 from millwheel.errors import ExhaustedError
 from millwheel.ports import StateStore
 from millwheel.sources.adapted import as_reader
-from millwheel.sources.base import Partition, Reader
+from millwheel.sources.base import ENDS, Partition, Reader
 from millwheel.waits import Wait, wait_for
 from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.sources.completion import ReadAhead
@@ -267,3 +272,19 @@ class Partitions:
         if part.max_timestamp == MIN_TIME:
             return f"partition {name}: nothing read from it yet"
         return f"partition {name}, read up to position {part.position}"
+
+
+decode_partitions = checked(msgspec.json.Decoder(list[Partition]).decode, "the partitions of a source (inputs/)")
+
+
+def kept_ends(root: Path) -> dict[str, Sequence[Partition]]:
+    """By stream: where unbounded sources ended when a run began that ends once it has caught up; else nothing."""
+    paths = (root / "inputs").glob(f"*{ENDS}")
+    return {path.name.removesuffix(ENDS): decode_partitions(path.read_bytes()) for path in paths}
+
+
+def spread_of(partitions: Sequence[Partition]) -> dict[str, int]:
+    """Positions in the key space for a list of partitions that never changes: evenly, where hashes would crowd some
+    shards and leave others without any."""
+    count = len(partitions)
+    return {partition.name: (2 * number + 1) * SPACE // (2 * count) for number, partition in enumerate(partitions)}

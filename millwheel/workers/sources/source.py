@@ -24,16 +24,15 @@ from millwheel.errors import ExhaustedError
 from millwheel.ports import StateStore
 from millwheel.sources.base import Chunk as Read
 from millwheel.sources.base import FrameChunk, Partition, Reader
+from millwheel.workers.boundaries import ColumnBoundary
 from millwheel.workers.bundle.bundle import LINE, Bundle, Hold, keys_of
 from millwheel.workers.bundle.lone import LoneReads
 from millwheel.workers.bundle.operator import Operator
-from millwheel.workers.column_boundary import ColumnBoundary
 from millwheel.workers.sources.frames import sort_frame
 from millwheel.workers.sources.partition import Outstanding, Part
 from millwheel.workers.sources.partitions import Partitions
 from millwheel.workers.sources.sorting import Sorted, Sorting
-from millwheel.workers.sources.source_end import SourceEnd
-from millwheel.workers.sources.source_parts import SourceParts
+from millwheel.workers.sources.source_parts import SourceEnd, SourceParts
 
 _PER_FULL = 20
 """The next read is tried in columns, too, if this one had that part of a full one: few records are as fast in rows."""

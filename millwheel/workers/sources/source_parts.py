@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from millwheel.core.formats.store_layout import ENDED
 from millwheel.core.grouping.epochs import Rule
 from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.model.names import NodeName
+from millwheel.core.model.watermark import Fellows
 from millwheel.core.pipeline.spec import StreamSpec
+from millwheel.ports import StateStore
 from millwheel.sources.base import Chunk as Read
 from millwheel.sources.base import Partition, Reader, Source
-from millwheel.workers.bundle.fellows import Fellows
+from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.beside import BesideColumns
 from millwheel.workers.delivery.combining import Combining
 from millwheel.workers.delivery.routing import Fanout
@@ -102,3 +105,29 @@ class SourceParts:
         if part.is_full:
             self.guessed.look(read.values)
         return self.has_columns(part, reader)
+
+
+class SourceEnd:
+    """Rest and end of one source shard. It reads nothing while it is ``resting``. ``ended`` is part of its state: no
+    later owner reads on. ``catching_up``: what an earlier owner may have read is to be read again first."""
+
+    def __init__(self, store: StateStore) -> None:
+        self.ended = store.get(ENDED) is not None
+        self.finishing = False
+        self.catching_up = False
+        self.resting = False
+
+    @property
+    def reads_nothing(self) -> bool:
+        """True while it rests, and always after the order to finish."""
+        return self.resting or self.finishing or self.ended
+
+    def due(self, applied: bool) -> bool:
+        """True when the end may be committed: all that was read is ``applied``."""
+        return self.finishing and not self.ended and applied
+
+    def commit(self, bundle: Bundle) -> None:
+        """The end goes into this bundle's commit. What the shard held before the bundle it holds until that is
+        durable."""
+        bundle.overlay.put(ENDED, b"")
+        self.ended = True

@@ -29,6 +29,7 @@ from millwheel.workers.state.stored_types import shown
 if TYPE_CHECKING:
     from millwheel.workers.state.keyed_state import KeyedState
 
+
 _encode = msgspec.msgpack.Encoder().encode
 _HEADER = msgspec.msgpack.Decoder(tuple[int, int]).decode
 _LOADS_OF_MOST = 4

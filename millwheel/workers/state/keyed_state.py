@@ -16,7 +16,14 @@ from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.records import NO_LABEL, Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import LAST_TIME, MIN_TIME
-from millwheel.workers.state.cells import ABSENT, TIME_BYTES, TTL_TAG, Cell, Typed
+from millwheel.ports import StoreView
+from millwheel.workers.state.cells import (
+    ABSENT,
+    TIME_BYTES,
+    TTL_TAG,
+    Cell,
+    Typed,
+)
 from millwheel.workers.state.handles import ListCells, MapCells, ValueCells
 from millwheel.workers.state.overlay import Overlay
 
@@ -199,3 +206,24 @@ def _declared(kind: type) -> dict[str, State]:
     for base in reversed(kind.__mro__):
         found.update({name: value for name, value in vars(base).items() if isinstance(value, State)})
     return found
+
+
+def callback_state(kind: type[Computation], store: StoreView, key: Key, now_us: int) -> dict[str, Any]:
+    """Every declared state of a key, as a call at ``now_us`` finds it: a value (or its default), a list or a dict."""
+    state = KeyedState(object.__new__(kind), Overlay(store), cache_entries=0)
+    state.point(key, now_us)
+    found: dict[str, Any] = {}
+    for name, handle in state.handles.items():
+        declared = _declaration(kind, name)
+        if isinstance(declared, ValueState):
+            found[name] = handle.get()
+        elif isinstance(declared, ListState):
+            found[name] = list(handle)
+        else:
+            found[name] = dict(handle.items())
+    return found
+
+
+def _declaration(kind: type, name: str) -> Any:
+    """The declaration of a state, wherever among the bases it stands."""
+    return next(vars(base)[name] for base in kind.__mro__ if name in vars(base))

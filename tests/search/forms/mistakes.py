@@ -7,7 +7,7 @@ from typing import Any
 
 from millwheel.core.columns import arrays
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.workers.columns.keys_in_rows import KeysInRows
+from millwheel.workers.operators.held_columns import KeysInRows
 from tests.search.mistakes import Context, replaced
 
 MISTAKES: dict[str, tuple[Any, range]] = {}

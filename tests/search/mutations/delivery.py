@@ -15,7 +15,7 @@ from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline import skew
 from millwheel.injector.state import InjectorState
 from millwheel.workers.bundle.bundle import Bundle, Hold
-from millwheel.workers.order.ordering import OrderBuffer
+from millwheel.workers.bundle.record_order import OrderBuffer
 from millwheel.workers.shard.commit_building import CommitBuilding
 from millwheel.workers.shard.shard import Shard
 from millwheel.workers.sources import frames

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from millwheel.core.model.times import MIN_TIME
-from millwheel.workers.dictionaries.counters import Counters
-from millwheel.workers.dictionaries.numbers import Numbers
+from millwheel.workers.dictionaries.numbers import Counters, Numbers
 from tests.search.mistakes import Context, mistake, replaced
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millwheel.lookups.cache import AnswerCache
-from millwheel.workers.lookups.looked_up import LookedUp, LookupOperator
+from millwheel.workers.operators.lookups import LookedUp, LookupOperator
 from tests.search.mistakes import Context, mistake, replaced
 
 

@@ -12,7 +12,7 @@ from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline import joins
 from millwheel.core.windows.windows import Sessions, Window
 from millwheel.workers.operators import joined
-from millwheel.workers.operators.deduplicated import Deduplicated
+from millwheel.workers.operators.record_computations import Deduplicated
 from tests.search.mistakes import Context, mistake, replaced
 
 

@@ -12,7 +12,7 @@ from millwheel.queries.slices import StoredSlice
 from millwheel.queries.span import SlicePiece, SliceSpan, pieces
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.shard.commit_building import CommitBuilding
-from millwheel.workers.slices import expiry as expiry_module
+from millwheel.workers.slices import sliced as expiry_module
 from millwheel.workers.slices.cells import SliceCells
 from tests.search.generate.sliced import NAME
 from tests.search.mistakes import Context, mistake, replaced

@@ -13,8 +13,8 @@ from millwheel.core.model.records import Domain, Record
 from millwheel.core.model.timers import Due
 from millwheel.core.model.times import LAST_TIME, MAX_TIME
 from millwheel.errors import EndlessTimerError
-from millwheel.workers.batches.batched import BatchOperator
 from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.operators.batch_callbacks import BatchOperator
 from millwheel.workers.operators.callback_context import CallbackContext
 from millwheel.workers.state.cells import ABSENT, Cell, Typed
 from millwheel.workers.state.handles import ListCells

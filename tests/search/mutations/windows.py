@@ -38,9 +38,8 @@ from millwheel.sources.base import Reader
 from millwheel.spec.parts import computations
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.beside import BesideColumns
-from millwheel.workers.joins import joining
-from millwheel.workers.joins.joining import JoinOperator
-from millwheel.workers.operators import callbacks, windowed
+from millwheel.workers.operators import callbacks, joins, windowed
+from millwheel.workers.operators.joins import JoinOperator
 from millwheel.workers.sources.partition import Part
 from millwheel.workers.sources.source_parts import SourceParts
 from tests.search.mistakes import Context, mistake, replaced
@@ -194,8 +193,8 @@ def sessions_in_columns_that_never_grow() -> Context:
 @mistake(within=20, features="join tumbling_window", variants="together pairs")
 def joins_that_say_nothing_of_what_is_alone() -> Context:
     """In whole bundles, every join is an inner one. (``join: left`` or ``outer`` in tumbling windows.)"""
-    right = joining._speaks
-    return replaced(joining, "_speaks", lambda kind: right(JoinKind.INNER))
+    right = joins._speaks
+    return replaced(joins, "_speaks", lambda kind: right(JoinKind.INNER))
 
 
 @mistake(within=20, features="columns join", variants="together pairs")

@@ -11,9 +11,8 @@ from millwheel.core.columns.slices import SlicePlan
 from millwheel.core.slices.merged import MergedSpans
 from millwheel.queries.slices import SliceAnswers
 from millwheel.workers.operators.columns import ColumnOperator
-from millwheel.workers.queries.answering import Answering
+from millwheel.workers.queries.answering import Answering, ShardView
 from millwheel.workers.queries.copies import FollowedCopies
-from millwheel.workers.queries.view import ShardView
 from millwheel.workers.recovery.following import Follower
 from millwheel.workers.slices.sliced import SlicesOperator
 from millwheel.workers.state.window_results import WindowResults, newest_result

@@ -8,9 +8,8 @@ import numpy as np
 
 from millwheel.core.formats.store_layout import NUMBERS
 from millwheel.core.model.times import MIN_TIME
-from millwheel.workers.dictionaries.counters import Counters
 from millwheel.workers.dictionaries.dictionary import DictionaryOperator
-from millwheel.workers.dictionaries.numbers import Numbers
+from millwheel.workers.dictionaries.numbers import Counters, Numbers
 from millwheel.workers.dictionaries.stored import NumbersRead
 from millwheel.workers.dictionaries.table import NumberTable
 from millwheel.workers.recovery import inheriting

@@ -10,7 +10,7 @@ from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.loop.replaying import Replaying
 from millwheel.workers.loop.served import Served
 from millwheel.workers.shard.admission import Admission
-from millwheel.workers.shard.step import Step
+from millwheel.workers.shard.pending_commit import Step
 from tests.sim.mistakes import Context, mistake, replaced
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from millwheel.workers.batches.batched import BatchOperator
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.hangs import Avoided, Hangs
 from millwheel.workers.operators import callbacks
+from millwheel.workers.operators.batch_callbacks import BatchOperator
 from millwheel.workers.operators.callbacks import CallbackOperator
 from tests.sim.mistakes import Context, mistake, replaced
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from millwheel.core.model.records import NO_LABEL, Batch
 from millwheel.core.windows.lateness import labels_of
+from millwheel.workers.bundle.record_order import Positions
 from millwheel.workers.operators import callback_context
 from millwheel.workers.operators.callback_context import CallbackContext
-from millwheel.workers.order.positions import Positions
 from millwheel.workers.shard import shard
 from millwheel.workers.sources import sorting
 from millwheel.workers.sources.partitions import Partitions

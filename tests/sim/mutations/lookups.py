@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millwheel.workers.bundle.bundle import Bundle
-from millwheel.workers.lookups.looked_up import LookupOperator
+from millwheel.workers.operators.lookups import LookupOperator
 from tests.sim.mistakes import Context, mistake, replaced
 
 

@@ -10,7 +10,7 @@ from millwheel.savepoints.orders import Phase, Standing
 from millwheel.savepoints.state import Taking
 from millwheel.workers.loop.savepoint import SavepointPart
 from millwheel.workers.shard import shard
-from millwheel.workers.sources.source_end import SourceEnd
+from millwheel.workers.sources.source_parts import SourceEnd
 from tests.sim.mistakes import Context, mistake, replaced
 
 

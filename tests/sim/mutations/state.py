@@ -14,7 +14,7 @@ from millwheel.core.formats.store_layout import RUNS
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import EndlessTimerError
-from millwheel.workers.operators.timer_chains import TimerChains
+from millwheel.workers.operators.callback_context import TimerChains
 from millwheel.workers.shard import seen_ids
 from millwheel.workers.shard.bloom_filter import BitsOf
 from millwheel.workers.shard.commit_building import CommitBuilding

@@ -10,8 +10,7 @@ from typing import Any
 
 from millwheel.core.columns.state import leaving
 from millwheel.core.pipeline.spec import PipelineSpec
-from millwheel.workers.columns import held_columns
-from millwheel.workers.operators import columns
+from millwheel.workers.operators import columns, held_columns
 from tests.sim.replacing import replaced
 from tests.sim.workloads.base import SECOND, START_US, equal
 from tests.sim.workloads.windows import FIELDS, Windows

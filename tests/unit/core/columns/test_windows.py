@@ -33,7 +33,7 @@ from millwheel.core.pipeline.spec import (
 from millwheel.core.windowing.contract import Effects, Times
 from millwheel.core.windows.lateness import late_mask
 from millwheel.core.windows.panes import pane_row
-from millwheel.workers.columns.held_columns import windows_of
+from millwheel.workers.operators.held_columns import windows_of
 
 FIELDS = {"ad": "int", "kind": "str", "cost": "float", "size": "int"}
 EVERYTHING = (

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.core.model.watermark import WatermarkHold, Watermarks, lowest
+from millwheel.core.model.times import MAX_TIME, MIN_TIME, SECOND
+from millwheel.core.model.watermark import Fellows, WatermarkHold, Watermarks, lowest
 
 
 def test_the_lowest_hold_counts_and_the_first_of_equals_names_the_holder() -> None:
@@ -25,3 +25,46 @@ def test_a_silent_feeder_keeps_the_input_watermark_at_the_beginning_of_time() ->
     known.rise({"a": 5})
     assert known.lowest_of(["a", "b"]) == MIN_TIME
     assert known.lowest_of([]) == MAX_TIME
+
+
+def test_a_silent_stream_stands_where_its_furthest_fellow_does() -> None:
+    fellows = Fellows()
+    assert fellows.reached_us(0) == MIN_TIME
+    fellows.told(MIN_TIME, True, 0)
+    assert fellows.reached_us(60 * SECOND) == MIN_TIME, "nobody has a time yet"
+    fellows.told(100 * SECOND, False, 60 * SECOND)
+    fellows.told(90 * SECOND, False, 61 * SECOND)
+    assert fellows.reached_us(90 * SECOND) == 100 * SECOND
+
+
+def test_once_all_fellows_have_ended_the_wall_clock_goes_on_from_the_last_of_them() -> None:
+    fellows = Fellows()
+    fellows.told(100 * SECOND, False, 0)
+    fellows.told(100 * SECOND, True, 10 * SECOND)
+    assert fellows.reached_us(10 * SECOND) == 100 * SECOND
+    assert fellows.reached_us(15 * SECOND) == 105 * SECOND
+
+
+def test_two_silent_streams_that_follow_each_other_go_no_faster_than_the_clock() -> None:
+    one, other = Fellows(), Fellows()
+    for each in (one, other):
+        each.told(100 * SECOND, False, 0)
+        each.told(100 * SECOND, True, 0)
+    for now_us in range(0, 60 * SECOND, 170_000):
+        for mine, its in ((one, other), (other, one)):
+            furthest = max(mine.reached_us(now_us), its.reached_us(now_us))
+            mine.told(furthest, False, now_us)
+            mine.told(furthest, True, now_us)
+        assert one.reached_us(now_us) <= 100 * SECOND + now_us
+    assert one.reached_us(60 * SECOND) > 155 * SECOND
+
+
+def test_streams_that_have_ended_or_have_no_time_yet_are_not_the_furthest() -> None:
+    known = Watermarks()
+    known.rise({"source.a": MAX_TIME, "source.b": 7 * SECOND, "source.me": 3 * SECOND})
+    fellows = Fellows("source.me", frozenset({"source.a", "source.b", "source.c"}))
+    fellows.hear(known, 0)
+    assert fellows.reached_us(60 * SECOND) == 7 * SECOND
+    known.rise({"source.b": MAX_TIME})
+    fellows.hear(known, 60 * SECOND)
+    assert fellows.reached_us(65 * SECOND) == 12 * SECOND

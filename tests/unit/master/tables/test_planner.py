@@ -10,7 +10,7 @@ from millwheel.core.model.ranges import tile
 from millwheel.core.slices.slots import SLOTS, WIDTH
 from millwheel.master.tables.planner import Census, Move, NodeDemand, first_table, plan_moves
 from millwheel.sources.base import Partition
-from millwheel.workers.host.kept_partitions import spread_of
+from millwheel.workers.sources.partitions import spread_of
 
 
 def table(node: str, *owners: str) -> RangeTable:

@@ -15,7 +15,8 @@ from millwheel.core.formats.store_layout import NUMBERS, STATE, key_prefix, pack
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.dictionaries import partition_of
-from millwheel.workers.dictionaries.numbers import Numbers
+from millwheel.workers.dictionaries.numbers import Counters, Numbers
+from millwheel.workers.dictionaries.singles import Singles
 from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 
@@ -201,3 +202,30 @@ def test_what_is_due_is_forgotten_at_once_so_that_the_shard_comes_to_rest(
     bench.watermark = watermark
     bench.of([])
     assert bench.numbers.due_at() >= watermark
+
+
+def _opened(store: SimStore, counted: Sequence[int] = (0,) * 5) -> tuple[Counters, Overlay]:
+    overlay = Overlay(store)
+    return Counters(np.array(counted, np.int64), Singles(store, overlay)), overlay
+
+
+@given(st.lists(st.lists(st.integers(0, 4), max_size=20)))
+def test_each_partition_counts_for_itself_in_the_order_of_the_values(bundles: list[list[int]]) -> None:
+    counters, _ = _opened(SimStore({}))
+    counted = [0] * 5
+    for bundle in bundles:
+        numbers = counters.next(np.array(bundle, np.int64)).tolist()
+        for partition, number in zip(bundle, numbers, strict=True):
+            assert number == counted[partition]
+            counted[partition] += 1
+
+
+def test_it_goes_on_behind_what_runs_tell_and_what_is_stored() -> None:
+    store = SimStore({})
+    first, overlay = _opened(store, [0, 8, 1, 0, 0])
+    assert first.next(np.array([1, 2, 3, 1])).tolist() == [8, 1, 0, 9]
+    first.store(np.array([1, 3]))
+    first.write()
+    store.apply(*overlay.take())
+    later, _ = _opened(store, [0, 0, 0, 21, 0])
+    assert later.next(np.array([3, 2, 1])).tolist() == [21, 0, 10]

@@ -16,7 +16,7 @@ from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.host.background import Copying
 from millwheel.workers.loop.savepoint import SavepointPart
 from millwheel.workers.shard.productions import ShardIdentity
-from millwheel.workers.sources.source_end import SourceEnd
+from millwheel.workers.sources.source_parts import SourceEnd
 
 
 @dataclass

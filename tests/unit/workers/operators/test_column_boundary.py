@@ -15,7 +15,7 @@ from millwheel.core.columns.pairs import Pairing
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.testing import PipelineHarness
-from millwheel.workers.column_boundary import FAILED
+from millwheel.workers.boundaries import FAILED
 from millwheel.workers.sources import source
 from tests.unit.workers.operators.column_runs import in_rows
 

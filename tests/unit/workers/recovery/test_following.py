@@ -10,7 +10,7 @@ from millwheel.core.model.range_table import Ancestor, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.errors import CorruptionError
 from millwheel.ports import StateStore
-from millwheel.workers.loop.standing_by import StandingBy
+from millwheel.workers.loop.ranges import StandingBy
 from millwheel.workers.recovery.following import _REST_ROUNDS, Following, Standbys
 from tests.unit.workers.recovery.test_recovery import Storage, released, sealed
 

@@ -9,14 +9,9 @@ import pytest
 
 from millwheel.core.formats.store_layout import SLICE, SLICE_IDLE, SLICE_KEY
 from millwheel.testing import PipelineHarness
-from tests.unit.workers.slices.test_sliced import S, pipeline
+from tests.unit.workers.slices.test_sliced import S, pipeline, stored
 
 SLICES = "{every: 10s, keep: 10m, levels: [10s, 1m, 5m], ttl: 40s}"
-
-
-def stored(harness: PipelineHarness, family: bytes) -> int:
-    shards = harness._cluster.shards_of("clicks")
-    return sum(1 for shard in shards for _ in shard.store.scan(family))
 
 
 def run(folder: Path, times: list[int], watermarks: dict[int, int], **options: Any) -> PipelineHarness:

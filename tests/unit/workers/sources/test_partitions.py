@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
+
+from millwheel.core.model.ranges import SPACE
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
 from millwheel.core.pipeline.spec import SourceSpec, StreamSpec
-from millwheel.errors import ExhaustedError
-from millwheel.sources.base import Chunk, Partition, Reader, Source
-from millwheel.workers.sources.partitions import Partitions
+from millwheel.errors import CorruptionError, ExhaustedError
+from millwheel.sources.base import ENDS, Chunk, Partition, Reader, Source
+from millwheel.workers.sources.partitions import Partitions, decode_partitions, kept_ends, spread_of
 from millwheel.workers.sources.source_parts import SourceParts
 from tests.fakes.plain_storage import SimStore
 
@@ -169,3 +174,16 @@ def test_a_partition_of_a_bounded_source_never_sleeps() -> None:
     part.silence.nothing(60 * SECOND)
     made.fall_asleep(part, 60 * SECOND)
     assert "a" in made.awake
+
+
+def test_partitions_are_spread_evenly_over_the_key_space() -> None:
+    found = sorted(spread_of([Partition("a"), Partition("b"), Partition("c"), Partition("d")]).values())
+    assert found == [SPACE // 8, 3 * SPACE // 8, 5 * SPACE // 8, 7 * SPACE // 8]
+
+
+def test_the_ends_of_sources_are_read_by_stream_and_damage_is_corruption(tmp_path: Path) -> None:
+    (tmp_path / "inputs").mkdir()
+    (tmp_path / "inputs" / f"hits{ENDS}").write_bytes(msgspec.json.encode([Partition("a")]))
+    assert kept_ends(tmp_path) == {"hits": [Partition("a")]}
+    with pytest.raises(CorruptionError):
+        decode_partitions(b"[")

@@ -8,14 +8,17 @@ from typing import Any, cast
 
 import pytest
 
-from millwheel.core.formats.store_layout import Position
+from millwheel.core.formats.store_layout import ENDED, Position
 from millwheel.core.model.names import ChannelName, NodeName
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.sources.base import Chunk, Partition, Reader
+from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.sources.guessed import GuessedTypes, WholeRecords
 from millwheel.workers.sources.partition import Part
 from millwheel.workers.sources.silence import Silence
-from millwheel.workers.sources.source_parts import SourceParts
+from millwheel.workers.sources.source_parts import SourceEnd, SourceParts
+from millwheel.workers.state.overlay import Overlay
+from tests.fakes.plain_storage import SimStore
 
 NEVER = cast(Any, None)
 
@@ -109,3 +112,31 @@ def test_whole_records_of_readers_that_cannot_tell_are_read_one_by_one() -> None
     assert not any(reads.has_columns(part(), reader) for _ in range(20))
     assert whole.given_up()
     assert len(reader.asked) == 8
+
+
+def test_a_source_reads_until_it_rests_finishes_or_has_ended() -> None:
+    end = SourceEnd(SimStore({}))
+    assert not end.reads_nothing
+    end.resting = True
+    assert end.reads_nothing
+    end.resting, end.finishing = False, True
+    assert end.reads_nothing
+
+
+def test_the_end_waits_until_all_that_was_read_is_applied() -> None:
+    end = SourceEnd(SimStore({}))
+    assert not end.due(True)
+    end.finishing = True
+    assert (end.due(False), end.due(True)) == (False, True)
+
+
+def test_the_end_is_committed_once_and_no_later_owner_reads_on() -> None:
+    store = SimStore({})
+    end, overlay = SourceEnd(store), Overlay(store)
+    end.finishing = True
+    end.commit(Bundle(1, 0, 0, [], overlay, {}))
+    assert (end.ended, end.due(True)) == (True, False)
+    assert not SourceEnd(store).ended, "it is not durable before its commit"
+    store.apply(*overlay.take())
+    assert store.get(ENDED) is not None
+    assert SourceEnd(store).reads_nothing

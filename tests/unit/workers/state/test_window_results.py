@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from millwheel.core.model.times import MIN_TIME
-from millwheel.queries.model import Query, QueryError
+from millwheel.queries.model import Finding, Mode, Query, QueryError
 from millwheel.spec import load_pipeline
 from millwheel.testing import PipelineHarness
 from millwheel.workers.operators.columns import ColumnOperator
 from millwheel.workers.queries.kept import StoreAnswers
+from millwheel.workers.state.window_results import KeptWindow, of_windows
 
 S = 1_000_000
 FIELDS = ", fields: {at: int, ad: int, cost: float}"
@@ -172,3 +173,37 @@ def test_the_newest_result_and_one_window_are_found_without_a_scan(
         monkeypatch.setattr(type(shard.store), "scan", None)
         assert harness.ask("minutes.n", 1).values == {"n": 1}
         assert harness.ask("minutes.n", 1, until=(10 if form == "rows" else 13) * S).values == {"n": 1}
+
+
+OPEN = [KeptWindow(10, 20, {"n": 2, "m": 5}), KeptWindow(20, 30, {"n": 1, "m": 6})]
+LATEST = KeptWindow(0, 10, {"n": 7, "m": 8})
+
+
+def test_no_time_means_the_newest_result_and_a_time_the_window_that_begins_then() -> None:
+    assert of_windows(Query("c", 1), OPEN, LATEST, True, 15) == Finding({"n": 7, "m": 8}, 0, 10, True)
+    assert of_windows(Query("c.n", 1, until_us=20), OPEN, LATEST, True, 15) == Finding({"n": 1}, 20, 30, False)
+    assert of_windows(Query("c", 1, until_us=0), OPEN, LATEST, True, 9).complete is False
+
+
+def test_all_that_are_open_are_a_list_of_one_value() -> None:
+    rows = [{"window_start": 10, "window_end": 20, "n": 2}, {"window_start": 20, "window_end": 30, "n": 1}]
+    assert of_windows(Query("c.n", 1, mode=Mode.OPEN), OPEN, LATEST, True, 30) == Finding({"windows": rows}, 10, 30)
+    assert of_windows(Query("c", 1, mode=Mode.OPEN), [], None, False, 30) == Finding({"windows": []})
+
+
+@pytest.mark.parametrize(
+    ("query", "latest", "keeps", "code"),
+    [
+        (Query("c", 1, window_us=5), LATEST, True, "bad_window"),
+        (Query("c", 1), None, False, "not_asked"),
+        (Query("c", 1), None, True, "beyond_keep"),
+        (Query("c", 1, until_us=5), LATEST, True, "beyond_keep"),
+        (Query("c.x", 1), LATEST, True, "unknown_indicator"),
+    ],
+)
+def test_what_has_no_answer_is_an_error_with_a_code(
+    query: Query, latest: KeptWindow | None, keeps: bool, code: str
+) -> None:
+    with pytest.raises(QueryError) as caught:
+        of_windows(query, OPEN, latest, keeps, 15)
+    assert caught.value.code == code

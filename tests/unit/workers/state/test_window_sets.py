@@ -6,7 +6,7 @@ from millwheel.core.aggregates.distinct import Distinct
 from millwheel.core.formats.store_layout import WINDOW, WINDOW_SET, key_prefix, pack
 from millwheel.core.model.keys import key_hash
 from millwheel.errors import CorruptionError, InvariantError
-from millwheel.workers.operators.window_cells import WindowCells
+from millwheel.workers.operators.window_state import WindowCells
 from millwheel.workers.state.overlay import Overlay
 from millwheel.workers.state.window_sets import ReadSets, WindowSets, read_window
 from tests.fakes.plain_storage import SimStore

@@ -1,1 +1,0 @@
-"""Callbacks that take the records of a key together."""

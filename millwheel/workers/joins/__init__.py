@@ -1,1 +1,0 @@
-"""Joins of which a whole bundle is taken at once."""

@@ -1,1 +1,0 @@
-"""Lookup shards: bundles that wait for the answers of another system."""

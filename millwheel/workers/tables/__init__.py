@@ -1,1 +1,0 @@
-"""Tables, kept by their keys."""
