@@ -36,7 +36,7 @@ SENTINELS = frozenset(
     """
     core.model.times.MIN_TIME core.model.times.MAX_TIME core.model.times.LAST_TIME core.model.times.IDLE_TIME
     core.windowing.state.CLOSED core.windowing.state.SPOKEN core.aggregates.arrival_order.OLD
-    core.columns.fixed_sums._LEAST injector.range_index.NOWHERE master.tables.succession.SEALED
+    core.aggregates.families.exact_sums._LEAST injector.range_index.NOWHERE master.tables.succession.SEALED
     sources.files.followed.GENERATION sources.files.followed._LEAP workers.delivery.outbox._COUNT_BITS
     workers.delivery.consumer_keys._KEY_HEAD workers.state.overlay._HEAD workers.sinks.upsert._AT_ONCE
     """.split()  # noqa: SIM905

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.lazy_polars import pl
 from millwheel.core.order.arrival import by_arrival, reasons_of
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.lazy_polars import pl
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode_lines
 _ROWS = 8_000  # become lines at once: so few stay in the cache, and take the memory of those before them

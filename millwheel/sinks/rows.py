@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from millwheel.core.columns.batch import ColumnBatch
-from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.lazy_polars import pl
 from millwheel.sinks.base import SinkRecord
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from millwheel.core.columns.declared_fields import from_texts
-from millwheel.core.columns.lazy_polars import dtype, pl
+from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.model.records import Values
 from millwheel.errors import RecordError, SetupError
 from millwheel.sources.base import Chunk, FrameChunk, Reader

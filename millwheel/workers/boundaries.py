@@ -16,7 +16,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from millwheel.core.columns.fixed_sums import Unfit
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.model.damage import is_failure
 from millwheel.errors import CorruptionError, FencedError, InvariantError, MillwheelError, RecordError
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from millwheel.core.aggregates.base import Aggregator, one_by_one
-from millwheel.core.aggregates.choice import Collect
+from millwheel.core.aggregates.families.choice import Collect
 from millwheel.core.aggregates.stored_form import WHOLE
 from millwheel.errors import RecordError
 

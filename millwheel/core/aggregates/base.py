@@ -15,9 +15,13 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from millwheel.core.aggregates.columns import Argument, ColumnAggregate
 from millwheel.errors import RecordError
 
 Acc = TypeVar("Acc")
+NUMBERS = ("int", "float")
+VALUES = ("int", "float", "str")
+KINDS = ("int", "float", "str", "bool")
 
 
 class Aggregator(Generic[Acc]):
@@ -96,10 +100,16 @@ def one_by_one(merges: _Merges, acc: Any, others: Sequence[Any]) -> tuple[Any, l
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """A built-in aggregate function: ``make(options)`` builds its aggregator, ``options`` are the settings it has."""
+    """A built-in aggregate function: ``make(options)`` builds its aggregator, ``options`` are the settings it has.
+
+    ``columns(column, argument, aggregator)`` builds its column form, if it has one, for arguments of the ``kinds`` of
+    fields of which it takes every value that columns hold. ``aggregator`` is the row form, with its settings.
+    """
 
     make: Callable[[Mapping[str, Any]], Aggregator[Any]]
     options: tuple[str, ...] = ()
+    columns: Callable[[str, Argument, Any], ColumnAggregate] | None = None
+    kinds: tuple[str, ...] = NUMBERS
 
 
 def check_fits(function: str, name: str, value: Any) -> Any:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from millwheel.core.aggregates import choice as aggregates_choice
-from millwheel.core.aggregates import numeric as aggregates_numeric
-from millwheel.core.aggregates import sketches as aggregates_sketch
-from millwheel.core.aggregates.base import Aggregator
+from millwheel.core.aggregates.base import AggregateFunction, Aggregator
+from millwheel.core.aggregates.columns import Argument, ColumnAggregate, calculated
+from millwheel.core.aggregates.families import approx_distinct, choice, distinct, numeric, quantiles, variance
 from millwheel.core.aggregates.own import OwnAggregator
+from millwheel.core.expressions.columns import NoColumns, condition_over_columns
+from millwheel.core.lazy_polars import pl
+from millwheel.core.pipeline.spec import AggregateSpec
 
-FUNCTIONS = {**aggregates_numeric.FUNCTIONS, **aggregates_choice.FUNCTIONS, **aggregates_sketch.FUNCTIONS}
+_FAMILIES = (numeric, variance, choice, distinct, approx_distinct, quantiles)
+FUNCTIONS: Mapping[str, AggregateFunction] = {
+    name: function for family in _FAMILIES for name, function in family.FUNCTIONS.items()
+}
 
 
 def make_aggregator(
@@ -43,3 +48,34 @@ def _own(function: str, options: Mapping[str, Any], load: Callable[[str], Any] |
     if isinstance(made, Aggregator):
         return OwnAggregator(made)
     raise ValueError(f"{function!r} is no Aggregator; derive it from millwheel.Aggregator")
+
+
+def column_aggregate(
+    spec: AggregateSpec, column: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
+) -> ColumnAggregate:
+    """The column form of an aggregate over declared fields. Raises NoColumns where there is none."""
+    condition = condition_over_columns(compile_expression(spec.condition).tree, fields) if spec.condition else None
+    function = FUNCTIONS.get(spec.function)
+    if function is None or function.columns is None:
+        raise NoColumns
+    made = function.make(spec.options)
+    argument = _argument(spec, made, fields, condition, compile_expression)
+    if argument.kind not in function.kinds:
+        raise NoColumns
+    return function.columns(column, argument, made)
+
+
+def _argument(
+    spec: AggregateSpec,
+    made: Aggregator[Any],
+    fields: Mapping[str, str],
+    condition: pl.Expr | None,
+    compile_expression: Callable[[str], Any],
+) -> Argument:
+    if spec.argument in fields:
+        return Argument(pl.col(spec.argument), fields[spec.argument], condition)
+    if not spec.argument:
+        if made.needs_argument:  # the whole record
+            raise NoColumns
+        return Argument(pl.lit(1), "int", condition)
+    return calculated(compile_expression(spec.argument).tree, fields, condition)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.aggregates.distinct import Chunks, Distinct
+from millwheel.core.aggregates.families.distinct_values import Chunks, Distinct
 from millwheel.errors import CorruptionError
 
 _SET = 1  # Fixed: the code of a set among the extension types of msgpack

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.batch import key_column, key_list
-from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.windows import Cumulative, Global, Sessions, Sliding, Tumbling, Window, WindowFunction

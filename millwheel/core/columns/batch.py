@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.damage import DAMAGE, is_panic
 from millwheel.core.model.keys import Key, key_from_bytes
 from millwheel.core.model.records import Batch

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from millwheel.core.columns.lazy_polars import dtype, pl
+from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.model.records import Values, taken
 from millwheel.errors import RecordError
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from millwheel.core.aggregates.columns import OverRanges
 from millwheel.core.columns.arrays import can_assign
 from millwheel.core.columns.batch import ID_TYPES
-from millwheel.core.columns.functions.clean import is_pattern
+from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.plan import ColumnPlan, typed_plan
 from millwheel.core.columns.slices import slice_plan_or_why
 from millwheel.core.columns.state.inferred import PlansByType
-from millwheel.core.columns.state.steps import holds_step
 from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.pipeline.graph import Graph, takes_retractions
 from millwheel.core.pipeline.spec import (
@@ -301,7 +301,7 @@ def _why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: Column
     if spec.stage is not AggregationStage.WHOLE and (plan.steps is not None or isinstance(plan.window, Sessions)):
         return "its key is divided"
     parts = zip(plan.names, plan.aggregates, strict=True) if plan.steps is not None else ()
-    without = [name for name, each in parts if not holds_step(each)]
+    without = [name for name, each in parts if each.over_ranges is OverRanges.UNKNOWN]
     return f"no column holds the aggregate {without[0]}" if without else ""
 
 

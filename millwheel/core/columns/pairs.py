@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from millwheel.core.columns.arrays import assign_array
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
-from millwheel.core.columns.lazy_polars import dtype, pl
 from millwheel.core.columns.plan import END, KEY, START, key_parts
 from millwheel.core.formats.codec import encode_value
+from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.model.keys import key_bytes
 from millwheel.core.pipeline.spec import ComputationSpec, JoinKind, KeyKind, PipelineSpec
 from millwheel.core.windows.windows import Tumbling

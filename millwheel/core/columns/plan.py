@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.columns.aggregates import Additive, ColumnAggregate, Summed, column_aggregate
+from millwheel.core.aggregates.columns import ColumnAggregate, Unfit
+from millwheel.core.aggregates.families.adding import Unadded, cells
+from millwheel.core.aggregates.families.numeric import Additive
+from millwheel.core.aggregates.functions import column_aggregate
 from millwheel.core.columns.arrays import (
     Assigned,
     CountedRows,
@@ -21,11 +24,9 @@ from millwheel.core.columns.arrays import (
     sessions_of,
 )
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, Int64s, fits_key, key_column, key_list
-from millwheel.core.columns.expressions import NoColumns, condition_over_columns, kind_of_number
-from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.functions.adding import Unadded, cells
-from millwheel.core.columns.functions.clean import clean_rows, is_clean, is_pattern
-from millwheel.core.columns.lazy_polars import dtype, pl
+from millwheel.core.columns.clean import clean_rows, is_clean, is_pattern
+from millwheel.core.expressions.columns import NoColumns, condition_over_columns, kind_of_number
+from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.spec import (
     INSTANCE,
@@ -274,7 +275,7 @@ class ColumnPlan:
 
     def results(self, groups: pl.DataFrame) -> pl.DataFrame:
         """The records that the panes of closed windows become, see ``panes.pane_row``. Raises Unfit."""
-        if self.inferred and any(isinstance(each, Summed) and each.of_nothing(groups) for each in self.aggregates):
+        if self.inferred and any(each.of_no_floats(groups) for each in self.aggregates):
             raise Unfit  # the sum of no floats is a whole 0 there, as nobody has declared that they are floats
         said = {aggregate: aggregate.result(groups) for aggregate in self.aggregates}
         columns = dict(zip(self.key_names, key_parts(groups[KEY]), strict=True))

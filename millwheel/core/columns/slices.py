@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.columns.aggregates import Extremal
-from millwheel.core.columns.arguments import Argument
+from millwheel.core.aggregates.columns import Argument, Unfit
+from millwheel.core.aggregates.families.choice import Extremal
 from millwheel.core.columns.arrays import Assigned, Filled, none_filled
 from millwheel.core.columns.batch import ID_TYPES, ColumnBatch, key_list
-from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import KEY, START, ColumnPlan, typed_plan
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.graph import takes_retractions

@@ -14,8 +14,8 @@ from enum import IntEnum
 from typing import Any, Protocol
 
 from millwheel.core.aggregates.aggregation import Aggregation
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import END, START, ColumnPlan
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.windows.lateness import is_complete, still_open

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.formats.store_layout import NUMBERS, number8, number_from8
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.ranges import KeyRange
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.columns.lazy_polars import dtype, pl
+from millwheel.core.lazy_polars import dtype, pl
 from millwheel.formats.avro.schema import Schema
 
 Ints = npt.NDArray[np.int64]

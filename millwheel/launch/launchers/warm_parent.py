@@ -3,7 +3,7 @@ worker needs and forks one on request, so that a killed worker is back within hu
 
 A fork copies only one thread, and locks of the other threads stay locked for ever. Therefore this process never has a
 second thread: it loads nothing that starts threads (Polars does, and is loaded late, see
-``core/columns/lazy_polars.py``), and opens no store and no connection except the one to its driver. Before each fork it
+``core/lazy_polars.py``), and opens no store and no connection except the one to its driver. Before each fork it
 counts its threads. If there is more than one, it reports that, and the driver executes workers as it would without a
 warm parent.
 

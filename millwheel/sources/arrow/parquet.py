@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millwheel.core.columns.declared_fields import FieldTypes, example_frame, frame_of
-from millwheel.core.columns.lazy_polars import dtype, pl
+from millwheel.core.lazy_polars import dtype, pl
 from millwheel.errors import SetupError
 from millwheel.sources.arrow.bounds import ParquetBounds
 from millwheel.sources.arrow.columns import Plain, plain

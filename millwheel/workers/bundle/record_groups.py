@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any
 
 from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
-from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import END, ColumnPlan
 from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Batch
 from millwheel.core.windowing.calls import Group

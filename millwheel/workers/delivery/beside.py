@@ -13,8 +13,8 @@ import numpy as np
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.forms import MadeColumns
-from millwheel.core.columns.lazy_polars import dtype, pl
 from millwheel.core.grouping.epochs import KeyEpochs
+from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch, Values
 from millwheel.workers.delivery.consumer_keys import Keyless

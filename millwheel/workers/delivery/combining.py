@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
-from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.plan import END, KEY, ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType, with_types
 from millwheel.core.model.names import NodeName, groups_of, whole_of

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.batch import ColumnBatch, key_column, key_list
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.grouping.epochs import KeyEpochs, counted_of
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.failures import encodable, in_words
 from millwheel.core.model.keys import Key, fitting_key
 from millwheel.core.model.names import NodeName

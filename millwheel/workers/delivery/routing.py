@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.formats.codec import apart, are_objects
 from millwheel.core.grouping.epochs import KeyEpochs, Rule
 from millwheel.core.grouping.tables import Network
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key, KeyHash, key_hash, key_hashes
 from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName, ShardName, groups_of, rest_of

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.aggregates.stored_form import WHOLE
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
-from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.formats.codec import encode_value
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.names import NodeName, groups_of
 from millwheel.core.model.records import Batch

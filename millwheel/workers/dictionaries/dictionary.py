@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.formats.number_runs import known_by, known_by_column
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import fitting_key
 from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.formats.number_runs import (
     ROW,
     Int64s,
@@ -23,6 +22,7 @@ from millwheel.core.formats.number_runs import (
     partitions_of_heads,
     run_key,
 )
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.dictionaries import TTL_PARTS, ids_of
 from millwheel.ports import StateStore

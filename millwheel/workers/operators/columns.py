@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import (
     AnyBatch,
@@ -23,14 +24,13 @@ from millwheel.core.columns.batch import (
     frame_from,
     joined,
 )
-from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import COUNT, END, KEY, ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType, types_told
 from millwheel.core.columns.state.leaving import Leaving, Left, keys_like
 from millwheel.core.columns.state.steps import StepColumns
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.expressions.language import compile_expression
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.names import groups_of
 from millwheel.core.model.times import held_at

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import ColumnBatch, joined
-from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import END, ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.lazy_polars import pl
 from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.model.keys import Key

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import KEY, ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.columns.state.kept import KeptColumns
@@ -21,6 +20,7 @@ from millwheel.core.columns.state.sessions import SessionColumns
 from millwheel.core.columns.state.steps import StepColumns
 from millwheel.core.columns.windows import ColumnWindows, Types, results_of, windows_of_key
 from millwheel.core.formats.store_layout import WINDOW, key_in, slot_of
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.damage import is_failure
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MIN_TIME

@@ -22,9 +22,8 @@ import msgspec
 import numpy as np
 
 from millwheel.api import Computation
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, joined
-from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.pairs import AT, INPUT, VALUE, Pairing, encoded, encoded_schema
 from millwheel.core.columns.plan import END, KEY, START
 from millwheel.core.columns.state.join_windows import JoinWindows
@@ -32,6 +31,7 @@ from millwheel.core.columns.state.leaving import Leaving, Left, keys_of, where
 from millwheel.core.columns.windows import in_order_of_time
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.formats.store_layout import WINDOW
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key, key_bytes, key_from_bytes
 from millwheel.core.model.records import Record
 from millwheel.core.model.times import held_at

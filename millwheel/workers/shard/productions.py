@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from msgspec import Raw
 
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, encode_columns
-from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.formats.codec import encode_batch, encode_value
 from millwheel.core.formats.store_layout import PENDING, Meta, number8, pack
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.limits import Limits, over

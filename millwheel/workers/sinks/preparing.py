@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from millwheel.connectors.external.meanings import is_of_client, named
-from millwheel.core.columns.fixed_sums import Unfit
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import InvariantError, UnavailableError

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import ColumnBatch, joined
-from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.slices import SlicePlan
 from millwheel.core.formats.store_layout import slice_prefix
 from millwheel.core.model.keys import Key

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
-from millwheel.core.columns.functions.clean import is_clean
-from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.columns.clean import is_clean
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.core.windows.lateness import late_mask

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.batch import AnyBatch
-from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.formats.store_layout import Position
 from millwheel.core.model.failures import UNIT
 from millwheel.core.model.names import letters_channel

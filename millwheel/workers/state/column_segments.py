@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from millwheel.core.columns.batch import frame_bytes, frame_from, key_list
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import END, KEY
 from millwheel.core.columns.state.sessions import without_replaced
 from millwheel.core.columns.state.steps import entered
 from millwheel.core.columns.windows import ColumnWindows, GroupsKind, Types
 from millwheel.core.formats.store_layout import COLUMNS, number8, number_from8, pack
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.model.times import MIN_TIME

@@ -7,15 +7,15 @@ from typing import Any
 
 from millwheel.core.aggregates import aggregation
 from millwheel.core.aggregates.arrival_order import InOrder
+from millwheel.core.aggregates.families.approx_distinct import Sketched
+from millwheel.core.aggregates.families.distinct import Distincts
 from millwheel.core.columns import pairs as column_pairs
 from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns import windows as column_windows
-from millwheel.core.columns.functions.coupons import Sketched
-from millwheel.core.columns.functions.lists import Distincts
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.state.join_windows import JoinWindows
 from millwheel.core.columns.state.kept import KeptColumns
 from millwheel.core.columns.state.sessions import SessionColumns
+from millwheel.core.lazy_polars import pl
 from millwheel.core.machines.counted import CountMachine, Filling
 from millwheel.core.machines.cumulative import CumulativeMachine, Period
 from millwheel.core.machines.sessions import MergingMachine

@@ -25,7 +25,7 @@ from millwheel import (
     ValueState,
     agg,
 )
-from millwheel.core.columns.fixed_sums import Unfit
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.failures import MOST_WORDS, in_words
 from millwheel.core.model.records import Domain

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
-from millwheel.core.columns.lazy_polars import kind_of, pl
 from millwheel.core.columns.plan import ColumnPlan, fields_used, key_parts, typed_plan
 from millwheel.core.columns.windows import Types
+from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.windowing.contract import Windowing
 

@@ -6,10 +6,10 @@ what closes is cut off, without a copy, and what stays is not touched.
 
 from __future__ import annotations
 
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.pairs import by_end
 from millwheel.core.columns.plan import END
 from millwheel.core.columns.windows import ColumnWindows, MergesGroups
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.windows.lateness import is_complete, still_open
 

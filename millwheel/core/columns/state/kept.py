@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import END, KEY, START, ColumnPlan
 from millwheel.core.columns.windows import (
     ColumnWindows,
@@ -23,6 +22,7 @@ from millwheel.core.columns.windows import (
     Types,
     in_order_of_time,
 )
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.windows.lateness import final_at_us, final_until, is_complete, still_open

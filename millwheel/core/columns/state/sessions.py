@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import END, KEY, START, ColumnPlan, key_parts
 from millwheel.core.columns.windows import ColumnWindows, GroupsKind
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.windows.lateness import still_open
 

@@ -19,12 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.columns.aggregates import Averaged, ColumnAggregate, Counted, Extremal, Summed
-from millwheel.core.columns.fixed_sums import Unfit
-from millwheel.core.columns.functions.moments import Moments
-from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.aggregates.columns import ColumnAggregate, OverRanges, Unfit
 from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
 from millwheel.core.columns.windows import ColumnWindows, GroupsKind, in_order_of_time
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.windows.lateness import is_complete, still_open
 from millwheel.core.windows.windows import Sliding, Window
@@ -32,11 +30,6 @@ from millwheel.core.windows.windows import Sliding, Window
 _Int64s = npt.NDArray[np.int64]
 _FAR = 2**62  # Fixed: beyond, points may not fit into 64 bits
 _NUMBER = "number"
-
-
-def holds_step(aggregate: ColumnAggregate) -> bool:
-    """Whether the state of key windows with this aggregate may be in columns."""
-    return isinstance(aggregate, Counted | Summed | Averaged | Extremal | Moments)
 
 
 class StepColumns(ColumnWindows):
@@ -167,9 +160,9 @@ def _codes(frame: pl.DataFrame, column: str, times: _Int64s) -> _Int64s:
 
 def _over(column: pl.Series, aggregate: ColumnAggregate, ranges: _Ranges) -> pl.Series:
     """At each point a column of an aggregate over the groups that are inside."""
-    if isinstance(aggregate, Extremal):
-        return _extremes(column, ranges, aggregate.largest)
-    return _sums(column, ranges)
+    if aggregate.over_ranges is OverRanges.SUMS:
+        return _sums(column, ranges)
+    return _extremes(column, ranges, aggregate.over_ranges is OverRanges.LARGEST)
 
 
 def _sums(column: pl.Series, ranges: _Ranges) -> pl.Series:

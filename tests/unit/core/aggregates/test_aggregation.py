@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.aggregates.aggregation import FILTERED, Buffered, Named, NamedAggregation
-from millwheel.core.aggregates.numeric import CountRecords, Sum
+from millwheel.core.aggregates.families.numeric import CountRecords, Sum
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.errors import RecordError

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millwheel.core.aggregates.base import Aggregator
-from millwheel.core.aggregates.functions import make_aggregator
+from millwheel.core.aggregates.functions import column_aggregate, make_aggregator
 from millwheel.core.aggregates.own import OwnAggregator
+from millwheel.core.aggregates.specs import compile_aggregation
+from millwheel.core.expressions.columns import NoColumns
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.pipeline.spec import AggregateSpec
 
 
 @pytest.mark.parametrize(
@@ -45,3 +52,75 @@ def test_a_class_of_ones_own_is_made_with_its_options() -> None:
         make_aggregator("mine:dict", {}, lambda name: dict)
     with pytest.raises(TypeError, match="Longest must define create"):
         made.create()
+
+
+FIELDS = {"size": "int", "small": "int", "cost": "float", "kind": "str"}
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "size": st.integers(-(2**62), 2**62),
+            "small": st.integers(-(2**47), 2**47),
+            "cost": st.integers(-(2**20), 2**20).map(lambda n: n / 4),
+            "kind": st.sampled_from("ab"),
+        }
+    ),
+    min_size=1,
+    max_size=10,
+)
+SPECS = [
+    AggregateSpec("x", "count"),
+    AggregateSpec("x", "count", condition="kind == 'a'"),
+    AggregateSpec("x", "sum", "size"),
+    AggregateSpec("x", "sum", "cost", condition="kind == 'a'"),
+    AggregateSpec("x", "mean", "cost"),
+    AggregateSpec("x", "mean", "size"),
+    AggregateSpec("x", "stddev", "cost", condition="kind == 'a'"),
+    AggregateSpec("x", "variance", "small", options={"population": True}),
+    AggregateSpec("x", "min", "cost", condition="kind == 'a'"),
+    AggregateSpec("x", "max", "kind"),
+]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.function} {spec.argument} {spec.condition}")
+@given(rows=ROWS)
+def test_either_form_goes_on_where_the_other_stopped(spec: AggregateSpec, rows: list[dict[str, Any]]) -> None:
+    """The accumulators of a group in columns are those of the row form, and back."""
+    made = column_aggregate(spec, "a0", FIELDS, compile_expression)
+    types = {"size": pl.Int64, "small": pl.Int64, "cost": pl.Float64, "kind": pl.String}
+    staged = pl.DataFrame(rows, types).with_columns(made.staged())
+    [row] = staged.with_columns(made.prepared()).select(made.merged()).cast(made.dtypes).to_dicts()
+    in_rows = compile_aggregation([spec], compile_expression)
+    acc = in_rows.create()
+    for value in rows:
+        acc = in_rows.add_many(acc, [in_rows.prepare(value)], [0])
+    there = made.to_acc(row)
+    assert in_rows.result([there])["x"] == in_rows.result(acc)["x"]
+    assert made.to_acc(dict(zip(made.dtypes, made.from_acc(there), strict=True))) == there
+
+
+def test_what_has_no_column_form_is_refused() -> None:
+    for spec in (
+        AggregateSpec("x", "first", "size"),
+        AggregateSpec("x", "sum", "size % 2"),
+        AggregateSpec("x", "sum", "kind"),
+        AggregateSpec("x", "count", "other"),
+        AggregateSpec("x", "collect", "size"),
+        AggregateSpec("x", "stddev", "kind"),
+    ):
+        with pytest.raises(NoColumns):
+            column_aggregate(spec, "a0", FIELDS, compile_expression)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "options"),
+    [
+        ("first", "int", {}),
+        ("collect", "str", {}),
+        ("quantile", "str", {"q": 0.5}),
+        ("count_distinct", "bool", {}),
+        ("stddev", "str", {}),
+    ],
+)
+def test_other_functions_and_fields_have_no_such_form(function: str, kind: str, options: dict[str, Any]) -> None:
+    with pytest.raises(NoColumns):
+        column_aggregate(AggregateSpec("x", function, "f", options=options), "a0", {"f": kind}, compile_expression)

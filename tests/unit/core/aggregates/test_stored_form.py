@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from millwheel.core.aggregates.distinct import Distinct
+from millwheel.core.aggregates.families.distinct_values import Distinct
 from millwheel.core.aggregates.stored_form import WHOLE
 from millwheel.errors import CorruptionError
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns import plan as column_plans
-from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.plan import KEY
 from millwheel.core.pipeline.spec import (
     AggregateSpec,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.aggregates.aggregation import Collected, SingleAggregation
-from millwheel.core.aggregates.numeric import Sum
+from millwheel.core.aggregates.families.numeric import Sum
 from millwheel.core.key_windows.queue import BucketQueue, Steps
 
 SIZE = 100

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.windows import lateness
 from millwheel.core.windows.windows import GLOBAL_WINDOW, Window

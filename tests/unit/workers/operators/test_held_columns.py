@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import AnyBatch
-from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.plan import KEY
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import WINDOW, key_prefix, pack

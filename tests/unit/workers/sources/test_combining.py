@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
-from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
+from millwheel.core.lazy_polars import pl
 from millwheel.core.model.names import NodeName, groups_of
 from millwheel.testing import PipelineHarness, assert_survives_crashes
 from millwheel.workers.bundle.bundle import Bundle

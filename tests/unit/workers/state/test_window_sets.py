@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from millwheel.core.aggregates.distinct import Distinct
+from millwheel.core.aggregates.families.distinct_values import Distinct
 from millwheel.core.formats.store_layout import WINDOW, WINDOW_SET, key_prefix, pack
 from millwheel.core.model.keys import key_hash
 from millwheel.errors import CorruptionError, InvariantError

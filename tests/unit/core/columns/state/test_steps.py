@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.columns.fixed_sums import Unfit
+from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.columns.plan import KEY
 from millwheel.core.columns.state.steps import StepColumns, _lowest, entered
 from millwheel.core.model.times import MAX_TIME, MIN_TIME

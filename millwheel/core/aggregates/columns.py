@@ -1,0 +1,150 @@
+"""The column form of aggregates: what all have in common, and their input.
+
+Each keeps its accumulator in columns of its own, whose names begin with ``<column>``. ``to_acc`` and ``from_acc``
+convert to and from the accumulator of the row form, so that either form can continue from the other.
+"""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any
+
+from millwheel.core.expressions.columns import number_over_columns, zero_without_sign
+from millwheel.core.lazy_polars import dtype, pl
+
+
+class Unfit(Exception):
+    """A number that the column form cannot hold exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """The input of an aggregate: a field or expression of a kind, where a condition holds.
+
+    ``exact`` are expressions that are False for the records for which the column may not have the row form's value.
+    """
+
+    field: pl.Expr
+    kind: str
+    condition: pl.Expr | None
+    exact: tuple[pl.Expr, ...] = ()
+
+    def unfit(self) -> list[pl.Expr]:
+        """An expression over a bundle that is False when a record that counts needs the row form; none if no record
+        can."""
+        if not self.exact:
+            return []
+        exact = pl.all_horizontal(self.exact)
+        return [(exact if self.condition is None else exact | ~self.condition).all()]
+
+    def counted(self) -> pl.Expr:
+        """1 for a record that counts."""
+        return (pl.lit(1) if self.condition is None else self.condition).cast(pl.Int64)
+
+    def or_zero(self, column: pl.Expr) -> pl.Expr:
+        """The column, 0 where the condition does not hold."""
+        return column if self.condition is None else pl.when(self.condition).then(column).otherwise(0)
+
+    def or_null(self) -> pl.Expr:
+        """The field, null where the condition does not hold."""
+        return self.field if self.condition is None else pl.when(self.condition).then(self.field).otherwise(None)
+
+
+def without_signed_zero(argument: Argument) -> Argument:
+    """As in the row form -0.0 becomes 0.0."""
+    return replace(argument, field=zero_without_sign(argument.field)) if argument.kind == "float" else argument
+
+
+def calculated(tree: ast.expr, fields: Mapping[str, str], condition: pl.Expr | None) -> Argument:
+    """The value of an arithmetic expression, where a condition holds. Raises NoColumns where it has no column form."""
+    term = number_over_columns(tree, fields)
+    column = term.column
+    if term.exact and condition is not None:  # records that do not count may be divided by zero
+        column = pl.when(pl.all_horizontal(term.exact)).then(column).otherwise(0)
+    return Argument(column, term.kind, condition, term.exact)
+
+
+class OverRanges(Enum):
+    """How the columns of an aggregate over ranges of groups follow from those of the groups."""
+
+    SUMS = auto()
+    SMALLEST = auto()
+    LARGEST = auto()
+    UNKNOWN = auto()
+
+
+class ColumnAggregate(ABC):
+    """The column form of one output field. ``dtypes`` are those of its columns, by name."""
+
+    dtypes: Mapping[str, Any]
+    grows = False
+    """Whether its columns take more, the more records there are."""
+    over_ranges = OverRanges.UNKNOWN
+
+    def __init__(self, column: str, argument: Argument) -> None:
+        self._column = column
+        self._argument = argument
+
+    def staged(self) -> list[pl.Expr]:
+        """Columns of a bundle from which several of :meth:`prepared` are made, so that they are computed once."""
+        return []
+
+    @abstractmethod
+    def prepared(self) -> list[pl.Expr]:
+        """Columns of a bundle that :meth:`grouped` needs: one expression per entry of ``dtypes``, so named."""
+
+    def grouped(self) -> list[pl.Expr]:
+        """How these columns are put together over the records of a group."""
+        return self.merged()
+
+    @abstractmethod
+    def merged(self) -> list[pl.Expr]:
+        """How they are put together over groups of one key and window."""
+
+    @abstractmethod
+    def result(self, groups: pl.DataFrame) -> pl.Series:
+        """The contents of a pane. Unfit when no column can hold them."""
+
+    @abstractmethod
+    def to_acc(self, row: Mapping[str, Any]) -> Any:
+        """The row form's accumulator of one group."""
+
+    @abstractmethod
+    def from_acc(self, acc: Any) -> list[Any]:
+        """The inverse, one value per entry of ``dtypes``. Unfit when the columns cannot hold it."""
+
+    def unfit(self) -> list[pl.Expr]:
+        """Expressions over a bundle that are False when the columns cannot hold it."""
+        return self._argument.unfit()
+
+    def of_no_floats(self, groups: pl.DataFrame) -> bool:
+        """Whether a group has a sum of no floats, which in the row form is a whole 0."""
+        return False
+
+
+class Listed(ColumnAggregate):
+    """A list of values for each group, without any that make no difference."""
+
+    grows = True
+
+    def __init__(self, column: str, argument: Argument) -> None:
+        super().__init__(column, without_signed_zero(argument))
+        self._type: type = {"int": int, "float": float, "str": str}[argument.kind]
+        self.dtypes = {column: pl.List(dtype(argument.kind))}
+
+    def prepared(self) -> list[pl.Expr]:
+        return [self._argument.or_null().alias(self._column)]
+
+    def grouped(self) -> list[pl.Expr]:
+        return [self._kept(pl.col(self._column).drop_nulls())]
+
+    def merged(self) -> list[pl.Expr]:
+        return [self._kept(pl.col(self._column).explode().drop_nulls())]
+
+    @abstractmethod
+    def _kept(self, values: pl.Expr) -> pl.Expr:
+        """The values of a group that make a difference."""

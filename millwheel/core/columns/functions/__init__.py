@@ -1,1 +1,0 @@
-"""Accumulators in columns, a file for each family of aggregate functions."""

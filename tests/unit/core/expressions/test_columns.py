@@ -1,0 +1,129 @@
+"""Conditions over columns say, value for value, what they say record by record; or they have no column form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from millwheel.core.expressions.columns import (
+    NoColumns,
+    condition_over_columns,
+    kind_of_number,
+    number_over_columns,
+)
+from millwheel.core.expressions.language import compile_expression
+
+FIELDS = {"i": "int", "f": "float", "s": "str", "b": "bool"}
+ROWS = st.fixed_dictionaries(
+    {
+        "i": st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3),
+        "f": st.floats(allow_nan=False) | st.sampled_from([0.0, -0.0, 1.0, 2.0**53]),
+        "s": st.text(max_size=3),
+        "b": st.booleans(),
+    }
+)
+OPS = st.sampled_from(["==", "!=", "<", "<=", ">", ">="])
+LEAVES = st.one_of(
+    st.builds("i {} {}".format, OPS, st.integers(0, 3)),
+    st.builds("f {} {}".format, OPS, st.sampled_from(["1", "2.5", str(2**53)])),
+    st.builds("s {} '{}'".format, OPS, st.sampled_from(["", "a", "b"])),
+    st.just("b"),
+    st.just("s == s"),
+)
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.builds("({} and {})".format, inner, inner),
+        st.builds("({} or {})".format, inner, inner),
+        st.builds("not ({})".format, inner),
+    ),
+    max_leaves=5,
+)
+
+
+@given(TREES, st.lists(ROWS, min_size=1, max_size=8))
+def test_columns_say_what_rows_say(text: str, rows: list[dict[str, object]]) -> None:
+    compiled = compile_expression(text)
+    types = {"i": pl.Int64, "f": pl.Float64, "s": pl.String, "b": pl.Boolean}
+    found = pl.DataFrame(rows, types).select(condition_over_columns(compiled.tree, FIELDS).alias("x"))["x"].to_list()
+    assert found == [compiled.evaluate(row) for row in rows]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "i == 'a'",  # never equal in rows, an error in columns
+        "i == f",  # a double cannot hold every integer
+        f"f == {2**53 + 1}",
+        "i + 1 == 2",
+        "i",
+        "1 < i < 3",
+        "other == 1",
+        "lower(s) == 'a'",
+        "i == null",
+        "i in [1, 2]",
+    ],
+)
+def test_what_columns_could_say_otherwise_has_no_column_form(text: str) -> None:
+    with pytest.raises(NoColumns):
+        condition_over_columns(compile_expression(text).tree, FIELDS)
+
+
+NUMBERS = {"i": "int", "j": "int", "f": "float", "g": "float"}
+WHOLE = st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3) | st.sampled_from([2**31, 2**53, 2**53 + 1, 2**62])
+REAL = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0, 0.1, 3.0, 1e200, 2.0**-1074])
+NUMBER_ROWS = st.fixed_dictionaries({"i": WHOLE, "j": WHOLE, "f": REAL, "g": REAL})
+NUMBER_LEAVES = st.sampled_from(["i", "j", "f", "g", "1", "3", "7.0", "0.1", "-2", "0.0"])
+CALCULATIONS = st.recursive(
+    NUMBER_LEAVES,
+    lambda inner: st.one_of(
+        st.builds("({} {} {})".format, inner, st.sampled_from("+-*/"), inner), st.builds("(-{})".format, inner)
+    ),
+    max_leaves=6,
+)
+
+
+@given(CALCULATIONS, st.lists(NUMBER_ROWS, min_size=1, max_size=6))
+@settings(max_examples=400, deadline=None)
+def test_arithmetic_over_columns_gives_the_bits_of_rows_or_says_for_which_records_it_may_not(
+    text: str, rows: list[dict[str, Any]]
+) -> None:
+    try:
+        compiled = compile_expression(text)
+        term = number_over_columns(compiled.tree, NUMBERS)
+    except (ValueError, NoColumns):
+        assume(False)
+    types = {"i": pl.Int64, "j": pl.Int64, "f": pl.Float64, "g": pl.Float64}
+    frame = pl.DataFrame(rows, types)
+    exact = frame.select(pl.all_horizontal(pl.lit(True), *term.exact).alias("x"))["x"].to_list()
+    found = frame.with_columns(term.column.alias("x"))["x"].to_list()
+    for row, known, value in zip(rows, exact * len(rows) if len(exact) == 1 else exact, found, strict=False):
+        if known:
+            expected = compiled.evaluate(row)
+            assert (type(value), repr(value)) == (type(expected), repr(expected))
+            assert term.kind == type(value).__name__
+
+
+def test_ordinary_numbers_need_no_rows() -> None:
+    term = number_over_columns(compile_expression("(i + 1) * f / 3 - j / i").tree, NUMBERS)
+    frame = pl.DataFrame({"i": [1, 2**40], "j": [5, -(2**50)], "f": [0.5, 1e9], "g": [1.0, 1.0]})
+    assert frame.select(pl.all_horizontal(term.exact).all()).item()
+    for row in ({"i": 0}, {"i": 2**62}, {"f": 1e308}, {"j": 2**53 + 1}):
+        changed = frame.with_columns(pl.lit(value).alias(name) for name, value in row.items())
+        assert not changed.select(pl.all_horizontal(term.exact).all()).item(), row
+
+
+@pytest.mark.parametrize("text", ["i % 2", "i // 2", "i ** 2", "i / 0", "1 + 2", "i + true", "abs(i)", "i + other"])
+def test_other_calculations_have_no_column_form(text: str) -> None:
+    with pytest.raises(NoColumns):
+        number_over_columns(compile_expression(text).tree, NUMBERS)
+    assert kind_of_number(text, NUMBERS, compile_expression) == ""
+
+
+def test_the_kind_of_a_number_is_known_from_its_fields() -> None:
+    kinds = {text: kind_of_number(text, NUMBERS, compile_expression) for text in ("i", "i * j", "i / j", "i + f", "")}
+    assert kinds == {"i": "int", "i * j": "int", "i / j": "float", "i + f": "float", "": ""}
