@@ -135,6 +135,20 @@ def own(
     return Aggregate(function, of, where, options or {})
 
 
+def __getattr__(name: str) -> Callable[..., Aggregate]:
+    """A function that has no signature here: ``agg.name(of, where=…, option=…)``."""
+    from millwheel.core.aggregates.functions import FUNCTIONS  # heavy, and most programs need none of it
+    from millwheel.options import did_you_mean
+
+    if name not in FUNCTIONS:
+        raise AttributeError(f"agg has no function {name!r}{did_you_mean(name, sorted(FUNCTIONS))}")
+
+    def made(of: str = "", *, where: str = "", **options: Any) -> Aggregate:
+        return Aggregate(name, of, where, options)
+
+    return made
+
+
 def _population(population: bool) -> dict[str, Any]:
     return {"population": True} if population else {}
 

@@ -13,7 +13,7 @@ import typer.main
 
 from millwheel.cli.app import app
 from millwheel.spec import load_pipeline
-from tests import rooms, tuning
+from tests import aggregate_table, rooms, tuning
 from tests.sim.faults import ALL_FAULTS
 from tests.unit.fluent.twins import without_lines
 
@@ -176,6 +176,11 @@ def test_each_fault_names_what_shows_it() -> None:
         shown = row.split(" | ")[-1]
         assert set(re.findall(r"\bsim:([\w-]+)", shown)) <= ALL_FAULTS, row
         assert _PATH.search(shown) or re.match(r"sim\b", shown), f"nothing shows: {row}"
+
+
+def test_the_page_lists_the_aggregates_as_they_say_of_themselves() -> None:
+    page = aggregate_table.PAGE.read_text(encoding="utf-8")
+    assert page == aggregate_table.page_with(aggregate_table.table()), "run `python -m tests.aggregate_table --write`"
 
 
 def test_the_map_of_the_architecture_shows_every_file() -> None:

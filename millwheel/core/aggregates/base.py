@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from millwheel.core.aggregates.columns import Argument, ColumnAggregate
@@ -104,12 +104,19 @@ class AggregateFunction:
 
     ``columns(column, argument, aggregator)`` builds its column form, if it has one, for arguments of the ``kinds`` of
     fields of which it takes every value that columns hold. ``aggregator`` is the row form, with its settings.
+
+    ``gives`` and ``keeps`` are what docs/pipeline.md says: the result, and the state of one key and window. With the
+    settings of ``example`` it is drawn by ``tests/search``.
     """
 
     make: Callable[[Mapping[str, Any]], Aggregator[Any]]
     options: tuple[str, ...] = ()
     columns: Callable[[str, Argument, Any], ColumnAggregate] | None = None
     kinds: tuple[str, ...] = NUMBERS
+    _: KW_ONLY
+    gives: str
+    keeps: str
+    example: Mapping[str, Any] = field(default_factory=dict)
 
 
 def check_fits(function: str, name: str, value: Any) -> Any:

@@ -7,13 +7,14 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from millwheel.core.aggregates.functions import FUNCTIONS
 from millwheel.errors import PipelineError
 from tests.search.document import emit
 from tests.search.freedoms import Facts, Level, Order, promised
 from tests.search.generate.draft import Draft, Flow
 from tests.search.generate.kinds import branched, deduplicated, enriched, free, joined, looked_up, orders, steps
 from tests.search.generate.visitors import numbered, visitors
-from tests.search.generate.windows import CALCULATED, CALCULATIONS, OPTIONS, spans, windowed
+from tests.search.generate.windows import CALCULATED, CALCULATIONS, spans, windowed
 from tests.search.script import load_tree
 
 _TRIES = 12
@@ -113,15 +114,25 @@ def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
     return True
 
 
+_NAMED = frozenset({"variance", "count", "sum", "min", "max", "mean", "stddev", "count_distinct", "top_k"})
+_SKETCHES = frozenset({"quantile", "quantiles", "approx_count_distinct"})
+
+
+def _further() -> list[str]:
+    """Functions with a column form that are not named here."""
+    there = {name for name, function in FUNCTIONS.items() if function.columns is not None}
+    return sorted(there - _NAMED - _SKETCHES)
+
+
 def _of_columns(draft: Draft, name: str, tree: dict[str, Any]) -> dict[str, Any]:
     function, own = draft.pick(["sum", "min", "max", "mean"]), Random(repr((name, tree)))
     if own.random() < 0.6:  # drawn apart, so that the rest of the pipeline is what it was
-        function = own.choice(["stddev", "count_distinct", "top_k", "quantile"])
+        function = own.choice(["stddev", "count_distinct", "top_k", "quantile", *_further()])
     if Random(repr((tree, name))).random() < (0.8 if "approx_count_distinct_in_columns" in draft.wanted else 0.1):
         function = "approx_count_distinct"
     draft.features.add(f"{function}_in_columns")
     argument = own.choice(CALCULATIONS) if function in CALCULATED and own.random() < 0.3 else "n"
-    return {function: "at" if function == "approx_count_distinct" else argument, **OPTIONS.get(function, {})}
+    return {function: "at" if function == "approx_count_distinct" else argument, **FUNCTIONS[function].example}
 
 
 def _known(draft: Draft) -> Any:

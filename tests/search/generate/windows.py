@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from millwheel.core.aggregates.functions import FUNCTIONS
 from tests.search.generate.draft import Draft
 from tests.search.generate.inputs import take_input
 
@@ -47,16 +48,15 @@ def _coin(draft: Draft) -> bool:
     return ahead.random() < 0.2
 
 
-_FUNCTIONS = frozenset(
-    {"count_of_field", "sum", "min", "max", "mean", "count_distinct", "top_k", "collect", "first", "last", "stddev"}
-)
+_ELSEWHERE = frozenset({"count", "variance", "quantile", "quantiles", "approx_count_distinct"})
+"""Drawn in other ways; ``variance`` is the square of what is drawn."""
 
 
-OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    "top_k": {"k": 2},
-    "quantile": {"q": 0.6, "accuracy": 0.25},
-    "approx_count_distinct": {"lg_k": 4},
-}
+def functions() -> frozenset[str]:
+    """What is drawn among the aggregate functions: whatever a family registers is."""
+    return frozenset({"count_of_field", *FUNCTIONS} - _ELSEWHERE)
+
+
 CALCULATED = frozenset({"sum", "min", "max", "mean", "stddev", "quantile"})
 CALCULATIONS = ("n * 2 - 3", "-n", "n / 4", "(n + 1) * 0.5", "12 / (n - 2)")
 
@@ -74,15 +74,15 @@ def _aggregate(draft: Draft, pushed: bool) -> dict[str, Any]:
     if pushed and not draft.columnar and draft.chance(0.05, "missing_field"):
         return {"n": "count", "a0": {"count": "n"}, "a1": {draft.pick(["first", "last", "min", "collect"]): "n"}}
     made: dict[str, Any] = {"n": draft.pick(["count", {"sum": "n"}])}
-    wanted = draft.wanted & _FUNCTIONS
+    wanted = draft.wanted & functions()
     for index in range(draft.rng.choice([1, 2] if wanted else [0, 1, 1, 2])):
-        function = draft.pick(sorted(wanted) if index == 0 and wanted else sorted(_FUNCTIONS))
+        function = draft.pick(sorted(wanted) if index == 0 and wanted else sorted(functions()))
         draft.features.add(function)
         function = function.removesuffix("_of_field")
         if function == "stddev" and _coin(draft):
             draft.features.add("quantile")
             function = "quantile"
-        made[f"a{index}"] = {function: _argument(draft, function), **OPTIONS.get(function, {})}
+        made[f"a{index}"] = {function: _argument(draft, function), **FUNCTIONS[function].example}
         if draft.chance(0.2):
             made[f"a{index}"]["where"] = "n > 1"
     return made

@@ -268,4 +268,14 @@ def _approx(options: Mapping[str, Any]) -> Aggregator[Any]:
     return ApproxCountDistinct(lg_k)
 
 
-FUNCTIONS = {"approx_count_distinct": AggregateFunction(_approx, ("lg_k",), Sketched, VALUES)}
+FUNCTIONS = {
+    "approx_count_distinct": AggregateFunction(
+        _approx,
+        ("lg_k",),
+        Sketched,
+        VALUES,
+        gives="different values, approximately; `lg_k: 12` sets the precision",
+        keeps="a few kB at most, whatever the number",
+        example={"lg_k": 4},
+    )
+}

@@ -210,14 +210,35 @@ def _extreme(function: str) -> AggregateFunction:
     def columns(column: str, argument: Argument, aggregator: Extreme) -> ColumnAggregate:
         return Extremal(column, argument, largest=function == "max")
 
-    return AggregateFunction(lambda options: Extreme(function), (), columns, VALUES)
+    return AggregateFunction(
+        lambda options: Extreme(function), (), columns, VALUES, gives="of numbers or text", keeps="one value"
+    )
+
+
+def _by_time(function: str, which: str) -> AggregateFunction:
+    return AggregateFunction(
+        lambda options: ByTime(function), gives=f"the value of the {which} record", keeps="one value"
+    )
 
 
 FUNCTIONS = {
     "min": _extreme("min"),
     "max": _extreme("max"),
-    "first": AggregateFunction(lambda options: ByTime("first")),
-    "last": AggregateFunction(lambda options: ByTime("last")),
-    "collect": AggregateFunction(lambda options: Collect()),
-    "top_k": AggregateFunction(_top_k, ("k",), Largest, VALUES),
+    "first": _by_time("first", "earliest"),
+    "last": _by_time("last", "latest"),
+    "top_k": AggregateFunction(
+        _top_k,
+        ("k",),
+        Largest,
+        VALUES,
+        gives="the largest values; `k: 10`",
+        keeps="k values",
+        example={"k": 2},
+    ),
+    "collect": AggregateFunction(
+        lambda options: Collect(),
+        gives="all values, in order of arrival (with `cumulative` and `emit: changes`: grouped by step, each group in "
+        "order of arrival)",
+        keeps="all values",
+    ),
 }

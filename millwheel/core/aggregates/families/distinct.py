@@ -127,4 +127,13 @@ class Distincts(Listed):
         return value
 
 
-FUNCTIONS = {"count_distinct": AggregateFunction(lambda options: CountDistinct(), (), Distincts, VALUES)}
+FUNCTIONS = {
+    "count_distinct": AggregateFunction(
+        lambda options: CountDistinct(),
+        (),
+        Distincts,
+        VALUES,
+        gives="different values, exactly",
+        keeps="all different values; whole numbers [as bitmaps](#exact-distinct-counts)",
+    )
+}

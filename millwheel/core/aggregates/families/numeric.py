@@ -280,8 +280,22 @@ def _counts(addends: pl.DataFrame, name: str, cells: Cells) -> pl.Series:
 
 FUNCTIONS = {
     "count": AggregateFunction(
-        lambda options: CountRecords(), columns=lambda column, argument, _: Counted(column, argument), kinds=KINDS
+        lambda options: CountRecords(),
+        columns=lambda column, argument, _: Counted(column, argument),
+        kinds=KINDS,
+        gives="records; with an argument, those that have it",
+        keeps="one number",
     ),
-    "sum": AggregateFunction(lambda options: Sum(), columns=lambda column, argument, _: Summed(column, argument)),
-    "mean": AggregateFunction(lambda options: Mean(), columns=lambda column, argument, _: Averaged(column, argument)),
+    "sum": AggregateFunction(
+        lambda options: Sum(),
+        columns=lambda column, argument, _: Summed(column, argument),
+        gives="exact, whatever the order: no rounding until the end",
+        keeps="a few numbers",
+    ),
+    "mean": AggregateFunction(
+        lambda options: Mean(),
+        columns=lambda column, argument, _: Averaged(column, argument),
+        gives="exact, whatever the order: no rounding until the end",
+        keeps="a few numbers",
+    ),
 }

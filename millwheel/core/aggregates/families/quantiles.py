@@ -280,6 +280,20 @@ def _quantiles(options: Mapping[str, Any]) -> Aggregator[Any]:
 
 
 FUNCTIONS = {
-    "quantile": AggregateFunction(_quantile, ("q", "accuracy"), Binned),
-    "quantiles": AggregateFunction(_quantiles, ("q", "accuracy"), Binned),
+    "quantile": AggregateFunction(
+        _quantile,
+        ("q", "accuracy"),
+        Binned,
+        gives="approximate; `q: 0.99`, `accuracy: 0.01` (relative)",
+        keeps="some hundred numbers at most",
+        example={"q": 0.6, "accuracy": 0.25},
+    ),
+    "quantiles": AggregateFunction(
+        _quantiles,
+        ("q", "accuracy"),
+        Binned,
+        gives="a list; `q: [0.5, 0.99]`",
+        keeps="as one `quantile`",
+        example={"q": [0.5, 0.9], "accuracy": 0.25},
+    ),
 }

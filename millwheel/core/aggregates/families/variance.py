@@ -239,7 +239,13 @@ def _variance(function: str) -> AggregateFunction:
             raise ValueError(f"{function}: `population` must be true (divide by n) or false, not {population!r}")
         return Variance(function, not population)
 
-    return AggregateFunction(make, ("population",), Moments)
+    return AggregateFunction(
+        make,
+        ("population",),
+        Moments,
+        gives="exact, of a sample; `population: true` for all",
+        keeps="a few numbers",
+    )
 
 
 FUNCTIONS = {"variance": _variance("variance"), "stddev": _variance("stddev")}
