@@ -13,7 +13,7 @@ from tests.fakes.s3_server import S3Server, s3_server
 
 # Properties are tried with the same examples in every run, so that a change is judged by what it changes, and with
 # fewer of them: `make test-search` draws new ones. No example has a deadline: the machine may have other work.
-settings.register_profile("same", derandomize=True, deadline=None, max_examples=30)
+settings.register_profile("same", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile("search", deadline=None)
 settings.load_profile("same")
 
