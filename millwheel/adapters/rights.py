@@ -1,7 +1,7 @@
 """Who may read and write what a run puts on the disk: its user, and the group of its root, if it has one.
 
-Each process of a run calls :func:`keep_private` first. Results are the exception: they have the permissions that the
-umask of the user gives them (:func:`users_umask`).
+Each process of a run calls :func:`keep_private` first (``processes/beginning.py``). Results are the exception: they
+have the permissions that the umask of the user gives them (:func:`users_umask`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from millwheel.adapters.rights import keep_private
 from millwheel.chaos.namespaced_worker import MODULE
 from millwheel.chaos.namespaces import HUB_ADDRESS
 from millwheel.errors import PipelineError, SetupError
@@ -16,6 +15,7 @@ from millwheel.launch.coordinator import ZooKeeperKeeper
 from millwheel.launch.driver import Driver
 from millwheel.launch.early import children_for
 from millwheel.launch.settings import LauncherKind, RunSettings, SparesNumber, parse_sets, parse_spares
+from millwheel.processes.beginning import begin_process
 from millwheel.terminal import Terminal
 
 
@@ -28,7 +28,7 @@ def main(
     sets: Annotated[list[str] | None, typer.Option("--set")] = None,
 ) -> None:
     """One run, whose ZooKeeper, master and injector serve all workers over the bridge, with certificates."""
-    keep_private()
+    begin_process()
     sys.exit(_run(pipeline, root, workers, parse_spares(spares), security, sets or []))
 
 

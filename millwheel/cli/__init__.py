@@ -6,9 +6,8 @@ import atexit
 import gc
 import sys
 
-from millwheel.adapters.front.files import raise_limit
-from millwheel.adapters.rights import keep_private
 from millwheel.launch.launchers.head_start import head_start
+from millwheel.processes.beginning import begin_process
 from millwheel.processes.libraries import no_idle_threads
 
 
@@ -16,8 +15,7 @@ def main() -> None:
     """Entry point: our own errors appear as sentences on standard error with exit code 1, never as a stack trace."""
     atexit.register(gc.freeze)  # the process ends: a last garbage collection would be wasted
     no_idle_threads()
-    keep_private()
-    raise_limit()
+    begin_process()
     with head_start(sys.argv[1:]):
         from millwheel.cli.app import app  # meanwhile others load what they need
         from millwheel.cli.errors import sentences

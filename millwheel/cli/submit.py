@@ -6,7 +6,6 @@ import os
 
 import typer
 
-from millwheel.adapters.rights import keep_private
 from millwheel.cli.errors import sentences
 from millwheel.cli.look.arguments import Pipeline, Sets
 from millwheel.cli.run_options import (
@@ -33,6 +32,7 @@ from millwheel.cli.run_options import (
 )
 from millwheel.launch.settings import RunSettings, parse_sets, parse_spares
 from millwheel.processes.address import LOOPBACK
+from millwheel.processes.beginning import begin_process
 from millwheel.processes.logs import LogFormat
 from millwheel.terminal import Terminal
 
@@ -96,6 +96,6 @@ def _run(
 
 def main() -> None:
     """Entry point of ``deploy/spark_submit.py``."""
-    keep_private()
+    begin_process()
     with sentences():
         typer.run(_run)

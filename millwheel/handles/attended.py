@@ -17,11 +17,11 @@ from enum import Enum
 import msgspec
 from rich.console import Console
 
-from millwheel.adapters.rights import keep_private
 from millwheel.errors import BrokenError, MillwheelError, PipelineError
 from millwheel.launch.early import children_for
 from millwheel.launch.progress.summary import Summary
 from millwheel.launch.settings import RunSettings
+from millwheel.processes.beginning import begin_process
 from millwheel.secret_values import masking
 from millwheel.terminal import Terminal
 
@@ -82,7 +82,7 @@ def _stop_with_parent() -> None:
 
 def main() -> None:
     """Read the settings, run, write the outcome."""
-    keep_private()
+    begin_process()
     descriptor = int(sys.argv[1])
     with open(0, "rb", buffering=0, closefd=False) as given:
         settings = msgspec.json.decode(given.readline(), type=RunSettings)

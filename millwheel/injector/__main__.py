@@ -12,16 +12,15 @@ from uuid import uuid4
 import typer
 
 from millwheel.adapters.coordination import open_coordination
-from millwheel.adapters.front.files import raise_limit
 from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.adapters.metrics.fetching import METRICS
 from millwheel.adapters.metrics.text import text_of
-from millwheel.adapters.rights import keep_private
 from millwheel.errors import MillwheelError, SetupError
 from millwheel.injector.figures import figures_of
 from millwheel.injector.server import InjectorServer
 from millwheel.ports import Coordination
+from millwheel.processes.beginning import begin_process
 from millwheel.processes.exits import Exit, leave
 from millwheel.processes.lifeline import die_with_parent
 from millwheel.processes.logs import LogFormat, set_up
@@ -86,8 +85,7 @@ def main(
 ) -> None:
     """Aggregate watermark reports of a pipeline and broadcast them."""
     die_with_parent()
-    keep_private(root)
-    raise_limit()
+    begin_process(root)
     set_up(log_format, pipeline, "injector")
     ending = Shutdown()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -10,9 +10,7 @@ import typer
 from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.durable_store import open_journals, open_snapshots
-from millwheel.adapters.front.files import raise_limit
 from millwheel.adapters.grpc.security import Security, load_security
-from millwheel.adapters.rights import keep_private
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
 from millwheel.errors import FencedError, MillwheelError, PipelineError, SetupError
@@ -22,6 +20,7 @@ from millwheel.master.server import MasterOutside, MasterProcess
 from millwheel.master.state import MasterConfig
 from millwheel.master.tables.planner import NodeDemand, why_fixed
 from millwheel.ports import Coordination
+from millwheel.processes.beginning import begin_process
 from millwheel.processes.exits import Exit, leave
 from millwheel.processes.lifeline import die_with_parent
 from millwheel.processes.logs import LogFormat, set_up
@@ -47,8 +46,7 @@ def main(
 ) -> None:
     """Assign key ranges to workers, and the ranges of dead workers to others."""
     die_with_parent()
-    keep_private(root)
-    raise_limit()
+    begin_process(root)
     set_up(log_format, pipeline, "master")
     code: int = Exit.STOPPED
     try:

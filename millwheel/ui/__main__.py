@@ -9,10 +9,9 @@ from typing import Annotated
 import typer
 
 from millwheel.adapters.durable_store import open_space
-from millwheel.adapters.front.files import raise_limit
-from millwheel.adapters.rights import keep_private
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.errors import MillwheelError, SetupError
+from millwheel.processes.beginning import begin_process
 from millwheel.processes.exits import Exit
 from millwheel.processes.lifeline import die_with_parent
 from millwheel.ui.serving import UiSettings, serve
@@ -26,8 +25,7 @@ def main(
 ) -> None:
     """Serve the page until stopped."""
     die_with_parent()
-    keep_private(root)
-    raise_limit()
+    begin_process(root)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         settings = UiSettings(root, host, port, security)

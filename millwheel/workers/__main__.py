@@ -16,9 +16,7 @@ import typer
 from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.durable_store import open_journals, open_snapshots, open_space
-from millwheel.adapters.front.files import raise_limit
 from millwheel.adapters.grpc.security import load_security
-from millwheel.adapters.rights import keep_private
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.adapters.spaces.query_table import QueryTable
@@ -35,6 +33,7 @@ from millwheel.errors import (
     SetupError,
     UnavailableError,
 )
+from millwheel.processes.beginning import begin_process
 from millwheel.processes.exits import Exit
 from millwheel.processes.lifeline import die_with_parent
 from millwheel.processes.logs import LogFormat, set_up
@@ -73,8 +72,7 @@ def main(
 ) -> None:
     """Serve the shards that the master assigns, until stopped, fenced or killed."""
     die_with_parent()
-    keep_private(root)
-    raise_limit()
+    begin_process(root)
     if secrets:
         os.environ[FOLDER_VARIABLE] = secrets
     sys.stdout, sys.stderr = masking(sys.stdout), masking(sys.stderr)  # logs lie in the root

@@ -14,14 +14,13 @@ import msgspec
 import typer
 
 from millwheel.adapters.front import limits
-from millwheel.adapters.front.files import raise_limit
 from millwheel.adapters.front.listening import listening
 from millwheel.adapters.grpc.certificates import renewing
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.adapters.grpc.security import Security, check_listen, load_security
-from millwheel.adapters.rights import keep_private
 from millwheel.client.injector import Injector
 from millwheel.errors import MillwheelError, SetupError
+from millwheel.processes.beginning import begin_process
 from millwheel.processes.exits import Exit
 from millwheel.processes.lifeline import die_with_parent
 from millwheel.roots.shipped import load_shipped
@@ -38,8 +37,7 @@ def main(
 ) -> None:
     """Accept records over HTTP until stopped."""
     die_with_parent()
-    keep_private(root)
-    raise_limit()
+    begin_process(root)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     try:
         _serve(root, stream, security)

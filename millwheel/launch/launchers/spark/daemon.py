@@ -16,9 +16,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from millwheel.adapters.rights import keep_private
 from millwheel.launch.launchers.warm_children import WarmLine, warm_parent
 from millwheel.launch.launchers.warm_messages import SHARED, line, passed_line
+from millwheel.processes.beginning import begin_process
 from millwheel.processes.interpreter import module_path
 from millwheel.processes.libraries import worker_environment
 
@@ -29,7 +29,7 @@ _LINE = "MILLWHEEL_WARM_LINE"
 
 def main() -> None:
     """Go on as Spark's daemon."""
-    keep_private()
+    begin_process()
     begin(task_environment())
     for name in ("pyspark.worker", "millwheel.launch.launchers.spark.task"):
         importlib.import_module(name)  # what each task loads: neither starts a thread, and tasks are forked
