@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
 from millwheel.adapters.front.files import connections
 from millwheel.adapters.grpc.security import NAME, Security, TokenCheck, TokenShown, check_listen
+from millwheel.adapters.grpc.strangers import Strangers, watch
 from millwheel.errors import SetupError
 
 MAX_MESSAGE_BYTES = 64 * 2**20
@@ -57,12 +59,12 @@ def new_server(max_workers: int, listen: str, security: Security | None = None) 
 
     ``listen`` is ``host:port``; port 0 takes a free one. A stream occupies one of the ``max_workers`` threads
     while it lives; threads are created when needed. With ``security``, whoever does not show its token, or has no
-    certificate where it has some, is refused. gRPC itself ends connections that are silent or half made; it cannot
-    displace them, so the number of connections is the only bound for those. Raises SetupError when the port
-    cannot be had, or would be open to everybody.
+    certificate where it has some, is refused; who does not show the token in time is hung up on, and the oldest when
+    there are many (:mod:`.strangers`). Raises SetupError when the port cannot be had, or would be open to everybody.
     """
     check_listen(listen, security)
-    checks = [TokenCheck(security)] if security else []
+    strangers = Strangers()
+    checks = [TokenCheck(security, strangers.admit)] if security else []
     threads = ThreadPoolExecutor(max_workers, thread_name_prefix="grpc")
     most = ("grpc.max_allowed_incoming_connections", connections(_CONNECTIONS))
     server = grpc.server(threads, interceptors=[*checks], options=(*SERVER_OPTIONS, most))
@@ -80,7 +82,19 @@ def new_server(max_workers: int, listen: str, security: Security | None = None) 
     address = f"{host}:{port}"
     for check in checks:
         check.address = address
+        _watch_until_stopped(server, port, strangers)
     return server, address
+
+
+def _watch_until_stopped(server: grpc.Server, port: int, strangers: Strangers) -> None:
+    ended, stop = threading.Event(), server.stop
+
+    def stop_both(grace: float | None) -> threading.Event:
+        ended.set()
+        return stop(grace)
+
+    server.stop = stop_both  # type: ignore[method-assign]  # nothing else says when a server ends
+    watch(port, strangers, ended)
 
 
 def new_channel(address: str, security: Security | None = None) -> grpc.Channel:

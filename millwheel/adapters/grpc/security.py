@@ -173,10 +173,13 @@ class TokenShown(*_AnyCall):  # type: ignore[misc,unused-ignore]
 
 class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
     """Ends calls that do not show the token, before anything of them is read. ``refused`` counts them. ``address`` is
-    where the server serves, once that is known."""
+    where the server serves, once that is known. ``admit`` is told the peer of each call that shows it, in gRPC's
+    words."""
 
-    def __init__(self, security: Security) -> None:
+    def __init__(self, security: Security, admit: Callable[[str], None] = lambda peer: None) -> None:
         self._security = security
+        self._admit = admit
+        self._admitting: dict[str, tuple[_Handler, _Handler]] = {}
         self.address = ""
         self._lock = threading.Lock()
         self.refused = 0
@@ -189,7 +192,7 @@ class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
         """Pass the call on, or answer it with a refusal."""
         shown = [value for name, value in handler_call_details.invocation_metadata or () if name == _HEADER]
         if len(shown) == 1 and self._security.admits(_octets(shown[0]).removeprefix(_BEARER), self.address):
-            return continuation(handler_call_details)
+            return self._told(handler_call_details.method, continuation(handler_call_details))
         method = handler_call_details.method
         with self._lock:
             self.refused += 1
@@ -202,6 +205,30 @@ class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
             yield b""
 
         return grpc.stream_stream_rpc_method_handler(refuse)
+
+    def _told(self, method: str, handler: _Handler | None) -> _Handler | None:
+        """The handler of a method, which says first whose call it is."""
+        if handler is None:
+            return None
+        known = self._admitting.get(method)
+        if known is None or known[0] is not handler:
+            self._admitting[method] = known = (handler, _saying(self._admit, handler))
+        return known[1]
+
+
+_BEHAVIOURS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+
+
+def _saying(admit: Callable[[str], None], handler: Any) -> Any:
+    def wrapped(behaviour: Callable[..., Any]) -> Callable[..., Any]:
+        def call(request: Any, context: grpc.ServicerContext) -> Any:
+            admit(context.peer())
+            return behaviour(request, context)
+
+        return call
+
+    behaviours = {name: getattr(handler, name) for name in _BEHAVIOURS}
+    return handler._replace(**{name: wrapped(each) for name, each in behaviours.items() if each is not None})
 
 
 def _octets(value: str | bytes) -> bytes:

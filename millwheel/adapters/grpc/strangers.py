@@ -1,0 +1,111 @@
+"""Hangs up on strangers of a gRPC server, which cannot do so itself.
+
+gRPC ends a half handshake in time. But whoever speaks HTTP/2 and shows no token may stay, and when there are too many
+connections it refuses newcomers, members among them. So a thread looks at the sockets of the server's port: strangers
+go when their time is over, and the oldest first when there are many. It works on the sockets themselves, beside gRPC,
+so members pay nothing for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import stat
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import monotonic
+
+from millwheel.adapters.front.limits import FrontLimits
+
+LIMITS = FrontLimits()
+"""How long a stranger has to show a token (``head_s``), and how many there may be."""
+_QUIET_S = 5.0  # between looks where nobody is a stranger
+_BUSY_S = 0.1  # where there are many: gRPC takes some thousands of connections meanwhile
+_PEER = re.compile(r"ipv[46]:(.+):(\d+)")
+
+Peer = tuple[str, int]
+"""The address and port of the other end."""
+
+
+@dataclass(slots=True)
+class Strangers:
+    """Who is connected, and who of them has shown a token. Time is an argument."""
+
+    limits: FrontLimits = LIMITS
+    _members: set[Peer] = field(default_factory=set)
+    _since_s: dict[Peer, float] = field(default_factory=dict)
+
+    def admit(self, peer: str) -> None:
+        """A call of this peer (as gRPC names it) has shown the token. From any thread."""
+        if (found := peer_of(peer)) is not None:
+            self._members.add(found)
+
+    def look(self, connected: Iterable[Peer], now_s: float) -> tuple[list[Peer], float]:
+        """Those to hang up on, and when to look again (s from now)."""
+        there = set(connected)
+        for gone in self._members - there:  # one by one: members are admitted meanwhile
+            self._members.discard(gone)
+        since_s = {peer: at for peer, at in self._since_s.items() if peer in there and peer not in self._members}
+        since_s |= dict.fromkeys(there - since_s.keys() - self._members, now_s)
+        limits, most = self.limits, self.limits.strangers
+        spare = len(since_s) - most
+        ended = [
+            peer
+            for place, (peer, at) in enumerate(since_s.items())
+            if at + limits.head_s <= now_s or (place < spare and at + limits.grace_s <= now_s)
+        ]
+        for peer in ended:
+            del since_s[peer]
+        self._since_s = since_s
+        if len(since_s) + len(ended) > most // 2:
+            return ended, _BUSY_S
+        return ended, min([_QUIET_S, *(at + limits.head_s - now_s for at in since_s.values())])
+
+
+def peer_of(name: str) -> Peer | None:
+    """``ipv4:127.0.0.1:5000`` or ``ipv6:%5B::1%5D:5000`` as a socket names it."""
+    found = _PEER.fullmatch(name.replace("%5B", "").replace("%5D", "").replace("[", "").replace("]", ""))
+    return (_plain(found[1]), int(found[2])) if found else None
+
+
+def watch(port: int, strangers: Strangers, ended: threading.Event) -> threading.Thread:
+    """Look at the connections of this process's server at ``port`` until it has ended, on a thread of its own."""
+
+    def run() -> None:
+        wait_s = _BUSY_S
+        while not ended.wait(wait_s):
+            over, wait_s = strangers.look((peer for peer, _ in _connections(port)), monotonic())
+            if over:
+                _hang_up(port, frozenset(over))
+
+    thread = threading.Thread(target=run, name="grpc-strangers", daemon=True)
+    thread.start()
+    return thread
+
+
+def _hang_up(port: int, peers: frozenset[Peer]) -> None:
+    for peer, connection in _connections(port):
+        if peer in peers:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)  # gRPC sees the end, and closes it
+
+
+def _connections(port: int) -> Iterator[tuple[Peer, socket.socket]]:
+    """The connections that this process has accepted at a port; each is only to be used until the next one comes. What
+    is looked at is a copy of the descriptor: the number itself may be another file's by then."""
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError):
+            if not stat.S_ISSOCK(os.stat(int(name)).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as connection:
+                if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.getsockname()[1] != port:
+                    continue
+                peer = connection.getpeername()  # OSError: it listens
+                yield (_plain(peer[0]), peer[1]), connection
+
+
+def _plain(address: str) -> str:
+    return address.removeprefix("::ffff:").partition("%")[0]
