@@ -54,8 +54,8 @@ class Strangers:
         spare = len(since_s) - most
         ended = [
             peer
-            for place, (peer, at) in enumerate(since_s.items())
-            if at + limits.head_s <= now_s or (place < spare and at + limits.grace_s <= now_s)
+            for number, (peer, at) in enumerate(since_s.items())
+            if at + limits.head_s <= now_s or (number < spare and at + limits.grace_s <= now_s)
         ]
         for peer in ended:
             del since_s[peer]

@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from millwheel.core.aggregates.columns import Argument, ColumnAggregate
 from millwheel.errors import RecordError
+
+if TYPE_CHECKING:
+    from millwheel.core.aggregates.columns import Argument, ColumnAggregate
 
 Acc = TypeVar("Acc")
 NUMBERS = ("int", "float")

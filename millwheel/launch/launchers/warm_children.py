@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from millwheel.launch.launchers.command_line import ROOM
 from millwheel.launch.launchers.warm_messages import (
     Cold,
     Ended,
@@ -26,7 +27,6 @@ from millwheel.launch.launchers.warm_messages import (
     receive,
 )
 from millwheel.processes.child import Child, LifeLog, Living, Remains, Scratch
-from millwheel.processes.command_line import ROOM
 from millwheel.processes.interpreter import module_command
 from millwheel.processes.libraries import worker_environment
 

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from millwheel.adapters.rights import keep_private
 from millwheel.launch.launchers.base import WORKER_MODULE
+from millwheel.launch.launchers.command_line import show_as
 from millwheel.launch.launchers.warm_messages import (
     SHARED,
     Cold,
@@ -41,7 +42,6 @@ from millwheel.launch.launchers.warm_messages import (
     receive,
     received_line,
 )
-from millwheel.processes.command_line import show_as
 from millwheel.processes.interpreter import module_command
 from millwheel.processes.lifeline import PARENT, die_with_parent
 
