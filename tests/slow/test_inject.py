@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 PIPELINE = """
 pipeline: injected
 streams:
-  hits: {source: {injection: {}}, timestamp: ts}
+  hits: {source: {injection: {}}, timestamp: ts, watermark: {idle_after: never}}  # all records have one time
 computations:
   count:
     input: {hits: {key: page}}

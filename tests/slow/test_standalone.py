@@ -93,6 +93,7 @@ def executors_of(root: Path) -> dict[int, int]:
     return found
 
 
+@pytest.mark.long
 def test_workers_lie_apart_and_a_run_that_finds_no_core_says_so(cluster: StandaloneCluster, tmp_path: Path) -> None:
     first = endless(cluster, tmp_path / "first", 2)
     eventually(lambda: len(executors_of(first.root)) == 2, 240)
@@ -107,4 +108,7 @@ def test_workers_lie_apart_and_a_run_that_finds_no_core_says_so(cluster: Standal
         return bool(told)
 
     eventually(tells, 240)
+    for run in (second, first):
+        run.end()
+        run.wait()
     assert told[0].startswith(f"Spark has given 0 of 1 workers a core: no machine of {cluster.url} has 1 core and 512m")
