@@ -77,7 +77,9 @@ class ValueCells(Typed):
         if self.ttl_us is not None:
             self.write(cell, value)
             return
-        if type(value) is list and value is not cell.value and self._items.issuperset(map(type, value)):
+        if value is cell.value:  # looked at when it was set, or later if it was changed in place
+            pass
+        elif type(value) is list and self._items.issuperset(map(type, value)):
             cell.data = self.encode(value)  # as :meth:`keep` does, which would be a call more for each record
             cell.value, cell.lent = value.copy(), False
         else:

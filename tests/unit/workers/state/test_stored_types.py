@@ -173,3 +173,14 @@ def test_a_value_is_the_same_in_its_call_in_its_bundle_and_after_a_crash(name: s
         assert not h.read("dead_letters")
         assert len(found) == 4
         assert all(row == found[0] for row in found)
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+def test_each_field_of_a_struct_is_looked_at(count: int) -> None:
+    kind = msgspec.defstruct("Flat", [(f"f{number}", float) for number in range(count)])
+    exact = StoredType(kind, "s", "a value", 1_000).exact
+    right = [float(number) for number in range(count)]
+    assert exact(kind(*right))
+    assert not exact(tuple(right))
+    for number in range(count):
+        assert not exact(kind(*right[:number], number, *right[number + 1 :]))
