@@ -44,6 +44,7 @@ STRANGERS = (*_QUIET, *_HALFWAY)
 """Those that may be displaced: first those that say nothing, then whoever has been in the middle of something for the
 longest time. Nobody is whose words nobody has read yet: then it is we who are slow."""
 _READ_S = 0.05  # so long newcomers wait for us to read what was said
+_PATIENCE_S = 2.0  # so long a stranger stays for that; more than anybody reads may be sent to keep a place
 _COUNTED = frozenset({VisitPhase.ANSWER, VisitPhase.STREAM, VisitPhase.ADMITTED})
 
 
@@ -165,7 +166,7 @@ class Visitors:
                 if left_s > 0:
                     wait_s = min(wait_s, left_s)
                     break  # the others came later
-                if not each.unread():
+                if left_s < -_PATIENCE_S or not each.unread():
                     self.leave(each)
                     return Room(displaced=each)
         return Room(wait_s)

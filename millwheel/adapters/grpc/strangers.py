@@ -8,6 +8,8 @@ so members pay nothing for it.
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import re
 import socket
@@ -19,6 +21,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from millwheel.adapters.front.limits import FrontLimits
+
+_log = logging.getLogger("millwheel.security")
 
 LIMITS = FrontLimits()
 """How long a stranger has to show a token (``head_s``), and how many there may be."""
@@ -44,9 +48,11 @@ class Strangers:
             self._members.add(found)
 
     def look(self, connected: Iterable[Peer], now_s: float) -> tuple[list[Peer], float]:
-        """Those to hang up on, and when to look again (s from now)."""
+        """Those to hang up on, and when to look again (s from now). OSError of ``connected`` leaves all as it was."""
+        # Before it is looked who is there: one that connects and is admitted meanwhile has not gone.
+        known = frozenset(self._members)
         there = set(connected)
-        for gone in self._members - there:  # one by one: members are admitted meanwhile
+        for gone in known - there:  # one by one: members are admitted meanwhile
             self._members.discard(gone)
         since_s = {peer: at for peer, at in self._since_s.items() if peer in there and peer not in self._members}
         since_s |= dict.fromkeys(there - since_s.keys() - self._members, now_s)
@@ -77,9 +83,13 @@ def watch(port: int, strangers: Strangers, ended: threading.Event) -> threading.
     def run() -> None:
         wait_s = _BUSY_S
         while not ended.wait(wait_s):
-            over, wait_s = strangers.look((peer for peer, _ in _connections(port)), monotonic())
-            if over:
-                _hang_up(port, frozenset(over))
+            try:
+                over, wait_s = strangers.look((peer for peer, _ in _connections(port)), monotonic())
+                if over:
+                    _hang_up(port, frozenset(over))
+            except OSError as ex:  # no descriptor is free at the moment, to look with
+                wait_s = _BUSY_S
+                _log.debug("the connections of port %d could not be looked at: %s", port, ex)
 
     thread = threading.Thread(target=run, name="grpc-strangers", daemon=True)
     thread.start()
@@ -95,16 +105,32 @@ def _hang_up(port: int, peers: frozenset[Peer]) -> None:
 
 def _connections(port: int) -> Iterator[tuple[Peer, socket.socket]]:
     """The connections that this process has accepted at a port; each is only to be used until the next one comes. What
-    is looked at is a copy of the descriptor: the number itself may be another file's by then."""
-    for name in os.listdir("/dev/fd"):
-        with suppress(OSError):
-            if not stat.S_ISSOCK(os.stat(int(name)).st_mode):
+    is looked at is a copy of the descriptor: the number itself may be another file's by then. Raises OSError where
+    there is no descriptor for a copy: then nobody knows who is connected."""
+    for number in map(int, os.listdir("/dev/fd")):
+        try:
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
                 continue
-            with socket.socket(fileno=os.dup(int(name))) as connection:
-                if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.getsockname()[1] != port:
-                    continue
-                peer = connection.getpeername()  # OSError: it listens
-                yield (_plain(peer[0]), peer[1]), connection
+            copy = os.dup(number)
+        except OSError as ex:
+            if ex.errno in (errno.EMFILE, errno.ENFILE):
+                raise
+            continue  # it was closed
+        with socket.socket(fileno=copy) as connection:
+            if (peer := _peer_at(port, connection)) is not None:
+                yield peer, connection
+
+
+def _peer_at(port: int, connection: socket.socket) -> Peer | None:
+    if connection.family not in (socket.AF_INET, socket.AF_INET6):
+        return None
+    try:
+        if connection.getsockname()[1] != port:
+            return None
+        address, number = connection.getpeername()[:2]
+    except OSError:  # it listens, or has ended
+        return None
+    return _plain(address), number
 
 
 def _plain(address: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 import threading
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 from millwheel.adapters.front.limits import FrontLimits
 from millwheel.adapters.grpc import common
+from millwheel.adapters.grpc import strangers as strangers_module
 from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.grpc.strangers import Peer, Strangers, peer_of
 from millwheel.pb import worker_pb2 as pb
@@ -77,6 +79,54 @@ STEPS = st.lists(st.tuples(st.sampled_from(["come", "come", "go", "show"]), st.i
 @given(STEPS)
 def test_members_stay_and_strangers_go_in_time(steps: list[Step]) -> None:
     lived_through(steps)
+
+
+def test_one_that_is_admitted_while_it_is_looked_who_is_there_stays() -> None:
+    strangers, member = Strangers(LIMITS), ("127.0.0.1", 7)
+
+    def earlier() -> Iterator[Peer]:
+        strangers.admit("ipv4:127.0.0.1:7")
+        yield ("127.0.0.1", 8)
+
+    strangers.look(earlier(), 0.0)
+    assert strangers.look([member], 0.1)[0] == []
+    assert strangers.look([member], 0.1 + 2 * LIMITS.head_s)[0] == []
+
+
+def test_members_are_known_after_a_look_that_failed() -> None:
+    strangers, member = Strangers(LIMITS), ("127.0.0.1", 7)
+    strangers.admit("ipv4:127.0.0.1:7")
+
+    def failing() -> Iterator[Peer]:
+        yield ("127.0.0.1", 8)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with pytest.raises(OSError, match="Too many"):
+        strangers.look(failing(), 0.0)
+    assert strangers.look([member], 2 * LIMITS.head_s)[0] == []
+
+
+def test_it_is_looked_on_after_a_moment_without_descriptors(
+    service: tuple[WorkerService, str], token_only: Security, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, address = service
+    looks: list[int] = []
+
+    def none_free(port: int) -> Iterator[tuple[Peer, socket.socket]]:
+        looks.append(port)
+        if len(looks) < 3:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return connections(port)
+
+    connections = strangers_module._connections
+    monkeypatch.setattr(strangers_module, "_connections", none_free)
+    crowd = Polite(int(address.rpartition(":")[2]), 3)
+    until_s = time.monotonic() + WAIT_S
+    while crowd.lines and time.monotonic() < until_s:
+        time.sleep(0.05)
+    assert not crowd.lines
+    assert len(looks) >= 3
+    crowd.close()
 
 
 class EverybodyStays(Strangers):
