@@ -49,7 +49,7 @@ package: $(READY)
 
 # A test says when this is due.
 proto: $(READY)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto --python_out=. --grpc_python_out=. --mypy_out=. --mypy_grpc_out=. proto/millwheel/pb/*.proto
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto --python_out=. --grpc_python_out=. --mypy_out=. --mypy_grpc_out=. proto/millwheel/adapters/pb/*.proto
 
 lock: $(READY)
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.10 pyproject.toml --all-extras --group dev -o requirements.lock

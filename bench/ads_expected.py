@@ -1,4 +1,5 @@
-"""What the ads pipelines must give for events in partitions, computed from the events alone, without the engine."""
+"""What the ads pipelines must give for events in partitions, computed from the events alone,
+without the engine."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ Row = tuple[Any, ...]
 
 
 class Expected:
-    """Events are added in the order of their partitions. An event more than ten seconds behind the newest of its
-    partition does not count; of the others each id counts once."""
+    """Events are added in the order of their partitions. An event more than ten seconds behind the
+    newest of its partition does not count; of the others each id counts once."""
 
     def __init__(self, budget: float = 50) -> None:
         self._budget_micros = round(budget * 1_000_000)
@@ -48,7 +49,8 @@ class Expected:
             self._over[client] = (client, *spent)
 
     def rows(self) -> dict[str, Counter[Row]]:
-        """(ad, start of the window in µs, impressions, clicks, spend) and (client, spent, clicks), each once."""
+        """(ad, start of the window in µs, impressions, clicks, spend) and (client, spent, clicks),
+        each once."""
         ctr = [
             (ad, start_ms * 1000, shown, clicks, round(cost, 6))
             for (ad, start_ms), (shown, clicks, cost) in self._ctr.items()

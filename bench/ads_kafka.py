@@ -1,12 +1,15 @@
-"""Ads from Kafka into Kafka (exactly once) and PostgreSQL (upsert) in one run, while workers, the broker and the
-database server are killed. A reader of committed messages and a query must see the rows that the events alone give.
+"""Ads from Kafka into Kafka (exactly once) and PostgreSQL (upsert) in one run, while workers, the
+broker and the database server are killed. A reader of committed messages and a query must see the
+rows that the events alone give.
 
-    python -m bench ads_kafka [--records 2000000] [--worker-kills 12] [--broker-kills 3] [--server-kills 3] [--calm]
+    python -m bench ads_kafka [--records 2000000] [--worker-kills 12] [--broker-kills 3]
+                              [--server-kills 3] [--calm]
     python -m bench ads_kafka --launcher spark --executor-kills 2
 
-Starts a broker (Java and mvn) and a database server of its own. The topic of events (examples/ads, with duplicates and
-late records) has four partitions. With Spark, two executors have a worker each. ``--calm`` adds a run that nothing
-disturbs. Prints one JSON line per run and one with the comparison; exits with 1 on any difference.
+Starts a broker (Java and mvn) and a database server of its own. The topic of events (examples/ads,
+with duplicates and late records) has four partitions. With Spark, two executors have a worker each.
+``--calm`` adds a run that nothing disturbs. Prints one JSON line per run and one with the
+comparison; exits with 1 on any difference.
 """
 
 from __future__ import annotations
@@ -49,8 +52,9 @@ def produce(
     seen: Callable[[int, str], None] | None = None,
     encode: Callable[[str], bytes] | None = None,
 ) -> int:
-    """Write the events of examples/ads; how many, copies included. A client's events lie in one partition; ``keyed``:
-    those of an ad do, and it is the key of its messages. ``seen`` is told each partition and event, in order."""
+    """Write the events of examples/ads; how many, copies included. A client's events lie in one
+    partition; ``keyed``: those of an ad do, and it is the key of its messages. ``seen`` is told
+    each partition and event, in order."""
     from confluent_kafka import Producer
 
     sys.path.insert(0, str(ADS))
@@ -58,7 +62,11 @@ def produce(
 
     broker.make_topic(topic, PARTITIONS)
     producer = Producer(
-        {"bootstrap.servers": broker.address, "linger.ms": 50, "queue.buffering.max.messages": 2 * _UNSENT}
+        {
+            "bootstrap.servers": broker.address,
+            "linger.ms": 50,
+            "queue.buffering.max.messages": 2 * _UNSENT,
+        }
     )
     drawn = events(Load(records, late=late, duplicates=duplicates), 0)
     partitions = ((drawn.ads if keyed else drawn.ads % CLIENTS) % PARTITIONS).tolist()
@@ -74,7 +82,9 @@ def produce(
     return len(partitions)
 
 
-def committed(broker: Broker, topic: str, decode: Callable[[bytes], Any] = json.loads) -> list[dict[str, Any]]:
+def committed(
+    broker: Broker, topic: str, decode: Callable[[bytes], Any] = json.loads
+) -> list[dict[str, Any]]:
     """What a reader of committed messages sees, in no order."""
     from confluent_kafka import Consumer, TopicPartition
 
@@ -104,7 +114,13 @@ def committed(broker: Broker, topic: str, decode: Callable[[bytes], Any] = json.
 class Trouble:
     """Kills while a run goes on; ``told`` counts what it did."""
 
-    def __init__(self, broker: Broker, server: Server, run: subprocess.Popen[bytes], given: argparse.Namespace) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        server: Server,
+        run: subprocess.Popen[bytes],
+        given: argparse.Namespace,
+    ) -> None:
         self._run, self._pause_s = run, given.pause
         self._servers: dict[str, Broker | Server] = {"broker": broker, "server": server}
         self._plan = ["worker"] * given.worker_kills + ["executor"] * given.executor_kills
@@ -120,7 +136,8 @@ class Trouble:
         self._thread.join()
 
     def _cause(self) -> None:
-        while self._run.poll() is None and not self._processes("worker"):  # before that, the driver needs the servers
+        # before that, the driver needs the servers
+        while self._run.poll() is None and not self._processes("worker"):
             time.sleep(0.05)
         for what in self._plan:
             until = time.monotonic() + self._pause_s
@@ -128,7 +145,9 @@ class Trouble:
                 time.sleep(0.05)
             if self._run.poll() is not None:
                 return
-            self.told[what] += self._restart(self._servers[what]) if what in self._servers else self._kill(what)
+            self.told[what] += (
+                self._restart(self._servers[what]) if what in self._servers else self._kill(what)
+            )
 
     def _kill(self, what: str) -> int:
         found = self._processes(what)
@@ -139,7 +158,11 @@ class Trouble:
 
     def _processes(self, what: str) -> list[psutil.Process]:
         try:
-            return [child for child in psutil.Process(self._run.pid).children(recursive=True) if _is(what, child)]
+            return [
+                child
+                for child in psutil.Process(self._run.pid).children(recursive=True)
+                if _is(what, child)
+            ]
         except psutil.NoSuchProcess:
             return []
 
@@ -151,7 +174,7 @@ class Trouble:
         return 1
 
 
-_PROGRAMS = {"worker": "millwheel.workers", "executor": "CoarseGrainedExecutorBackend"}
+_PROGRAMS = {"worker": "millwheel.engine.workers", "executor": "CoarseGrainedExecutorBackend"}
 
 
 def _is(what: str, process: psutil.Process) -> bool:
@@ -163,18 +186,40 @@ def _is(what: str, process: psutil.Process) -> bool:
 
 
 def run(
-    broker: Broker, server: Server, name: str, given: argparse.Namespace, folder: Path, trouble: bool
+    broker: Broker,
+    server: Server,
+    name: str,
+    given: argparse.Namespace,
+    folder: Path,
+    trouble: bool,
 ) -> dict[str, Counter[tuple[Any, ...]]]:
     """One run into topics and tables of its own, and what their readers see."""
     for stream in ("ctr", "over-budget"):
         broker.make_topic(f"{name}-{stream}", PARTITIONS)
-    command = [sys.executable, "-m", "millwheel", "run", str(ADS / "kafka_postgres.yaml"), "--launcher", given.launcher]
+    command = [
+        sys.executable,
+        "-m",
+        "millwheel",
+        "run",
+        str(ADS / "kafka_postgres.yaml"),
+        "--launcher",
+        given.launcher,
+    ]
     for option, value in (("brokers", broker.address), ("input", "events"), ("output", name)):
         command += ["--set", f"{option}={value}"]
-    command += ["--root", str(folder / f"root-{name}"), "--workers", "2", "--summary", str(folder / f"{name}.json")]
+    command += [
+        "--root",
+        str(folder / f"root-{name}"),
+        "--workers",
+        "2",
+        "--summary",
+        str(folder / f"{name}.json"),
+    ]
     began = time.monotonic()
     with (folder / f"{name}.txt").open("wb") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, env={**os.environ, "PG": server.dsn})
+        process = subprocess.Popen(
+            command, stdout=said, stderr=subprocess.STDOUT, env={**os.environ, "PG": server.dsn}
+        )
     troubled = Trouble(broker, server, process, given) if trouble else None
     code = process.wait()
     seconds = round(time.monotonic() - began, 1)
@@ -182,26 +227,35 @@ def run(
         troubled.ended()
     assert code == 0, (folder / f"{name}.txt").read_text()[-3000:]
     summary = json.loads((folder / f"{name}.json").read_text())
-    told = {each: summary[each] for each in ("records_in", "duplicates", "late", "dead_letters", "rate")}
+    told = {
+        each: summary[each] for each in ("records_in", "duplicates", "late", "dead_letters", "rate")
+    }
     killed = {} if troubled is None else dict(troubled.told)
     print(json.dumps({"run": name, "seconds": seconds, "killed": killed, **told}), flush=True)
-    topics = {stream: rows_of(committed(broker, f"{name}-{stream}")) for stream in ("ctr", "over-budget")}
+    topics = {
+        stream: rows_of(committed(broker, f"{name}-{stream}")) for stream in ("ctr", "over-budget")
+    }
     return {**topics, **tables(server, name)}
 
 
 def tables(server: Server, name: str) -> dict[str, Counter[tuple[Any, ...]]]:
     """The current rows in the tables of a run, in the form of those in topics."""
     ctr = server.sql(
-        "select ad_id, (extract(epoch from window_start) * 1000000)::bigint, impressions, clicks, spend "
-        f"from {name}_ctr"
+        "select ad_id, (extract(epoch from window_start) * 1000000)::bigint, impressions, clicks,"
+        f" spend from {name}_ctr"
     )
     over_budget = server.sql(f"select client_id, spent_micros, clicks from {name}_over_budget")
-    return {"ctr table": Counter(map(_rounded, ctr)), "over-budget table": Counter(map(_rounded, over_budget))}
+    return {
+        "ctr table": Counter(map(_rounded, ctr)),
+        "over-budget table": Counter(map(_rounded, over_budget)),
+    }
 
 
 def rows_of(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
     """How often each row is there."""
-    return Counter(_rounded([value for name, value in row.items() if name != "window_end"]) for row in rows)
+    return Counter(
+        _rounded([value for name, value in row.items() if name != "window_end"]) for row in rows
+    )
 
 
 def _rounded(row: Sequence[Any]) -> tuple[Any, ...]:
@@ -216,7 +270,10 @@ def compared(
     wanted = {store_key: expected[store_key.removesuffix(" table")] for store_key in found}
     return {
         "rows": {store_key: sum(rows.values()) for store_key, rows in found.items()},
-        "rows_twice": {store_key: sum(count - 1 for count in rows.values()) for store_key, rows in found.items()},
+        "rows_twice": {
+            store_key: sum(count - 1 for count in rows.values())
+            for store_key, rows in found.items()
+        },
         "rows_that_differ": {
             store_key: sum(((wanted[store_key] - rows) + (rows - wanted[store_key])).values())
             for store_key, rows in found.items()
@@ -236,11 +293,23 @@ def main() -> int:
         try:
             broker.start()
             server.start()
-            sent = produce(broker, "events", given.records, seen=lambda at, row: expected.add(at, json.loads(row)))
+            sent = produce(
+                broker,
+                "events",
+                given.records,
+                seen=lambda at, row: expected.add(at, json.loads(row)),
+            )
             rows, bad = expected.rows(), False
-            print(json.dumps({"events": sent, "late": expected.late, "duplicates": expected.duplicates}), flush=True)
+            print(
+                json.dumps(
+                    {"events": sent, "late": expected.late, "duplicates": expected.duplicates}
+                ),
+                flush=True,
+            )
             for name in ("calm", "killed") if given.calm else ("killed",):
-                told = compared(rows, run(broker, server, name, given, folder, trouble=name == "killed"))
+                told = compared(
+                    rows, run(broker, server, name, given, folder, trouble=name == "killed")
+                )
                 print(json.dumps({"run": name, **told}), flush=True)
                 bad = bad or any((*told["rows_twice"].values(), *told["rows_that_differ"].values()))
         finally:

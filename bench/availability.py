@@ -1,14 +1,20 @@
-"""How available results are while processes are killed, one after the other, for as long as one likes.
+"""How available results are while processes are killed, one after the other, for as long as one
+likes.
 
-    python -m bench availability [--minutes 60] [--rate 5000] [--every 60] [--kill workers,master,injector]
+    python -m bench availability [--minutes 60] [--rate 5000] [--every 60]
+                                 [--kill workers,master,injector]
                                  [--workers 2] [--spares 0] [--standby] [--seed 1] [--folder DIR]
-    python -m bench availability --kill hosts --hosts 2 [--away 10] [--told] --workers 2 --spares auto --every 300
+    python -m bench availability --kill hosts --hosts 2 [--away 10] [--told]
+                                 --workers 2 --spares auto --every 300
 
-Four followed files get ``--rate`` records a second; every ``--every`` seconds a process, drawn at random, is killed, or
-a host with all its workers is lost: workers run in network namespaces then, which needs root. A host is lost silently,
-as when its power fails, or ``--told``: everything on it is killed, and its connections break before it is away. A
-second is available when every record made in it was visible within one second. At the end the rows of all windows are
-compared with those that the writer has counted itself. Ends with a line of JSON; 1 if a row differs.
+Four followed files get ``--rate`` records a second; every ``--every`` seconds a process, drawn at
+random, is killed, or a host with all its workers is lost: workers run in network namespaces then,
+which needs root. A host is lost silently, as when its power fails, or ``--told``: everything on it
+is killed, and its connections break before it is away. A second is available when every record made
+in it was visible within one second; ``of_ranges`` is the share of sixteenths of the key space times
+seconds that were. ``at_a_kill_each`` reckons it for other rates of kills: 1 less what a kill cost
+on average over the time between two. At the end the rows of all windows are compared with those
+that the writer has counted itself. Ends with a line of JSON; 1 if a row differs.
 """
 
 from __future__ import annotations
@@ -33,8 +39,8 @@ from bench.availability_seen import availability, gap, lines, look
 from bench.hosts import Hosts, environment
 from bench.paths import HOUSE, PIPELINES, PLUGINS
 from bench.stats import quantile
-from millwheel.chaos.plan import Target
-from millwheel.chaos.processes import processes_of
+from millwheel.tools.chaos.plan import Target
+from millwheel.tools.chaos.processes import processes_of
 
 FILES, KEYS = 4, 400
 _WINDOW_MS = 10_000
@@ -42,6 +48,8 @@ _PAUSE_S = 0.02
 _WARM_S = 10.0
 _AFTER_S = 15.0
 _PATIENCE_S = 300.0
+RATES_S = (60, 600, 3_600, 86_400)
+"""Times between two kills for which a share is reckoned."""
 
 
 @dataclass
@@ -55,8 +63,11 @@ class Writer:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Until told to stop. The time of a record is the wall clock, in ms, which never goes back here."""
-        files = [(self.folder / f"{number}.jsonl").open("ab", buffering=0) for number in range(FILES)]
+        """Until told to stop. The time of a record is the wall clock, in ms, which never goes back
+        here."""
+        files = [
+            (self.folder / f"{number}.jsonl").open("ab", buffering=0) for number in range(FILES)
+        ]
         rng, made, began, last_ms = random.Random(7), 0, time.monotonic(), 0
         while not self.stop.wait(_PAUSE_S):
             due = int((time.monotonic() - began) * self.rate)
@@ -86,12 +97,30 @@ def start(
     sets = ["--set", f"input={folder}/in/*.jsonl", "--set", f"output={folder / 'out'}"]
     sets += ["--set", f"standby={int(given.standby)}"]
     if hosts is None:
-        command = [sys.executable, "-m", "millwheel", "run", str(pipeline), "--launcher", "processes", *sets]
-        command += ["--workers", str(given.workers), "--spares", given.spares, "--root", str(folder / "root")]
+        command = [
+            sys.executable,
+            "-m",
+            "millwheel",
+            "run",
+            str(pipeline),
+            "--launcher",
+            "processes",
+            *sets,
+        ]
+        command += [
+            "--workers",
+            str(given.workers),
+            "--spares",
+            given.spares,
+            "--root",
+            str(folder / "root"),
+        ]
     else:
         command = hosts.command(pipeline, given.workers, given.spares, sets)
     with (folder / "said.txt").open("wb") as said:
-        return subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, env=_environment(variables))
+        return subprocess.Popen(
+            command, stdout=said, stderr=subprocess.STDOUT, env=_environment(variables)
+        )
 
 
 def end(folder: Path, driver: subprocess.Popen[bytes]) -> None:
@@ -108,7 +137,8 @@ def _environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 def strike(
     driver: int, targets: list[Target], rng: random.Random, hosts: Hosts | None, told: bool
 ) -> tuple[str, float] | None:
-    """Kill one process of all that live, or lose one of the hosts; what it was, and when (s since 1970)."""
+    """Kill one process of all that live, or lose one of the hosts; what it was, and when (s since
+    1970)."""
     if hosts is not None and Target.HOSTS in targets:
         lost = hosts.lose(driver, rng, told=told)
         return None if lost is None else (Target.HOSTS.value, lost.at)
@@ -121,7 +151,9 @@ def strike(
     return target.value, at
 
 
-def measure(given: argparse.Namespace, driver: subprocess.Popen[bytes], hosts: Hosts | None) -> list[tuple[str, float]]:
+def measure(
+    given: argparse.Namespace, driver: subprocess.Popen[bytes], hosts: Hosts | None
+) -> list[tuple[str, float]]:
     """All kills."""
     targets = [Target(name) for name in given.kill.split(",") if name]
     rng, kills = random.Random(given.seed), []
@@ -147,7 +179,9 @@ def rows_of(folder: Path) -> dict[tuple[int, int], list[list[int]]]:
     for path in folder.glob("*.jsonl"):
         for line in path.read_text().splitlines():
             row = json.loads(line)
-            found.setdefault((row["group"], row["window_start"] // 1000), []).append([row["records"], row["last"]])
+            found.setdefault((row["group"], row["window_start"] // 1000), []).append(
+                [row["records"], row["last"]]
+            )
     return found
 
 
@@ -169,9 +203,17 @@ def main() -> int:
     parser.add_argument("--kill", default="workers,master,injector")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--spares", default="0", help="a number, or auto")
-    parser.add_argument("--hosts", type=int, default=0, help="hosts that the workers share; for --kill hosts")
-    parser.add_argument("--away", type=float, default=10.0, help="seconds until a lost host is back")
-    parser.add_argument("--told", action="store_true", help="connections to a lost host break, rather than fall silent")
+    parser.add_argument(
+        "--hosts", type=int, default=0, help="hosts that the workers share; for --kill hosts"
+    )
+    parser.add_argument(
+        "--away", type=float, default=10.0, help="seconds until a lost host is back"
+    )
+    parser.add_argument(
+        "--told",
+        action="store_true",
+        help="connections to a lost host break, rather than fall silent",
+    )
     parser.add_argument("--standby", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", default="")
@@ -188,12 +230,17 @@ def main() -> int:
 
 
 def run(
-    given: argparse.Namespace, folder: Path, writer: Writer, hosts: Hosts | None, driver: subprocess.Popen[bytes]
+    given: argparse.Namespace,
+    folder: Path,
+    writer: Writer,
+    hosts: Hosts | None,
+    driver: subprocess.Popen[bytes],
 ) -> int:
     """Write, kill, end the run and report."""
     thread = threading.Thread(target=writer.run)
     try:
-        while not any((folder / "out" / "seen").glob("*.jsonl")) and driver.poll() is None:  # until shards are served
+        # until shards are served
+        while not any((folder / "out" / "seen").glob("*.jsonl")) and driver.poll() is None:
             time.sleep(0.1)
         thread.start()
         time.sleep(_WARM_S)
@@ -209,10 +256,17 @@ def run(
     return report(writer, folder, kills, began, ended, driver.returncode)
 
 
-def report(writer: Writer, folder: Path, kills: list[tuple[str, float]], began: float, ended: float, code: int) -> int:
+def report(
+    writer: Writer,
+    folder: Path,
+    kills: list[tuple[str, float]],
+    began: float,
+    ended: float,
+    code: int,
+) -> int:
     """Print the figures; 1 when a row differs or the run failed."""
     seen = look(lines(folder / "out" / "seen"))
-    good, seconds = availability(seen, began, ended)
+    found = availability(seen, began, ended)
     gaps: dict[str, list[float]] = {}
     for what, at in kills:
         gaps.setdefault(what, []).append(gap(seen, at - 0.5, min(at + _AFTER_S, ended)))
@@ -222,8 +276,13 @@ def report(writer: Writer, folder: Path, kills: list[tuple[str, float]], began: 
             {
                 "records": sum(writer.counts.values()),
                 "kills": len(kills),
-                "available": f"{good} of {seconds} s",
-                "share": round(good / max(seconds, 1), 5),
+                "available": f"{found.good} of {found.seconds} s",
+                "share": round(found.good / max(found.seconds, 1), 5),
+                "of_ranges": round(1 - found.lost / max(found.seconds, 1), 6),
+                "lost_s_per_kill": round(found.lost / max(len(kills), 1), 3),
+                "at_a_kill_each": {
+                    f"{each_s} s": round(found.at(len(kills), each_s), 6) for each_s in RATES_S
+                },
                 "gaps_s": {
                     what: {
                         "times": len(some),

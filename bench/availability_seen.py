@@ -1,4 +1,5 @@
-"""What became visible when, second by second and range by range, from what the sink of a run noted."""
+"""What became visible when, second by second and range by range, from what the sink of a run
+noted."""
 
 from __future__ import annotations
 
@@ -24,17 +25,19 @@ Line = tuple[float, list[tuple[int, int, float]]]
 
 @dataclass(slots=True)
 class Seen:
-    """``worst`` is the longest way of a record made in a second to its first sight; ``moments`` are the times at which
-    a range showed something."""
+    """``worst`` is, of each second and each range, the longest way of a record made in it to its
+    first sight; ``moments`` are the times at which a range showed something."""
 
-    worst: dict[int, float]
+    worst: dict[int, list[float]]
     moments: list[list[float]]
     records: dict[int, int]
 
 
 def lines(folder: Path) -> Iterator[Line]:
     """All that was noted, in order of time. The last line before a kill may be torn."""
-    return merge(*(_lines_of(path) for path in sorted(folder.glob("*.jsonl"))), key=lambda line: line[0])
+    return merge(
+        *(_lines_of(path) for path in sorted(folder.glob("*.jsonl"))), key=lambda line: line[0]
+    )
 
 
 def _lines_of(path: Path) -> Iterator[Line]:
@@ -50,27 +53,44 @@ def _lines_of(path: Path) -> Iterator[Line]:
 def look(noted: Iterable[Line]) -> Seen:
     """First sights only: after a kill the sink may show a line again."""
     ranges: dict[int, int] = {}
-    seen = Seen(defaultdict(float), [[] for _ in range(RANGES)], {})
+    seen = Seen(defaultdict(lambda: [0.0] * RANGES), [[] for _ in range(RANGES)], {})
     for at, rows in noted:
         shown = set()
         for key, number, made in rows:
             if number <= seen.records.get(key, 0):
                 continue
             seen.records[key] = number
-            second = int(made)
-            seen.worst[second] = max(seen.worst[second], at - made)
             if key not in ranges:
                 ranges[key] = key_hash(key) * RANGES >> 64
-            shown.add(ranges[key])
+            mine, ways = ranges[key], seen.worst[int(made)]
+            ways[mine] = max(ways[mine], at - made)
+            shown.add(mine)
         for each in shown:
             seen.moments[each].append(at)
     return seen
 
 
-def availability(seen: Seen, since: float, until: float) -> tuple[int, int]:
-    """Seconds in which every record became visible in time, and all seconds, between two moments."""
-    seconds = [worst for second, worst in seen.worst.items() if since <= second < until - 1]
-    return sum(worst <= AVAILABLE_S for worst in seconds), len(seconds)
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """Of so many ``seconds``, those that were ``good`` in every range; of all ranges in all
+    seconds, those that were not: ``lost``, in seconds of the whole."""
+
+    seconds: int
+    good: int
+    lost: float
+
+    def at(self, kills: int, apart_s: float) -> float:
+        """The share of range-seconds that are available where a kill costs what these kills did,
+        and comes every so many seconds."""
+        return 1 - self.lost / max(kills, 1) / apart_s
+
+
+def availability(seen: Seen, since: float, until: float) -> Availability:
+    """Seconds between two moments in which records became visible in time. In a range without
+    records nothing is late."""
+    seconds = [ways for second, ways in seen.worst.items() if since <= second < until - 1]
+    late = [sum(way > AVAILABLE_S for way in ways) for ways in seconds]
+    return Availability(len(seconds), late.count(0), sum(late) / RANGES)
 
 
 def gap(seen: Seen, since: float, until: float) -> float:

@@ -1,7 +1,9 @@
-"""What a machine gives to so many bare Python loops at once: the limit for workers, whatever they do beside.
+"""What a machine gives to so many bare Python loops at once: the limit for workers, whatever they
+do beside.
 
-Each loop is a process that reads JSON lines and keeps a sum for each key; they share nothing, and begin together. Cores
-that are threads of one core, and memory that all share, show here, so what is lost beyond it is ours.
+Each loop is a process that reads JSON lines and keeps a sum for each key; they share nothing, and
+begin together. Cores that are threads of one core, and memory that all share, show here, so what is
+lost beyond it is ours.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ def seconds(inputs: Sequence[Sequence[Path]]) -> float:
     command = [sys.executable, "-m", "bench.bare_loops"]
     loops = [
         subprocess.Popen(
-            [*command, *map(str, paths)], cwd=HOUSE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*command, *map(str, paths)],
+            cwd=HOUSE,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for paths in inputs
     ]

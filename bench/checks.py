@@ -14,11 +14,13 @@ _READ = {"jsonl": "read_json(?, format='newline_delimited')", "parquet": "read_p
 _GOT = "read_json(?, format='newline_delimited', columns={columns})"
 _WINDOWS = """
 with want as (
-    select ad_id, (ts - ts % 60000) * 1000 as window_start, count(*) filter (type = 'impression') as impressions,
+    select ad_id, (ts - ts % 60000) * 1000 as window_start,
+      count(*) filter (type = 'impression') as impressions,
            count(*) filter (type = 'click') as clicks, sum(cost) as spend
     from {input} group by all
 ), got as (
-    select ad_id, window_start, sum(impressions) as impressions, sum(clicks) as clicks, sum(spend) as spend,
+    select ad_id, window_start, sum(impressions) as impressions, sum(clicks) as clicks,
+      sum(spend) as spend,
            count(*) as times
     from {output} group by all
 )
@@ -29,13 +31,16 @@ select count(*), count(*) filter (
 from want full join got using (ad_id, window_start)
 """
 _COLUMNS = (
-    "{ad_id: 'BIGINT', window_start: 'BIGINT', impressions: 'BIGINT', clicks: 'BIGINT', spend: 'DOUBLE'}"  # µs, euros
+    # µs, euros
+    "{ad_id: 'BIGINT', window_start: 'BIGINT', impressions: 'BIGINT', clicks: 'BIGINT', spend:"
+    " 'DOUBLE'}"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """``wrong`` of ``rows`` are missing, surplus, said twice or different; ``example`` is one of them."""
+    """``wrong`` of ``rows`` are missing, surplus, said twice or different; ``example`` is one of
+    them."""
 
     rows: int
     wrong: int
@@ -70,7 +75,8 @@ def _alike(want: float | None, got: float | None) -> bool:
 
 
 def _results(output: Path) -> list[Path]:
-    """Files of results; what engines keep for themselves begins with a dot or an underscore, or lies below that."""
+    """Files of results; what engines keep for themselves begins with a dot or an underscore, or
+    lies below that."""
     hidden = (".", "_")
     return [
         path

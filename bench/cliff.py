@@ -1,12 +1,14 @@
-"""One step beside the plain pipeline: what each kind of window, key, aggregate and input costs, as a share of its rate.
+"""One step beside the plain pipeline: what each kind of window, key, aggregate and input costs, as
+a share of its rate.
 
     python -m bench cliff [--rounds 3] [--records 1000000] [--only "ids for 1h" sessions]
 
-All runs of a round follow each other. The clock runs from the first look at the input to the last byte of the results
-(``contest.py``), so the start of processes is outside. Every result is compared with DuckDB's over the same input, and
-a run with one that is wrong ends the program. Prints one JSON line per way: the median rate, the median share of the
-plain rate of the same round, what ``millwheel explain`` says of the computation, and how much was written: a join reads
-one file twice, and writes both records of each pair, where others write a row for each key and window.
+All runs of a round follow each other. The clock runs from the first look at the input to the last
+byte of the results (``contest.py``), so the start of processes is outside. Every result is compared
+with DuckDB's over the same input, and a run with one that is wrong ends the program. Prints one
+JSON line per way: the median rate, the median share of the plain rate of the same round, what
+``millwheel explain`` says of the computation, and how much was written: a join reads one file
+twice, and writes both records of each pair, where others write a row for each key and window.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ from bench.contest import execute
 from bench.contestants import Job, ours
 from bench.inputs import Input, ads
 from bench.throughput import FILES
+from millwheel.connect.python_objects import load_object
 from millwheel.core.pipeline.graph import build_graph
-from millwheel.explain.forms import forms_of
-from millwheel.python_objects import load_object
-from millwheel.spec import load_pipeline
+from millwheel.language.spec import load_pipeline
+from millwheel.tools.explain.forms import forms_of
 
 _TIMEOUT_S = 200.0
 _FIELDS = "fields: {event_id: str, client_id: int, uid: int, type: str, cost: float, ts: int}"
@@ -42,8 +44,9 @@ _MINUTE = "{tumbling: 1m}"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One way to deviate from the plain pipeline, and how its rows are checked: ``query`` counts wrong rows, of the
-    tables ``records`` (the input, with ``t`` in µs) and ``rows`` (the results)."""
+    """One way to deviate from the plain pipeline, and how its rows are checked: ``query`` counts
+    wrong rows, of the tables ``records`` (the input, with ``t`` in µs) and ``rows`` (the
+    results)."""
 
     query: str
     window: str = _MINUTE
@@ -54,11 +57,14 @@ class Step:
     fields: str = _FIELDS
 
 
-def _grouped(spend: str, key: str = "client_id", near: str = "abs(a.spend - b.spend) < 1e-6") -> str:
+def _grouped(
+    spend: str, key: str = "client_id", near: str = "abs(a.spend - b.spend) < 1e-6"
+) -> str:
     """Compare tumbling minutes with the same by SQL."""
     on = " and ".join(f"a.{name} = b.{name}" for name in key.split(", "))
     return f"""
-with a as (select {key}, t - t % 60000000 as s, count(*) as n, {spend} as spend from records group by {key}, s)
+with a as (select {key}, t - t % 60000000 as s, count(*) as n,
+  {spend} as spend from records group by {key}, s)
 select count(*) from a full join rows b on {on} and a.s = b.window_start
 where a.n is distinct from b.n or not coalesce({near}, false)"""
 
@@ -72,20 +78,25 @@ select count(*) from a full join rows b on a.client_id = b.client_id and a.s = b
 where a.n is distinct from b.n or not coalesce(abs(a.spend - b.spend) < 1e-6, false)"""
 _SESSIONS = """
 with marked as (
-    select client_id, t, cost, coalesce(t - lag(t) over (partition by client_id order by t) >= 10000000, true) as begins
+    select client_id, t, cost,
+      coalesce(t - lag(t) over (partition by client_id order by t) >= 10000000, true) as begins
     from records
 ), numbered as (
-    select *, sum(begins::int) over (partition by client_id order by t rows unbounded preceding) as number from marked
+    select *, sum(begins::int) over (partition by client_id order by t rows unbounded preceding) as
+      number from marked
 ), a as (
-    select client_id, min(t) as s, count(*) as n, sum(cost) as spend from numbered group by client_id, number
+    select client_id, min(t) as s, count(*) as n,
+      sum(cost) as spend from numbered group by client_id, number
 )
 select count(*) from a full join rows b on a.client_id = b.client_id and a.s = b.window_start
 where a.n is distinct from b.n or not coalesce(abs(a.spend - b.spend) < 1e-6, false)"""
 _COUNTS = """
 with a as (
-    select client_id, count(*) as n, sum(cost) as spend, ceil(count(*) / 100) as windows from records group by all
+    select client_id, count(*) as n, sum(cost) as spend,
+      ceil(count(*) / 100) as windows from records group by all
 ), b as (
-    select client_id, sum(n) as n, sum(spend) as spend, count(*) as windows, count(*) filter (n <> 100) as part
+    select client_id, sum(n) as n, sum(spend) as spend, count(*) as windows,
+      count(*) filter (n <> 100) as part
     from rows group by all
 )
 select count(*) from a full join b using (client_id)
@@ -100,7 +111,8 @@ with steps as (
 ), a as (
     select ends.client_id, ends.e, coalesce(sum(n), 0) as n, coalesce(sum(spend), 0) as spend
     from ends left join steps
-    on steps.client_id = ends.client_id and steps.e <= ends.e and steps.e > ends.e - 60000000 group by all
+    on steps.client_id = ends.client_id and steps.e <= ends.e and steps.e > ends.e - 60000000 group
+      by all
 )
 select (select count(*) from rows b left join a on a.client_id = b.client_id and a.e = b.window_end
         where a.n is distinct from b.n or not coalesce(abs(a.spend - b.spend) < 1e-6, false))
@@ -109,7 +121,8 @@ select (select count(*) from rows b left join a on a.client_id = b.client_id and
         where b.n is null and (a.n <> p.n or abs(a.spend - p.spend) > 1e-6))"""
 _MEDIAN = "list_sort(list(cost))"
 _NEAR_MEDIAN = (
-    "b.spend between 0.97 * a.spend[greatest(1, (a.n - 1) // 2)] and 1.03 * a.spend[least(a.n, a.n // 2 + 2)]"
+    "b.spend between 0.97 * a.spend[greatest(1, (a.n - 1) // 2)] and 1.03 * a.spend[least(a.n, a.n"
+    " // 2 + 2)]"
 )
 _JOINED = """
 with a as (select client_id, t - t % 60000000 as s, event_id from records)
@@ -121,10 +134,14 @@ STEPS = {
     "plain": Step(PLAIN),
     "no `fields` declared": Step(PLAIN, fields=""),
     "`stddev`": Step(
-        _grouped("stddev_samp(cost)", near="abs(coalesce(a.spend, 0) - coalesce(b.spend, 0)) < 1e-6"),
+        _grouped(
+            "stddev_samp(cost)", near="abs(coalesce(a.spend, 0) - coalesce(b.spend, 0)) < 1e-6"
+        ),
         spend="{stddev: cost}",
     ),
-    "`count_distinct`": Step(_grouped("count(distinct uid)", near="a.spend = b.spend"), spend="{count_distinct: uid}"),
+    "`count_distinct`": Step(
+        _grouped("count(distinct uid)", near="a.spend = b.spend"), spend="{count_distinct: uid}"
+    ),
     "`quantile`": Step(_grouped(_MEDIAN, near=_NEAR_MEDIAN), spend="{quantile: cost, q: 0.5}"),
     "a key of two fields": Step(_grouped("sum(cost)", "client_id, type"), key="[client_id, type]"),
     "sliding, two windows a record": Step(_SLIDING, window="{sliding: 2m, every: 1m}"),
@@ -132,13 +149,17 @@ STEPS = {
     "allowed lateness": Step(PLAIN, more="allowed_lateness: 1m, accumulation: accumulating, "),
     "late records aside": Step(PLAIN, more="late: {side: behind}, "),
     "`approx_count_distinct`": Step(
-        _grouped("count(distinct uid)", near="b.spend between 0.9 * a.spend - 1 and 1.1 * a.spend + 1"),
+        _grouped(
+            "count(distinct uid)", near="b.spend between 0.9 * a.spend - 1 and 1.1 * a.spend + 1"
+        ),
         spend="{approx_count_distinct: uid}",
     ),
     "ids for 1h": Step(PLAIN, stream="id: {field: event_id, horizon: 1h}"),
     "a calculation": Step(_grouped("sum(cost * 3 + uid)"), spend="{sum: cost * 3 + uid}"),
     "windows of 100 records": Step(_COUNTS, window="{count: 100}"),
-    "key windows, 1m every 10s": Step(_KEY_WINDOWS, window="{sliding: 1m, every: 10s, emit: changes}"),
+    "key windows, 1m every 10s": Step(
+        _KEY_WINDOWS, window="{sliding: 1m, every: 10s, emit: changes}"
+    ),
     "a join, one partner each": Step(_JOINED),
 }
 _JOIN = "a join, one partner each"
@@ -155,7 +176,8 @@ def pipeline_of(name: str) -> str:
 streams:
 {events}  others:{_STREAM.replace("FILE", file)}{more}
 computations:
-  made: {{input: {{events: {{key: event_id}}, others: {{key: event_id}}}}, window: {_MINUTE}, join: inner, \
+  made: {{input: {{events: {{key: event_id}}, others: {{key: event_id}}}}, window: {_MINUTE},
+    join: inner, \
 output: made}}
 sinks:
   made: {{files: {{path: "${{output}}", format: jsonl}}}}
@@ -183,17 +205,20 @@ def measure(folder: Path, name: str, load: Input) -> tuple[float, dict[str, obje
     path = work / "cliff.yaml"
     path.write_text(pipeline_of(name))
     form = form_of(path)
-    outcome = execute(ours(str(path.with_suffix("")), 2)(Job(work, load.of("jsonl"), "jsonl", _TIMEOUT_S)))
+    outcome = execute(
+        ours(str(path.with_suffix("")), 2)(Job(work, load.of("jsonl"), "jsonl", _TIMEOUT_S))
+    )
     if outcome.seconds is None or outcome.error:
         sys.exit(f"{name}: {outcome.error or outcome.tail}")
     file = "events-000.jsonl" if name == _JOIN else "*.jsonl"
     with duckdb.connect() as connection:
         connection.execute(
-            f"create view records as select *, ts * 1000 as t from read_json('{load.of('jsonl')}/{file}', "
-            "format='newline_delimited')"
+            "create view records as select *, ts * 1000 as t from"
+            f" read_json('{load.of('jsonl')}/{file}', format='newline_delimited')"
         )
         connection.execute(
-            f"create view rows as select * from read_json('{work}/out/*.jsonl', format='newline_delimited')"
+            f"create view rows as select * from read_json('{work}/out/*.jsonl',"
+            " format='newline_delimited')"
         )
         (wrong,) = connection.execute(STEPS[name].query).fetchall()[0]
         (records,) = connection.execute("select count(*) from records").fetchall()[0]
@@ -210,11 +235,15 @@ def measure(folder: Path, name: str, load: Input) -> tuple[float, dict[str, obje
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench cliff", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m bench cliff",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--only", nargs="*", default=[], help="some of the ways; plain is always among them")
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="some of the ways; plain is always among them"
+    )
     given = parser.parse_args()
     chosen = ["plain", *(name for name in given.only if name != "plain")]
     names = chosen if given.only else list(STEPS)
@@ -230,8 +259,14 @@ def main() -> int:
                 rates[name].append(rate)
     for name, found in rates.items():
         shares = [rate / plain for rate, plain in zip(found, rates["plain"], strict=True)]
-        told = {"records_per_s": round(statistics.median(found)), "of_plain": round(statistics.median(shares), 2)}
-        print(json.dumps({"way": name, **told, "least": round(min(shares), 2), **about[name]}), flush=True)
+        told = {
+            "records_per_s": round(statistics.median(found)),
+            "of_plain": round(statistics.median(shares), 2),
+        }
+        print(
+            json.dumps({"way": name, **told, "least": round(min(shares), 2), **about[name]}),
+            flush=True,
+        )
     return 0
 
 

@@ -1,11 +1,12 @@
-"""The CPU time of each process of a run of part A or B while the clock runs: from the first open of the input to the
-last change of the results.
+"""The CPU time of each process of a run of part A or B while the clock runs: from the first open of
+the input to the last change of the results.
 
-    python -m bench.clock_cpu windows|callback jsonl|parquet
+    python -m bench clock_cpu windows|callback jsonl|parquet
 
-Where cores are shared with other work, seconds say little, and CPU time inside the clock nearly as much as ever: on two
-quiet cores a run cannot take less than half of the sum. The kernel's counts (schedstat) of every thread are looked at
-50 times a second. To compare two versions, run this file in turn in a checkout of each.
+Where cores are shared with other work, seconds say little, and CPU time inside the clock nearly as
+much as ever: on two quiet cores a run cannot take less than half of the sum. The kernel's counts
+(schedstat) of every thread are looked at 50 times a second. To compare two versions, run this file
+in turn in a checkout of each.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ Look = dict[int, tuple[str, float]]
 
 def main() -> int:
     """See the module."""
-    parser = argparse.ArgumentParser(prog="python -m bench.clock_cpu", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench clock_cpu", description=__doc__.split("\n\n")[0]
+    )
     parser.add_argument("pipeline", choices=("windows", "callback"))
     parser.add_argument("form", choices=("jsonl", "parquet"))
     given = parser.parse_args()
@@ -52,7 +55,11 @@ def measured(pipeline: str, form: str, folder: Path) -> tuple[float, list[tuple[
     run = ours(pipeline)(Job(folder, source, form, 300.0))
     run.output.mkdir()
     looks: list[tuple[float, Look]] = []
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    quiet = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+    }
     with FirstOpen(source) as first:
         process = subprocess.Popen(run.command, cwd=folder, env={**os.environ, **run.env}, **quiet)  # type: ignore[call-overload]
         while first.at is None and process.poll() is None:
@@ -65,7 +72,9 @@ def measured(pipeline: str, form: str, folder: Path) -> tuple[float, list[tuple[
         sys.exit(f"the run ended with {process.returncode}; opened: {first.at}, results: {ended}")
     before = looks[0][1]
     after = next((look for at, look in looks if at >= ended), looks[-1][1])
-    return ended - first.at, [(role, cpu_s - before.get(pid, ("", 0.0))[1]) for pid, (role, cpu_s) in after.items()]
+    return ended - first.at, [
+        (role, cpu_s - before.get(pid, ("", 0.0))[1]) for pid, (role, cpu_s) in after.items()
+    ]
 
 
 def _look(pid: int) -> Look:
@@ -74,7 +83,9 @@ def _look(pid: int) -> Look:
         for each in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
             with contextlib.suppress(psutil.Error, OSError):
                 threads = Path(f"/proc/{each.pid}/task").iterdir()
-                spent_ns = sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
+                spent_ns = sum(
+                    int((thread / "schedstat").read_text().split()[0]) for thread in threads
+                )
                 found[each.pid] = (_role(each.cmdline()), spent_ns / 1e9)
     return found
 
@@ -82,7 +93,3 @@ def _look(pid: int) -> Look:
 def _role(command: list[str]) -> str:
     modules = [word for word in command if word.startswith("millwheel.")]
     return modules[0].removeprefix("millwheel.") if modules else "driver"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

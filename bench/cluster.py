@@ -1,12 +1,15 @@
-"""``python -m bench cluster``: a thousand workers and 100,000 shards against the real machines of master and injector.
+"""``python -m bench cluster``: a thousand workers and 100,000 shards against the real machines of
+master and injector.
 
-    python -m bench cluster [--workers 10 30 100 300 1000] [--shards 100] [--nodes 50] [--out FILE] [--picture FILE]
+    python -m bench cluster [--workers 10 30 100 300 1000] [--shards 100] [--nodes 50]
+                            [--out FILE] [--picture FILE]
 
-``--shards`` is per worker, over all nodes. No process is started and no record flows: the machines get the events that
-such a cluster would send, in one thread, and their effects are answered as the runtimes answer them. So the times are
-processor time of master or injector, without network, disk or ZooKeeper. ``sent_mb`` is what ZooKeeper must deliver
-after the death of one worker: every changed table to every worker. Each size runs in a process of its own, for its
-memory. Prints a table, and writes one JSON file.
+``--shards`` is per worker, over all nodes. No process is started and no record flows: the machines
+get the events that such a cluster would send, in one thread, and their effects are answered as the
+runtimes answer them. So the times are processor time of master or injector, without network, disk
+or ZooKeeper. ``sent_mb`` is what ZooKeeper must deliver after the death of one worker: every
+changed table to every worker. Each size runs in a process of its own, for its memory. Prints a
+table, and writes one JSON file.
 """
 
 from __future__ import annotations
@@ -26,10 +29,8 @@ import psutil
 
 from bench.curves import curves
 from bench.machine import machine
-from millwheel.core.model.names import NodeName, ShardName, WorkerName
-from millwheel.core.model.range_table import RangeTable, ShardEntry
-from millwheel.injector.effects import Broadcast
-from millwheel.injector.events import (
+from millwheel.control.injector.effects import Broadcast
+from millwheel.control.injector.events import (
     Connected,
     NumbersReported,
     PublishDue,
@@ -37,9 +38,9 @@ from millwheel.injector.events import (
     ReportColumns,
     ReportsArrived,
 )
-from millwheel.injector.state import InjectorState
-from millwheel.master.effects import RemoveMember, SealJournal, WriteRangeTable
-from millwheel.master.events import (
+from millwheel.control.injector.state import InjectorState
+from millwheel.control.master.effects import RemoveMember, SealJournal, WriteRangeTable
+from millwheel.control.master.events import (
     Event,
     JournalSealed,
     LoadReported,
@@ -51,8 +52,10 @@ from millwheel.master.events import (
     Tick,
     WorkerUnreachable,
 )
-from millwheel.master.state import MasterConfig, MasterState
-from millwheel.master.tables.planner import NodeDemand
+from millwheel.control.master.state import MasterConfig, MasterState
+from millwheel.control.master.tables.planner import NodeDemand
+from millwheel.core.model.names import NodeName, ShardName, WorkerName
+from millwheel.core.model.range_table import RangeTable, ShardEntry
 
 _TICK_US = 200_000
 
@@ -68,8 +71,9 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class ClusterCosts:
-    """Milliseconds of processor time, MB, and bytes. ``loads_ms``: every worker reports its loads once, as each second.
-    ``failover_ms``: from the broken connection of one worker until its last shard has an owner in a table."""
+    """Milliseconds of processor time, MB, and bytes. ``loads_ms``: every worker reports its loads
+    once, as each second. ``failover_ms``: from the broken connection of one worker until its last
+    shard has an owner in a table."""
 
     workers: int
     shards: int
@@ -93,8 +97,14 @@ def main() -> int:
         size = Size(workers, workers * arguments.shards, arguments.nodes)
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             found.append(pool.submit(measure, size).result())
-        print(table(found[-1:]) if len(found) == 1 else table(found[-1:]).splitlines()[-1], flush=True)
-    text = {"machine": machine(), "nodes": arguments.nodes, "sizes": [asdict(each) for each in found]}
+        print(
+            table(found[-1:]) if len(found) == 1 else table(found[-1:]).splitlines()[-1], flush=True
+        )
+    text = {
+        "machine": machine(),
+        "nodes": arguments.nodes,
+        "sizes": [asdict(each) for each in found],
+    }
     if arguments.picture is not None:
         arguments.picture.write_text(picture(found), encoding="utf-8")
     arguments.out.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
@@ -103,7 +113,9 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m bench cluster", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m bench cluster",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--workers", type=int, nargs="+", default=[10, 30, 100, 300, 1000])
     parser.add_argument("--shards", type=int, default=100, help="for each worker")
@@ -123,7 +135,9 @@ def measure(size: Size) -> ClusterCosts:
     master_mb = _memory_mb() - empty_mb
     before = {each.computation: each.version for each in cluster.tables()}
     failover_ms = cluster.lose(cluster.names[0])
-    changed = [len(each.encode()) for each in cluster.tables() if each.version > before[each.computation]]
+    changed = [
+        len(each.encode()) for each in cluster.tables() if each.version > before[each.computation]
+    ]
     full_mb = _memory_mb()
     watermarks = SimulatedInjector(cluster.tables())
     first_ms = watermarks.first_reports()
@@ -145,28 +159,36 @@ def measure(size: Size) -> ClusterCosts:
 
 
 class SimulatedMaster:
-    """The machine of a master, and the answers that its runtime would give it: every seal and every write succeeds."""
+    """The machine of a master, and the answers that its runtime would give it: every seal and every
+    write succeeds."""
 
     def __init__(self, size: Size) -> None:
         each = max(1, size.shards // size.nodes)
         demands = tuple(NodeDemand(NodeName(f"n{number}"), each) for number in range(size.nodes))
         self.names = [WorkerName(f"w{number}-{number:012x}") for number in range(size.workers)]
         self._state = MasterState(MasterConfig(nodes=demands, expected_workers=size.workers))
-        self._members = tuple(Member(incarnation=name, address="host:1", host=f"h{name}") for name in self.names)
+        self._members = tuple(
+            Member(incarnation=name, address="host:1", host=f"h{name}") for name in self.names
+        )
         self._now_us = 0
 
     def begin(self) -> float:
         """From the first event until every shard has an owner (ms)."""
         self._now_us += _TICK_US
         began = time.process_time()
-        self._take(Tick(now_us=self._now_us), TablesLoaded(tables=()), MembersChanged(members=self._members))
+        self._take(
+            Tick(now_us=self._now_us),
+            TablesLoaded(tables=()),
+            MembersChanged(members=self._members),
+        )
         took_ms = (time.process_time() - began) * 1e3
         self._check()
         return took_ms
 
     def tick(self) -> float:
         """One of the five ticks of a second, when nothing has changed for long (ms)."""
-        for passed_us in (60_000_000, _TICK_US):  # the first one looks at everything, as one in fifty does
+        # the first one looks at everything, as one in fifty does
+        for passed_us in (60_000_000, _TICK_US):
             self._now_us += passed_us
             took_ms = self._timed(Tick(now_us=self._now_us))
         return took_ms
@@ -176,9 +198,17 @@ class SimulatedMaster:
         mine: dict[WorkerName, list[ShardLoad]] = {name: [] for name in self.names}
         for each in self.tables():
             for entry in each.shards:
-                load = ShardLoad(shard=entry.shard, token=entry.token, records=10, state_bytes=1_000, busy_us=5_000)
+                load = ShardLoad(
+                    shard=entry.shard,
+                    token=entry.token,
+                    records=10,
+                    state_bytes=1_000,
+                    busy_us=5_000,
+                )
                 mine[entry.owner].append(load)
-        return self._timed(*(LoadReported(incarnation=name, loads=tuple(loads)) for name, loads in mine.items()))
+        return self._timed(
+            *(LoadReported(incarnation=name, loads=tuple(loads)) for name, loads in mine.items())
+        )
 
     def lose(self, name: WorkerName) -> float:
         """A worker dies (ms until its shards have owners)."""
@@ -193,7 +223,12 @@ class SimulatedMaster:
 
     def _check(self) -> None:
         members = {member.incarnation for member in self._members}
-        lost = [entry.shard for each in self.tables() for entry in each.shards if entry.owner not in members]
+        lost = [
+            entry.shard
+            for each in self.tables()
+            for entry in each.shards
+            if entry.owner not in members
+        ]
         assert self.tables(), "no table was written"
         assert not lost, f"{len(lost)} shards have no living owner"
 
@@ -210,7 +245,9 @@ class SimulatedMaster:
                     case SealJournal():
                         pending.append(JournalSealed(incarnation=effect.incarnation, end=1_000))
                     case WriteRangeTable():
-                        stored = TableSeen(table=replace(effect.table, version=effect.table.version + 1))
+                        stored = TableSeen(
+                            table=replace(effect.table, version=effect.table.version + 1)
+                        )
                         pending += [stored, stored]  # the answer to the write, and the watch
                     case RemoveMember():
                         pending.append(MembersChanged(members=self._members))
@@ -247,17 +284,23 @@ class SimulatedInjector:
         events = []
         for (connection, node), entries in self._shards.items():
             numbers = np.arange(len(entries), dtype=np.int64)
-            events.append(NumbersReported(connection, node, numbers, np.full(len(entries), 2, np.int64)))
+            events.append(
+                NumbersReported(connection, node, numbers, np.full(len(entries), 2, np.int64))
+            )
         return self._timed(events, 2)
 
-    def _timed(self, events: Sequence[ReportsArrived | NumbersReported], watermark_us: int) -> float:
+    def _timed(
+        self, events: Sequence[ReportsArrived | NumbersReported], watermark_us: int
+    ) -> float:
         began = time.process_time()
         for event in events:
             self._state.handle(event)
         [told] = self._state.handle(PublishDue())
         took_ms = (time.process_time() - began) * 1e3
         assert isinstance(told, Broadcast)
-        assert list(told.watermarks.values()) == [watermark_us] * self._nodes, "a watermark did not rise"
+        assert list(told.watermarks.values()) == [watermark_us] * self._nodes, (
+            "a watermark did not rise"
+        )
         return took_ms
 
 
@@ -270,7 +313,10 @@ def picture(found: Sequence[ClusterCosts]) -> str:
         "watermark round, ms": "watermark_round_ms",
         "tables sent after a death, MB": "sent_mb",
     }
-    lines = {label: [(each.workers, getattr(each, name)) for each in found] for label, name in names.items()}
+    lines = {
+        label: [(each.workers, getattr(each, name)) for each in found]
+        for label, name in names.items()
+    }
     return curves(
         "Master and injector under many workers",
         f"workers, with {found[0].shards // found[0].workers} shards each",

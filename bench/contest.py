@@ -1,8 +1,9 @@
 """One run of one system: its processes, its clock, its memory and its time-out.
 
-**The clock, for every system alike:** from the moment at which any of its processes first opens the input, until the
-last file of its results (its own commit log included, where it keeps one there) got its last byte or its final name.
-Starting interpreters, JVMs, ZooKeeper and workers is therefore outside, as is shutting down.
+**The clock, for every system alike:** from the moment at which any of its processes first opens the
+input, until the last file of its results (its own commit log included, where it keeps one there)
+got its last byte or its final name. Starting interpreters, JVMs, ZooKeeper and workers is therefore
+outside, as is shutting down.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it went. ``seconds`` is None when the clock had no start or no end; ``rss_mb`` is the peak of the sum over
-    all processes, what they share counted in each."""
+    """How it went. ``seconds`` is None when the clock had no start or no end; ``rss_mb`` is the
+    peak of the sum over all processes, what they share counted in each."""
 
     code: int | None
     seconds: float | None
@@ -56,14 +57,15 @@ class Outcome:
     """Of the process that used most."""
 
     roles: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """The CPU seconds of each of our processes, by what it runs: ``driver``, ``master``, ``workers`` and so on."""
+    """The CPU seconds of each of our processes, by what it runs: ``driver``, ``master``,
+    ``workers`` and so on."""
 
     cpu_at: Sequence[tuple[float, float]] = ()
     """(s since 1970, CPU seconds of all of them until then), several times a second."""
 
     def cores(self, since_s: float, until_s: float) -> float | None:
-        """The cores that they used between two times (s since 1970): what it takes once all have started. None when
-        there were not two looks in between."""
+        """The cores that they used between two times (s since 1970): what it takes once all have
+        started. None when there were not two looks in between."""
         within = [look for look in self.cpu_at if since_s <= look[0] <= until_s]
         if len(within) < 2:
             return None
@@ -94,7 +96,9 @@ def execute(run: Run) -> Outcome:
     seconds = changed - opened if opened is not None and changed is not None else None
     cpu_s, took_s = [each.cpu_s for each in used], time.monotonic() - began
     busiest_s = max(cpu_s, default=0.0)
-    return Outcome(code, seconds, took_s, sum(cpu_s), rss, _tail(run.log), busiest_s, _by_role(used), looks)
+    return Outcome(
+        code, seconds, took_s, sum(cpu_s), rss, _tail(run.log), busiest_s, _by_role(used), looks
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +115,31 @@ def _by_role(used: Sequence[_Used]) -> dict[str, tuple[float, ...]]:
 
 
 def role_of(command: Sequence[str]) -> str:
-    """What a process of ours runs, by its command: ``driver`` for ``millwheel run``, else the module without its
-    package; "" for others."""
-    modules = [after for option, after in pairwise(command) if option == "-m" and after.startswith("millwheel")]
+    """What a process of ours runs, by its command: ``driver`` for ``millwheel run``, else the
+    module without its package; "" for others."""
+    modules = [
+        after
+        for option, after in pairwise(command)
+        if option == "-m" and after.startswith("millwheel")
+    ]
     if not modules:
         return ""
-    return "driver" if modules[0] == "millwheel" else modules[0].removeprefix("millwheel.").rpartition(".")[2]
+    return (
+        "driver"
+        if modules[0] == "millwheel"
+        else modules[0].removeprefix("millwheel.").rpartition(".")[2]
+    )
 
 
-def _supervised(run: Run, looks: list[tuple[float, float]]) -> tuple[int | None, float, tuple[_Used, ...]]:
-    """Exit code, peak memory, and the CPU seconds of each of the family, as sampled: the end of each is missing.
-    ``looks`` gets the sum at each look."""
+def _supervised(
+    run: Run, looks: list[tuple[float, float]]
+) -> tuple[int | None, float, tuple[_Used, ...]]:
+    """Exit code, peak memory, and the CPU seconds of each of the family, as sampled: the end of
+    each is missing. ``looks`` gets the sum at each look."""
     with run.log.open("wb") as log:
         process = subprocess.Popen(
-            list(run.command), cwd=run.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            list(run.command), cwd=run.folder, stdin=subprocess.DEVNULL, stdout=log,
+            stderr=subprocess.STDOUT,
             env={**os.environ, **run.env}, start_new_session=True,
         )  # fmt: skip
     deadline, peak = time.monotonic() + run.timeout_s, 0.0

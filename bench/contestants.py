@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,15 +35,28 @@ class Job:
 
     def run(self, command: list[str], env: dict[str, str] | None = None) -> Run:
         """This job with a command; its places are in the environment of the command, too."""
-        indexes = {"BENCH_INPUT": str(self.input), "BENCH_OUTPUT": str(self.output), "BENCH_FORM": self.form}
-        return Run(command, self.folder, self.input, self.output, self.timeout_s, {**indexes, **(env or {})})
+        indexes = {
+            "BENCH_INPUT": str(self.input),
+            "BENCH_OUTPUT": str(self.output),
+            "BENCH_FORM": self.form,
+        }
+        return Run(
+            command,
+            self.folder,
+            self.input,
+            self.output,
+            self.timeout_s,
+            {**indexes, **(env or {})},
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A system under its name in the tables. ``forms`` of input it takes; ``limit``: not a peer, but a bound.
+    """A system under its name in the tables. ``forms`` of input it takes; ``limit``: not a peer,
+    but a bound.
 
-    ``ended``: it does not close windows at the end of its input, so it gets one more record, hours later.
+    ``ended``: it does not close windows at the end of its input, so it gets one more record, hours
+    later.
     """
 
     name: str
@@ -53,16 +66,29 @@ class Contestant:
     ended: bool = False
 
 
-def ours(pipeline: str, workers: int = 2, params: Mapping[str, str] | None = None) -> Callable[[Job], Run]:
-    """A pipeline of ``bench/pipelines`` on worker processes, exactly-once unless ``params`` say otherwise."""
+def ours(
+    pipeline: str,
+    workers: int = 2,
+    params: Mapping[str, str] | None = None,
+    more: Sequence[str] = (),
+) -> Callable[[Job], Run]:
+    """A pipeline of ``bench/pipelines`` on worker processes, exactly-once unless ``params`` say
+    otherwise. ``more``: further arguments of the command."""
 
     def start(job: Job) -> Run:
         values = {"output": str(job.output), **(params or {}), **job.settings}
         if job.input is not None:
             values |= {"input": str(job.input), "form": job.form}
         command = [sys.executable, "-m", "millwheel", "run", str(PIPELINES / f"{pipeline}.yaml")]
-        command += ["--launcher", "processes", "--workers", str(workers), "--root", str(job.folder / "root")]
-        command += ["--summary", str(job.folder / "summary.json")]
+        command += [
+            "--launcher",
+            "processes",
+            "--workers",
+            str(workers),
+            "--root",
+            str(job.folder / "root"),
+        ]
+        command += ["--summary", str(job.folder / "summary.json"), *more]
         for name, value in values.items():
             command += ["--set", f"{name}={value}"]
         path = os.pathsep.join([str(HOUSE), str(PLUGINS)])
@@ -75,8 +101,15 @@ def bytewax(program: str, processes: int, snapshot_s: float = SNAPSHOT_S) -> Cal
     """A program of ``bench/peers`` on bytewax."""
 
     def start(job: Job) -> Run:
-        command = [python_of(BYTEWAX), str(PEERS / "bytewax_run.py"), str(PEERS / program), str(processes)]
-        return job.run([*command, str(snapshot_s)], {"BENCH_PROCESSES": str(processes), **_settings(job)})
+        command = [
+            python_of(BYTEWAX),
+            str(PEERS / "bytewax_run.py"),
+            str(PEERS / program),
+            str(processes),
+        ]
+        return job.run(
+            [*command, str(snapshot_s)], {"BENCH_PROCESSES": str(processes), **_settings(job)}
+        )
 
     return start
 
@@ -86,9 +119,16 @@ def local(program: str, *arguments: str, python: Environment | None = None) -> C
 
     def start(job: Job) -> Run:
         interpreter = python_of(python) if python is not None else sys.executable
-        env = {"PYTHONPATH": "", "PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
-        if python is FLINK:  # its thread mode embeds an interpreter that does not know its environment
-            env["PYTHONPATH"] = next(str(path) for path in python.folder.glob("lib/python3.*/site-packages"))
+        env = {
+            "PYTHONPATH": "",
+            "PYSPARK_PYTHON": interpreter,
+            "PYSPARK_DRIVER_PYTHON": interpreter,
+        }
+        # its thread mode embeds an interpreter that does not know its environment
+        if python is FLINK:
+            env["PYTHONPATH"] = next(
+                str(path) for path in python.folder.glob("lib/python3.*/site-packages")
+            )
         return job.run([interpreter, str(PEERS / program), *arguments], {**env, **_settings(job)})
 
     return start

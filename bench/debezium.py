@@ -1,11 +1,12 @@
-"""Changes of a table in PostgreSQL, by Debezium over Kafka, into the table itself and an aggregation of it: what comes
-out must be what a query of the table gives.
+"""Changes of a table in PostgreSQL, by Debezium over Kafka, into the table itself and an
+aggregation of it: what comes out must be what a query of the table gives.
 
     python -m bench debezium [--changes 5000]
 
-Starts PostgreSQL (with ``wal_level = logical``), a broker and Kafka Connect with Debezium's connector, whose jars come
-from Maven's packages, once, into the cache; then makes random inserts, updates (some of the primary key) and deletes,
-and runs examples/formats/customers.yaml over the topic. Exits with 1 on any difference.
+Starts PostgreSQL (with ``wal_level = logical``), a broker and Kafka Connect with Debezium's
+connector, whose jars come from Maven's packages, once, into the cache; then makes random inserts,
+updates (some of the primary key) and deletes, and runs examples/formats/customers.yaml over the
+topic. Exits with 1 on any difference.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ JARS = (
 )
 TOPIC, SNAPSHOT = "shop.public.customers", 100
 _MESSAGES = {"insert": 1, "update": 1, "delete": 2, "move": 3}
-"""Of each kind of change. A delete is an event and a tombstone; a row whose key changes is deleted and inserted."""
+"""Of each kind of change. A delete is an event and a tombstone; a row whose key changes is deleted
+and inserted."""
 COUNTRIES = ("de", "fr", "it")
 _LONGEST_S = 120.0
 
@@ -84,9 +86,15 @@ def connected(folder: Path, broker: Broker, options: dict[str, str]) -> Iterator
         "plugin.discovery": "only_scan",
     }
     for name, given in (("worker", worker), ("connector", options)):
-        (folder / f"{name}.properties").write_text("".join(f"{key}={value}\n" for key, value in given.items()))
+        (folder / f"{name}.properties").write_text(
+            "".join(f"{key}={value}\n" for key, value in given.items())
+        )
     command = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-cp", f"{jars('debezium', JARS)}/*"]
-    command += ["org.apache.kafka.connect.cli.ConnectStandalone", "worker.properties", "connector.properties"]
+    command += [
+        "org.apache.kafka.connect.cli.ConnectStandalone",
+        "worker.properties",
+        "connector.properties",
+    ]
     with (folder / "connect.txt").open("wb") as said:
         process = subprocess.Popen(command, cwd=folder, stdout=said, stderr=said)
     try:
@@ -108,7 +116,9 @@ def change(server: Server, changes: int, draw: random.Random) -> Counter[str]:
             server.sql("insert into customers values (%s, %s, %s)", key, country, number / 4)
             there.append(key)
         elif kind == "update":
-            server.sql("update customers set country = %s, spent = spent + 1 where id = %s", country, key)
+            server.sql(
+                "update customers set country = %s, spent = spent + 1 where id = %s", country, key
+            )
         elif kind == "move":
             server.sql("update customers set id = %s where id = %s", 1_000_000 + number, key)
             there[there.index(key)] = 1_000_000 + number
@@ -133,14 +143,23 @@ def written(broker: Broker, topic: str) -> int:
 
     consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "bench"})
     partitions = broker.admin().list_topics(timeout=5).topics[topic].partitions
-    ends = [consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=5)[1] for number in partitions]
+    ends = [
+        consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=5)[1]
+        for number in partitions
+    ]
     consumer.close()
     return sum(ends)
 
 
 def run(broker: Broker, folder: Path) -> tuple[dict[int, str], Counter[str], dict[str, Any]]:
     """(The table, the counts by country, the summary) of a run of ours over the topic."""
-    command = [sys.executable, "-m", "millwheel", "run", str(HOUSE / "examples" / "formats" / "customers.yaml")]
+    command = [
+        sys.executable,
+        "-m",
+        "millwheel",
+        "run",
+        str(HOUSE / "examples" / "formats" / "customers.yaml"),
+    ]
     for name, value in (("brokers", broker.address), ("topic", TOPIC), ("output", str(folder))):
         command += ["--set", f"{name}={value}"]
     command += ["--launcher", "processes", "--workers", "2", "--root", str(folder / "root")]
@@ -152,7 +171,11 @@ def run(broker: Broker, folder: Path) -> tuple[dict[int, str], Counter[str], dic
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
+    return [
+        json.loads(line)
+        for path in folder.glob("*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
 
 
 def main() -> int:
@@ -175,15 +198,25 @@ def main() -> int:
                 until(lambda: TOPIC in topics(timeout=5).topics, "Debezium made no topic")
                 made = change(server, given.changes, random.Random(1))
                 messages = SNAPSHOT + sum(_MESSAGES[kind] * count for kind, count in made.items())
-                until(lambda: written(broker, TOPIC) >= messages, f"Debezium did not write {messages} messages")
+                until(
+                    lambda: written(broker, TOPIC) >= messages,
+                    f"Debezium did not write {messages} messages",
+                )
             mirrored, counted, summary = run(broker, folder)
-            table = {int(key): str(country) for key, country in server.sql("select id, country from customers")}
+            table = {
+                int(key): str(country)
+                for key, country in server.sql("select id, country from customers")
+            }
         finally:
             broker.kill()
             server.end()
     differ = len(mirrored.items() ^ table.items()) + int(counted != Counter(table.values()))
     told = {name: summary[name] for name in ("records_in", "late", "dead_letters")}
-    print(json.dumps({"changes": dict(made), "rows": len(table), "counts": counted, "differ": differ, **told}))
+    print(
+        json.dumps(
+            {"changes": dict(made), "rows": len(table), "counts": counted, "differ": differ, **told}
+        )
+    )
     return int(differ > 0 or summary["dead_letters"] > 0)
 
 

@@ -1,6 +1,7 @@
-"""What it takes to decode one message: ``python -m bench.decoding``.
+"""What it takes to decode one message: ``python -m bench decoding``.
 
-Rounds of the formats alternate, so that other work on the machine slows all of them alike; the fastest round counts.
+Rounds of the formats alternate, so that other work on the machine slows all of them alike; the
+fastest round counts.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import json
 import time
 from collections.abc import Sequence
 
-from millwheel.formats.avro.messages import AvroEncoder, AvroMessages
-from millwheel.formats.base import MessageDecoder
-from millwheel.formats.lines import CsvMessages, JsonMessages
-from millwheel.formats.options import CsvOptions
+from millwheel.connect.formats.avro.messages import AvroEncoder, AvroMessages
+from millwheel.connect.formats.base import MessageDecoder
+from millwheel.connect.formats.lines import CsvMessages, JsonMessages
+from millwheel.connect.formats.options import CsvOptions
 
 _MESSAGES, _ROUNDS = 20_000, 15
 _FIELDS = {"ad": "int", "at": "int", "page": "str", "spent": "float"}
@@ -30,7 +31,8 @@ _SCHEMA = {
 
 def main() -> None:
     rows = [
-        {"ad": n, "at": 1_700_000_000_000_000 + n, "page": f"page-{n % 97}", "spent": 1.5} for n in range(_MESSAGES)
+        {"ad": n, "at": 1_700_000_000_000_000 + n, "page": f"page-{n % 97}", "spent": 1.5}
+        for n in range(_MESSAGES)
     ]
     encoder = AvroEncoder(_SCHEMA)
     cases: dict[str, tuple[MessageDecoder, Sequence[bytes]]] = {
@@ -51,7 +53,3 @@ def main() -> None:
 
 def _csv(row: dict[str, object]) -> bytes:
     return ",".join(map(str, row.values())).encode()
-
-
-if __name__ == "__main__":
-    main()

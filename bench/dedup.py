@@ -1,8 +1,8 @@
 """Part H: what ids cost. Expected: 2 minutes a round.
 
-The rates are those of part B with and without an id of each record, none of them a copy: each id is asked for and
-remembered. What the Bloom filters spare and what a million ids take is measured on one shard (``bench.seen_process``),
-without copies and with one in twenty.
+The rates are those of part B with and without an id of each record, none of them a copy: each id is
+asked for and remembered. What the Bloom filters spare and what a million ids take is measured on
+one shard (``bench.seen_process``), without copies and with one in twenty.
 """
 
 from __future__ import annotations
@@ -33,10 +33,15 @@ def ids(wanted: Wanted) -> list[Figure]:
         "ids for 1h": ours("callback_ids", params={"horizon": "1h"}),
     }
     entries = [
-        Entry("millwheel", name, partial(measure, "B", Contestant("millwheel", start), "jsonl", load))
+        Entry(
+            "millwheel", name, partial(measure, "B", Contestant("millwheel", start), "jsonl", load)
+        )
         for name, start in chosen.items()
     ]
-    entries += [Entry("millwheel", name, partial(remembered, load.records, share)) for name, share in SHARES.items()]
+    entries += [
+        Entry("millwheel", name, partial(remembered, load.records, share))
+        for name, share in SHARES.items()
+    ]
     return alternate("H", entries, {"records": load.records, "files": load.files}, wanted)
 
 
@@ -44,7 +49,8 @@ def remembered(ids: int, share: float, folder: Path) -> Measured:
     """One process that remembers so many ids, this share of them copies."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.seen_process", str(ids), str(share)],
-        cwd=folder, env={"PYTHONPATH": str(HOUSE), "PATH": ""}, capture_output=True, text=True, timeout=_TIMEOUT_S,
+        cwd=folder, env={"PYTHONPATH": str(HOUSE), "PATH": ""}, capture_output=True, text=True,
+        timeout=_TIMEOUT_S,
     )  # fmt: skip
     if done.returncode:
         return Measured({}, None, done.stderr[-1_500:])

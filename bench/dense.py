@@ -1,9 +1,11 @@
-"""Part E: dense sliding windows, ours by key and native, and native ones of peers. Expected: 4 minutes a round.
+"""Part E: dense sliding windows, ours by key and native, and native ones of peers. Expected: 4
+minutes a round.
 
-All see the same records of one key, in order (see ``key_windows``). Ours runs a machine of windows in one process; its
-time is that of the CPU. Peers read the records from a file and write the results into one; their time is from the
-first opening of the input to the last byte of the results, Spark's after a first query that is not measured. They get
-three sizes only, and two minutes each: what they do per record grows with the windows that it is in.
+All see the same records of one key, in order (see ``key_windows``). Ours runs a machine of windows
+in one process; its time is that of the CPU. Peers read the records from a file and write the
+results into one; their time is from the first opening of the input to the last byte of the results,
+Spark's after a first query that is not measured. They get three sizes only, and two minutes each:
+what they do per record grows with the windows that it is in.
 """
 
 from __future__ import annotations
@@ -37,21 +39,36 @@ def dense(wanted: Wanted) -> list[Figure]:
 
     def of(name: str, folder: Path) -> Measured:
         if name not in found:
-            found.update({_name(figure.length, figure.slide, figure.kind): figure for figure in key_windows.figures()})
+            found.update(
+                {
+                    _name(figure.length, figure.slide, figure.kind): figure
+                    for figure in key_windows.figures()
+                }
+            )
         figure = found.pop(name)
         metrics = {
             "windows_per_record": figure.windows / key_windows.RECORDS,
             "us_per_record": figure.us_per_record,
             "state_bytes": figure.state_bytes,
         }
-        return Measured({metric: float(value) for metric, value in metrics.items() if value is not None}, True)
+        return Measured(
+            {metric: float(value) for metric, value in metrics.items() if value is not None}, True
+        )
 
-    names = [_name(length, slide, kind) for length, slide in key_windows.SIZES for kind in ("native", "key")]
+    names = [
+        _name(length, slide, kind)
+        for length, slide in key_windows.SIZES
+        for kind in ("native", "key")
+    ]
     entries = [Entry("millwheel", name, partial(of, name)) for name in names]
     for length, slide in QUICK_PEER_SIZES if wanted.quick else PEER_SIZES:
         name = _name(length, slide, "native")
-        entries += [Entry(peer.name, name, partial(measure, peer, Sliding(length, slide))) for peer in PEERS]
-    return alternate("E", entries, {"records": key_windows.RECORDS, "time-out of peers, s": TIMEOUT_S}, wanted)
+        entries += [
+            Entry(peer.name, name, partial(measure, peer, Sliding(length, slide))) for peer in PEERS
+        ]
+    return alternate(
+        "E", entries, {"records": key_windows.RECORDS, "time-out of peers, s": TIMEOUT_S}, wanted
+    )
 
 
 def measure(peer: Contestant, window: Sliding, folder: Path) -> Measured:
@@ -59,7 +76,9 @@ def measure(peer: Contestant, window: Sliding, folder: Path) -> Measured:
     records = key_windows.records()
     (folder / "in").mkdir()
     end = [(-1, records[-1][1] + duration_us("1d"))] if peer.ended else []
-    lines = [msgspec.json.encode({"value": value, "at": at}) + b"\n" for value, at in (*records, *end)]
+    lines = [
+        msgspec.json.encode({"value": value, "at": at}) + b"\n" for value, at in (*records, *end)
+    ]
     (folder / "in" / "records.jsonl").write_bytes(b"".join(lines))
     size = {"length": str(window.size), "slide": str(window.every)}
     outcome = execute(peer.start(Job(folder, folder / "in", "jsonl", TIMEOUT_S, size)))
@@ -68,11 +87,18 @@ def measure(peer: Contestant, window: Sliding, folder: Path) -> Measured:
     if outcome.seconds is None:
         return Measured({}, False, f"no results: {outcome.tail}")
     said, total = results(folder / "out")
-    want = key_windows.native_count(window, records), sum(value for value, _ in records) * (window.size // window.every)
+    want = (
+        key_windows.native_count(window, records),
+        sum(value for value, _ in records) * (window.size // window.every),
+    )
     if (said, total) != want:
-        return Measured({}, False, f"{said} windows of {total} in all, expected {want[0]} of {want[1]}")
+        return Measured(
+            {}, False, f"{said} windows of {total} in all, expected {want[0]} of {want[1]}"
+        )
     count = len(records)
-    return Measured({"windows_per_record": said / count, "us_per_record": outcome.seconds / count * 1e6}, True)
+    return Measured(
+        {"windows_per_record": said / count, "us_per_record": outcome.seconds / count * 1e6}, True
+    )
 
 
 def results(folder: Path) -> tuple[int, int]:
@@ -80,25 +106,43 @@ def results(folder: Path) -> tuple[int, int]:
     sums = [
         int(msgspec.json.decode(line)["sum"])
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+        if path.is_file()
+        and not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
         for line in path.read_bytes().splitlines()
     ]
     return len(sums), sum(sums)
 
 
 def table(campaign: Sequence[Figure]) -> str:
-    """How many times as long native windows take as key windows of the same size, ours and those of peers."""
+    """How many times as long native windows take as key windows of the same size, ours and those of
+    peers."""
     runs = series(campaign)
-    names = ["millwheel", *(peer.name for peer in PEERS if any(figure.contestant == peer.name for figure in campaign))]
-    head = "| windows | emitted per record, by key | native, times as long: " + " | ".join(names) + " |"
+    names = [
+        "millwheel",
+        *(
+            peer.name
+            for peer in PEERS
+            if any(figure.contestant == peer.name for figure in campaign)
+        ),
+    ]
+    head = (
+        "| windows | emitted per record, by key | native, times as long: "
+        + " | ".join(names)
+        + " |"
+    )
     lines = [head, "|---" * (len(names) + 2) + "|"]
     for length, slide in key_windows.SIZES:
         mine = runs.get(("millwheel", _name(length, slide, "key")), [])
         key = of_metric(mine, "us_per_record")
         if key is None or not key.median:
             continue
-        times = [_times(runs.get((who, _name(length, slide, "native")), []), key.median) for who in names]
-        lines.append(f"| {length}/{slide} | {cell(of_metric(mine, 'windows_per_record'))} | {' | '.join(times)} |")
+        times = [
+            _times(runs.get((who, _name(length, slide, "native")), []), key.median) for who in names
+        ]
+        lines.append(
+            f"| {length}/{slide} | {cell(of_metric(mine, 'windows_per_record'))} |"
+            f" {' | '.join(times)} |"
+        )
     return "\n".join(lines) if len(lines) > 2 else ""
 
 

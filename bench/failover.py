@@ -1,13 +1,16 @@
-"""How long a failover takes: workers killed and stopped, master and injector killed, while records flow.
+"""How long a failover takes: workers killed and stopped, master and injector killed, while records
+flow.
 
     python -m bench failover [--kills 20] [--stops 3] [--services 5] [--workers 2] [--spares 0]
                              [--standby] [--keys 100000] [--rate 3000] [--folder DIR]
-    python -m bench failover --kills 0 --stops 0 --services 0 --losses 10 --hosts 2 [--away 8] --workers 2 --spares auto
+    python -m bench failover --kills 0 --stops 0 --services 0 --losses 10 --hosts 2 [--away 8]
+    --workers 2 --spares auto
 
-A callback has about 1 kB of state for each of ``--keys`` keys. For a worker: the seconds from the signal until its
-ranges of that computation have visible output from another process, the first of them and the last. For master and
-injector: until one leads again, and the longest time in which the sink showed nothing at all. A lost host takes all
-its workers, silently; workers run in network namespaces then, which needs root. Ends with a table.
+A callback has about 1 kB of state for each of ``--keys`` keys. For a worker: the seconds from the
+signal until its ranges of that computation have visible output from another process, the first of
+them and the last. For master and injector: until one leads again, and the longest time in which the
+sink showed nothing at all. A lost host takes all its workers, silently; workers run in network
+namespaces then, which needs root. Ends with a table.
 """
 
 from __future__ import annotations
@@ -33,13 +36,13 @@ from bench.paths import HOUSE, PIPELINES, PLUGINS
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.grpc.watermark_client import fetch_status
-from millwheel.chaos.plan import Target
-from millwheel.chaos.processes import processes_of
+from millwheel.control.roots.root import read_run
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import MillwheelError
 from millwheel.launch.progress.polling import addresses
 from millwheel.launch.stragglers import JoinedWorker, read_members
-from millwheel.roots.root import read_run
+from millwheel.tools.chaos.plan import Target
+from millwheel.tools.chaos.processes import processes_of
 
 NODE = "visitors"
 _REST_S = 3.0
@@ -58,8 +61,8 @@ class Led:
 
 @dataclass(slots=True)
 class Noticed:
-    """When the loss of a host was noticed: all its workers are no members, and all their ranges have other owners;
-    seconds after it."""
+    """When the loss of a host was noticed: all its workers are no members, and all their ranges
+    have other owners; seconds after it."""
 
     detected: float
     reassigned: float
@@ -80,7 +83,7 @@ class View:
         self.tables: dict[str, RangeTable] = {}
         self.session.watch_members("workers", self._workers)
         for role in ("masters-leader", "injector-leader"):
-            self.session.watch_members(role, lambda found, role=role: self.leaders.__setitem__(role, found))  # type: ignore[misc]
+            self.session.watch_members(role, partial(self.leaders.__setitem__, role))
         self.session.watch_tables(lambda table: self.tables.__setitem__(table.computation, table))
 
     def _workers(self, found: Mapping[str, bytes]) -> None:
@@ -89,7 +92,9 @@ class View:
     def owners(self) -> list[tuple[str, str, str]]:
         """(shard, owner, standby) of everything."""
         return [
-            (entry.shard, entry.owner, entry.standby) for table in [*self.tables.values()] for entry in table.shards
+            (entry.shard, entry.owner, entry.standby)
+            for table in [*self.tables.values()]
+            for entry in table.shards
         ]
 
     def lost(self, pid: int) -> bool:
@@ -100,7 +105,9 @@ class View:
         """Everybody is there, and every shard has a living owner and stays with it."""
         entries = [entry for table in [*self.tables.values()] for entry in table.shards]
         served = all(entry.owner in self.members and not entry.next_owner for entry in entries)
-        followed = not self.standby or all(entry.standby in self.members for entry in self.tables[NODE].shards)
+        followed = not self.standby or all(
+            entry.standby in self.members for entry in self.tables[NODE].shards
+        )
         return len(self.members) == workers and bool(entries) and served and followed
 
 
@@ -137,7 +144,8 @@ def strike_worker(view: View, how: signal.Signals, rng: random.Random) -> Struck
 
 
 def lose_host(view: View, driver: int, hosts: Hosts, rng: random.Random) -> tuple[Struck, Noticed]:
-    """Lose a host that serves a part of the computation, and wait until others have its ranges and it is back."""
+    """Lose a host that serves a part of the computation, and wait until others have its ranges and
+    it is back."""
     table = view.tables[NODE]
     serving = {view.members[entry.owner].pid for entry in table.shards}
     lost = hosts.lose(driver, rng, serving)
@@ -147,20 +155,27 @@ def lose_host(view: View, driver: int, hosts: Hosts, rng: random.Random) -> tupl
     ranges = tuple(entry.range for entry in table.shards if entry.owner in dead)
     until(lambda: not dead & view.members.keys(), "the lost workers stay members")
     detected = time.time() - lost.at
-    until(lambda: all(owner and owner not in dead for _, owner, _ in view.owners()), "nobody gets the ranges")
+    until(
+        lambda: all(owner and owner not in dead for _, owner, _ in view.owners()),
+        "nobody gets the ranges",
+    )
     noticed = Noticed(detected, time.time() - lost.at)
     until(hosts.step, "the host does not come back")
     return Struck(lost.at, lost.pids, ranges), noticed
 
 
 def strike_service(view: View, driver: int, target: Target, role: str) -> Led:
-    """Kill a service, and wait until another process leads; an injector must also know all watermarks again."""
+    """Kill a service, and wait until another process leads; an injector must also know all
+    watermarks again."""
     before = set(view.leaders.get(role, {}))
     at = time.time()
     os.kill(processes_of(driver, target)[0].pid, signal.SIGKILL)
     until(lambda: bool(set(view.leaders.get(role, {})) - before), f"nobody leads as {role}")
     if target is Target.INJECTOR:
-        until(lambda: complete(view.leaders[role], view.security), "the injector does not know all watermarks")
+        until(
+            lambda: complete(view.leaders[role], view.security),
+            "the injector does not know all watermarks",
+        )
     return Led(target.value, at, time.time() - at)
 
 
@@ -181,8 +196,24 @@ def start(
     sets = ["--set", f"output={folder / 'out'}", "--set", f"rate={given.rate}"]
     sets += ["--set", f"standby={int(given.standby)}"]
     if hosts is None:
-        command = [sys.executable, "-m", "millwheel", "run", str(pipeline), "--launcher", "processes", *sets]
-        command += ["--workers", str(given.workers), "--spares", given.spares, "--root", str(folder / "root")]
+        command = [
+            sys.executable,
+            "-m",
+            "millwheel",
+            "run",
+            str(pipeline),
+            "--launcher",
+            "processes",
+            *sets,
+        ]
+        command += [
+            "--workers",
+            str(given.workers),
+            "--spares",
+            given.spares,
+            "--root",
+            str(folder / "root"),
+        ]
     else:
         command = hosts.command(pipeline, given.workers, given.spares, sets)
     env = environment({**variables, "BENCH_KEYS": str(given.keys)}, [HOUSE, PLUGINS])
@@ -195,7 +226,9 @@ def measure(
 ) -> tuple[list[Struck | Led], list[Noticed]]:
     """All blows, one after the other, each when the cluster has come to rest."""
     root, rng, noticed = folder / "root", random.Random(1), list[Noticed]()
-    workers = given.workers + (int(given.spares) if hosts is None else hosts.spares(given.workers, given.spares))
+    workers = given.workers + (
+        int(given.spares) if hosts is None else hosts.spares(given.workers, given.spares)
+    )
     until(lambda: any((folder / "out").glob("*.jsonl")), "no output")
     view = View(root, given.standby)
     time.sleep(given.keys / given.rate + 2)
@@ -221,46 +254,78 @@ def measure(
     return blows, noticed
 
 
-def table(given: argparse.Namespace, blows: list[Struck | Led], noticed: list[Noticed], folder: Path) -> str:
+def table(
+    given: argparse.Namespace, blows: list[Struck | Led], noticed: list[Noticed], folder: Path
+) -> str:
     """The figures."""
     seen, ends = lines(folder / "out"), [*(blow.at for blow in blows[1:]), time.time()]
     quiet = [
-        silence(seen, blow, end) if isinstance(blow, Struck) else blow for blow, end in zip(blows, ends, strict=True)
+        silence(seen, blow, end) if isinstance(blow, Struck) else blow
+        for blow, end in zip(blows, ends, strict=True)
     ]
     for blow, came in zip(blows, quiet, strict=True):
         print(json.dumps({"at": blow.at, "figures": str(came)}), flush=True)
     told = ["| what | times | median s | p99 s | longest s |", "|---|---|---|---|---|"]
     workers = [each for each in quiet if isinstance(each, Silence)]
     alone = given.kills + given.stops
-    groups = {"worker killed": workers[: given.kills], "worker stopped": workers[given.kills : alone]}
+    groups = {
+        "worker killed": workers[: given.kills],
+        "worker stopped": workers[given.kills : alone],
+    }
     for name, some in {**groups, "host lost": workers[alone:]}.items():
         if some:
-            told.append(f"| {name}: first of its ranges | {len(some)} | {spread(s.first for s in some)} |")
-            told.append(f"| {name}: last of its ranges | {len(some)} | {spread(s.last for s in some)} |")
+            told.append(
+                f"| {name}: first of its ranges | {len(some)} | {spread(s.first for s in some)} |"
+            )
+            told.append(
+                f"| {name}: last of its ranges | {len(some)} | {spread(s.last for s in some)} |"
+            )
     if noticed:
-        told.append(f"| host lost: detected | {len(noticed)} | {spread(n.detected for n in noticed)} |")
-        told.append(f"| host lost: reassigned | {len(noticed)} | {spread(n.reassigned for n in noticed)} |")
+        told.append(
+            f"| host lost: detected | {len(noticed)} | {spread(n.detected for n in noticed)} |"
+        )
+        told.append(
+            f"| host lost: reassigned | {len(noticed)} | {spread(n.reassigned for n in noticed)} |"
+        )
     for target in (Target.MASTER, Target.INJECTOR):
         led = [each for each in blows if isinstance(each, Led) and each.what == target.value]
         if led:
             gaps = [longest_gap(seen, each.at, each.at + _REST_S) for each in led]
-            told.append(f"| {target.value} killed: until one leads | {len(led)} | {spread(e.took for e in led)} |")
-            told.append(f"| {target.value} killed: longest silence of the sink | {len(led)} | {spread(gaps)} |")
+            told.append(
+                f"| {target.value} killed: until one leads | {len(led)} |"
+                f" {spread(e.took for e in led)} |"
+            )
+            told.append(
+                f"| {target.value} killed: longest silence of the sink | {len(led)} |"
+                f" {spread(gaps)} |"
+            )
     return "\n".join(told)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m bench failover", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m bench failover",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    for name, number in (("kills", 20), ("stops", 3), ("services", 5), ("workers", 2), ("losses", 0)):
+    for name, number in (
+        ("kills", 20),
+        ("stops", 3),
+        ("services", 5),
+        ("workers", 2),
+        ("losses", 0),
+    ):
         parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--spares", default="0", help="a number, or, with --hosts, auto")
-    parser.add_argument("--hosts", type=int, default=0, help="hosts that the workers share; for --losses")
+    parser.add_argument(
+        "--hosts", type=int, default=0, help="hosts that the workers share; for --losses"
+    )
     parser.add_argument("--away", type=float, default=8.0, help="seconds until a lost host is back")
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--rate", type=int, default=3_000)
-    parser.add_argument("--standby", action="store_true", help="each shard of the computation is followed")
+    parser.add_argument(
+        "--standby", action="store_true", help="each shard of the computation is followed"
+    )
     parser.add_argument("--folder", default="")
     given = parser.parse_args()
     folder = Path(given.folder or tempfile.mkdtemp(prefix="failover-"))

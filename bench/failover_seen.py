@@ -1,4 +1,5 @@
-"""What the sink of a failover run noted, and what follows from it: how long ranges were silent, and gaps of all."""
+"""What the sink of a failover run noted, and what follows from it: how long ranges were silent, and
+gaps of all."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ Line = tuple[float, list[tuple[int, int, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """Workers that were killed or stopped ``at`` (s since 1970), one or all of a host, and the ranges of keys that they
-    served."""
+    """Workers that were killed or stopped ``at`` (s since 1970), one or all of a host, and the
+    ranges of keys that they served."""
 
     at: float
     pids: frozenset[int]
@@ -29,7 +30,8 @@ class Struck:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Seconds from the blow until each range of the dead had output from somebody else; None when one never had."""
+    """Seconds from the blow until each range of the dead had output from somebody else; None when
+    one never had."""
 
     first: float | None
     last: float | None

@@ -12,8 +12,9 @@ import msgspec
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """What one run of one contestant gave.
 
-    Runs with the same ``campaign`` were taken in alternation on one machine, so they may be compared. ``metrics`` have
-    their unit last in the name; ``settings`` are what a repetition needs; ``error`` says why there are no metrics.
+    Runs with the same ``campaign`` were taken in alternation on one machine, so they may be
+    compared. ``metrics`` have their unit last in the name; ``settings`` are what a repetition
+    needs; ``error`` says why there are no metrics.
     """
 
     part: str
@@ -37,7 +38,8 @@ def append(path: Path, figure: Figure) -> None:
 
 
 def read(path: Path) -> Iterator[Figure]:
-    """All figures of a file, oldest first; none when there is no file. A line that was cut off is left out."""
+    """All figures of a file, oldest first; none when there is no file. A line that was cut off is
+    left out."""
     if not path.exists():
         return
     for line in path.read_bytes().splitlines():

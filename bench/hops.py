@@ -1,12 +1,14 @@
-"""Part G: the rate of one worker and of two, and the price of a hop between workers. Expected: 3 minutes a round.
+"""Part G: the rate of one worker and of two, and the price of a hop between workers. Expected: 3
+minutes a round.
 
 Every worker has the same amount of input, so twice the rate is what two can give at best.
 
-For the hop two workers do parts A (columns) and B (rows) on two files, each of which holds ads of one half of the key
-space. A worker reads one file and owns the shards of one half of the key space, so it is the order of the files that
-says whether every record stays with its worker or goes to the other one. All else is equal: the same records, workers,
-shards and files. The hop is the one from the source to the computation. ``loopback_mb`` is what all processes of the
-machine sent each other meanwhile: it shows that records do cross.
+For the hop two workers do parts A (columns) and B (rows) on two files, each of which holds ads of
+one half of the key space. A worker reads one file and owns the shards of one half of the key space,
+so it is the order of the files that says whether every record stays with its worker or goes to the
+other one. All else is equal: the same records, workers, shards and files. The hop is the one from
+the source to the computation. ``loopback_mb`` is what all processes of the machine sent each other
+meanwhile: it shows that records do cross.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ def _entry(name: str, pipeline: str, part: str, workers: int, load: Input) -> En
 def _measured(pipeline: str, part: str, workers: int, load: Input, folder: Path) -> Measured:
     """One run, with the CPU time of all processes per record, their start included."""
     before = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
-    found = measure(part, Contestant("millwheel", ours(pipeline, workers=workers)), "jsonl", load, folder)
+    found = measure(
+        part, Contestant("millwheel", ours(pipeline, workers=workers)), "jsonl", load, folder
+    )
     if not found.metrics:
         return found
     more = {
@@ -71,5 +75,8 @@ def table(campaign: Sequence[Figure]) -> str:
             rows.append(f"| {form} | {cell(times)} | {cell(more)} |")
     if not rows:
         return ""
-    head = "| a hop to another worker | rate, times that of a local hop | CPU more per record, µs |\n|---|---|---|\n"
+    head = (
+        "| a hop to another worker | rate, times that of a local hop | CPU more per record, µs"
+        " |\n|---|---|---|\n"
+    )
     return head + "\n".join(rows)

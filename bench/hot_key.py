@@ -1,15 +1,19 @@
-"""Unequal keys on two workers beside even ones: one with 90 % of the records, or by Zipf's law; whole and divided.
+"""Unequal keys on two workers beside even ones: one with 90 % of the records, or by Zipf's law;
+whole and divided.
 
-    python -m bench hot_key [--rounds 3] [--records 400000] [--keys even,hot,1.1] [--instances 4] [--skews scatter,auto]
+    python -m bench hot_key [--rounds 3] [--records 400000] [--keys even,hot,1.1] [--instances 4]
+                            [--skews scatter,auto]
 
-There are 10,000 keys: ``even``, ``hot`` with one that has 90 % of the records, or by Zipf's law with the exponent that
-is given. All runs of a round follow each other, and the medians over the rounds are printed: the rate, and how many
-times that of even keys in the same round it is. With ``mean`` all runs on columns, ``rows`` is the same with a key by
-code (``plugins/keyed.py``), for which records are read one by one, ``quantile`` makes sketches, and ``costly`` takes
-about 100 µs a record (``plugins/costly.py``). Counts and sums of each run must be those that DuckDB finds in the input.
+There are 10,000 keys: ``even``, ``hot`` with one that has 90 % of the records, or by Zipf's law
+with the exponent that is given. All runs of a round follow each other, and the medians over the
+rounds are printed: the rate, and how many times that of even keys in the same round it is. With
+``mean`` all runs on columns, ``rows`` is the same with a key by code (``plugins/keyed.py``), for
+which records are read one by one, ``quantile`` makes sketches, and ``costly`` takes about 100 µs a
+record (``plugins/costly.py``). Counts and sums of each run must be those that DuckDB finds in the
+input.
 
-The processor time of the busiest process, a worker, limits the rate where the machine has cores for all. Unlike the
-rate it hardly depends on what else the machine does.
+The processor time of the busiest process, a worker, limits the rate where the machine has cores for
+all. Unlike the rate it hardly depends on what else the machine does.
 """
 
 from __future__ import annotations
@@ -72,11 +76,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench hot_key", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--records", type=int, default=400_000)
-    parser.add_argument("--functions", default=",".join(FUNCTIONS), help="some of them, with commas")
-    parser.add_argument("--keys", default=f"{EVEN},{HOT}", help="even, hot, and exponents of Zipf's law, with commas")
+    parser.add_argument(
+        "--functions", default=",".join(FUNCTIONS), help="some of them, with commas"
+    )
+    parser.add_argument(
+        "--keys",
+        default=f"{EVEN},{HOT}",
+        help="even, hot, and exponents of Zipf's law, with commas",
+    )
     parser.add_argument("--instances", type=int, default=4)
     parser.add_argument(
-        "--skews", default="scatter", help="ways to divide keys that are not even, with commas; all, none"
+        "--skews",
+        default="scatter",
+        help="ways to divide keys that are not even, with commas; all, none",
     )
     given = parser.parse_args()
     keys = list(dict.fromkeys([EVEN, *given.keys.split(",")]))
@@ -86,7 +98,9 @@ def main() -> int:
             write(Path(folder) / each, given.records, each)
         right = {each: expected(Path(folder) / each) for each in keys}
         for function in given.functions.split(","):
-            rates: dict[str, list[float]] = {way: [] for way in ways_of(keys, given.skews, given.instances)}
+            rates: dict[str, list[float]] = {
+                way: [] for way in ways_of(keys, given.skews, given.instances)
+            }
             busiest: dict[str, list[float]] = {way: [] for way in rates}
             for _ in range(given.rounds):
                 for way, (name, skew) in ways_of(keys, given.skews, given.instances).items():
@@ -106,8 +120,13 @@ def main() -> int:
 
 
 def ways_of(keys: Sequence[str], skews: str, instances: int) -> dict[str, tuple[str, str]]:
-    """By name of a run: the keys of its input, and how the pipeline divides them. Even ones are not divided."""
-    names = [each.value for each in Divided] if skews == "all" else [each for each in skews.split(",") if each != NONE]
+    """By name of a run: the keys of its input, and how the pipeline divides them. Even ones are not
+    divided."""
+    names = (
+        [each.value for each in Divided]
+        if skews == "all"
+        else [each for each in skews.split(",") if each != NONE]
+    )
     found = {}
     for each in keys:
         found[_said(each)] = (each, "hash")
@@ -122,7 +141,9 @@ def _said(keys: str) -> str:
 
 def of_even(rates: Sequence[float], even: Sequence[float]) -> float:
     """How many times the rate of even keys, in the median round."""
-    return round(statistics.median(mine / theirs for mine, theirs in zip(rates, even, strict=True)), 2)
+    return round(
+        statistics.median(mine / theirs for mine, theirs in zip(rates, even, strict=True)), 2
+    )
 
 
 def write(folder: Path, records: int, keys: str) -> None:
@@ -171,10 +192,18 @@ def results(folder: Path) -> Iterator[tuple[int, int, int, int]]:
     for path in folder.glob("*.jsonl"):
         for line in path.read_text().splitlines():
             row = json.loads(line)
-            yield row["k"] if "k" in row else row["key"], row["window_start"], row["n"], row["spend"]
+            yield (
+                row["k"] if "k" in row else row["key"],
+                row["window_start"],
+                row["n"],
+                row["spend"],
+            )
 
 
 def expected(folder: Path) -> Rows:
     """The same by DuckDB."""
-    query = f"SELECT k, ts // 60000 * 60000000, count(*), sum(cost)::BIGINT FROM '{folder}/*.jsonl' GROUP BY ALL"
+    query = (
+        f"SELECT k, ts // 60000 * 60000000, count(*), sum(cost)::BIGINT FROM '{folder}/*.jsonl'"
+        " GROUP BY ALL"
+    )
     return set(duckdb.execute(query).fetchall())

@@ -1,7 +1,8 @@
 """A watermark service by itself, for part F: one node with so many ranges, in a process of its own.
 
-``python -m bench.injector_process RANGES`` prints its address once it leads; a line on its standard input is answered
-with the CPU seconds it has used and its memory in MB; the end of the input ends it.
+``python -m bench.injector_process RANGES`` prints its address once it leads; a line on its standard
+input is answered with the CPU seconds it has used and its memory in MB; the end of the input ends
+it.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ from __future__ import annotations
 import resource
 import sys
 
+from millwheel.control.injector.server import InjectorServer
 from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
-from millwheel.injector.server import InjectorServer
 
 NODE, TOKEN, WORKER = NodeName("node"), Token(1), WorkerName("worker")
 
 
 def main() -> None:
     """See the module."""
-    entries = (ShardEntry(name_of(index), piece, WORKER, TOKEN) for index, piece in enumerate(tile(int(sys.argv[1]))))
+    entries = (
+        ShardEntry(name_of(index), piece, WORKER, TOKEN)
+        for index, piece in enumerate(tile(int(sys.argv[1])))
+    )
     server = InjectorServer()
     server.start()
     server.lead([RangeTable(NODE, tuple(entries), 0)])

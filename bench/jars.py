@@ -16,7 +16,8 @@ _DONE = "fetched.json"
 
 
 def jars(name: str, packages: tuple[str, ...], alone: bool = False) -> Path:
-    """The folder with ``group:artifact:version`` and what they need, or, ``alone``, with just themselves."""
+    """The folder with ``group:artifact:version`` and what they need, or, ``alone``, with just
+    themselves."""
     folder = cache() / "jars" / name
     done = folder / _DONE
     if done.exists() and msgspec.json.decode(done.read_bytes()) == list(packages):
@@ -26,8 +27,16 @@ def jars(name: str, packages: tuple[str, ...], alone: bool = False) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "pom.xml").write_text(_pom(packages, alone))
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}/jars"]
-    said = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_FETCH_S, check=False)
+    command = [
+        "mvn",
+        "-q",
+        "-B",
+        "dependency:copy-dependencies",
+        f"-DoutputDirectory={folder}/jars",
+    ]
+    said = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=_FETCH_S, check=False
+    )
     if said.returncode:
         raise UnavailableEnvironmentError(f"{name}: {said.stdout[-500:]}")
     done.write_bytes(msgspec.json.encode(packages))
@@ -35,7 +44,8 @@ def jars(name: str, packages: tuple[str, ...], alone: bool = False) -> Path:
 
 
 def _pom(packages: tuple[str, ...], alone: bool) -> str:
-    nothing = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+    everything = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+    nothing = f"<exclusions>{everything}</exclusions>"
     needed = ""
     for package in packages:
         group, artifact, version = package.split(":")

@@ -1,10 +1,11 @@
-"""From a record in a topic to a record that a reader of committed messages has, through a pipeline: exactly once and at
-least once in turns, on one worker beside one broker.
+"""From a record in a topic to a record that a reader of committed messages has, through a pipeline:
+exactly once and at least once in turns, on one worker beside one broker.
 
     python -m bench kafka_latency [--rate 200] [--seconds 15] [--rounds 3] [--flush 20ms]
 
-Prints one JSON line per run (p50, p90, p99 and the longest, in ms, from the moment at which the record was handed to
-its producer) and one with what exactly-once adds within each round. The first three seconds are left out.
+Prints one JSON line per run (p50, p90, p99 and the longest, in ms, from the moment at which the
+record was handed to its producer) and one with what exactly-once adds within each round. The first
+three seconds are left out.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ computations:
     filter: "key >= 0"
     output: kept
 sinks:
-  kept: {kafka: {brokers: "${brokers}", topic: "${output}", key: key, guarantee: "${guarantee}", flush: "${flush}"}}
+  kept: {kafka: {brokers: "${brokers}", topic: "${output}", key: key, guarantee: "${guarantee}",
+    flush: "${flush}"}}
 """
 GUARANTEES = ("exactly_once", "at_least_once")
 _KEYS, _WARM_S, _STARTS_S = 50, 3.0, 30.0
@@ -66,20 +68,41 @@ def campaign(broker: Broker, given: argparse.Namespace, folder: Path) -> None:
     found: dict[str, list[dict[str, Any]]] = {guarantee: [] for guarantee in GUARANTEES}
     for number in range(given.rounds):
         for guarantee, runs in found.items():
-            runs.append(_told(guarantee, measured(broker, guarantee, f"{guarantee}-{number}", given, folder)))
+            runs.append(
+                _told(
+                    guarantee, measured(broker, guarantee, f"{guarantee}-{number}", given, folder)
+                )
+            )
             print(json.dumps(runs[-1]), flush=True)
     pairs = list(zip(*found.values(), strict=True))
-    added = {f"added_{name}": [round(one[name] - other[name], 1) for one, other in pairs] for name in ("p50", "p99")}
-    print(json.dumps({**added, **{f"median_{name}": statistics.median(each) for name, each in added.items()}}))
+    added = {
+        f"added_{name}": [round(one[name] - other[name], 1) for one, other in pairs]
+        for name in ("p50", "p99")
+    }
+    print(
+        json.dumps(
+            {**added, **{f"median_{name}": statistics.median(each) for name, each in added.items()}}
+        )
+    )
 
 
-def measured(broker: Broker, guarantee: str, name: str, given: argparse.Namespace, folder: Path) -> list[float]:
+def measured(
+    broker: Broker, guarantee: str, name: str, given: argparse.Namespace, folder: Path
+) -> list[float]:
     """Milliseconds of each record of one run."""
     name = name.replace("_", "-")
     for topic in (f"in-{name}", f"out-{name}"):
         broker.make_topic(topic, 4)
     (folder / "p.yaml").write_text(PIPELINE)
-    command = [sys.executable, "-m", "millwheel", "run", str(folder / "p.yaml"), "--launcher", "processes"]
+    command = [
+        sys.executable,
+        "-m",
+        "millwheel",
+        "run",
+        str(folder / "p.yaml"),
+        "--launcher",
+        "processes",
+    ]
     command += ["--workers", "1", "--root", str(folder / name)]
     values = {"brokers": broker.address, "input": f"in-{name}", "output": f"out-{name}"}
     for option, value in {**values, "guarantee": guarantee, "flush": given.flush}.items():
@@ -97,7 +120,8 @@ def measured(broker: Broker, guarantee: str, name: str, given: argparse.Namespac
 
 
 def _passed(broker: Broker, name: str, given: argparse.Namespace) -> list[float]:
-    """What a reader has seen of the records that were sent once the pipeline had passed a first one on."""
+    """What a reader has seen of the records that were sent once the pipeline had passed a first one
+    on."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     reader = Consumer(

@@ -1,13 +1,15 @@
-"""Topic in, windows by ad and minute, topic out, in turns over one broker: ours, exactly once, beside Quix Streams and
-PyFlink's SQL, exactly once, and Bytewax, whose sink has no transactions; and what a transaction adds.
+"""Topic in, windows by ad and minute, topic out, in turns over one broker: ours, exactly once,
+beside Quix Streams and PyFlink's SQL, exactly once, and Bytewax, whose sink has no transactions;
+and what a transaction adds.
 
-    python -m bench kafka_rates [--records 1000000] [--rounds 3] [--peers bytewax,quix,flink] [--form avro]
+    python -m bench kafka_rates [--records 1000000] [--rounds 3] [--peers bytewax,quix,flink]
+                                [--form avro]
 
-Each has one worker; ``ours 2`` are two of ours. Prints one JSON line per run: seconds from start to end, microseconds
-of processor time per record, which other work disturbs less, and how many rows are not those of the events. Both hold
-what a process costs to start. So each system also reads a fifth of its records, and ``records_per_s`` is what the
-other four fifths took. Quix Streams gets a fifth of the records of the others. At the
-end come a table of medians, and ours against each peer.
+Each has one worker; ``ours 2`` are two of ours. Prints one JSON line per run: seconds from start to
+end, microseconds of processor time per record, which other work disturbs less, and how many rows
+are not those of the events. Both hold what a process costs to start. So each system also reads a
+fifth of its records, and ``records_per_s`` is what the other four fifths took. Quix Streams gets a
+fifth of the records of the others. At the end come a table of medians, and ours against each peer.
 """
 
 from __future__ import annotations
@@ -58,12 +60,15 @@ computations:
       spend: {sum: cost}
     output: ctr
 sinks:
-  ctr: {kafka: {brokers: "${brokers}", topic: "${output}", key: ad_id, guarantee: exactly_once, format: ${out}}}
+  ctr: {kafka: {brokers: "${brokers}", topic: "${output}", key: ad_id, guarantee: exactly_once,
+    format: ${out}}}
 """
 AVRO = {
-    "events": [("event_id", "string"), ("ad_id", "long"), ("client_id", "long"), ("uid", "long"), ("type", "string"),
+    "events": [("event_id", "string"), ("ad_id", "long"), ("client_id", "long"), ("uid", "long"),
+    ("type", "string"),
                ("cost", "double"), ("ts", "long")],
-    "ctr": [("ad_id", "long"), ("window_start", "long"), ("window_end", "long"), ("impressions", "long"),
+    "ctr": [("ad_id", "long"), ("window_start", "long"), ("window_end", "long"), ("impressions",
+    "long"),
             ("clicks", "long"), ("spend", "double")],
 }  # fmt: skip
 FLINK_JARS = (
@@ -72,12 +77,16 @@ FLINK_JARS = (
     "org.apache.flink:flink-json:2.3.0",
 )
 QUIX = Environment("quix-kafka-avro", ("quixstreams[avro]==3.28.1",))
-BYTEWAX = Environment("bytewax-kafka-avro", ("bytewax[kafka]==0.21.1", "orjson", "fastavro"), before=13)
+BYTEWAX = Environment(
+    "bytewax-kafka-avro", ("bytewax[kafka]==0.21.1", "orjson", "fastavro"), before=13
+)
 MINUTE_MS = 60_000
 FEWER = 5
-"""So many times fewer records are read to know what a start costs, and by who would take minutes for all of them."""
+"""So many times fewer records are read to know what a start costs, and by who would take minutes
+for all of them."""
 _SLOW = frozenset({"quix"})
-_CHILDREN_OF_CHILDREN_ARE_MINE = 36  # PR_SET_CHILD_SUBREAPER: else the time of PyFlink's JVM would count for nobody
+# PR_SET_CHILD_SUBREAPER: else the time of PyFlink's JVM would count for nobody
+_CHILDREN_OF_CHILDREN_ARE_MINE = 36
 _BATCHES, _ROWS, _LONGEST_S = 60, 100, 600
 
 Rows = Counter[tuple[Any, ...]]
@@ -106,9 +115,21 @@ def ours(broker: Broker, task: Task, workers: int = 1) -> list[str]:
     for name, form in formats.items():
         text = text.replace(f"${{{name}}}", form)
     (folder / "p.yaml").write_text(text)
-    command = [sys.executable, "-m", "millwheel", "run", str(folder / "p.yaml"), "--launcher", "processes"]
+    command = [
+        sys.executable,
+        "-m",
+        "millwheel",
+        "run",
+        str(folder / "p.yaml"),
+        "--launcher",
+        "processes",
+    ]
     command += ["--workers", str(workers), "--root", str(folder / f"root-{task.topic}")]
-    for name, value in (("brokers", broker.address), ("input", task.source), ("output", task.topic)):
+    for name, value in (
+        ("brokers", broker.address),
+        ("input", task.source),
+        ("output", task.topic),
+    ):
         command += ["--set", f"{name}={value}"]
     return command
 
@@ -121,13 +142,21 @@ def _schema(name: str) -> dict[str, Any]:
 def _of_peers() -> dict[str, Any]:
     """A row of theirs has no end of its window."""
     schema = _schema("ctr")
-    return {**schema, "fields": [field for field in schema["fields"] if field["name"] != "window_end"]}
+    return {
+        **schema,
+        "fields": [field for field in schema["fields"] if field["name"] != "window_end"],
+    }
 
 
 CONTESTANTS: dict[str, Callable[[Any, Task], list[str]]] = {
     "ours": ours,
     "ours 2": lambda broker, task: ours(broker, task, 2),
-    "bytewax": lambda broker, task: [python_of(BYTEWAX), "-m", "bytewax.run", str(PEERS / "bytewax_kafka.py")],
+    "bytewax": lambda broker, task: [
+        python_of(BYTEWAX),
+        "-m",
+        "bytewax.run",
+        str(PEERS / "bytewax_kafka.py"),
+    ],
     "quix": lambda broker, task: [python_of(QUIX), str(PEERS / "quix_kafka.py")],
     "flink": lambda broker, task: [python_of(FLINK), str(PEERS / "flink_kafka.py")],
 }
@@ -135,10 +164,16 @@ CONTESTANTS: dict[str, Callable[[Any, Task], list[str]]] = {
 
 def measured(name: str, broker: Broker, task: Task, expected: Rows) -> dict[str, Any]:
     """One run into a new topic."""
-    # Quix Streams gives rows the time of their window. To the broker they are months old, and may be deleted at once.
+    # Quix Streams gives rows the time of their window. To the broker they are months old, and may
+    # be deleted at once.
     broker.make_topic(task.topic, PARTITIONS, **{"retention.ms": "-1"})
     command = CONTESTANTS[name](broker, task)
-    env = {**os.environ, "BENCH_BROKERS": broker.address, "BENCH_INPUT": task.source, "BENCH_TOPIC": task.topic}
+    env = {
+        **os.environ,
+        "BENCH_BROKERS": broker.address,
+        "BENCH_INPUT": task.source,
+        "BENCH_TOPIC": task.topic,
+    }
     env |= {"BENCH_EVENTS": str(task.records), "BENCH_FORM": task.form}
     env |= {"BENCH_EVENT": json.dumps(_schema("events")), "BENCH_ROW": json.dumps(_of_peers())}
     if name == "flink":
@@ -148,7 +183,13 @@ def measured(name: str, broker: Broker, task: Task, expected: Rows) -> dict[str,
     others = {child.pid for child in psutil.Process().children()}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run(
-        command, cwd=task.folder, env=env, capture_output=True, text=True, timeout=_LONGEST_S, check=False
+        command,
+        cwd=task.folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=_LONGEST_S,
+        check=False,
     )
     seconds = time.monotonic() - began
     for child in psutil.Process().children():  # a JVM that its parent did not wait for
@@ -173,7 +214,7 @@ def encoder(form: str) -> Callable[[str], bytes] | None:
     """From a line of JSON to a message in Avro; None for JSON."""
     if form == "json":
         return None
-    from millwheel.formats.avro.messages import AvroEncoder
+    from millwheel.connect.formats.avro.messages import AvroEncoder
 
     rows = AvroEncoder(_schema("events"))
     return lambda line: rows.encode(json.loads(line))
@@ -189,8 +230,12 @@ def rows_in(broker: Broker, task: Task) -> list[dict[str, Any]]:
     if not task.topic.startswith("ours"):
         schema = _of_peers()
     if task.topic.startswith("flink"):  # it writes a schema of its own, of fields that may be null
-        schema["fields"] = [{**field, "type": ["null", field["type"]]} for field in schema["fields"]]
-    return committed(broker, task.topic, lambda data: fastavro.schemaless_reader(io.BytesIO(data), schema, None))
+        schema["fields"] = [
+            {**field, "type": ["null", field["type"]]} for field in schema["fields"]
+        ]
+    return committed(
+        broker, task.topic, lambda data: fastavro.schemaless_reader(io.BytesIO(data), schema, None)
+    )
 
 
 def row_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -209,37 +254,57 @@ class Expected:
     def add(self, _: int, line: str) -> None:
         """One event."""
         event = json.loads(line)
-        row = self._open.setdefault((event["ad_id"], event["ts"] - event["ts"] % MINUTE_MS), [0, 0, 0.0])
+        row = self._open.setdefault(
+            (event["ad_id"], event["ts"] - event["ts"] % MINUTE_MS), [0, 0, 0.0]
+        )
         row[event["type"] == "click"] += 1
         row[2] += event["cost"]
 
     def rows(self) -> Rows:
         """All windows."""
-        return Counter((*store_key, row[0], row[1], round(row[2], 4)) for store_key, row in self._open.items())
+        return Counter(
+            (*store_key, row[0], row[1], round(row[2], 4)) for store_key, row in self._open.items()
+        )
 
 
-def both(name: str, broker: Broker, number: int, topics: list[tuple[str, int, Rows]], given: Any, folder: Path) -> Any:
-    """A run over a fifth of the records and one over all; what the difference takes is free of the start."""
+def both(
+    name: str,
+    broker: Broker,
+    number: int,
+    topics: list[tuple[str, int, Rows]],
+    given: Any,
+    folder: Path,
+) -> Any:
+    """A run over a fifth of the records and one over all; what the difference takes is free of the
+    start."""
     sizes = topics[:2] if name in _SLOW else topics[1:]
     found = []
     for topic, records, expected in sizes:
         out = f"{name.replace(' ', '-')}-{number}-{topic}"
-        found.append(measured(name, broker, Task(topic, records, out, given.form, folder), expected))
+        found.append(
+            measured(name, broker, Task(topic, records, out, given.form, folder), expected)
+        )
     few, most = found
     more = most["records"] - few["records"]
     cpu_us = most["cpu_us_per_record"] * most["records"] - few["cpu_us_per_record"] * few["records"]
     rate = more / max(most["seconds"] - few["seconds"], 0.1)
-    return {**most, "records_per_s": round(rate), "cpu_us_per_record_beyond_start": round(cpu_us / more, 2)}
+    return {
+        **most,
+        "records_per_s": round(rate),
+        "cpu_us_per_record_beyond_start": round(cpu_us / more, 2),
+    }
 
 
 def transactions(broker: Broker) -> dict[str, float]:
     """Milliseconds (median) to publish a batch, by guarantee, in turns."""
-    from millwheel.connectors.kafka.sink import build_kafka_sink
-    from millwheel.sinks.base import SinkBatch, SinkRecord
+    from millwheel.connect.connectors.kafka.sink import build_kafka_sink
+    from millwheel.connect.sinks.base import SinkBatch, SinkRecord
 
     writers, took = {}, {}
     for guarantee in ("exactly_once", "at_least_once"):
-        sink = build_kafka_sink({"brokers": broker.address, "topic": "batches", "guarantee": guarantee}, "bench-1")
+        sink = build_kafka_sink(
+            {"brokers": broker.address, "topic": "batches", "guarantee": guarantee}, "bench-1"
+        )
         sink.check("bench-1")
         writers[guarantee], took[guarantee] = sink.open("sink.batches-0", 1), list[float]()
     for number in range(_BATCHES):
@@ -249,13 +314,16 @@ def transactions(broker: Broker) -> dict[str, float]:
             began = time.perf_counter()
             writer.publish(committable)
             took[guarantee].append((time.perf_counter() - began) * 1000)
-    return {f"{guarantee}_ms": round(statistics.median(each[5:]), 1) for guarantee, each in took.items()}
+    return {
+        f"{guarantee}_ms": round(statistics.median(each[5:]), 1) for guarantee, each in took.items()
+    }
 
 
 def table(runs: dict[str, list[dict[str, Any]]]) -> str:
     """Medians, with the least and the greatest, as Markdown."""
     lines = [
-        "| | records/s, without the start | processor µs per record, the same | seconds, with it | one of ours to it |"
+        "| | records/s, without the start | processor µs per record, the same | seconds, with it |"
+        " one of ours to it |"
     ]
     lines.append("|---|---|---|---|---|")
     best = {name: [run["records_per_s"] for run in found] for name, found in runs.items() if found}
@@ -263,7 +331,9 @@ def table(runs: dict[str, list[dict[str, Any]]]) -> str:
         if found:
             cells = [_spread([run[each] for run in found], digits) for each, digits in _SHOWN]
             against = "" if name.startswith("ours") else _spread(_against(best, name), 1) + "×"
-            lines.append(f"| {name}, {found[0]['records']:,} records | {' | '.join(cells)} | {against} |")
+            lines.append(
+                f"| {name}, {found[0]['records']:,} records | {' | '.join(cells)} | {against} |"
+            )
     return "\n".join(lines)
 
 
@@ -311,7 +381,16 @@ def campaign(broker: Broker, given: argparse.Namespace, folder: Path) -> None:
         ("all", given.records),
     ):
         expected = Expected()
-        produce(broker, topic, records, 0.0, 0.0, keyed=True, seen=expected.add, encode=encoder(given.form))
+        produce(
+            broker,
+            topic,
+            records,
+            0.0,
+            0.0,
+            keyed=True,
+            seen=expected.add,
+            encode=encoder(given.form),
+        )
         topics.append((topic, records, expected.rows()))
     broker.make_topic("batches", PARTITIONS)
     print(json.dumps(transactions(broker)), flush=True)

@@ -1,8 +1,9 @@
-"""Native sliding windows against key windows: windows made, state held, time spent. ``python -m bench.key_windows``
+"""Native sliding windows against key windows: windows made, state held, time spent. ``python -m
+bench key_windows``
 
-Both see the same records of one key, in order, with the watermark following. A *window made* is one that was said
-(native) or a point at which the result changed (key). *State* is the largest encoded state of the key while it ran.
-Prints one JSON line per figure and the table of docs/windows.md.
+Both see the same records of one key, in order, with the watermark following. A *window made* is one
+that was said (native) or a point at which the result changed (key). *State* is the largest encoded
+state of the key while it ran. Prints one JSON line per figure and the table of docs/windows.md.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from millwheel.core.machines.choice import make_machine
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MIN_TIME, duration_text, duration_us
-from millwheel.core.windowing.contract import Effects, Machine, Times, Windowing
+from millwheel.core.windows.contract import Effects, Machine, Times, Windowing
 from millwheel.core.windows.windows import Sliding
 
 RECORDS = 2_000
@@ -57,10 +58,15 @@ def records() -> list[tuple[int, int]]:
 
 
 def _size(state: dict[Any, Any]) -> int:
-    return sum(len(msgspec.msgpack.encode(slot)) + len(msgspec.msgpack.encode(value)) for slot, value in state.items())
+    return sum(
+        len(msgspec.msgpack.encode(slot)) + len(msgspec.msgpack.encode(value))
+        for slot, value in state.items()
+    )
 
 
-def _fire(machine: Machine, state: dict[Any, Any], queue: TimerQueue, watermark: int, effects: Effects) -> None:
+def _fire(
+    machine: Machine, state: dict[Any, Any], queue: TimerQueue, watermark: int, effects: Effects
+) -> None:
     while (due := queue.pop_due(watermark)) is not None:
         machine.on_timer(state, "k", due.tag, due.domain, due.at, Times(watermark, 0), effects)
         _note(effects, queue)
@@ -120,20 +126,25 @@ def figures() -> Iterator[Figure]:
             yield Figure(length, slide, ratio, "native", *_run(native, given))
         else:
             yield Figure(length, slide, ratio, "native", native_count(native, given), None, None)
-        yield Figure(length, slide, ratio, "key", *_run(Sliding(length, slide, changes=True), given))
+        yield Figure(
+            length, slide, ratio, "key", *_run(Sliding(length, slide, changes=True), given)
+        )
 
 
 def table(found: list[Figure]) -> str:
     """The figures as Markdown, one row per ratio."""
     lines = [
-        "| length | slide | ratio | windows: native | key | state, bytes: native | key | µs per record: native | key |",
+        (
+            "| length | slide | ratio | windows: native | key | state, bytes: native | key | µs per"
+            " record: native | key |"
+        ),
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for native, key in zip(found[::2], found[1::2], strict=True):
         lines.append(
-            f"| {native.length} | {native.slide} | {native.ratio:,} | {native.windows:,} | {key.windows:,} "
-            f"| {_shown(native.state_bytes)} | {_shown(key.state_bytes)} "
-            f"| {_shown(native.us_per_record)} | {_shown(key.us_per_record)} |"
+            f"| {native.length} | {native.slide} | {native.ratio:,} | {native.windows:,} |"
+            f" {key.windows:,} | {_shown(native.state_bytes)} | {_shown(key.state_bytes)} |"
+            f" {_shown(native.us_per_record)} | {_shown(key.us_per_record)} |"
         )
     return "\n".join(lines)
 
@@ -142,10 +153,18 @@ def _shown(value: float | None) -> str:
     return "not run" if value is None else f"{value:,.0f}"
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Print each figure as it is made, and the table."""
     collected = []
     for figure in figures():
         collected.append(figure)
         print(json.dumps(asdict(figure)), flush=True)
     print(table(collected))
-    print(duration_text(MEAN_GAP_US), "between records on average,", RECORDS, "records", file=sys.stderr)
+    print(
+        duration_text(MEAN_GAP_US),
+        "between records on average,",
+        RECORDS,
+        "records",
+        file=sys.stderr,
+    )
+    return 0

@@ -1,7 +1,9 @@
-"""A sink that notes when each result became visible: after its commit is durable, unless it shows them ``at_once``.
+"""A sink that notes when each result became visible: after its commit is durable, unless it shows
+them ``at_once``.
 
-Found by workers through the entry point in ``bench/plugins``. A line of its file is ``[seen, [[group, total, created],
-...]]``, times in seconds since 1970. The results themselves are the committable, as with the stdout sink.
+Found by workers through the entry point in ``bench/plugins``. A line of its file is ``[seen,
+[[group, total, created], ...]]``, times in seconds since 1970. The results themselves are the
+committable, as with the stdout sink.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from typing import Any
 
 import msgspec
 
-from millwheel.sinks.base import Sink, SinkBatch, Writer
+from millwheel.connect.sinks.base import Sink, SinkBatch, Writer
 
 
 def build(options: Mapping[str, Any], folder: str) -> LatencySink:
-    """``path`` is a folder; ``at_once``: results are visible before they are committed (default: not)."""
+    """``path`` is a folder; ``at_once``: results are visible before they are committed (default:
+    not)."""
     return LatencySink(Path(folder) / str(options["path"]), options.get("at_once") is True)
 
 
@@ -45,7 +48,9 @@ class LatencyWriter(Writer):
         self._file = path.open("ab", buffering=0)
 
     def prepare(self, batch: SinkBatch) -> bytes:
-        return msgspec.json.encode([[r.value["group"], r.value["total"], r.value["created"]] for r in batch.records])
+        return msgspec.json.encode(
+            [[r.value["group"], r.value["total"], r.value["created"]] for r in batch.records]
+        )
 
     def publish(self, committable: bytes) -> None:
         self._file.write(b"[%f,%b]\n" % (time.time(), committable))

@@ -15,7 +15,8 @@ _LIBRARIES = ("millwheel-spark", "polars", "pyarrow", "msgspec", "grpcio", "rock
 
 
 def machine() -> dict[str, Any]:
-    """Cores, memory, system, versions, and how busy it was (load of the last minute) when this was asked."""
+    """Cores, memory, system, versions, and how busy it was (load of the last minute) when this was
+    asked."""
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count(),
@@ -32,7 +33,10 @@ def _cpu() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
 
 
 def _version(name: str) -> str:

@@ -2,10 +2,11 @@
 
     python -m bench metrics_cost [--rounds 100]
 
-Prints one JSON line: processor time of a round of records without and with a scrape (ms, medians), of the scrape alone,
-and the share of a core of a scrape every second and every 15 s. Turns alternate, because other work on the machine
-disturbs both alike then. Also what the loop itself keeps for metrics in a step that writes the journal and publishes a
-batch of a sink (µs), and that as a share of a core at 1,000 steps a second, as many as part C makes.
+Prints one JSON line: processor time of a round of records without and with a scrape (ms, medians),
+of the scrape alone, and the share of a core of a scrape every second and every 15 s. Turns
+alternate, because other work on the machine disturbs both alike then. Also what the loop itself
+keeps for metrics in a step that writes the journal and publishes a batch of a sink (µs), and that
+as a share of a core at 1,000 steps a second, as many as part C makes.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.metrics.text import text_of
 from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.core.metrics.figures import Figure
+from millwheel.engine.workers import events as ev
+from millwheel.engine.workers.bundle.hangs import Hangs
+from millwheel.engine.workers.host.background import JournalFigures
+from millwheel.engine.workers.host.figures import figures_of
+from millwheel.engine.workers.host.metrics_port import Observed
+from millwheel.engine.workers.sinks.figures import SinkFigures
 from millwheel.testing import PipelineHarness
-from millwheel.workers import events as ev
-from millwheel.workers.bundle.hangs import Hangs
-from millwheel.workers.host.background import JournalFigures
-from millwheel.workers.host.figures import figures_of
-from millwheel.workers.host.observed import Observed
-from millwheel.workers.sinks.figures import SinkFigures
 
 _SHARDS = 4  # of each node
 _BATCH = 500  # records of a round
@@ -67,7 +68,8 @@ def measured(rounds: int) -> dict[str, float]:
 
 
 def _kept_us(steps: int = 20_000) -> float:
-    """What is done for metrics alone in each step: its begin and end, a write of the journal, a batch of a sink."""
+    """What is done for metrics alone in each step: its begin and end, a write of the journal, a
+    batch of a sink."""
     journal, sink = JournalFigures(), SinkFigures()
     observed = Observed({}, lambda event: None, journal, Hangs(HangNotes(open_space(".")), 2))
     now_us, born_us = 1_700_000_000_000_000, (1_699_999_999_990_000,)

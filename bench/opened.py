@@ -1,6 +1,8 @@
-"""When a file of a folder was first opened, by whichever process: the start of the clock, the same for every system.
+"""When a file of a folder was first opened, by whichever process: the start of the clock, the same
+for every system.
 
-Asked of the kernel (inotify), so nothing is added to the system that is measured, and no system has to be asked.
+Asked of the kernel (inotify), so nothing is added to the system that is measured, and no system has
+to be asked.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ _POLL_MS = 200
 
 
 class FirstOpen:
-    """A context manager; ``at`` is the time (s since 1970) of the first opening since it was entered, or None."""
+    """A context manager; ``at`` is the time (s since 1970) of the first opening since it was
+    entered, or None."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -30,8 +33,13 @@ class FirstOpen:
     def __enter__(self) -> FirstOpen:
         libc = ctypes.CDLL(None, use_errno=True)
         self._fd = libc.inotify_init1(_IN_CLOEXEC)
-        if self._fd < 0 or libc.inotify_add_watch(self._fd, os.fsencode(self._folder), _IN_OPEN) < 0:
-            raise OSError(ctypes.get_errno(), f"the kernel does not watch {self._folder}; Linux is needed")
+        if (
+            self._fd < 0
+            or libc.inotify_add_watch(self._fd, os.fsencode(self._folder), _IN_OPEN) < 0
+        ):
+            raise OSError(
+                ctypes.get_errno(), f"the kernel does not watch {self._folder}; Linux is needed"
+            )
         self._thread.start()
         return self
 
@@ -60,6 +68,7 @@ def _masks(data: bytes) -> list[int]:
 
 
 def last_change(folder: Path) -> float | None:
-    """When a file below ``folder`` last got a byte or a name (s since 1970); None when there is no file."""
+    """When a file below ``folder`` last got a byte or a name (s since 1970); None when there is no
+    file."""
     stamps = [path.stat().st_ctime_ns for path in folder.rglob("*") if path.is_file()]
     return max(stamps) / 1e9 if stamps else None

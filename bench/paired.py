@@ -1,4 +1,5 @@
-"""Two variants of ours, compared within each round of a campaign: they ran one after the other, on the same machine."""
+"""Two variants of ours, compared within each round of a campaign: they ran one after the other, on
+the same machine."""
 
 from __future__ import annotations
 
@@ -19,10 +20,16 @@ def differences(campaign: Sequence[Figure], metric: str, one: str, other: str) -
 
 
 def _paired(
-    campaign: Sequence[Figure], metric: str, one: str, other: str, how: Callable[[float, float], float]
+    campaign: Sequence[Figure],
+    metric: str,
+    one: str,
+    other: str,
+    how: Callable[[float, float], float],
 ) -> Spread | None:
     mine, others = (_by_run(campaign, variant, metric) for variant in (one, other))
-    found = [how(mine[run], others[run]) for run in sorted(mine.keys() & others.keys()) if others[run]]
+    found = [
+        how(mine[run], others[run]) for run in sorted(mine.keys() & others.keys()) if others[run]
+    ]
     return spread(found) if found else None
 
 

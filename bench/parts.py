@@ -13,7 +13,8 @@ from bench.stats import Spread
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What the report adds below a part's table: another table, and the rows of another plot. Both may be empty."""
+    """What the report adds below a part's table: another table, and the rows of another plot. Both
+    may be empty."""
 
     title: str
     table: Callable[[Sequence[Figure]], str]
@@ -22,9 +23,9 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """``title`` says what it measures, and about how long a round takes. ``metrics`` are the columns of its table, the
-    first of them is drawn; ``compared`` is the one of which the table gives ratios; ``more`` are those of a second
-    table, for what has other figures."""
+    """``title`` says what it measures, and about how long a round takes. ``metrics`` are the
+    columns of its table, the first of them is drawn; ``compared`` is the one of which the table
+    gives ratios; ``more`` are those of a second table, for what has other figures."""
 
     title: str
     run: Callable[[Wanted], list[Figure]]
@@ -37,16 +38,24 @@ class Part:
 _RATES = ("records_per_s", "cpu_s", "rss_mb")
 PARTS = {
     "A": Part(
-        "a tumbling minute per ad, files to files; 2 minutes a round", throughput.windows, _RATES, "records_per_s"
+        "a tumbling minute per ad, files to files; 2 minutes a round",
+        throughput.windows,
+        _RATES,
+        "records_per_s",
     ),
     "B": Part(
-        "a Python callback per record with keyed state; 5 minutes a round", throughput.callback, _RATES, "records_per_s"
+        "a Python callback per record with keyed state; 5 minutes a round",
+        throughput.callback,
+        _RATES,
+        "records_per_s",
     ),
     "C": Part(
         "latency of two keyed stages at 5,000 records/s; 8 minutes a round",
         latency.latency,
         ("p50_ms", "p99_ms", "cpu_s", "rss_mb"),
-        beside=Beside("strong exactly-once, times as long as at least once", strength.table, strength.bars),
+        beside=Beside(
+            "strong exactly-once, times as long as at least once", strength.table, strength.bars
+        ),
     ),
     "D": Part(
         "state from 10 thousand to 10 million keys; 5 minutes a round",
@@ -72,7 +81,8 @@ PARTS = {
         ("all_ms", "one_ms", "one_p99_ms", "cpu_per_round_ms"),
     ),
     "G": Part(
-        "the same input per worker on one worker and on two, and the price of a hop; 3 minutes a round",
+        "the same input per worker on one worker and on two, and the price of a hop; 3 minutes a"
+        " round",
         hops.scale,
         ("records_per_s", "cpu_us_per_record", "loopback_mb", "rss_mb"),
         beside=Beside("a hop to another worker", hops.table),

@@ -1,4 +1,5 @@
-"""A bar chart as an SVG: the median of each row, with a whisker from the least to the greatest run."""
+"""A bar chart as an SVG: the median of each row, with a whisker from the least to the greatest
+run."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ Row = tuple[str, Spread]
 
 
 def bars(title: str, rows: Sequence[Row]) -> str:
-    """Longer is more. Rows whose name begins with ``millwheel`` stand out. A row many times longer than all others is
-    cut off, with a broken end, so that they can be told apart. Raises ValueError without rows."""
+    """Longer is more. Rows whose name begins with ``millwheel`` stand out. A row many times longer
+    than all others is cut off, with a broken end, so that they can be told apart. Raises ValueError
+    without rows."""
     if not rows:
         raise ValueError(f"{title}: nothing to draw")
     per_unit = _BARS / (_most([found for _, found in rows]) or 1.0)
@@ -29,8 +31,10 @@ def bars(title: str, rows: Sequence[Row]) -> str:
     width = max(left + _BARS + _RIGHT, 12 + _LETTER * len(title))
     height = _TOP + _ROW * len(rows) + 10
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="sans-serif" font-size="12">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
+            f' width="{width}" height="{height}" font-family="sans-serif" font-size="12">'
+        ),
         f"<title>{escape(title)}</title>",
         f'<rect width="{width}" height="{height}" fill="white"/>',
         f'<text x="12" y="20" font-weight="bold">{escape(title)}</text>',
@@ -47,15 +51,26 @@ def _bar(name: str, found: Spread, left: int, top: int, per_unit: float) -> list
         pieces = [(0.0, 0.85), (0.88, 0.91), (0.94, 0.97)]
         return [
             f'<text x="{left - 8}" y="{middle + 4}" text-anchor="end">{escape(name)}</text>',
-            *(_rectangle(left + _BARS * begin, top, _BARS * (end - begin), color) for begin, end in pieces),
-            f'<text x="{left + _BARS + 6:.1f}" y="{middle + 4}">{escape(number(found.median))}</text>',
+            *(
+                _rectangle(left + _BARS * begin, top, _BARS * (end - begin), color)
+                for begin, end in pieces
+            ),
+            (
+                f'<text x="{left + _BARS + 6:.1f}"'
+                f' y="{middle + 4}">{escape(number(found.median))}</text>'
+            ),
         ]
-    end, low, high = (left + value * per_unit for value in (found.median, found.least, found.greatest))
+    end, low, high = (
+        left + value * per_unit for value in (found.median, found.least, found.greatest)
+    )
     return [
         f'<text x="{left - 8}" y="{middle + 4}" text-anchor="end">{escape(name)}</text>',
         _rectangle(left, top, max(end - left, 1), color),
         f'<line x1="{low:.1f}" y1="{middle}" x2="{high:.1f}" y2="{middle}" stroke="black"/>',
-        f'<text x="{max(end, high) + 6:.1f}" y="{middle + 4}">{escape(number(found.median))}</text>',
+        (
+            f'<text x="{max(end, high) + 6:.1f}"'
+            f' y="{middle + 4}">{escape(number(found.median))}</text>'
+        ),
     ]
 
 

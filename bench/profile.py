@@ -1,10 +1,11 @@
-"""Where a microsecond goes: the threads of the workers that hold the interpreter, sampled while a part runs.
+"""Where a microsecond goes: the threads of the workers that hold the interpreter, sampled while a
+part runs.
 
     python -m bench profile [A|B|C] [--records 3000000]
 
-py-spy looks at every worker 250 times a second. A sample counts for the first line of ``STAGES`` that names one of its
-functions, from the innermost outwards; its time is its share of the CPU time of the workers per record of the input.
-Prints the table, and keeps it in ``bench/profiles``.
+py-spy looks at every worker 250 times a second. A sample counts for the first line of ``STAGES``
+that names one of its functions, from the innermost outwards; its time is its share of the CPU time
+of the workers per record of the input. Prints the table, and keeps it in ``bench/profiles``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ STAGES = (
     ("what a callback produces", ("produce",)),
     ("state of keys", ("workers/state/keyed_state", "workers/state/handles")),
     ("stores", ("adapters/stores", "write_behind")),
-    ("journal", ("adapters/journal/", "core/formats/journal_segment", "commits.py", "background.py")),
+    (
+        "journal",
+        ("adapters/journal/", "core/formats/journal_segment", "commits.py", "background.py"),
+    ),
     ("reading and parsing", ("sources/", "decode_lines")),
     ("times, lateness, keys at the source", ("timestamps.py", "workers/sources/")),
     ("routing to shards", ("routing.py", "core/model/records.py", "core/model/keys.py", "where")),
@@ -42,8 +46,11 @@ STAGES = (
     ("sinks", ("sinks/", "prepare")),
     ("productions until they are applied", ("productions.py", "outbox.py", "inbox.py")),
     ("gRPC", ("grpc/", "server.py")),
-    ("one bundle of a shard, but for the above", ("shard.py", "bundle.py", "callbacks.py", "overlay.py")),
-    ("the loop, but for the above", ("runtime.py", "process.py", "served.py")),
+    (
+        "one bundle of a shard, but for the above",
+        ("shard.py", "bundle.py", "callbacks.py", "overlay.py"),
+    ),
+    ("the loop, but for the above", ("runtime.py", "process.py", "shard_handle.py")),
 )
 OTHER = "everything else"
 _REST, _LEAST_SHARE = "stages below 1 %", 0.01
@@ -52,7 +59,9 @@ _START_S = 60.0
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench profile", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench profile", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("part", nargs="?", default="B", choices=("A", "B", "C"))
     parser.add_argument("--records", type=int, default=3_000_000)
     parser.add_argument("--print", action="store_true", help="to the terminal only")
@@ -62,7 +71,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         samples, cpu_s, records = profiled(given.part, given.records, seconds, Path(folder))
     if not samples:
-        print("no samples: the run ended before it could be looked at; give more --records", file=sys.stderr)
+        print(
+            "no samples: the run ended before it could be looked at; give more --records",
+            file=sys.stderr,
+        )
         return 1
     told = table(staged(samples), cpu_s / records * 1e6)
     print(told)
@@ -76,24 +88,37 @@ def main() -> int:
 def conditions(part: str, records: int, samples: int) -> str:
     """What was looked at, in a sentence."""
     on = machine()
-    work = {"A": "a tumbling minute per ad", "B": "a Python callback with keyed state", "C": "two stages, strong"}[part]
+    work = {
+        "A": "a tumbling minute per ad",
+        "B": "a Python callback with keyed state",
+        "C": "two stages, strong",
+    }[part]
     return (
-        f"Part {part}: {work}; {records:,} records of JSON, two workers, {samples:,} samples, "
-        f"{datetime.now(timezone.utc):%Y-%m-%d}; {on['cpu']}, {on['cores']} cores, Python {on['python']}."
+        f"Part {part}: {work}; {records:,} records of JSON, two workers, {samples:,} samples,"
+        f" {datetime.now(timezone.utc):%Y-%m-%d}; {on['cpu']}, {on['cores']} cores, Python"
+        f" {on['python']}."
     )
 
 
-def profiled(part: str, records: int, seconds: int, folder: Path) -> tuple[list[tuple[str, int]], float, int]:
-    """(stacks with their counts, CPU seconds of the workers while they were looked at, records in that time)."""
+def profiled(
+    part: str, records: int, seconds: int, folder: Path
+) -> tuple[list[tuple[str, int]], float, int]:
+    """(stacks with their counts, CPU seconds of the workers while they were looked at, records in
+    that time)."""
     if part == "C":
         dial = DIAL["strong"]
-        start = ours("latency", params={**dial, "rate": str(RATE), "count": str(RATE * (seconds + 20))})
+        start = ours(
+            "latency", params={**dial, "rate": str(RATE), "count": str(RATE * (seconds + 20))}
+        )
         run = start(Job(folder, None, "", 300.0))
     else:
         load = ads(records, 4)
-        run = ours({"A": "windows", "B": "callback"}[part])(Job(folder, load.of("jsonl"), "jsonl", 300.0))
+        run = ours({"A": "windows", "B": "callback"}[part])(
+            Job(folder, load.of("jsonl"), "jsonl", 300.0)
+        )
     with subprocess.Popen(run.command, env={**psutil.Process().environ(), **run.env}, cwd=folder,
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:  # fmt: skip
+                          stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL) as process:  # fmt: skip
         workers = _workers(process.pid)
         time.sleep(5.0 if part == "C" else 1.0)
         before = [sum(worker.cpu_times()[:2]) for worker in workers]
@@ -133,12 +158,22 @@ def _workers(pid: int) -> list[psutil.Process]:
 
 def _is_worker(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
-        return "millwheel.workers" in process.cmdline()
+        return "millwheel.engine.workers" in process.cmdline()
     return False
 
 
 def _spy(pid: int, seconds: int, path: Path) -> subprocess.Popen[bytes]:
-    command = ["py-spy", "record", "--gil", "--rate", "250", "--duration", str(seconds), "--format", "raw"]
+    command = [
+        "py-spy",
+        "record",
+        "--gil",
+        "--rate",
+        "250",
+        "--duration",
+        str(seconds),
+        "--format",
+        "raw",
+    ]
     command[0] = str(Path(sys.executable).with_name("py-spy"))
     return subprocess.Popen([*command, "-o", str(path), "-p", str(pid)], stdout=-3, stderr=-3)
 
@@ -171,7 +206,10 @@ def table(found: Counter[str], us_per_record: float) -> str:
     shown = Counter({stage: n for stage, n in found.items() if n >= _LEAST_SHARE * whole})
     if rest := whole - sum(shown.values()):
         shown[_REST] = rest
-    rows = [f"| {stage} | {n / whole:.0%} | {n / whole * us_per_record:.2f} |" for stage, n in shown.most_common()]
+    rows = [
+        f"| {stage} | {n / whole:.0%} | {n / whole * us_per_record:.2f} |"
+        for stage, n in shown.most_common()
+    ]
     head = ["| stage | share | µs per record |", "|---|---|---|"]
     return "\n".join([*head, *rows, f"| **all** | | **{us_per_record:.2f}** |"])
 

@@ -1,4 +1,5 @@
-"""A run of slices that is asked while records flow in: the pipeline, a writer of records, and clients that ask."""
+"""A run of slices that is asked while records flow in: the pipeline, a writer of records, and
+clients that ask."""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ import psutil
 from bench.paths import HOUSE, PIPELINES
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.query_table import QueryTable
-from millwheel.chaos.plan import Target
-from millwheel.chaos.processes import processes_of
-from millwheel.gateway.followed import FollowedRun
-from millwheel.queries.peers.asking import Workers
-from millwheel.queries.peers.link import Links
+from millwheel.engine.queries.peers.link import Links
+from millwheel.engine.queries.peers.peer_client import Workers
+from millwheel.tools.chaos.plan import Target
+from millwheel.tools.chaos.processes import processes_of
+from millwheel.tools.gateway.followed import FollowedRun
 
 KEYS = 400
 _FILES = 4
@@ -35,7 +36,8 @@ _END_S = 60.0
 
 @dataclass
 class Writer:
-    """Appends ``rate`` records a second to the files, until told to stop. Their time is the wall clock."""
+    """Appends ``rate`` records a second to the files, until told to stop. Their time is the wall
+    clock."""
 
     folder: Path
     rate: int
@@ -45,7 +47,9 @@ class Writer:
     def run(self) -> None:
         """On a thread of its own."""
         rng, began = random.Random(7), time.monotonic()
-        files = [(self.folder / f"{number}.jsonl").open("ab", buffering=0) for number in range(_FILES)]
+        files = [
+            (self.folder / f"{number}.jsonl").open("ab", buffering=0) for number in range(_FILES)
+        ]
         while not self.stop.wait(_PAUSE_S):
             due, at_us = int((time.monotonic() - began) * self.rate), time.time_ns() // 1000
             parts: list[list[bytes]] = [[] for _ in files]
@@ -75,7 +79,9 @@ class QueriedRun:
 
     def followed(self) -> bool:
         """Whether every shard has a standby that answers."""
-        entries = [entry for ranges in self.known.owners._tables.values() for entry in ranges.shards]
+        entries = [
+            entry for ranges in self.known.owners._tables.values() for entry in ranges.shards
+        ]
         mine = [entry for entry in entries if entry.shard.startswith("clicks")]
         return bool(mine) and all(entry.owner and entry.standby for entry in mine)
 
@@ -91,17 +97,37 @@ def until(what: Callable[[], object], within_s: float = _READY_S) -> None:
 
 @contextmanager
 def queried_run(
-    folder: Path, workers: int = 2, standby: bool = False, spares: int = 0, pipeline: str = "queried.yaml"
+    folder: Path,
+    workers: int = 2,
+    standby: bool = False,
+    spares: int = 0,
+    pipeline: str = "queried.yaml",
 ) -> Iterator[QueriedRun]:
     """A run that answers. Ended, and all its processes with it, when the context ends."""
     (folder / "in").mkdir(parents=True)
     for number in range(_FILES):
         (folder / "in" / f"{number}.jsonl").touch()
     port = _free_port()
-    command = [sys.executable, "-m", "millwheel", "run", str(PIPELINES / pipeline), "--launcher", "processes"]
+    command = [
+        sys.executable,
+        "-m",
+        "millwheel",
+        "run",
+        str(PIPELINES / pipeline),
+        "--launcher",
+        "processes",
+    ]
     command += ["--workers", str(workers), "--spares", str(spares), "--root", str(folder / "root")]
-    command += ["--open"]  # a token is shown once for each connection, which no figure here is about
-    command += ["--set", f"input={folder}/in/*.jsonl", "--set", f"standby={int(standby)}", "--query-port", str(port)]
+    # a token is shown once for each connection, which no figure here is about
+    command += ["--open"]
+    command += [
+        "--set",
+        f"input={folder}/in/*.jsonl",
+        "--set",
+        f"standby={int(standby)}",
+        "--query-port",
+        str(port),
+    ]
     with (folder / "said.txt").open("wb") as said:
         environment = {**os.environ, "PYTHONPATH": str(HOUSE)}
         driver = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, env=environment)
@@ -111,7 +137,12 @@ def queried_run(
         known = FollowedRun(folder / "root", QueryTable(open_space(str(folder / "root"))))
         known.start()
         found = QueriedRun(folder, driver, known, port)
-        until(lambda: found.known.owners.ready() == "" and len(found.known.owners.addresses) == workers + spares)
+        until(
+            lambda: (
+                found.known.owners.ready() == ""
+                and len(found.known.owners.addresses) == workers + spares
+            )
+        )
         if standby:
             until(found.followed)
         yield found

@@ -1,4 +1,5 @@
-"""What of the figures of queries needs no run: precision against L/H, bytes of a key, what redis-benchmark prints."""
+"""What of the figures of queries needs no run: precision against L/H, bytes of a key, what
+redis-benchmark prints."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ import random
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import slice_prefix
-from millwheel.core.pipeline.spec import AggregateSpec
+from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.core.slices.levels import slice_levels
 from millwheel.core.slices.slots import slot_stored_key
-from millwheel.queries.model import Mode
-from millwheel.queries.slices import StoredSlice, encode_slice
-from millwheel.queries.span import span_of
+from millwheel.engine.queries.model import Mode
+from millwheel.engine.queries.slices import StoredSlice, encode_slice
+from millwheel.engine.queries.span import span_of
 
 MINUTE_US = 60_000_000
 HOUR_US, DAY_US = 60 * MINUTE_US, 1_440 * MINUTE_US
@@ -23,8 +24,9 @@ _COLUMNS = {"rps": "queries_per_s", "p50_latency_ms": "p50_ms", "p99_latency_ms"
 
 
 def precision(window_us: int, draws: int, seed: int = 1) -> dict[str, float]:
-    """By how much a count at a constant rate is too high for a window that ends at ``draws`` random moments, in
-    percent: what is covered before the window, as a share of it. Beside it L/H, which it must stay below."""
+    """By how much a count at a constant rate is too high for a window that ends at ``draws`` random
+    moments, in percent: what is covered before the window, as a share of it. Beside it L/H, which
+    it must stay below."""
     levels, rng = slice_levels(LEVELS_US), random.Random(seed)
     over = []
     for _ in range(draws):
@@ -39,8 +41,8 @@ def precision(window_us: int, draws: int, seed: int = 1) -> dict[str, float]:
 
 
 def bytes_per_key(records: int, seed: int = 1) -> dict[str, float]:
-    """What the slices of one key with ``records`` in 30 days hold in the store, its keys included and nothing
-    compressed; and its records as lines of JSON."""
+    """What the slices of one key with ``records`` in 30 days hold in the store, its keys included
+    and nothing compressed; and its records as lines of JSON."""
     rng, key = random.Random(seed), 42
     specs = [AggregateSpec("n", "count"), AggregateSpec("spend", "sum", "cost")]
     aggregation, levels = compile_aggregation(specs, compile_expression), slice_levels(LEVELS_US)
@@ -56,11 +58,17 @@ def bytes_per_key(records: int, seed: int = 1) -> dict[str, float]:
             acc = aggregation.add_many(acc, [aggregation.prepare({"cost": cost})], [at_us])
             kept[name] = StoredSlice(max(at_us, at_us if old is None else old.newest_us), acc)
     stored = sum(len(name) + len(encode_slice(each)) for name, each in kept.items())
-    return {"accumulators": len(kept), "stored_bytes": stored, "raw_bytes": raw, "raw_to_stored": raw / stored}
+    return {
+        "accumulators": len(kept),
+        "stored_bytes": stored,
+        "raw_bytes": raw,
+        "raw_to_stored": raw / stored,
+    }
 
 
 def rates(text: str, queries_of_each: int = 1) -> dict[str, float]:
-    """The figures of one run of redis-benchmark with ``--csv``. ``queries_of_each``: indicators of one request."""
+    """The figures of one run of redis-benchmark with ``--csv``. ``queries_of_each``: indicators of
+    one request."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     row = next(csv.DictReader(lines[-2:]))
     found = {name: float(row[column]) for column, name in _COLUMNS.items()}

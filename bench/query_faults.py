@@ -1,12 +1,12 @@
 """Share of queries that are answered while a worker is killed, and while one stands still.
 
-    python -m bench query_faults [--fault kill,stop] [--standby 1,0] [--rate 2000] [--clients 16] [--warm 5] [--runs 1]
-                                 [--folder DIR]
+    python -m bench query_faults [--fault kill,stop] [--standby 1,0] [--rate 2000] [--clients 16]
+                                 [--warm 5] [--runs 1] [--folder DIR]
 
-Clients ask as the gateway does, each for one key, again 20 ms after each answer: the shards' owners, and their
-standbys where these are silent. A query is answered when an answer came within its deadline of one second. The gap of
-a key is the longest time between two of its answers; that of a run is the longest of all keys. Ends with a line of
-JSON per case.
+Clients ask as the gateway does, each for one key, again 20 ms after each answer: the shards'
+owners, and their standbys where these are silent. A query is answered when an answer came within
+its deadline of one second. The gap of a key is the longest time between two of its answers; that of
+a run is the longest of all keys. Ends with a line of JSON per case.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from typing import Any
 
 from bench.queried_run import QueriedRun, Writer, asking_workers, queried_run
 from bench.stats import quantile
-from millwheel.chaos.processes import strike
-from millwheel.gateway.questions import AskedQuestion, asking_of
-from millwheel.queries.peers.asking import Workers
+from millwheel.engine.queries.peers.peer_client import Workers
+from millwheel.tools.chaos.processes import strike
+from millwheel.tools.gateway.questions import AskedQuestion, asking_of
 
 DEADLINE_S = 1.0
 PAUSE_S = 0.02
@@ -89,7 +89,9 @@ async def clients(run: QueriedRun, count: int, seconds: float, told: Told) -> No
     await asyncio.sleep(0)
 
 
-def case(fault: str, standby: bool, rate: int, count: int, folder: Path, warm_s: float = 5) -> dict[str, Any]:
+def case(
+    fault: str, standby: bool, rate: int, count: int, folder: Path, warm_s: float = 5
+) -> dict[str, Any]:
     """One fault in one run; its figures."""
     with queried_run(folder, standby=standby) as run:
         writer = Writer(folder / "in", rate)
@@ -99,7 +101,9 @@ def case(fault: str, standby: bool, rate: int, count: int, folder: Path, warm_s:
             asyncio.run(clients(run, count, warm_s, Told()))  # warm
             told = Told()
             asking = threading.Thread(
-                target=lambda: asyncio.run(clients(run, count, _BEFORE_S + _STOPPED_S + _AFTER_S, told))
+                target=lambda: asyncio.run(
+                    clients(run, count, _BEFORE_S + _STOPPED_S + _AFTER_S, told)
+                )
             )
             asking.start()
             time.sleep(_BEFORE_S)
@@ -121,7 +125,12 @@ def main() -> int:
     parser.add_argument("--standby", default="1,0")
     parser.add_argument("--rate", type=int, default=2_000)
     parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--warm", type=float, default=5, help="seconds before it is measured; 40: there are snapshots")
+    parser.add_argument(
+        "--warm",
+        type=float,
+        default=5,
+        help="seconds before it is measured; 40: there are snapshots",
+    )
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="keep the runs' folders here")
     given = parser.parse_args(sys.argv[1:])
@@ -132,7 +141,11 @@ def main() -> int:
                 for standby in given.standby.split(","):
                     folder = place / f"{fault}-{standby}-{number}"
                     print(
-                        json.dumps(case(fault, standby == "1", given.rate, given.clients, folder, given.warm)),
+                        json.dumps(
+                            case(
+                                fault, standby == "1", given.rate, given.clients, folder, given.warm
+                            )
+                        ),
                         flush=True,
                     )
     return 0

@@ -1,10 +1,12 @@
-"""Many keys at rest: what a worker holds in memory and on disk while they come, and how fast they answer then.
+"""Many keys at rest: what a worker holds in memory and on disk while they come, and how fast they
+answer then.
 
     python -m bench query_keys [--keys 10000000] [--records 2] [--requests 50000]
 
-One worker; each key has ``--records`` records, spread over 30 days, in slices of 5m, 1h and 1d. First the records, as
-fast as they go; the memory of the worker is noted after each tenth of them. Then redis-benchmark with 100 connections
-asks for the 30 days of random keys, and for a day of them. Ends with a line of JSON.
+One worker; each key has ``--records`` records, spread over 30 days, in slices of 5m, 1h and 1d.
+First the records, as fast as they go; the memory of the worker is noted after each tenth of them.
+Then redis-benchmark with 100 connections asks for the 30 days of random keys, and for a day of
+them. Ends with a line of JSON.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ def write(folder: Path, keys: int, records: int) -> None:
             some = range(first, min(first + _CHUNK, total))
             file.write(
                 b"".join(
-                    b'{"at":%d,"key":%d,"cost":1}\n' % (now_us - (total - n) * step_us, FIRST_KEY + n * _STRIDE % keys)
+                    b'{"at":%d,"key":%d,"cost":1}\n'
+                    % (now_us - (total - n) * step_us, FIRST_KEY + n * _STRIDE % keys)
                     for n in some
                 )
             )
@@ -47,7 +50,9 @@ def write(folder: Path, keys: int, records: int) -> None:
 
 def applied(run: QueriedRun) -> int:
     """The records so far, as the run says."""
-    found = re.findall(r"^queried: ([0-9,]+) records", (run.folder / "said.txt").read_text(), re.MULTILINE)
+    found = re.findall(
+        r"^queried: ([0-9,]+) records", (run.folder / "said.txt").read_text(), re.MULTILINE
+    )
     return int(found[-1].replace(",", "")) if found else 0
 
 
@@ -68,7 +73,9 @@ def held(run: QueriedRun, total: int) -> list[float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench query_keys", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench query_keys", description=__doc__.split("\n\n")[0]
+    )
     parser.add_argument("--keys", type=int, default=10_000_000)
     parser.add_argument("--records", type=int, default=2)
     parser.add_argument("--requests", type=int, default=50_000)
@@ -86,7 +93,9 @@ def main() -> int:
         asked = {}
         for window in ("30d", "1d"):
             load(run.port, ["GET", NAME % window], given.requests // 10, keys=given.keys)
-            asked[window] = rates(load(run.port, ["GET", NAME % window], given.requests, keys=given.keys))
+            asked[window] = rates(
+                load(run.port, ["GET", NAME % window], given.requests, keys=given.keys)
+            )
         [worker] = run.workers()
         found = {
             "keys": given.keys,

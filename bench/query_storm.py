@@ -1,12 +1,13 @@
-"""What a storm of queries costs the stream: records applied a second, with 10,000 queries a second and without.
+"""What a storm of queries costs the stream: records applied a second, with 10,000 queries a second
+and without.
 
-    python -m bench query_storm [--queries 10000] [--connections 50] [--window 10m] [--rounds 3] [--seconds 5]
-                                [--share 0.5] [--folder DIR]
+    python -m bench query_storm [--queries 10000] [--connections 50] [--window 10m] [--rounds 3]
+                                [--seconds 5] [--share 0.5] [--folder DIR]
 
-One worker. First its capacity: a file is written at once, and the time is taken until all of it can be asked. Then
-records flow in at ``--share`` of that, in rounds of calm and storm in turn; the loss is that of the medians. Clients
-are a process of their own: each connection sends a few GETs with a window of ``--window`` every 20 ms, answered or not.
-Ends with a line of JSON.
+One worker. First its capacity: a file is written at once, and the time is taken until all of it can
+be asked. Then records flow in at ``--share`` of that, in rounds of calm and storm in turn; the loss
+is that of the medians. Clients are a process of their own: each connection sends a few GETs with a
+window of ``--window`` every 20 ms, answered or not. Ends with a line of JSON.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import Any
 
 from bench.queried_run import KEYS, QueriedRun, Writer, asking_workers, queried_run, until
 from bench.stats import quantile
-from millwheel.gateway.questions import AskedQuestion, asking_of
+from millwheel.tools.gateway.questions import AskedQuestion, asking_of
 
 _TICK_S = 0.02
 _FILE_RECORDS = 300_000
@@ -45,18 +46,27 @@ def applied(run: QueriedRun) -> int:
         workers = asking_workers()
         known = run.known
         asked = [
-            asking_of(AskedQuestion(indicator="clicks.n", key=key, window="1d"), False, known.catalog, known.owners)
+            asking_of(
+                AskedQuestion(indicator="clicks.n", key=key, window="1d"),
+                False,
+                known.catalog,
+                known.owners,
+            )
             for key in range(KEYS)
         ]
         await workers.ask(asked, 20.0)
         workers.links.close()
         await asyncio.sleep(0)
-        return sum(json.loads(each.reply)["values"]["n"] for each in asked if isinstance(each.reply, bytes))
+        return sum(
+            json.loads(each.reply)["values"]["n"] for each in asked if isinstance(each.reply, bytes)
+        )
 
     return asyncio.run(ask())
 
 
-async def _connection(port: int, burst: int, window: bytes, over: Event, waits_s: list[float]) -> None:
+async def _connection(
+    port: int, burst: int, window: bytes, over: Event, waits_s: list[float]
+) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     sent: asyncio.Queue[float] = asyncio.Queue()
     reading = asyncio.ensure_future(_replies(reader, burst, sent, waits_s))
@@ -65,13 +75,19 @@ async def _connection(port: int, burst: int, window: bytes, over: Event, waits_s
         await asyncio.sleep(max(next_s - time.monotonic(), 0))
         next_s += _TICK_S
         sent.put_nowait(time.monotonic())
-        writer.write(b"".join(b"GET clicks.n:%d:%b\r\n" % (rng.randrange(KEYS), window) for _ in range(burst)))
+        writer.write(
+            b"".join(
+                b"GET clicks.n:%d:%b\r\n" % (rng.randrange(KEYS), window) for _ in range(burst)
+            )
+        )
     await asyncio.wait([reading], timeout=0.5)  # what is on its way
     reading.cancel()
     writer.close()
 
 
-async def _replies(reader: asyncio.StreamReader, burst: int, sent: asyncio.Queue[float], waits_s: list[float]) -> None:
+async def _replies(
+    reader: asyncio.StreamReader, burst: int, sent: asyncio.Queue[float], waits_s: list[float]
+) -> None:
     while True:
         began_s = await sent.get()
         for _ in range(burst):
@@ -90,16 +106,25 @@ def _clients(port: int, given: argparse.Namespace, begun: Event, over: Event, to
     window = given.window.encode()
 
     async def run() -> None:
-        await asyncio.gather(*(_connection(port, burst, window, over, waits_s) for _ in range(given.connections)))
+        await asyncio.gather(
+            *(_connection(port, burst, window, over, waits_s) for _ in range(given.connections))
+        )
 
     begun.set()
     began_s = time.monotonic()
     asyncio.run(run())
-    told.put((len(waits_s) / (time.monotonic() - began_s), sorted(waits_s)[:: max(len(waits_s) // 10_000, 1)]))
+    told.put(
+        (
+            len(waits_s) / (time.monotonic() - began_s),
+            sorted(waits_s)[:: max(len(waits_s) // 10_000, 1)],
+        )
+    )
 
 
 @contextmanager
-def storm(port: int, given: argparse.Namespace, found: list[tuple[float, list[float]]]) -> Iterator[None]:
+def storm(
+    port: int, given: argparse.Namespace, found: list[tuple[float, list[float]]]
+) -> Iterator[None]:
     """Queries flow while the context lasts; their rate and waits are added to ``found``."""
     spawn = multiprocessing.get_context("spawn")
     begun, over, told = spawn.Event(), spawn.Event(), spawn.Queue()
@@ -117,7 +142,10 @@ def storm(port: int, given: argparse.Namespace, found: list[tuple[float, list[fl
 def capacity(run: QueriedRun, count: int = _FILE_RECORDS) -> float:
     """Records a second of a file that is written at once."""
     before, at_us = applied(run), time.time_ns() // 1000
-    lines = b"".join(b'{"at":%d,"key":%d,"cost":%d}\n' % (at_us, number % KEYS, number % 7) for number in range(count))
+    lines = b"".join(
+        b'{"at":%d,"key":%d,"cost":%d}\n' % (at_us, number % KEYS, number % 7)
+        for number in range(count)
+    )
     began_s = time.monotonic()
     with (run.folder / "in" / "0.jsonl").open("ab", buffering=0) as file:
         file.write(lines)
@@ -156,7 +184,8 @@ def rounds(run: QueriedRun, given: argparse.Namespace, rate: int) -> dict[str, A
 
 
 def _rate(run: QueriedRun, seconds: float) -> float:
-    """Records a second, between two lines in which the run itself says how many there were: it is not asked."""
+    """Records a second, between two lines in which the run itself says how many there were: it is
+    not asked."""
     before, began_s = _next_line(run)
     time.sleep(seconds)
     after, ended_s = _next_line(run)
@@ -170,7 +199,9 @@ def _next_line(run: QueriedRun) -> tuple[int, float]:
 
 
 def _lines(run: QueriedRun) -> list[str]:
-    return re.findall(r"^queried: ([0-9,]+) records", (run.folder / "said.txt").read_text(), re.MULTILINE)
+    return re.findall(
+        r"^queried: ([0-9,]+) records", (run.folder / "said.txt").read_text(), re.MULTILINE
+    )
 
 
 def main() -> int:
@@ -183,7 +214,10 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=0.5)
     parser.add_argument("--folder", type=Path, help="keep the run's folder here")
     given = parser.parse_args(sys.argv[1:])
-    with tempfile.TemporaryDirectory() as temporary, queried_run((given.folder or Path(temporary)) / "run", 1) as run:
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        queried_run((given.folder or Path(temporary)) / "run", 1) as run,
+    ):
         capacity(run, 50_000)  # warm
         calm = capacity(run)
         found = rounds(run, given, int(calm * given.share))

@@ -1,4 +1,5 @@
-"""What a batch of rows costs in Redis, by the kind of its values: processor time of ours, time of the script.
+"""What a batch of rows costs in Redis, by the kind of its values: processor time of ours, time of
+the script.
 
     python -m bench redis_price [--rows 2000] [--batches 25]
 
@@ -16,8 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from millwheel.connectors.redis.sink import build_redis_sink
-from millwheel.sinks.base import SinkBatch, SinkRecord, Writer
+from millwheel.connect.connectors.redis.sink import build_redis_sink
+from millwheel.connect.sinks.base import SinkBatch, SinkRecord, Writer
 
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "hash": {"kind": "hash", "key": "hash:{ad}"},
@@ -39,9 +40,22 @@ def main() -> None:
                 for kind, writer in writers.items():
                     found[kind].append(_written(client, writer, number, given.rows))
     for kind, figures in found.items():
-        ours, script, whole = (median(column) for column in zip(*figures[1:], strict=True))  # the first one connects
-        told = {"cpu_us_per_row": ours / given.rows, "script_us_per_row": script / given.rows, "batch_ms": whole / 1e3}
-        print(json.dumps({"kind": kind, "rows": given.rows, **{name: round(at, 2) for name, at in told.items()}}))
+        # the first one connects
+        ours, script, whole = (median(column) for column in zip(*figures[1:], strict=True))
+        told = {
+            "cpu_us_per_row": ours / given.rows,
+            "script_us_per_row": script / given.rows,
+            "batch_ms": whole / 1e3,
+        }
+        print(
+            json.dumps(
+                {
+                    "kind": kind,
+                    "rows": given.rows,
+                    **{name: round(at, 2) for name, at in told.items()},
+                }
+            )
+        )
 
 
 def _writer(url: str, kind: str) -> Writer:
@@ -51,11 +65,15 @@ def _writer(url: str, kind: str) -> Writer:
 
 
 def _written(client: Any, writer: Writer, number: int, rows: int) -> tuple[float, float, float]:
-    """One batch: processor time of this process, time that the server spent in scripts, and time in all (µs)."""
+    """One batch: processor time of this process, time that the server spent in scripts, and time in
+    all (µs)."""
     values = [
-        {"ad": n, "page": n % 20, "clicks": n + number, "cost": n / 7, "window_start": number} for n in range(rows)
+        {"ad": n, "page": n % 20, "clicks": n + number, "cost": n / 7, "window_start": number}
+        for n in range(rows)
     ]
-    batch = SinkBatch(number, f"1-{number}", [SinkRecord(str(value["ad"]), value, number) for value in values])
+    batch = SinkBatch(
+        number, f"1-{number}", [SinkRecord(str(value["ad"]), value, number) for value in values]
+    )
     client.config_resetstat()
     began, cpu = time.perf_counter(), time.process_time()
     writer.publish(writer.prepare(batch))

@@ -1,7 +1,9 @@
-"""``python -m bench report``: the newest campaign of each part, as tables and plots, into docs/performance.md.
+"""``python -m bench report``: the newest campaign of each part, as tables and plots, into
+docs/performance.md.
 
-The page has a place for each part, between ``<!-- bench:A -->`` and ``<!-- /bench:A -->``; the rest of it is prose, and
-stays. ``--results FILE`` takes another file of figures, ``--print`` writes to the terminal only.
+The page has a place for each part, between ``<!-- bench:A -->`` and ``<!-- /bench:A -->``; the rest
+of it is prose, and stays. ``--results FILE`` takes another file of figures, ``--print`` writes to
+the terminal only.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def main() -> int:
     given = parser.parse_args()
     found = list(read(given.results))
     if not found:
-        print(f"There are no figures in {given.results}; run python -m bench first", file=sys.stderr)
+        print(
+            f"There are no figures in {given.results}; run python -m bench first", file=sys.stderr
+        )
         return 1
     page = PAGE.read_text(encoding="utf-8")
     campaigns = {part: campaign for part in PARTS if (campaign := latest_campaign(found, part))}
@@ -49,13 +53,19 @@ def main() -> int:
 def section(part: str, campaign: list[Figure]) -> str:
     """What was measured on what, and the table."""
     first, second = panels(series(campaign), PARTS[part].more)
-    lines = [conditions(campaign), "", table(first, used(PARTS[part].metrics, campaign), PARTS[part].compared)]
+    lines = [
+        conditions(campaign),
+        "",
+        table(first, used(PARTS[part].metrics, campaign), PARTS[part].compared),
+    ]
     if second:
         lines += ["", table(second, used(PARTS[part].more, campaign))]
     beside = PARTS[part].beside
     if beside is not None and (more := beside.table(campaign)):
         lines += ["", more]
-    failed = {f"{figure.contestant}: {_first_line(figure.error)}" for figure in campaign if figure.error}
+    failed = {
+        f"{figure.contestant}: {_first_line(figure.error)}" for figure in campaign if figure.error
+    }
     return "\n".join([*lines, *(["", *(f"- {text}" for text in sorted(failed))] if failed else [])])
 
 
@@ -71,8 +81,9 @@ def conditions(campaign: list[Figure]) -> str:
     chosen = [f"{name.replace('_', ' ')} {value}" for name, value in settings.items()]
     loads = [figure.machine.get("load", 0) for figure in campaign]
     return (
-        f"{campaign[0].at[:10]}, {on.get('cores')} cores, {on.get('system')}, Python {on.get('python')}; "
-        f"{', '.join([*versions, *chosen, f'load {min(loads)} to {max(loads)}'])}."
+        f"{campaign[0].at[:10]}, {on.get('cores')} cores, {on.get('system')}, Python"
+        f" {on.get('python')};"
+        f" {', '.join([*versions, *chosen, f'load {min(loads)} to {max(loads)}'])}."
     )
 
 
@@ -88,17 +99,22 @@ def peers(contestants: set[str]) -> list[str]:
 
 
 def picture(part: str, campaign: list[Figure]) -> str:
-    """Draw the part's first metric; the reference to the picture, or nothing when there is nothing to draw."""
+    """Draw the part's first metric; the reference to the picture, or nothing when there is nothing
+    to draw."""
     metric = PARTS[part].metrics[0]
     rows = [
         (f"{name}{f', {variant}' if variant else ''}", found)
         for (name, variant), runs in series(campaign).items()
         if (found := of_metric(runs, metric)) is not None
     ]
-    drawn = _draw(f"bench_{part.lower()}", f"{part}: {PARTS[part].title.partition(';')[0]}, {metric}", rows)
+    drawn = _draw(
+        f"bench_{part.lower()}", f"{part}: {PARTS[part].title.partition(';')[0]}, {metric}", rows
+    )
     beside = PARTS[part].beside
     if beside is not None and beside.bars is not None:
-        drawn += _draw(f"bench_{part.lower()}_beside", f"{part}: {beside.title}", beside.bars(campaign))
+        drawn += _draw(
+            f"bench_{part.lower()}_beside", f"{part}: {beside.title}", beside.bars(campaign)
+        )
     return drawn
 
 
@@ -115,10 +131,15 @@ def place(page: str, part: str, text: str) -> str:
     """The page with the part's place filled. Raises ValueError when the page has no such place."""
     begin, end = f"<!-- bench:{part} -->", f"<!-- /bench:{part} -->"
     filled, count = re.subn(
-        f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: f"{begin}\n{text}\n{end}", page, flags=re.DOTALL
+        f"{re.escape(begin)}.*?{re.escape(end)}",
+        lambda _: f"{begin}\n{text}\n{end}",
+        page,
+        flags=re.DOTALL,
     )
     if count != 1:
-        raise ValueError(f"docs/performance.md has {count} places for part {part}; it needs one: {begin} {end}")
+        raise ValueError(
+            f"docs/performance.md has {count} places for part {part}; it needs one: {begin} {end}"
+        )
     return filled
 
 

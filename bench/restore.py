@@ -1,8 +1,9 @@
-"""How long a shard's state takes to be there again: ``python -m bench.restore --mb 100 --mb 1000 [--scratch FOLDER]``.
+"""How long a shard's state takes to be there again: ``python -m bench restore --mb 100 --mb 1000
+[--scratch FOLDER]``.
 
-It publishes a snapshot of random values and restores it as a new owner does, up to the first value read, with files
-that the system does not have in memory. With ``--scratch`` on another file system than the root, or a root in an object
-store, files are copied.
+It publishes a snapshot of random values and restores it as a new owner does, up to the first value
+read, with files that the system does not have in memory. With ``--scratch`` on another file system
+than the root, or a root in an object store, files are copied.
 """
 
 from __future__ import annotations
@@ -28,16 +29,27 @@ _BATCH = 1000
 
 def main() -> None:
     """Measure each size so many times and print a line of JSON for each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mb", type=int, action="append", help="MB of state; may be given more than once")
+    os.environ.setdefault("AWS_REGION", "us-east-1")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--mb", type=int, action="append", help="MB of state; may be given more than once"
+    )
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--root", default="", help="a folder, or s3://bucket/prefix; default: a temporary folder")
-    parser.add_argument("--scratch", default="", help="where local stores are; default: beside the root")
+    parser.add_argument(
+        "--root", default="", help="a folder, or s3://bucket/prefix; default: a temporary folder"
+    )
+    parser.add_argument(
+        "--scratch", default="", help="where local stores are; default: beside the root"
+    )
     given = parser.parse_args()
     for mb in given.mb or [100]:
         with tempfile.TemporaryDirectory(prefix="restore-") as folder:
             scratch = given.scratch or folder
-            found = measure(f"{given.root or folder}/{mb}", Path(scratch) / "scratch", mb, given.runs)
+            found = measure(
+                f"{given.root or folder}/{mb}", Path(scratch) / "scratch", mb, given.runs
+            )
             sys.stdout.write(json.dumps({"mb": mb, **found}) + "\n")
             sys.stdout.flush()
 
@@ -49,7 +61,9 @@ def measure(root: str, scratch: Path, mb: int, runs: int) -> dict[str, float]:
     _fill(store, mb)
     store.checkpoint(str(scratch / "checkpoint"))
     store.close()
-    manifest = open_snapshots(root).publish(shard, Token(1), 1, str(scratch / "checkpoint"), lambda: None)
+    manifest = open_snapshots(root).publish(
+        shard, Token(1), 1, str(scratch / "checkpoint"), lambda: None
+    )
     shutil.rmtree(scratch)
     took: list[float] = []
     for number in range(runs):
@@ -73,7 +87,8 @@ def measure(root: str, scratch: Path, mb: int, runs: int) -> dict[str, float]:
 
 
 def _forget(root: Path) -> None:
-    """Take the files of a folder out of the memory of the system, as on a machine that has not seen them."""
+    """Take the files of a folder out of the memory of the system, as on a machine that has not seen
+    them."""
     for path in root.rglob("*") if root.is_dir() else ():
         if path.is_file():
             with open(path, "rb") as file:
@@ -83,13 +98,14 @@ def _forget(root: Path) -> None:
 def _fill(store: RocksStore, mb: int) -> None:
     rng = random.Random(1)
     for first in range(0, mb * 1_000_000 // _VALUE_BYTES, _BATCH):
-        store.apply([(_key(number), rng.randbytes(_VALUE_BYTES)) for number in range(first, first + _BATCH)], [])
+        store.apply(
+            [
+                (_key(number), rng.randbytes(_VALUE_BYTES))
+                for number in range(first, first + _BATCH)
+            ],
+            [],
+        )
 
 
 def _key(number: int) -> bytes:
     return b"k%010d" % number
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("AWS_REGION", "us-east-1")
-    main()

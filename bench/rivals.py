@@ -1,6 +1,8 @@
-"""The rivals of key windows: one sliding result of many skewed keys, kept in six ways. ``python -m bench rivals``
+"""The rivals of key windows: one sliding result of many skewed keys, kept in six ways. ``python -m
+bench rivals``
 
-    python -m bench rivals [--function sum] [--records 4000] [--keys 500] [--rounds 3] [--only native,key]
+    python -m bench rivals [--function sum] [--records 4000] [--keys 500] [--rounds 3]
+                           [--only native,key]
 
 | way | |
 |---|---|
@@ -11,11 +13,12 @@
 | literal | a callback with left and right key windows, as they were published |
 | key | ``emit: changes`` |
 
-Of a sum, raw and buckets keep a running total and subtract what leaves; of a maximum (``--function max``) they read all
-that is left. All run in memory, through the engine's own state, timers and commits. After each bundle the watermark
-follows. The results must be equal: at each slide, the last one of each key (``coarse``: at each tenth slide). Memory is
-what the computation has stored, at its largest of ten looks. *Age* is the longest time, in event time, from a change of
-the result until it is produced: the delay of the watermark comes on top. *Unsaid* are keys that have no records left
+Of a sum, raw and buckets keep a running total and subtract what leaves; of a maximum (``--function
+max``) they read all that is left. All run in memory, through the engine's own state, timers and
+commits. After each bundle the watermark follows. The results must be equal: at each slide, the last
+one of each key (``coarse``: at each tenth slide). Memory is what the computation has stored, at its
+largest of ten looks. *Age* is the longest time, in event time, from a change of the result until it
+is produced: the delay of the watermark comes on top. *Unsaid* are keys that have no records left
 when a result still stands. Prints one JSON line per size and way, and the table of docs/windows.md.
 """
 
@@ -28,8 +31,8 @@ import random
 import statistics
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -59,8 +62,9 @@ Steps = dict[int, list[tuple[int, int | None]]]
 
 @dataclass(frozen=True)
 class Figure:
-    """One way at one size. None: not run. ``windows`` are those that were made; raw records or buckets for callbacks
-    that keep those. ``at_most`` is p·n/k for native windows, 2n for the others."""
+    """One way at one size. None: not run. ``windows`` are those that were made; raw records or
+    buckets for callbacks that keep those. ``at_most`` is p·n/k for native windows, 2n for the
+    others."""
 
     length: str
     slide: str
@@ -83,10 +87,12 @@ def main() -> int:
     parser.add_argument("--function", choices=list(NOTHING), default="sum")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(WAYS), help="some of the ways, with commas")
+    parser.add_argument("--lengths", default="2m,1m,1h", help="some of the sizes, with commas")
     given = parser.parse_args()
     found = []
-    for length, slide, seconds in SIZES:
+    for length, slide, seconds in (each for each in SIZES if each[0] in given.lengths.split(",")):
         rows = records(given.records, given.keys, seconds)
+        print(f"{len({row[0] for row in rows}):,} keys have records", file=sys.stderr)
         runs: dict[str, list[Figure]] = defaultdict(list)
         for _ in range(given.rounds):
             for way in given.only.split(","):
@@ -101,7 +107,8 @@ def main() -> int:
 
 
 def records(count: int, keys: int, seconds: int) -> list[Row]:
-    """Records in order of time, none at the time of another. The shares of keys follow Zipf's law."""
+    """Records in order of time, none at the time of another. The shares of keys follow Zipf's
+    law."""
     rng = random.Random(1)
     shares = [1 / rank**_SKEW for rank in range(1, keys + 1)]
     times = sorted(rng.sample(range(1, seconds * 1_000_000), count))
@@ -115,7 +122,9 @@ def figure(way: str, function: str, length: str, slide: str, rows: Sequence[Row]
     ratio = size // every
     if way == "native" and ratio > NATIVE_LIMIT:
         made = native_windows(rows, size, every)
-        return Figure(length, slide, way, made, ratio * len(rows), None, None, None, None, None, None)
+        return Figure(
+            length, slide, way, made, ratio * len(rows), None, None, None, None, None, None
+        )
     grid = every * COARSE if way == "coarse" else every
     outputs, made, state_bytes, seconds = _run(way, function, size, every, rows)
     nothing = NOTHING[function]
@@ -134,9 +143,11 @@ def figure(way: str, function: str, length: str, slide: str, rows: Sequence[Row]
     )  # fmt: skip
 
 
-def _run(way: str, function: str, size: int, every: int, rows: Sequence[Row]) -> tuple[list[Result], int, int, float]:
-    """The results, those of a key in the order in which they came; windows counted; the largest state
-    in bytes; seconds of CPU, without looking at the state."""
+def _run(
+    way: str, function: str, size: int, every: int, rows: Sequence[Row]
+) -> tuple[list[Result], int, int, float]:
+    """The results, those of a key in the order in which they came; windows counted; the largest
+    state in bytes; seconds of CPU, without looking at the state."""
     with TemporaryDirectory() as folder:
         (Path(folder) / _CODE.name).write_text(_CODE.read_text())
         path = Path(folder) / "pipeline.yaml"
@@ -153,7 +164,9 @@ def _run(way: str, function: str, size: int, every: int, rows: Sequence[Row]) ->
                 spent += time.process_time() - began
                 if number % look == 0:
                     stored = harness.remembered()["sums"]
-                    largest = max(largest, sum(len(name) + len(data) for name, data in stored.items()))
+                    largest = max(
+                        largest, sum(len(name) + len(data) for name, data in stored.items())
+                    )
             began = time.process_time()
             harness.finish()
             spent += time.process_time() - began
@@ -174,14 +187,22 @@ def _document(way: str, function: str, size: int, every: int) -> dict[str, Any]:
         "native": {"window": windows, "aggregate": aggregate},
         "key": {"window": {**windows, "emit": "changes"}, "aggregate": aggregate},
         "raw": {"callback": "window_rivals:Raw", "options": options},
-        "buckets": {"callback": "window_rivals:Buckets", "options": {**options, "bucket_us": every}},
-        "coarse": {"callback": "window_rivals:Buckets", "options": {**options, "bucket_us": every * COARSE}},
+        "buckets": {
+            "callback": "window_rivals:Buckets",
+            "options": {**options, "bucket_us": every},
+        },
+        "coarse": {
+            "callback": "window_rivals:Buckets",
+            "options": {**options, "bucket_us": every * COARSE},
+        },
         "literal": {"callback": "window_rivals:Literal", "options": {**options, "every_us": every}},
     }
     return {
         "pipeline": "rivals",
         "streams": {"events": {"source": "injection", "timestamp": {"field": "ts", "unit": "us"}}},
-        "computations": {"sums": {"input": {"events": {"key": "key"}}, **works[way], "output": "results"}},
+        "computations": {
+            "sums": {"input": {"events": {"key": "key"}}, **works[way], "output": "results"}
+        },
         "sinks": {"results": "stdout"},
     }
 
@@ -198,23 +219,43 @@ def native_windows(rows: Sequence[Row], size: int, every: int) -> int:
 
 
 def truth(rows: Sequence[Row], size: int, grid: int, function: str) -> Steps:
-    """Where the result of each key changes, on a grid: from the records in the window at every point."""
+    """Where the result of each key changes, on a grid: from the records in the window at every
+    point."""
     held: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for key, at, value in rows:
         held[key].append((at + grid - at % grid, value))
     found: Steps = {}
     for key, own in held.items():
-        steps: list[tuple[int, int | None]] = []
-        for point in sorted({at for enters, _ in own for at in (enters, enters + size)}):
-            inside = [value for enters, value in own if enters <= point < enters + size]
-            steps.append((point, sum(inside) if function == "sum" else max(inside, default=None)))
-        found[key] = _changed(steps, NOTHING[function])
+        points = sorted({at for enters, _ in own for at in (enters, enters + size)})
+        inside = _inside(own, points, size, function)
+        found[key] = _changed([*zip(points, inside, strict=True)], NOTHING[function])
     return found
 
 
+def _inside(
+    own: Sequence[tuple[int, int]], points: Iterable[int], size: int, function: str
+) -> Iterator[int | None]:
+    """What the window shows at each of the points, which rise, as the times at which records enter
+    do. One pass: a key may have thousands of records in a window."""
+    total, entered, left = 0, 0, 0
+    falling: deque[tuple[int, int]] = deque()  # nothing in it is exceeded by a later record
+    for point in points:
+        while entered < len(own) and own[entered][0] <= point:
+            enters, value = own[entered]
+            entered, total = entered + 1, total + value
+            while falling and falling[-1][1] <= value:
+                falling.pop()
+            falling.append((enters, value))
+        while left < entered and own[left][0] + size <= point:
+            left, total = left + 1, total - own[left][1]
+        while falling and falling[0][0] + size <= point:
+            falling.popleft()
+        yield total if function == "sum" else falling[0][1] if falling else None
+
+
 def on_grid(outputs: Iterable[Result], grid: int, nothing: int | None, native: bool) -> Steps:
-    """The last result of each key at each point of the grid, where it changes. Native windows emit nothing for a
-    window without records: there the consumer must take the last result away."""
+    """The last result of each key at each point of the grid, where it changes. Native windows emit
+    nothing for a window without records: there the consumer must take the last result away."""
     found: Steps = {}
     for key, at, result in outputs:
         point = at if at % grid == 0 else at + grid - at % grid
@@ -231,7 +272,9 @@ def on_grid(outputs: Iterable[Result], grid: int, nothing: int | None, native: b
     return {key: _changed(steps, nothing) for key, steps in found.items()}
 
 
-def _changed(steps: Sequence[tuple[int, int | None]], nothing: int | None) -> list[tuple[int, int | None]]:
+def _changed(
+    steps: Sequence[tuple[int, int | None]], nothing: int | None
+) -> list[tuple[int, int | None]]:
     found, last = [], nothing
     for at, result in steps:
         if result != last:
@@ -246,8 +289,9 @@ def _standing(outputs: Iterable[Result]) -> dict[int, int | None]:
 
 
 def worst_age(outputs: Iterable[Result], exact: Steps, visible: Steps, grid: int) -> int:
-    """The longest time from a change to the next result of its key (µs). ``exact`` are the changes by the microsecond,
-    ``visible`` those that are left on the grid; changes that no result follows are left out."""
+    """The longest time from a change to the next result of its key (µs). ``exact`` are the changes
+    by the microsecond, ``visible`` those that are left on the grid; changes that no result follows
+    are left out."""
     times: dict[int, list[int]] = defaultdict(list)
     for key, at, _ in outputs:
         times[key].append(at)

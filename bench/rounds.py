@@ -1,4 +1,5 @@
-"""Runs in alternation: every contestant once, then every one again; each figure is kept as soon as it is known."""
+"""Runs in alternation: every contestant once, then every one again; each figure is kept as soon as
+it is known."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from bench.paths import RESULTS, cache, quick_results
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the command line asked for. ``peers`` empty: all; ``resume``: go on with the part's last campaign."""
+    """What the command line asked for. ``peers`` empty: all; ``resume``: go on with the part's last
+    campaign."""
 
     runs: int
     quick: bool = False
@@ -37,11 +39,14 @@ class Wanted:
         return self.results or (quick_results() if self.quick else RESULTS)
 
     def takes(self, contestant: str) -> bool:
-        """Whether a contestant was asked for, by the beginning of its name without commas. Ours always is."""
+        """Whether a contestant was asked for, by the beginning of its name without commas. Ours
+        always is."""
         if contestant.startswith("millwheel"):
             return True
         name = contestant.replace(",", "")
-        return not self.ours_only and (not self.peers or any(name.startswith(peer) for peer in self.peers))
+        return not self.ours_only and (
+            not self.peers or any(name.startswith(peer) for peer in self.peers)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +60,26 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing to run in every round. ``measure`` gets an empty folder that is deleted afterwards."""
+    """One thing to run in every round. ``measure`` gets an empty folder that is deleted
+    afterwards."""
 
     contestant: str
     variant: str
     measure: Callable[[Path], Measured]
 
 
-def alternate(part: str, entries: Sequence[Entry], settings: dict[str, Any], wanted: Wanted) -> list[Figure]:
+def alternate(
+    part: str, entries: Sequence[Entry], settings: dict[str, Any], wanted: Wanted
+) -> list[Figure]:
     """Run everything ``wanted.runs`` times, and return the campaign's figures."""
     campaign, known = _campaign(part, settings, wanted)
     done = {(figure.contestant, figure.variant, figure.run) for figure in known if not figure.error}
     for run in range(wanted.runs):
         for entry in entries:
-            if wanted.takes(entry.contestant) and (entry.contestant, entry.variant, run) not in done:
+            if (
+                wanted.takes(entry.contestant)
+                and (entry.contestant, entry.variant, run) not in done
+            ):
                 figure = _one(part, entry, run, campaign, settings, wanted)
                 figures.append(wanted.file, figure)
                 known.append(figure)
@@ -85,7 +96,9 @@ def _campaign(part: str, settings: dict[str, Any], wanted: Wanted) -> tuple[str,
     return uuid4().hex[:12], []
 
 
-def _one(part: str, entry: Entry, run: int, campaign: str, settings: dict[str, Any], wanted: Wanted) -> Figure:
+def _one(
+    part: str, entry: Entry, run: int, campaign: str, settings: dict[str, Any], wanted: Wanted
+) -> Figure:
     name = re.sub(r"[^\w]+", "-", f"{part}-{entry.contestant}-{entry.variant}-{run}")
     folder = cache() / "runs" / campaign / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -116,4 +129,8 @@ def _say(figure: Figure) -> None:
     what = " ".join(f"{name}={value:,.6g}" for name, value in figure.metrics.items())
     verdict = {True: "correct", False: "WRONG", None: ""}[figure.correct]
     told = figure.error.strip()[-300:] if figure.error else f"{what} {verdict}"
-    print(f"{figure.part} run {figure.run} {figure.contestant} {figure.variant}: {told}", file=sys.stderr, flush=True)
+    print(
+        f"{figure.part} run {figure.run} {figure.contestant} {figure.variant}: {told}",
+        file=sys.stderr,
+        flush=True,
+    )

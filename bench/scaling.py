@@ -1,15 +1,18 @@
 """``python -m bench scale``: what 1, 2, 4, 8 and 16 workers do on the machine it is started on.
 
-    python -m bench scale [--workers 1 2 4 8 16] [--rounds 3] [--records 250000] [--nodes 32] [--out scale.json]
+    python -m bench scale [--workers 1 2 4 8 16] [--rounds 3] [--records 250000] [--nodes 32]
+                          [--out scale.json]
                           [--picture FILE] [--drawn-from scale.json]
 
-Parts A (windows) and B (callbacks) get two files of ``--records`` events per worker, so twice the workers have twice
-the work; ideal is the same time. The pipeline of ``--nodes`` nodes with a sink each has next to no records: it shows
-what starting, a death and ending cost as shards become more. Bare Python loops over the same files, one for each
-worker, show what the machine itself has for more processes. Every answer is checked. Without ``--workers``, the counts
-are those of the list above up to the number of cores. Workers are plain processes; it needs neither Java nor anything
-outside requirements.lock. Prints a table, and writes what it ran on and every run into one JSON file.
-``--picture`` draws how rates grow with the workers; with ``--drawn-from``, from the file of an earlier run.
+Parts A (windows) and B (callbacks) get two files of ``--records`` events per worker, so twice the
+workers have twice the work; ideal is the same time. The pipeline of ``--nodes`` nodes with a sink
+each has next to no records: it shows what starting, a death and ending cost as shards become more.
+Bare Python loops over the same files, one for each worker, show what the machine itself has for
+more processes. Every answer is checked. Without ``--workers``, the counts are those of the list
+above up to the number of cores. Workers are plain processes; it needs neither Java nor anything
+outside requirements.lock. Prints a table, and writes what it ran on and every run into one JSON
+file. ``--picture`` draws how rates grow with the workers; with ``--drawn-from``, from the file of
+an earlier run.
 """
 
 from __future__ import annotations
@@ -41,8 +44,9 @@ _PIPELINES = {"A": "windows", "B": "callback"}
 
 @dataclass(frozen=True, slots=True)
 class ScaleRun:
-    """One run: which work, on how many workers, in which round. ``metrics`` have their unit last in the name;
-    ``cpu_s`` has the CPU seconds of each process, by what it runs. ``error`` says why there are no metrics."""
+    """One run: which work, on how many workers, in which round. ``metrics`` have their unit last in
+    the name; ``cpu_s`` has the CPU seconds of each process, by what it runs. ``error`` says why
+    there are no metrics."""
 
     work: str
     workers: int
@@ -58,7 +62,9 @@ def main() -> int:
     arguments = _parser().parse_args()
     if arguments.drawn_from is not None:
         earlier = json.loads(arguments.drawn_from.read_text(encoding="utf-8"))["runs"]
-        arguments.picture.write_text(picture([ScaleRun(**each) for each in earlier]), encoding="utf-8")
+        arguments.picture.write_text(
+            picture([ScaleRun(**each) for each in earlier]), encoding="utf-8"
+        )
         return 0
     counts = arguments.workers or [count for count in WORKERS if count <= (os.cpu_count() or 1)]
     load = growing(arguments.records, FILES_PER_WORKER * max(counts))
@@ -69,27 +75,49 @@ def main() -> int:
             for work in _works(load, workers, arguments.nodes):
                 found.append(_one(work, run))
                 print(_line(found[-1]), file=sys.stderr, flush=True)
-    settings = {"records_per_file": load.records, "files_per_worker": FILES_PER_WORKER, "nodes": arguments.nodes}
+    settings = {
+        "records_per_file": load.records,
+        "files_per_worker": FILES_PER_WORKER,
+        "nodes": arguments.nodes,
+    }
     at = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    text = {"at": at, "machine": before, "settings": settings, "runs": [asdict(each) for each in found]}
+    text = {
+        "at": at,
+        "machine": before,
+        "settings": settings,
+        "runs": [asdict(each) for each in found],
+    }
     arguments.out.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
     if arguments.picture is not None:
         arguments.picture.write_text(picture(found), encoding="utf-8")
-    print(table(found), f"\n{before['cores']} cores, {before['cpu']}; all runs are in {arguments.out}")
+    print(
+        table(found), f"\n{before['cores']} cores, {before['cpu']}; all runs are in {arguments.out}"
+    )
     return 1 if any(each.error or each.correct is False for each in found) else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m bench scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m bench scale",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--workers", type=int, nargs="+", help="counts of workers (default: 1 2 4 … up to the cores)")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        nargs="+",
+        help="counts of workers (default: 1 2 4 … up to the cores)",
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--records", type=int, default=250_000, help="in each of the two files of a worker")
+    parser.add_argument(
+        "--records", type=int, default=250_000, help="in each of the two files of a worker"
+    )
     parser.add_argument("--nodes", type=int, default=32)
     parser.add_argument("--out", type=Path, default=Path("scale.json"))
     parser.add_argument("--picture", type=Path, help="draw the rates as an SVG")
-    parser.add_argument("--drawn-from", type=Path, help="run nothing, draw --picture from this file")
+    parser.add_argument(
+        "--drawn-from", type=Path, help="run nothing, draw --picture from this file"
+    )
     return parser
 
 
@@ -112,7 +140,9 @@ def _one(work: _Work, run: int) -> ScaleRun:
             found = work.measure(Path(folder))
         except SystemExit as ex:
             found = ScaleRun(work.name, work.workers, run, error=str(ex))
-    return ScaleRun(work.name, work.workers, run, found.metrics, found.cpu_s, found.correct, found.error)
+    return ScaleRun(
+        work.name, work.workers, run, found.metrics, found.cpu_s, found.correct, found.error
+    )
 
 
 def _rate(part: str, load: GrowingInput, workers: int, folder: Path) -> ScaleRun:
@@ -123,14 +153,23 @@ def _rate(part: str, load: GrowingInput, workers: int, folder: Path) -> ScaleRun
     if outcome.error or outcome.seconds is None:
         return ScaleRun(part, workers, 0, error=outcome.error or f"no results: {outcome.tail}")
     wrong = (load.wrong_windows if part == "A" else load.wrong_outliers)(files, job.output)
-    return ScaleRun(part, workers, 0, _rates(outcome, load.records * files), outcome.roles, wrong == 0)
+    return ScaleRun(
+        part, workers, 0, _rates(outcome, load.records * files), outcome.roles, wrong == 0
+    )
 
 
 def _bare(load: GrowingInput, workers: int, _folder: Path) -> ScaleRun:
     """A bare Python loop for each worker, over its two files."""
     files = [load.lines(number) for number in range(FILES_PER_WORKER * workers)]
-    took = bare_seconds([files[at : at + FILES_PER_WORKER] for at in range(0, len(files), FILES_PER_WORKER)])
-    return ScaleRun("bare loops", workers, 0, {"records_per_s": load.records * len(files) / took, "seconds": took})
+    took = bare_seconds(
+        [files[at : at + FILES_PER_WORKER] for at in range(0, len(files), FILES_PER_WORKER)]
+    )
+    return ScaleRun(
+        "bare loops",
+        workers,
+        0,
+        {"records_per_s": load.records * len(files) / took, "seconds": took},
+    )
 
 
 def _rates(outcome: Outcome, records: int) -> dict[str, float]:
@@ -157,7 +196,8 @@ def _nodes(nodes: int, workers: int, folder: Path) -> ScaleRun:
 
 
 def table(runs: Sequence[ScaleRun]) -> str:
-    """Medians per work and count of workers, as Markdown; the rate also as times that of the fewest workers."""
+    """Medians per work and count of workers, as Markdown; the rate also as times that of the fewest
+    workers."""
     works = list(dict.fromkeys(each.work for each in runs))
     return "\n\n".join(_panel(work, [each for each in runs if each.work == work]) for work in works)
 
@@ -176,7 +216,9 @@ def picture(runs: Sequence[ScaleRun]) -> str:
             lines[work] = [(count, spread(rates[count]).median / first) for count in sorted(rates)]
     counts = sorted({count for line in lines.values() for count, _ in line})
     ideal = {"as many times": [(float(count), count / counts[0]) for count in counts]}
-    return curves("Records per second, as times that of the fewest workers", "workers", {**lines, **ideal})
+    return curves(
+        "Records per second, as times that of the fewest workers", "workers", {**lines, **ideal}
+    )
 
 
 def _panel(work: str, runs: Sequence[ScaleRun]) -> str:
@@ -185,18 +227,29 @@ def _panel(work: str, runs: Sequence[ScaleRun]) -> str:
         return f"{work}: no run was right"
     names = list(good[0].metrics)
     rates = "records_per_s" in names
-    rows = [f"| {work}: workers | {' | '.join([*names, *(['times the first'] if rates else [])])} |"]
+    rows = [
+        f"| {work}: workers | {' | '.join([*names, *(['times the first'] if rates else [])])} |"
+    ]
     rows.append("|---" * (len(names) + 1 + rates) + "|")
     first = 0.0
     for workers in sorted({each.workers for each in good}):
-        medians = {name: spread([r.metrics[name] for r in good if r.workers == workers]).median for name in names}
+        medians = {
+            name: spread([r.metrics[name] for r in good if r.workers == workers]).median
+            for name in names
+        }
         first = first or medians.get("records_per_s", 0.0)
         more = [f"{medians['records_per_s'] / first:.2f}"] if rates else []
-        rows.append(f"| {workers} | {' | '.join([*(f'{value:,.6g}' for value in medians.values()), *more])} |")
+        rows.append(
+            f"| {workers} |"
+            f" {' | '.join([*(f'{value:,.6g}' for value in medians.values()), *more])} |"
+        )
     return "\n".join(rows)
 
 
 def _line(found: ScaleRun) -> str:
     what = " ".join(f"{name}={value:,.6g}" for name, value in found.metrics.items())
     wrong = " WRONG" if found.correct is False else ""
-    return f"{found.work}, {found.workers} workers, run {found.run}: {found.error.strip()[-300:] or what}{wrong}"
+    return (
+        f"{found.work}, {found.workers} workers, run {found.run}:"
+        f" {found.error.strip()[-300:] or what}{wrong}"
+    )

@@ -1,6 +1,8 @@
-"""Input that grows with the workers: files of ad events with an ad's records in one file, and the right answers.
+"""Input that grows with the workers: files of ad events with an ad's records in one file, and the
+right answers.
 
-Each file has ads, and an answer, of its own: so any number of first files is an input, and its answers are theirs.
+Each file has ads, and an answer, of its own: so any number of first files is an input, and its
+answers are theirs.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ class GrowingInput:
         return self.folder / f"outliers-{number:03d}.json"
 
     def wrong_windows(self, files: int, output: Path) -> int:
-        """How many rows of part A over the first ``files`` files are missing, surplus, said twice or different."""
+        """How many rows of part A over the first ``files`` files are missing, surplus, said twice
+        or different."""
         right = pl.concat([pl.read_parquet(self.windows(number)) for number in range(files)])
         paths = [path for path in sorted(output.glob("*.jsonl")) if path.stat().st_size]
         if not paths:
@@ -72,9 +75,16 @@ class GrowingInput:
         return max(right.height, found.height) - good
 
     def wrong_outliers(self, files: int, output: Path) -> int:
-        """How many lines of part B over the first ``files`` files are missing, surplus, said twice or different."""
-        right = {name: z for number in range(files) for name, z in _read(self.outliers(number)).items()}
-        lines = [line for path in sorted(output.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
+        """How many lines of part B over the first ``files`` files are missing, surplus, said twice
+        or different."""
+        right = {
+            name: z for number in range(files) for name, z in _read(self.outliers(number)).items()
+        }
+        lines = [
+            line
+            for path in sorted(output.glob("*.jsonl"))
+            for line in path.read_bytes().splitlines()
+        ]
         rows = [msgspec.json.decode(line, type=_Told) for line in lines]
         good = {row.event_id for row in rows if _near(right.get(row.event_id), row.z)}
         return max(len(right), len(rows)) - len(good)
@@ -86,7 +96,8 @@ class _Told(msgspec.Struct):
 
 
 def growing(records: int, files: int) -> GrowingInput:
-    """At least so many files of so many records; those that are not there are made now, on all cores."""
+    """At least so many files of so many records; those that are not there are made now, on all
+    cores."""
     made = GrowingInput(cache() / "inputs" / f"growing-{records}", records)
     made.folder.mkdir(parents=True, exist_ok=True)
     missing = [number for number in range(files) if not made.lines(number).exists()]
@@ -103,7 +114,9 @@ def make(made: GrowingInput, number: int) -> None:
     drawn = replace(drawn, ads=drawn.ads % ADS_PER_FILE + number * ADS_PER_FILE)
     columns = {"ad_id": drawn.ads, "at": drawn.times, "click": drawn.clicks, "cost": drawn.costs}
     _windows(pl.DataFrame(columns)).write_parquet(made.windows(number))
-    told = outliers([f"{name:016x}" for name in drawn.ids.tolist()], drawn.ads.tolist(), drawn.costs.tolist())
+    told = outliers(
+        [f"{name:016x}" for name in drawn.ids.tolist()], drawn.ads.tolist(), drawn.costs.tolist()
+    )
     made.outliers(number).write_bytes(msgspec.json.encode(told))
     unfinished = made.lines(number).with_suffix(".unfinished")
     with unfinished.open("w", encoding="ascii") as out:
@@ -116,7 +129,11 @@ def _windows(events: pl.DataFrame) -> pl.DataFrame:
     start = ((pl.col("at") - pl.col("at") % 60_000) * 1_000).alias("window_start")
     clicks = pl.col("click").cast(pl.Int64).sum()
     impressions = pl.len().cast(pl.Int64) - clicks
-    sums = (impressions.alias("impressions"), clicks.alias("clicks"), pl.col("cost").sum().alias("spend"))
+    sums = (
+        impressions.alias("impressions"),
+        clicks.alias("clicks"),
+        pl.col("cost").sum().alias("spend"),
+    )
     return events.group_by("ad_id", start).agg(*sums)
 
 

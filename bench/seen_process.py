@@ -1,13 +1,15 @@
-"""The ids that one shard remembers, for part H, in a process of its own: a real RocksDB, and what asks it.
+"""The ids that one shard remembers, for part H, in a process of its own: a real RocksDB, and what
+asks it.
 
-``python -m bench.seen_process IDS SHARE`` gives ids in bundles of 10,000, over one hour of event time and as many keys
-as part B has; ``SHARE`` of them are copies of any earlier one. All are remembered: the horizon is that hour. Prints its
-figures as one line of JSON:
+``python -m bench.seen_process IDS SHARE`` gives ids in bundles of 10,000, over one hour of event
+time and as many keys as part B has; ``SHARE`` of them are copies of any earlier one. All are
+remembered: the horizon is that hour. Prints its figures as one line of JSON:
 
 - ``filter_alone``: the share of ids that the Bloom filters called new without asking the store;
 - ``asked_exactly``: that of the ids that had to be looked up in the store;
 - ``false_positives``: that of the new ids among those that were looked up in vain;
-- per million ids remembered: the filters in memory, the growth of the process, and the files of the store.
+- per million ids remembered: the filters in memory, the growth of the process, and the files of the
+  store.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from bench.state_process import size_mb
 from millwheel.adapters.stores.rocksdb import RocksStores
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import duration_us
-from millwheel.workers.shard.seen_ids import SeenIds
-from millwheel.workers.state.overlay import Overlay
+from millwheel.engine.workers.shard.seen_ids import SeenIds
+from millwheel.engine.workers.state.overlay import Overlay
 
 BUNDLE, KEYS = 10_000, 10_000
 HOUR = duration_us("1h")

@@ -1,4 +1,5 @@
-"""A followed file at a steady rate: memory of the workers and size of the root, sampled while it goes on.
+"""A followed file at a steady rate: memory of the workers and size of the root, sampled while it
+goes on.
 
     python -m bench soak [--minutes 10] [--rate 20000] [--folder DIR]
 
@@ -51,7 +52,8 @@ def write(path: Path, rate: int, stop: threading.Event) -> None:
             stamp = int(now * 1000)
             out.write(
                 "".join(
-                    f'{{"id":"{i}","key":{rng.randrange(1000)},"value":{i % 100},"ts":{stamp - rng.randrange(500)}}}\n'
+                    f'{{"id":"{i}","key":{rng.randrange(1000)},"value":{i % 100},'
+                    f'"ts":{stamp - rng.randrange(500)}}}\n'
                     for i in range(number, due)
                 )
             )
@@ -75,12 +77,15 @@ def sample(run: subprocess.Popen[bytes], root: Path) -> dict[str, object]:
     for child in psutil.Process(run.pid).children(recursive=True):
         try:
             line = " ".join(child.cmdline())
-            if "millwheel.workers" in line and "lifeline" not in line:
-                memory[f"worker {line.split('--slot ')[1].split()[0]}"] = round(child.memory_info().rss / 1e6, 1)
+            if "millwheel.engine.workers" in line and "lifeline" not in line:
+                memory[f"worker {line.split('--slot ')[1].split()[0]}"] = round(
+                    child.memory_info().rss / 1e6, 1
+                )
         except (psutil.Error, IndexError):
             pass
     parts = {
-        part: round(size_of(root / part) / 1e6, 1) for part in ("journal", "snapshots", "scratch", "zookeeper", "logs")
+        part: round(size_of(root / part) / 1e6, 1)
+        for part in ("journal", "snapshots", "scratch", "zookeeper", "logs")
     }
     return {"rss_mb": memory, "disk_mb": parts}
 
@@ -97,7 +102,15 @@ def main() -> int:
     (folder / "events.jsonl").touch()
     stop = threading.Event()
     writer = threading.Thread(target=write, args=(folder / "events.jsonl", given.rate, stop))
-    command = [sys.executable, "-m", "millwheel", "run", str(folder / "pipeline.yaml"), "--launcher", "processes"]
+    command = [
+        sys.executable,
+        "-m",
+        "millwheel",
+        "run",
+        str(folder / "pipeline.yaml"),
+        "--launcher",
+        "processes",
+    ]
     command += [
         "--set",
         f"input={folder / 'events.jsonl'}",
@@ -114,14 +127,18 @@ def main() -> int:
         started = time.monotonic()
         while run.poll() is None and time.monotonic() - started < given.minutes * 60:
             time.sleep(10)
-            samples.append({"second": round(time.monotonic() - started), **sample(run, folder / "root")})
+            samples.append(
+                {"second": round(time.monotonic() - started), **sample(run, folder / "root")}
+            )
             print(json.dumps(samples[-1]), flush=True)
     finally:
         stop.set()
         writer.join()
         run.send_signal(signal.SIGINT)
         run.wait(60)
-    print(json.dumps({"compared": compare(samples), "said": (folder / "said.txt").read_text()[-600:]}))
+    print(
+        json.dumps({"compared": compare(samples), "said": (folder / "said.txt").read_text()[-600:]})
+    )
     return 0
 
 
@@ -134,7 +151,10 @@ def compare(samples: list[dict[str, object]]) -> dict[str, object]:
         return {"rss_mb": max(memory, default=0), "disk_mb": round(max(disk, default=0), 1)}
 
     quarter = max(1, len(samples) // 4)
-    return {"second_quarter": highest(samples[quarter : 2 * quarter]), "last_quarter": highest(samples[-quarter:])}
+    return {
+        "second_quarter": highest(samples[quarter : 2 * quarter]),
+        "last_quarter": highest(samples[-quarter:]),
+    }
 
 
 if __name__ == "__main__":

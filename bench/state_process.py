@@ -1,9 +1,10 @@
 """One shard with much state, for part D, in a process of its own.
 
-``python -m bench.state_process KEYS VALUE_BYTES UPDATES``: the real machine of a shard over a real RocksDB, journal and
-snapshots, in the working folder. First every key gets a value, then keys drawn at random get new ones, in bundles of
-10,000 records; a snapshot is published in between. In the end the shard is recovered into another store, as after a
-kill, and compared. Prints its figures as one line of JSON.
+``python -m bench.state_process KEYS VALUE_BYTES UPDATES``: the real machine of a shard over a real
+RocksDB, journal and snapshots, in the working folder. First every key gets a value, then keys drawn
+at random get new ones, in bundles of 10,000 records; a snapshot is published in between. In the end
+the shard is recovered into another store, as after a kill, and compared. Prints its figures as one
+line of JSON.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ from millwheel.core.pipeline.spec import (
     SourceSpec,
     StreamSpec,
 )
-from millwheel.workers.delivery.routing import TableRouter
-from millwheel.workers.host.assembly import Assembly, Factories
-from millwheel.workers.process import GC_THRESHOLDS
-from millwheel.workers.recovery.recovery import recover
-from millwheel.workers.shard.pending_commit import PendingCommit
-from millwheel.workers.shard.shard import Shard
+from millwheel.core.pipeline.work import CallbackSpec
+from millwheel.engine.workers.delivery.routing import TableRouter
+from millwheel.engine.workers.host.assembly import Assembly, Factories
+from millwheel.engine.workers.process import GC_THRESHOLDS
+from millwheel.engine.workers.recovery.recovery import recover
+from millwheel.engine.workers.shard.pending_commit import PendingCommit
+from millwheel.engine.workers.shard.shard import Shard
 
 BUNDLE = 10_000
 NODE, SHARD, WORKER = NodeName("work"), ShardName("work-0"), WorkerName("w0")
@@ -68,10 +70,11 @@ class Work:
     """A shard and its journal."""
 
     def __init__(self, root: str) -> None:
+        given = (InputSpec("events", KeySpec(KeyKind.FIELD, ("key",))),)
         spec = PipelineSpec(
             "state",
             (StreamSpec("events", SourceSpec("memory"), timestamp="ts"),),
-            (ComputationSpec(NODE, (InputSpec("events", KeySpec(KeyKind.FIELD, ("key",))),), (), callback="it:It"),),
+            (ComputationSpec(NODE, given, (), CallbackSpec("it:It")),),
             (),
             root,
         )
@@ -82,7 +85,9 @@ class Work:
         router.update(RangeTable(NODE, (self.entry,), 0))
         self.journals, self.snapshots = open_journals(root), open_snapshots(root)
         self.writer = self.journals.create(WORKER)
-        self.shard: Shard = assembly.make_shard(NODE, self.entry, RocksStores("store").open(SHARD, None), router)
+        self.shard: Shard = assembly.make_shard(
+            NODE, self.entry, RocksStores("store").open(SHARD, None), router
+        )
         self.shard.start()
         self.commits_s: list[float] = []
         self.sent = 0
@@ -112,7 +117,13 @@ class Work:
     def recovered(self) -> RocksStore:
         """The same shard, restored by another owner."""
         end = self.journals.seal(WORKER)
-        entry = ShardEntry(SHARD, self.entry.range, WorkerName("w1"), Token(2), (Ancestor(WORKER, Token(1), end, -1),))
+        entry = ShardEntry(
+            SHARD,
+            self.entry.range,
+            WorkerName("w1"),
+            Token(2),
+            (Ancestor(WORKER, Token(1), end, -1),),
+        )
         found = recover(entry, RocksStores("restored"), self.snapshots, self.journals, "scratch")
         assert isinstance(found, RocksStore)
         return found
@@ -148,7 +159,9 @@ def main() -> None:
     work = Work(os.path.abspath("root"))
     began = time.perf_counter()
     for first in range(0, keys, BUNDLE):
-        work.bundle([index * 2_654_435_761 % 2**32 for index in range(first, min(first + BUNDLE, keys))])
+        work.bundle(
+            [index * 2_654_435_761 % 2**32 for index in range(first, min(first + BUNDLE, keys))]
+        )
     filled = time.perf_counter()
     work.publish()
     published = time.perf_counter()
@@ -173,7 +186,10 @@ def main() -> None:
         "rss_mb": rss_mb,
         "disk_mb": disk_mb,
     }
-    print(json.dumps({"figures": figures, "correct": digest(store.scan(STATE)) == expected}), flush=True)
+    print(
+        json.dumps({"figures": figures, "correct": digest(store.scan(STATE)) == expected}),
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

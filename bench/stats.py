@@ -19,7 +19,8 @@ class Spread:
 
     @property
     def relative(self) -> float:
-        """Half the distance between least and greatest, as a share of the median; 0 for a median of 0."""
+        """Half the distance between least and greatest, as a share of the median; 0 for a median of
+        0."""
         return (self.greatest - self.least) / 2 / self.median if self.median else 0.0
 
 
@@ -31,7 +32,8 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least ``share`` (0 to 1) of the values, given in order, do not exceed."""
+    """The smallest value that at least ``share`` (0 to 1) of the values, given in order, do not
+    exceed."""
     if not ordered:
         raise ValueError("no values: there is no quantile")
     return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]

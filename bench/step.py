@@ -1,11 +1,13 @@
-"""What a step of few records costs: the loops of two workers, part C strong, in turn in one process.
+"""What a step of few records costs: the loops of two workers, part C strong, in turn in one
+process.
 
     python -m bench step [--cycles 300] [--tries 12] [--period-us 4000]
 
-Journals, stores and connections are the real ones; only the clock is not, so each worker begins a step every period,
-half a period after the other, whatever else the machine does. 5,000 records a second are read. Prints the CPU time of a
-step (both loops, user and system), the least of all tries, and their median: to compare two versions, run both in turn
-in a checkout of each, and compare the least.
+Journals, stores and connections are the real ones; only the clock is not, so each worker begins a
+step every period, half a period after the other, whatever else the machine does. 5,000 records a
+second are read. Prints the CPU time of a step (both loops, user and system), the least of all
+tries, and their median: to compare two versions, run both in turn in a checkout of each, and
+compare the least.
 """
 
 from __future__ import annotations
@@ -31,20 +33,20 @@ from millwheel.adapters.exchange.mailbox import Mailbox
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.stores.growing import GrowingStores
 from millwheel.adapters.stores.rocksdb import RocksStores
+from millwheel.connect.sinks import build_sink
+from millwheel.connect.sources.base import Partition
+from millwheel.connect.sources.generator import build_generator
 from millwheel.core.model.names import ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
-from millwheel.sinks import build_sink
-from millwheel.sources.base import Partition
-from millwheel.sources.generator import build_generator
-from millwheel.spec.pipelines import load_pipeline
-from millwheel.workers import events as ev
-from millwheel.workers.host.assembly import Assembly, Factories
-from millwheel.workers.host.background import JournalThread
-from millwheel.workers.host.transport import ExchangeTransport
-from millwheel.workers.loop.pace import RuntimeLimits
-from millwheel.workers.loop.runtime import WorkerRuntime
-from millwheel.workers.process import GC_THRESHOLDS
+from millwheel.engine.workers import events as ev
+from millwheel.engine.workers.host.assembly import Assembly, Factories
+from millwheel.engine.workers.host.background import JournalThread
+from millwheel.engine.workers.host.transport import ExchangeTransport
+from millwheel.engine.workers.loop.pace import RuntimeLimits
+from millwheel.engine.workers.loop.runtime import WorkerRuntime
+from millwheel.engine.workers.process import GC_THRESHOLDS
+from millwheel.language.spec.pipelines import load_pipeline
 
 _SHARDS = {"source.ticks": 4, "counts": 2, "sums": 2, "sink.sums": 2, "sink.dead_letters": 4}
 """As a run on two workers has them."""
@@ -67,7 +69,8 @@ class _Clock:
 
 
 class _Aside:
-    """The ports that a step of few records does not need: snapshots go to a folder, all else nowhere."""
+    """The ports that a step of few records does not need: snapshots go to a folder, all else
+    nowhere."""
 
     def __init__(self, folder: Path) -> None:
         self._paths = (str(folder / f"checkpoint-{number}") for number in itertools.count())
@@ -95,14 +98,17 @@ class _Worker:
             listed=lambda *_: [Partition("0")],
         )
         assembly = Assembly(spec, str(folder), clock, outside)
-        assembly.publish_aside(lambda errand: post(errand.carried_out()))
+        assembly.publish_aside(lambda task: post(task.carried_out()))
         self.graph = assembly.graph
         names = ("snapshots", "reports", "master", "savepoints", "followers", "copies")
         recoveries = SimpleNamespace(
-            recover=lambda node, entry: post(ev.ShardRecovered(entry, node, stores.open(entry.shard, None)))
+            recover=lambda node, entry: post(
+                ev.ShardRecovered(entry, node, stores.open(entry.shard, None))
+            )
         )
         ports: Any = SimpleNamespace(
-            clock=clock, transport=self.transport, journal=journal, recoveries=recoveries, tracing=None,
+            clock=clock, transport=self.transport, journal=journal, recoveries=recoveries,
+            tracing=None,
             **dict.fromkeys(names, _Aside(folder / f"aside-{number}")),
         )  # fmt: skip
         (folder / f"aside-{number}").mkdir()
@@ -119,12 +125,19 @@ class Workers:
     def __init__(self, folder: Path, period_us: int) -> None:
         self._clock, self._half_us = _Clock(), period_us // 2
         (folder / "out").mkdir()
-        params = {"pace": "balanced", "rate": str(RATE), "count": str(10**9), "output": str(folder / "out")}
+        params = {
+            "pace": "balanced",
+            "rate": str(RATE),
+            "count": str(10**9),
+            "output": str(folder / "out"),
+        }
         spec = load_pipeline(PIPELINES / "latency.yaml", {**DIAL["strong"], **params})
         self._workers = [_Worker(number, folder, spec, self._clock) for number in range(2)]
         tables = [self._table(node) for node in self._workers[0].graph.nodes]
         for worker in self._workers:
-            worker.mailbox.put(ev.WorkersChanged({each.name: each.transport.address for each in self._workers}))
+            worker.mailbox.put(
+                ev.WorkersChanged({each.name: each.transport.address for each in self._workers})
+            )
             for table in tables:
                 worker.mailbox.put(ev.TableChanged(table))
         self.turn(3)
@@ -156,7 +169,8 @@ class Workers:
 
 @contextmanager
 def warm(period_us: int) -> Iterator[tuple[Workers, Path]]:
-    """Two workers whose connections, caches and memory are as they are in a run, and the folder of their results."""
+    """Two workers whose connections, caches and memory are as they are in a run, and the folder of
+    their results."""
     sys.path[:0] = [str(HOUSE), str(PLUGINS)]
     with tempfile.TemporaryDirectory(prefix="step-", ignore_cleanup_errors=True) as folder:
         workers = Workers(Path(folder), period_us)
@@ -173,7 +187,9 @@ def warm(period_us: int) -> Iterator[tuple[Workers, Path]]:
 
 def main() -> int:
     """See the module."""
-    parser = argparse.ArgumentParser(prog="python -m bench step", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench step", description=__doc__.split("\n\n")[0]
+    )
     parser.add_argument("--cycles", type=int, default=300)
     parser.add_argument("--tries", type=int, default=12)
     parser.add_argument("--period-us", type=int, default=4_000)
@@ -183,13 +199,17 @@ def main() -> int:
         for _ in range(given.tries):
             cycles, spent_s = _until_results(workers, given.cycles, results)
             spent_us.append(spent_s / cycles / 2 * 1e6)
-    print(f"a step: {min(spent_us):.0f} µs of CPU at least, {statistics.median(spent_us):.0f} in the median")
+    print(
+        f"a step: {min(spent_us):.0f} µs of CPU at least, {statistics.median(spent_us):.0f} in the"
+        " median"
+    )
     return 0
 
 
 def _until_results(workers: Workers, cycles: int, results: Path) -> tuple[int, float]:
-    """At least so many steps of each, and more until results of theirs are in the files: the threads that write them
-    may wait for a core. Returns how many, and their CPU time in seconds. Raises SystemExit for none in time."""
+    """At least so many steps of each, and more until results of theirs are in the files: the
+    threads that write them may wait for a core. Returns how many, and their CPU time in seconds.
+    Raises SystemExit for none in time."""
     before, began, until = _size(results), time.process_time(), time.monotonic() + _RESULTS_S
     done = 0
     while not done or _size(results) == before:

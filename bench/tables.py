@@ -23,7 +23,11 @@ def series(figures: Iterable[Figure]) -> Series:
 
 def of_metric(runs: Sequence[Figure], metric: str) -> Spread | None:
     """The spread over the runs that were right; None when there is none."""
-    values = [figure.metrics[metric] for figure in runs if metric in figure.metrics and figure.correct is not False]
+    values = [
+        figure.metrics[metric]
+        for figure in runs
+        if metric in figure.metrics and figure.correct is not False
+    ]
     return spread(values) if values else None
 
 
@@ -45,9 +49,9 @@ def cell(found: Spread | None) -> str:
 
 
 def table(found: Series, metrics: Sequence[str], first: str = "") -> str:
-    """One row per contestant and variant, one column per metric: medians, and for the first metric the spread. With
-    ``first``, the first row's contestant is compared with the others by the ratio of the medians of that metric, within
-    the same variant."""
+    """One row per contestant and variant, one column per metric: medians, and for the first metric
+    the spread. With ``first``, the first row's contestant is compared with the others by the ratio
+    of the medians of that metric, within the same variant."""
     names = [title(metric) for metric in metrics]
     lines = ["| | runs | " + " | ".join(names) + (" | ours against it |" if first else " |")]
     lines.append("|---" * (len(metrics) + 2 + bool(first)) + "|")
@@ -68,7 +72,8 @@ def _cell(runs: Sequence[Figure], metric: str, spread: bool) -> str:
 
 
 def title(metric: str) -> str:
-    """``records_per_s`` as ``records/s``, ``p50_ms`` as ``p50, ms``, ``us_per_record`` as ``µs per record``."""
+    """``records_per_s`` as ``records/s``, ``p50_ms`` as ``p50, ms``, ``us_per_record`` as ``µs per
+    record``."""
     if metric.endswith("_per_s"):
         return metric.removesuffix("_per_s").replace("_", " ") + "/s"
     name, per, each = metric.partition("_per_")
@@ -79,13 +84,19 @@ def title(metric: str) -> str:
 
 
 def panels(found: Series, more: Sequence[str]) -> tuple[Series, Series]:
-    """The series for the table of a part, and those that have metrics of its second table instead."""
-    second = {name: runs for name, runs in found.items() if any(set(more) & set(figure.metrics) for figure in runs)}
+    """The series for the table of a part, and those that have metrics of its second table
+    instead."""
+    second = {
+        name: runs
+        for name, runs in found.items()
+        if any(set(more) & set(figure.metrics) for figure in runs)
+    }
     return {name: runs for name, runs in found.items() if name not in second}, second
 
 
 def _has(runs: Sequence[Figure], metric: str) -> bool:
-    """Whether there should be a figure: a run that was right has none of a metric that is not measured for it."""
+    """Whether there should be a figure: a run that was right has none of a metric that is not
+    measured for it."""
     right = [figure for figure in runs if figure.metrics and figure.correct is not False]
     return not right or any(metric in figure.metrics for figure in right)
 
@@ -96,7 +107,9 @@ def _runs(runs: Sequence[Figure]) -> str:
 
 
 def _against(found: Series, contestant: str, variant: str, metric: str) -> str:
-    ours, other = (of_metric(found.get((name, variant), []), metric) for name in ("millwheel", contestant))
+    ours, other = (
+        of_metric(found.get((name, variant), []), metric) for name in ("millwheel", contestant)
+    )
     if contestant == "millwheel" or ours is None or other is None or not other.median:
         return ""
     return f"{ours.median / other.median:.2f}×"

@@ -1,7 +1,8 @@
-"""Parts A and B: a million ad events from files to files, as fast as it goes. Expected: 1 minute a round for ours, the
-limits and bytewax; 5 with all peers.
+"""Parts A and B: a million ad events from files to files, as fast as it goes. Expected: 1 minute a
+round for ours, the limits and bytewax; 5 with all peers.
 
-Two worker processes, exactly-once; see ``contest.py`` for the clock and ``contestants.py`` for what peers promise.
+Two worker processes, exactly-once; see ``contest.py`` for the clock and ``contestants.py`` for what
+peers promise.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ WINDOWS = (
     Contestant("millwheel", ours("windows"), ("jsonl", "parquet")),
     Contestant("bytewax", bytewax("bytewax_windows.py", 1)),
     Contestant("bytewax, 2 processes", bytewax("bytewax_windows.py", 2)),
-    Contestant("spark", local("spark_streaming.py", "windows", python=SPARK), ("jsonl", "parquet"), ended=True),
+    Contestant(
+        "spark",
+        local("spark_streaming.py", "windows", python=SPARK),
+        ("jsonl", "parquet"),
+        ended=True,
+    ),
     Contestant("duckdb, batch", local("duckdb_windows.py"), ("jsonl", "parquet"), limit=True),
     Contestant("python loop", local("python_loop.py", "windows", python=BYTEWAX), limit=True),
 )
@@ -78,8 +84,16 @@ def measure(part: str, contestant: Contestant, form: str, load: Input, folder: P
         "rss_mb": outcome.rss_mb,
         "wrong_rows": check.wrong,
     }
-    return Measured(metrics, check.correct, "" if check.correct else f"{check.wrong} of {check.rows} {check.example}")
+    return Measured(
+        metrics,
+        check.correct,
+        "" if check.correct else f"{check.wrong} of {check.rows} {check.example}",
+    )
 
 
 def _check(part: str, load: Input, form: str, output: Path) -> Check:
-    return check_windows(load.of(form), form, output) if part == "A" else check_outliers(load.outliers(), output)
+    return (
+        check_windows(load.of(form), form, output)
+        if part == "A"
+        else check_outliers(load.outliers(), output)
+    )

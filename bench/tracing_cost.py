@@ -1,11 +1,12 @@
-"""What tracing costs a worker: the same records in one process, in turns without tracing, with it and nothing to trace,
-and with some of the records sampled and their spans sent to a collector.
+"""What tracing costs a worker: the same records in one process, in turns without tracing, with it
+and nothing to trace, and with some of the records sampled and their spans sent to a collector.
 
     python -m bench tracing_cost [--rounds 60] [--sample 0.01]
 
-Prints one JSON line: processor time of the loop for a round of records (ms, medians), the ratios to the round without
-tracing, and the time of one span (µs), in the loop and in the thread that sends it. The collector is another process.
-Turns alternate, because other work on the machine disturbs all of them alike then.
+Prints one JSON line: processor time of the loop for a round of records (ms, medians), the ratios to
+the round without tracing, and the time of one span (µs), in the loop and in the thread that sends
+it. The collector is another process. Turns alternate, because other work on the machine disturbs
+all of them alike then.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from millwheel import GeneratorSource, Pipeline, StdoutSink
 from millwheel.adapters.metrics.spans import OtlpSpans
 from millwheel.core.tracing.settings import TracingSpec
 from millwheel.core.tracing.spans import NoSpans
+from millwheel.engine.workers.tracing.tracing import Tracing
 from millwheel.testing import PipelineHarness
-from millwheel.workers.tracing.tracing import Tracing
 
 _BATCH = 5_000  # records of a round
 _COLLECTOR = """
@@ -65,7 +66,9 @@ def measured(rounds: int, sample: float) -> dict[str, float]:
             "idle": Tracing(TracingSpec(), "cost", "worker-0", NoSpans(), _now_us),
             "sampled": Tracing(TracingSpec(sample), "cost", "worker-0", spans, _now_us),
         }
-        harnesses = {name: stack.enter_context(_harness(tracing)) for name, tracing in kinds.items()}
+        harnesses = {
+            name: stack.enter_context(_harness(tracing)) for name, tracing in kinds.items()
+        }
         took_s: dict[str, list[float]] = {name: [] for name in kinds}
         began_s = time.process_time() - time.thread_time()
         for number in range(rounds + 1):
@@ -91,7 +94,9 @@ def measured(rounds: int, sample: float) -> dict[str, float]:
 @contextmanager
 def collector() -> Iterator[str]:
     """The endpoint of a process that takes spans and forgets them."""
-    process = subprocess.Popen([sys.executable, "-c", _COLLECTOR], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _COLLECTOR], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     try:
         yield f"http://127.0.0.1:{int(process.stdout.readline())}"
@@ -104,7 +109,7 @@ def collector() -> Iterator[str]:
 @contextmanager
 def _harness(tracing: Tracing | None) -> Iterator[PipelineHarness]:
     p = Pipeline("cost")
-    loads = p.read("loads", GeneratorSource(1), timestamp="t")
+    loads = p.read("loads", GeneratorSource(rate=1), timestamp="t")
     loads.map({"key": "key"}, output="mapped").write(StdoutSink())
     with PipelineHarness(p, shards=1, workers=1) as harness:
         harness.push("loads", [{"key": "k", "t": 0}])

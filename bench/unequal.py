@@ -1,19 +1,24 @@
-"""Groupings on workers of which one runs a quarter of the time: how much it does, how fast all is done, and how late.
+"""Groupings on workers of which one runs a quarter of the time: how much it does, how fast all is
+done, and how late.
 
-    python -m bench unequal [--records 40000] [--rounds 1] [--skews hash,pkg,dkg,nag,dag,tag] [--keys 1.1]
+    python -m bench unequal [--records 40000] [--rounds 1] [--skews hash,pkg,dkg,nag,dag,tag]
+                            [--keys 1.1]
                             [--instances 8] [--workers 2] [--waits 300] [--rate 0] [--draw]
 
-In the partial computation (``plugins/costly.py``) each record waits for 300 µs, as for an answer of something else;
-with ``--waits 0`` it takes about 100 µs of the processor, which needs a core for each worker. The computation has as
-many shards as there are instances, so each worker has an equal part of them. From the first records on, the second
-worker is stopped for 30 of 40 ms. Sums and counts of each run must be those that DuckDB finds in the input.
+In the partial computation (``plugins/costly.py``) each record waits for 300 µs, as for an answer of
+something else; with ``--waits 0`` it takes about 100 µs of the processor, which needs a core for
+each worker. The computation has as many shards as there are instances, so each worker has an equal
+part of them. From the first records on, the second worker is stopped for 30 of 40 ms. Sums and
+counts of each run must be those that DuckDB finds in the input.
 
-``slow_share`` is the share of the records that the slow worker added, and ``slow_share_later`` the same of the second
-half of the records: a fifth of two workers is in proportion to its speed. ``of_hash`` is the rate beside that of whole
-keys, which senders group before they send them, so that the work is where the input is read. Files are read as fast as
-consumers take them. With ``--rate`` so many records come in a second, and rates are those of whole runs; then
-``lag_ms`` has the mean and the 99th percentile, of the second half, of how long after its creation a record was added.
-``--draw`` writes a picture of the load of each worker over time (the last round) for docs/skew.md.
+``slow_share`` is the share of the records that the slow worker added, and ``slow_share_later`` the
+same of the second half of the records: a fifth of two workers is in proportion to its speed.
+``slowest_and_fastest`` are the rates of its rounds. ``of_hash`` is the rate beside that of whole
+keys, which senders group before they send them, so that the work is where the input is read. Files
+are read as fast as consumers take them. With ``--rate`` so many records come in a second, and rates
+are those of whole runs; then ``lag_ms`` has the mean and the 99th percentile, of the second half,
+of how long after its creation a record was added. ``--draw`` writes a picture of the load of each
+worker over time (the last round) for docs/skew.md.
 """
 
 from __future__ import annotations
@@ -61,7 +66,8 @@ _FUNCTION = "{'costly:CountingCost': cost}"
 
 
 class Slowed(threading.Thread):
-    """Lets a worker below this process run a quarter of the time, from the first records that it has added on."""
+    """Lets a worker below this process run a quarter of the time, from the first records that it
+    has added on."""
 
     def __init__(self, counts: Path) -> None:
         super().__init__(daemon=True)
@@ -132,12 +138,19 @@ class Work:
 
     def text(self, skew: str) -> str:
         """The pipeline."""
-        skewed = f"{skew if skew == 'hash' else f'{skew}({self.instances})'}\n    shards: {self.instances}"
+        skewed = (
+            f"{skew if skew == 'hash' else f'{skew}({self.instances})'}\n    shards:"
+            f" {self.instances}"
+        )
         text = PIPELINE.replace("KEY", "k").replace("FUNCTION", _FUNCTION).replace("SKEW", skewed)
         if self.rate:
             text = text.replace(_FILES, _GENERATOR)
         counted = str(self.records // _PARTITIONS * _PARTITIONS)
-        return text.replace("RATE", str(self.rate)).replace("COUNT", counted).replace("PARTS", str(_PARTITIONS))
+        return (
+            text.replace("RATE", str(self.rate))
+            .replace("COUNT", counted)
+            .replace("PARTS", str(_PARTITIONS))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +172,14 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=40_000)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--skews", default=SKEWS, help="some groupings, with commas")
-    parser.add_argument("--keys", default="1.1", help="an exponent of Zipf's law; of files also even or hot")
+    parser.add_argument(
+        "--keys", default="1.1", help="an exponent of Zipf's law; of files also even or hot"
+    )
     parser.add_argument("--instances", type=int, default=8)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--waits", type=int, default=300, help="µs a record; 0: it takes the processor")
+    parser.add_argument(
+        "--waits", type=int, default=300, help="µs a record; 0: it takes the processor"
+    )
     parser.add_argument("--rate", type=int, default=0, help="records a second; 0: files")
     parser.add_argument("--draw", action="store_true", help="write the picture of docs/skew.md")
     given = parser.parse_args()
@@ -177,14 +194,20 @@ def main() -> int:
                 runs[skew].append(measure(work, skew, right))
                 print(json.dumps(figure(skew, runs, given.records)), flush=True)
     if given.draw:
-        PICTURE.write_text(picture({skew: each[-1] for skew, each in runs.items()}), encoding="utf-8")
+        PICTURE.write_text(
+            picture({skew: each[-1] for skew, each in runs.items()}), encoding="utf-8"
+        )
     return 0
 
 
 def picture(runs: Mapping[str, Seen]) -> str:
-    """Thousands of records/s of both workers over time, on one scale for all runs: it ends with the longest."""
+    """Thousands of records/s of both workers over time, on one scale for all runs: it ends with the
+    longest."""
     began = {skew: min(each.slow_us.min(), each.others_us.min()) for skew, each in runs.items()}
-    lasted = {skew: max(each.slow_us.max(), each.others_us.max()) - began[skew] for skew, each in runs.items()}
+    lasted = {
+        skew: max(each.slow_us.max(), each.others_us.max()) - began[skew]
+        for skew, each in runs.items()
+    }
     longest_s = max(lasted.values()) / 1e6
     charts = {}
     for skew, each in runs.items():
@@ -215,11 +238,17 @@ def figure(skew: str, runs: Mapping[str, Sequence[Seen]], records: int) -> dict[
         "slow_share_later": round(statistics.median(each.later for each in mine), 2),
         "records_per_s": round(statistics.median(records / each.seconds for each in mine)),
     }
+    if len(mine) > 1:
+        found["slowest_and_fastest"] = [
+            round(records / by(each.seconds for each in mine)) for by in (max, min)
+        ]
     if len(whole) >= len(mine):
         ratios = [theirs.seconds / each.seconds for each, theirs in zip(mine, whole, strict=False)]
         found["of_hash"] = round(statistics.median(ratios), 2)
     if lags := [each.lags_ms for each in mine if len(each.lags_ms)]:
-        found["lag_ms"] = [round(statistics.median(by(each) for each in lags)) for by in (np.mean, p99)]
+        found["lag_ms"] = [
+            round(statistics.median(by(each) for each in lags)) for by in (np.mean, p99)
+        ]
     return found
 
 
@@ -234,7 +263,9 @@ def measure(work: Work, skew: str, right: Rows) -> Seen:
     counts.mkdir(parents=True)
     (folder / "unequal.yaml").write_text(work.text(skew))
     given = None if work.rate else work.folder / "in"
-    run = ours(str(folder / "unequal"), work.workers)(Job(folder, given, "jsonl", _TIMEOUT_S))
+    # what groupings do, not what moves shards
+    start = ours(str(folder / "unequal"), work.workers, more=("--no-balance",))
+    run = start(Job(folder, given, "jsonl", _TIMEOUT_S))
     slowed = Slowed(counts)
     slowed.start()
     outcome = execute(replace(run, env={**run.env, **work.env, "BENCH_COUNTS": str(counts)}))
@@ -244,7 +275,8 @@ def measure(work: Work, skew: str, right: Rows) -> Seen:
     if set(results(folder / "out")) != right:
         sys.exit(f"{skew}: other rows than they should be")
     share = share_of(
-        slowed.pid, {int(path.name): int(path.read_text()) for path in counts.iterdir() if not path.suffix}
+        slowed.pid,
+        {int(path.name): int(path.read_text()) for path in counts.iterdir() if not path.suffix},
     )
     noted = {int(path.stem): np.fromfile(path, np.int64) for path in counts.glob("*.lags")}
     later, lags = seen_later(noted, slowed.pid)
@@ -252,12 +284,18 @@ def measure(work: Work, skew: str, right: Rows) -> Seen:
     slow_us = noted.pop(slowed.pid)[1::2]
     others_us = np.concatenate([each[1::2] for each in noted.values()])
     return Seen(
-        outcome.seconds or outcome.wall_s, share, later, lags / 1000 if work.rate else lags[:0], slow_us, others_us
+        outcome.seconds or outcome.wall_s,
+        share,
+        later,
+        lags / 1000 if work.rate else lags[:0],
+        slow_us,
+        others_us,
     )
 
 
 def share_of(slow: int, added: dict[int, int]) -> float:
-    """The share of one process in what all have added; the worker must have been there to be slowed."""
+    """The share of one process in what all have added; the worker must have been there to be
+    slowed."""
     if slow not in added:
         sys.exit("no worker was slowed: the run was too short")
     return added[slow] / sum(added.values())
@@ -266,8 +304,9 @@ def share_of(slow: int, added: dict[int, int]) -> float:
 def seen_later(
     noted: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]], slow: int
 ) -> tuple[float, np.ndarray[Any, np.dtype[np.float64]]]:
-    """Of the half of the records that were added last: the share of the slow process. Of that with the later half of
-    the timestamps: how much longer after its timestamp each was added than the quickest of all records, in µs."""
+    """Of the half of the records that were added last: the share of the slow process. Of that with
+    the later half of the timestamps: how much longer after its timestamp each was added than the
+    quickest of all records, in µs."""
     pairs = {pid: each.reshape(-1, 2) for pid, each in noted.items()}
     whole = np.concatenate(list(pairs.values()))
     half_at = np.quantile(whole[:, 1], 0.5)

@@ -1,14 +1,18 @@
-"""Unique visitors of the day so far, every minute, by channel: text, dictionary and bitmaps, and a sketch side by side.
+"""Unique visitors of the day so far, every minute, by channel: text, dictionary and bitmaps, and a
+sketch side by side.
 
-    python -m bench uv [--records 400000] [--devices 200000] [--rounds 3] [--ways text,uv,near] [--kill 0.7]
+    python -m bench uv [--records 400000] [--devices 200000] [--rounds 3] [--ways text,uv,near]
+                       [--kill 0.7]
 
-One day of records of ten channels in Parquet, on two workers. All ways of a round follow each other, and the medians
-over the rounds are printed. The rows of the exact ways must be those of DuckDB's ``count(DISTINCT)``, for every minute
-and channel; those of the sketch must be near. ``state_bytes_per_device`` is what the devices take in the stores at the
-end of the day: entries of the dictionary and bitmaps, texts, or sketches.
+One day of records of ten channels in Parquet, on two workers. All ways of a round follow each
+other, and the medians over the rounds are printed. The rows of the exact ways must be those of
+DuckDB's ``count(DISTINCT)``, for every minute and channel; those of the sketch must be near.
+``state_bytes_per_device`` is what the devices take in the stores at the end of the day: entries of
+the dictionary and bitmaps, texts, or sketches.
 
-With ``--kill`` a worker is killed once that share of all rows is there. ``silence_s`` is then the longest time after it
-in which no row appeared: detection, recovery with the state of that moment, and the first output.
+With ``--kill`` a worker is killed once that share of all rows is there. ``silence_s`` is then the
+longest time after it in which no row appeared: detection, recovery with the state of that moment,
+and the first output.
 """
 
 from __future__ import annotations
@@ -32,7 +36,9 @@ from millwheel.core.formats.number_runs import ROW
 from millwheel.core.pipeline.dictionaries import partition_of
 
 WAYS = {
-    "text": "window: {cumulative: 1d, every: 1m}\n    aggregate: {visitors: {count_distinct: device}}",
+    "text": (
+        "window: {cumulative: 1d, every: 1m}\n    aggregate: {visitors: {count_distinct: device}}"
+    ),
     "uv": "uv: {of: device, every: 1m}",
     "near": "uv: {of: device, every: 1m, approximate: true}",
 }
@@ -71,7 +77,9 @@ def main() -> int:
     parser.add_argument("--devices", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ways", default=",".join(WAYS), help="some of them, with commas")
-    parser.add_argument("--kill", type=float, default=0.0, help="kill a worker after this share of the rows")
+    parser.add_argument(
+        "--kill", type=float, default=0.0, help="kill a worker after this share of the rows"
+    )
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds for one run")
     given = parser.parse_args()
     ways = given.ways.split(",")
@@ -86,7 +94,9 @@ def main() -> int:
         silences: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(given.rounds):
             for way in ways:
-                outcome, silence_s = measure(folder, way, right, given.timeout, int(given.kill * len(right)))
+                outcome, silence_s = measure(
+                    folder, way, right, given.timeout, int(given.kill * len(right))
+                )
                 silences[way] += [] if silence_s is None else [silence_s]
                 rates[way].append(given.records / (outcome.seconds or 1))
                 costs[way].append(outcome.cpu_s / given.records * 1e6)
@@ -108,8 +118,8 @@ def main() -> int:
 
 
 def write(folder: Path, records: int, devices: int) -> None:
-    """Input files, in each of which time goes on evenly over one day. Every other record is the first of a device, as
-    long as there are any; the others are of any device."""
+    """Input files, in each of which time goes on evenly over one day. Every other record is the
+    first of a device, as long as there are any; the others are of any device."""
     folder.mkdir(parents=True)
     for number in range(FILES):
         duckdb.execute(f"""
@@ -124,31 +134,42 @@ def write(folder: Path, records: int, devices: int) -> None:
 
 
 def expected(folder: Path) -> Counts:
-    """Different devices so far, for every minute from the first record of a channel on, by DuckDB."""
+    """Different devices so far, for every minute from the first record of a channel on, by
+    DuckDB."""
     found = duckdb.execute(f"""
         WITH firsts AS (
-            SELECT channel, device, min(ts // {_MINUTE_MS}) AS minute FROM '{folder}/*.parquet' GROUP BY ALL
-        ), new AS (SELECT channel, minute, count(DISTINCT device) AS devices FROM firsts GROUP BY ALL),
+            SELECT channel, device,
+              min(ts // {_MINUTE_MS}) AS minute FROM '{folder}/*.parquet' GROUP BY ALL
+        ), new AS (SELECT channel, minute,
+          count(DISTINCT device) AS devices FROM firsts GROUP BY ALL),
         grid AS (
-            SELECT channel, unnest(range(min(minute), {_DAY_MS // _MINUTE_MS})) AS minute FROM new GROUP BY channel
+            SELECT channel, unnest(range(min(minute),
+              {_DAY_MS // _MINUTE_MS})) AS minute FROM new GROUP BY channel
         )
-        SELECT channel, minute, sum(coalesce(devices, 0)) OVER (PARTITION BY channel ORDER BY minute)
+        SELECT channel, minute,
+          sum(coalesce(devices, 0)) OVER (PARTITION BY channel ORDER BY minute)
         FROM grid LEFT JOIN new USING (channel, minute)
     """).fetchall()
-    return {(channel, (minute + 1) * _MINUTE_MS * 1000): int(devices) for channel, minute, devices in found}
+    return {
+        (channel, (minute + 1) * _MINUTE_MS * 1000): int(devices)
+        for channel, minute, devices in found
+    }
 
 
 def measure(
     folder: Path, way: str, right: Counts, timeout_s: float, kill_after: int = 0
 ) -> tuple[Outcome, float | None]:
-    """One run, checked, and the longest silence of the sink after a worker was killed behind so many rows (0: none)."""
+    """One run, checked, and the longest silence of the sink after a worker was killed behind so
+    many rows (0: none)."""
     work = folder / "run"
     work.mkdir()
     (work / "visitors.yaml").write_text(_PIPELINE.replace("WAY", WAYS[way]))
     kill = Kill(work / "out", kill_after)
     if kill_after:
         kill.start()
-    outcome = execute(ours(str(work / "visitors"), 2)(Job(work, folder / "in", "parquet", timeout_s)))
+    outcome = execute(
+        ours(str(work / "visitors"), 2)(Job(work, folder / "in", "parquet", timeout_s))
+    )
     if kill_after:
         kill.end()
     if outcome.seconds is None or outcome.error:
@@ -162,14 +183,20 @@ def measure(
 
 def results(folder: Path) -> Counts:
     """What a run has published. Each result must be there once."""
-    rows = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
+    rows = [
+        json.loads(line)
+        for path in folder.glob("*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
     found = {(row["channel"], row["window_end"]): row["visitors"] for row in rows}
     return found if len(found) == len(rows) else {}
 
 
 def near(found: Counts, right: Counts) -> bool:
     """Whether the same minutes have counts that are about right."""
-    return found.keys() == right.keys() and all(abs(found[at] - right[at]) <= _NEAR * right[at] + 1 for at in right)
+    return found.keys() == right.keys() and all(
+        abs(found[at] - right[at]) <= _NEAR * right[at] + 1 for at in right
+    )
 
 
 def state_bytes(way: str, devices: int) -> float:

@@ -1,4 +1,5 @@
-"""A worker that is killed while unique visitors are counted, and how long nothing comes out afterwards."""
+"""A worker that is killed while unique visitors are counted, and how long nothing comes out
+afterwards."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ _LOOKED_AFTER_S = 60.0
 
 
 class Kill(threading.Thread):
-    """Kills one worker below this process once ``output`` shows ``rows`` rows. ``silence_s``: the longest time from
-    then on in which no new rows appeared, to the end of the run or the look; None when the run was over before."""
+    """Kills one worker below this process once ``output`` shows ``rows`` rows. ``silence_s``: the
+    longest time from then on in which no new rows appeared, to the end of the run or the look; None
+    when the run was over before."""
 
     def __init__(self, output: Path, rows: int, looked_after_s: float = _LOOKED_AFTER_S) -> None:
         super().__init__(daemon=True)
@@ -43,7 +45,8 @@ class Kill(threading.Thread):
         self.silence_s = self._silence(at)
 
     def _silence(self, at: float) -> float:
-        """The longest one from the kill on. The last look ends one, also where nothing came any more."""
+        """The longest one from the kill on. The last look ends one, also where nothing came any
+        more."""
         moments = [at]
         while time.monotonic() < at + self._looked_after_s and not self._ended.wait(_LOOK_S):
             if self._new():

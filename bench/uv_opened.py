@@ -1,5 +1,6 @@
-"""One shard of a dictionary by itself: what a new device costs, a known one, the longest bundle of new ones, and
-opening the store again. Then one with a time to live: the longest bundle, and to forget an eighth of its devices.
+"""One shard of a dictionary by itself: what a new device costs, a known one, the longest bundle of
+new ones, and opening the store again. Then one with a time to live: the longest bundle, and to
+forget an eighth of its devices.
 
 python -m bench uv_opened [--devices 2500000]
 
@@ -18,8 +19,8 @@ import numpy as np
 from millwheel.adapters.stores.rocksdb import RocksStores
 from millwheel.core.formats.number_runs import Int64s
 from millwheel.core.pipeline.dictionaries import TTL_PARTS
-from millwheel.workers.dictionaries.numbers import Numbers
-from millwheel.workers.state.overlay import Overlay
+from millwheel.engine.workers.dictionaries.numbers import Numbers
+from millwheel.engine.workers.state.overlay import Overlay
 
 _PARTITIONS, _BUNDLE, _KNOWN = 4096, 6_000, 500_000
 _EIGHTH_US = 3_600_000_000
@@ -71,7 +72,8 @@ def figures(devices: int) -> dict[str, float]:
 
 
 def forgetting(devices: int) -> dict[str, float]:
-    """About so many devices are known at a time; each eighth of the time to live brings as many new ones as go."""
+    """About so many devices are known at a time; each eighth of the time to live brings as many new
+    ones as go."""
     with tempfile.TemporaryDirectory() as folder:
         store = RocksStores(f"{folder}/stores").open("ids", None)
         overlay, each = Overlay(store), devices // TTL_PARTS
@@ -84,7 +86,10 @@ def forgetting(devices: int) -> dict[str, float]:
             _ask(numbers, np.arange(start, start + _BUNDLE), now_us)
             numbers.write()
             if start:
-                forget_s, longest_s = max(forget_s, forgot - began), max(longest_s, _cpu_s() - began)
+                forget_s, longest_s = (
+                    max(forget_s, forgot - began),
+                    max(longest_s, _cpu_s() - began),
+                )
             store.apply(*overlay.take())
         store.close()
     return {"forget_ms": round(forget_s * 1e3), "longest_with_ttl_ms": round(longest_s * 1e3)}

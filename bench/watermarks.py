@@ -1,9 +1,10 @@
 """Part F: the watermark service under 1,000 to 1,000,000 key ranges. Expected: 40 seconds a round.
 
-All ranges report over one gRPC stream, as the workers of a cluster would over theirs, by what makes the messages of a
-worker (``ReportDesk``): ``all_ms`` is the time from the first report of a round in which every range rises, made into
-messages meanwhile, until the risen watermark is broadcast. ``one_ms`` is the time from the report of the one range that
-still held the watermark, until its broadcast, the other ranges being quiet.
+All ranges report over one gRPC stream, as the workers of a cluster would over theirs, by what makes
+the messages of a worker (``ReportQueue``): ``all_ms`` is the time from the first report of a round
+in which every range rises, made into messages meanwhile, until the risen watermark is broadcast.
+``one_ms`` is the time from the report of the one range that still held the watermark, until its
+broadcast, the other ranges being quiet.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from bench.paths import HOUSE
 from bench.rounds import Entry, Measured, Wanted, alternate
 from bench.stats import quantile
 from millwheel.adapters.grpc.common import new_channel
-from millwheel.adapters.grpc.report_desk import ReportDesk
+from millwheel.adapters.grpc.report_queue import ReportQueue
+from millwheel.adapters.pb import injector_pb2 as pb
+from millwheel.adapters.pb.injector_pb2_grpc import InjectorStub
 from millwheel.core.model.watermark import ShardReport
-from millwheel.pb import injector_pb2 as pb
-from millwheel.pb.injector_pb2_grpc import InjectorStub
 
 RANGES, QUICK_RANGES = (1_000, 10_000, 100_000, 500_000, 1_000_000), (1_000, 10_000)
 ROUNDS, SINGLES = 3, 50
@@ -51,11 +52,18 @@ def measure(ranges: int, folder: Path) -> Measured:
         line.report([_report(index, 1) for index in range(ranges)])
         line.wait(1)
         used, _ = service.used()
-        every = [_timed(line, partial(line.rise, range(ranges), value), value) for value in range(2, 2 + ROUNDS)]
+        every = [
+            _timed(line, partial(line.rise, range(ranges), value), value)
+            for value in range(2, 2 + ROUNDS)
+        ]
         busy, _ = service.used()
         line.rise(range(1, ranges), 1_000_000)
-        _timed(line, partial(line.report, [_report(0, 99)]), 99)  # what it has still to read is no part of what follows
-        ones = [_timed(line, partial(line.report, [_report(0, value)]), value) for value in range(100, 100 + SINGLES)]
+        # what it has still to read is no part of what follows
+        _timed(line, partial(line.report, [_report(0, 99)]), 99)
+        ones = [
+            _timed(line, partial(line.report, [_report(0, value)]), value)
+            for value in range(100, 100 + SINGLES)
+        ]
         _, rss_mb = service.used()
         line.close()
     return Measured(
@@ -91,7 +99,7 @@ class Line:
     """One worker's stream to the service."""
 
     def __init__(self, address: str) -> None:
-        self._desk = ReportDesk()
+        self._desk = ReportQueue()
         self._frames: queue.SimpleQueue[pb.ReportFrame | None] = queue.SimpleQueue()
         self._seen: queue.SimpleQueue[_Seen] = queue.SimpleQueue()
         self._channel = new_channel(address)
@@ -105,7 +113,9 @@ class Line:
 
     def rise(self, indexes: range, value: int) -> None:
         """Send that the watermarks of these ranges are ``value`` now."""
-        self._desk.node(NODE).change(np.arange(indexes.start, indexes.stop), np.full(len(indexes), value))
+        self._desk.node(NODE).change(
+            np.arange(indexes.start, indexes.stop), np.full(len(indexes), value)
+        )
         self._send()
 
     def _send(self) -> None:
@@ -113,12 +123,15 @@ class Line:
             self._frames.put(frame)
 
     def wait(self, value: int) -> float:
-        """When (perf_counter) the watermark had reached ``value``. Raises TimeoutError when it does not."""
+        """When (perf_counter) the watermark had reached ``value``. Raises TimeoutError when it does
+        not."""
         while True:
             try:
                 seen = self._seen.get(timeout=_TIMEOUT_S)
             except queue.Empty:
-                raise TimeoutError(f"the watermark {value} was not broadcast within {_TIMEOUT_S} s") from None
+                raise TimeoutError(
+                    f"the watermark {value} was not broadcast within {_TIMEOUT_S} s"
+                ) from None
             if seen.value >= value:
                 return seen.at
 

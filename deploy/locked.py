@@ -1,7 +1,9 @@
-"""The part of requirements.lock that a requirement needs, with its hashes: ``python deploy/locked.py '.[kafka]'``.
+"""The part of requirements.lock that a requirement needs, with its hashes: ``python
+deploy/locked.py '.[kafka]'``.
 
-pip resolves the requirements within the versions of the lock, without installing anything; their lines are printed as
-the lock has them. What the lock does not have is an error, so nothing is installed that it does not name.
+pip resolves the requirements within the versions of the lock, without installing anything; their
+lines are printed as the lock has them. What the lock does not have is an error, so nothing is
+installed that it does not name.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ def without_hashes(lock: str) -> str:
 
 
 def chosen(lock: str, wanted: Iterable[tuple[str, str]]) -> str:
-    """The entries of these names and versions. Raises SystemExit for one that the lock does not have, or has without
-    hashes."""
+    """The entries of these names and versions. Raises SystemExit for one that the lock does not
+    have, or has without hashes."""
     known = {(name, version): entry for name, version, entry in entries(lock)}
     found = []
     for name, version in sorted((_normal(name), version) for name, version in wanted):
@@ -51,11 +53,21 @@ def resolved(requirements: Sequence[str]) -> list[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as folder:
         constraints, report = Path(folder, "constraints.txt"), Path(folder, "report.json")
         constraints.write_text(without_hashes(LOCK.read_text()))
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--dry-run",
+            "--ignore-installed",
+        ]
         command.append("--no-build-isolation")  # what builds is named by the lock, too
         environment = {**os.environ, "PIP_NO_DEPS": "0"}
         subprocess.run(
-            [*command, "--report", str(report), "-c", str(constraints), *requirements], check=True, env=environment
+            [*command, "--report", str(report), "-c", str(constraints), *requirements],
+            check=True,
+            env=environment,
         )
         parts = [each["metadata"] for each in json.loads(report.read_text())["install"]]
     return [(part["name"], part["version"]) for part in parts if _normal(part["name"]) != _OWN]

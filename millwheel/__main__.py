@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millwheel.cli import main
+from millwheel.tools.cli import main
 
 if __name__ == "__main__":
     main()

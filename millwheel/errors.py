@@ -53,11 +53,13 @@ class PipelineError(MillwheelError):
 
 
 class SetupError(MillwheelError):
-    """Something outside the pipeline is missing or wrong; the message tells what to install or change."""
+    """Something outside the pipeline is missing or wrong; the message tells what to install or
+    change."""
 
 
 class BrokenError(MillwheelError):
-    """Too many calls of a ``node`` failed (``on_error``), so the run was stopped. Nothing is lost."""
+    """Too many calls of a ``node`` failed (``on_error``), so the run was stopped. Nothing is
+    lost."""
 
     def __init__(self, text: str, node: str) -> None:
         super().__init__(text)
@@ -65,19 +67,20 @@ class BrokenError(MillwheelError):
 
 
 class RecordError(MillwheelError):
-    """One record cannot be processed; the reason goes with it to the dead-letter stream. ``aggregate`` names the
-    aggregate that cannot use it, if there is one."""
+    """One record cannot be processed; the reason goes with it to the dead-letter stream.
+    ``aggregate`` names the aggregate that cannot use it, if there is one."""
 
     aggregate = ""
 
 
 class EndlessTimerError(RecordError):
-    """A timer sets timers again and again although the input has ended. It stops the run: no result would ever be
-    whole."""
+    """A timer sets timers again and again although the input has ended. It stops the run: no result
+    would ever be whole."""
 
 
 class FencedError(MillwheelError):
-    """The store shows that a newer owner has taken over. Nothing more may be acked; the process exits."""
+    """The store shows that a newer owner has taken over. Nothing more may be acked; the process
+    exits."""
 
 
 class CorruptionError(MillwheelError):
@@ -89,7 +92,8 @@ class ConflictError(MillwheelError):
 
 
 class ExhaustedError(MillwheelError):
-    """A shared resource of this machine, such as open files, is used up. Nothing was done; try again later."""
+    """A shared resource of this machine, such as open files, is used up. Nothing was done; try
+    again later."""
 
 
 class UnavailableError(MillwheelError):
@@ -101,7 +105,8 @@ class InvariantError(MillwheelError):
 
 
 def invariant(condition: bool, text: str) -> None:
-    """Raise :class:`InvariantError` with ``text`` unless ``condition`` holds (also under ``-O``)."""
+    """Raise :class:`InvariantError` with ``text`` unless ``condition`` holds (also under
+    ``-O``)."""
     if not condition:
         raise InvariantError(text)
 

@@ -1,4 +1,5 @@
-"""The aggregate functions, as docs/pipeline.md lists them: each says of itself what it gives and keeps.
+"""The aggregate functions, as docs/pipeline.md lists them: each says of itself what it gives and
+keeps.
 
 python -m tests.aggregate_table           # print it
 python -m tests.aggregate_table --write   # write it into docs/pipeline.md
@@ -14,7 +15,10 @@ from millwheel.core.aggregates.functions import FUNCTIONS
 
 PAGE = Path(__file__).parents[1] / "docs" / "pipeline.md"
 _HEAD = "| function | result | state per key and window |\n|---|---|---|\n"
-_OWN = "| `module:Class` | your own `Aggregator`; other options go to its constructor | decided by the class |"
+_OWN = (
+    "| `module:Class` | your own `Aggregator`; other options go to its constructor | decided by the"
+    " class |"
+)
 
 
 def table() -> str:
@@ -22,7 +26,9 @@ def table() -> str:
     rows: dict[tuple[str, str], list[str]] = {}
     for name, function in FUNCTIONS.items():
         rows.setdefault((function.gives, function.keeps), []).append(f"`{name}`")
-    lines = [f"| {', '.join(names)} | {gives} | {keeps} |" for (gives, keeps), names in rows.items()]
+    lines = [
+        f"| {', '.join(names)} | {gives} | {keeps} |" for (gives, keeps), names in rows.items()
+    ]
     return _HEAD + "\n".join([*lines, _OWN])
 
 

@@ -1,4 +1,5 @@
-"""``python -m tests.chaos_of_pages --runs 20``: `millwheel chaos` over the pipelines of README, tutorial and examples.
+"""``python -m tests.chaos_of_pages --runs 20``: `millwheel chaos` over the pipelines of README,
+tutorial and examples.
 
 Exit codes: 0 no run differs, 1 some do."""
 
@@ -39,7 +40,11 @@ def _visits(rng: random.Random, at: int) -> dict[str, object]:
 
 
 def _events(rng: random.Random, at: int) -> dict[str, object]:
-    return {"user": f"u{rng.randrange(60)}", "what": "paid" if rng.random() < 0.1 else "add", "time": at}
+    return {
+        "user": f"u{rng.randrange(60)}",
+        "what": "paid" if rng.random() < 0.1 else "add",
+        "time": at,
+    }
 
 
 def _sales(rng: random.Random, at: int) -> dict[str, object]:
@@ -61,7 +66,9 @@ def _of_page(page: str, name: str, folder: Path) -> list[str]:
     text = (REPO / page).read_text(encoding="utf-8")
     found = re.search(rf"`{re.escape(name)}`[^`\n]*:\n\n```python\n(.*?)```", text, re.DOTALL)
     assert found is not None, f"{page} has no {name}"
-    code = re.sub(r'FileSink\("', 'FileSink("${output}/', found[1]).replace("count=6000", "count=20000")
+    code = re.sub(r'FileSink\("', 'FileSink("${output}/', found[1]).replace(
+        "count=6000", "count=20000"
+    )
     (folder / name).write_text(code)
     for given, make in _INPUTS.items():
         if given in code:
@@ -71,14 +78,23 @@ def _of_page(page: str, name: str, folder: Path) -> list[str]:
 
 def _visits_of_the_readme(folder: Path) -> list[str]:
     text = (REPO / "README.md").read_text(encoding="utf-8")
-    for name, code in re.findall(r"`(visits\.yaml|returning\.py)`[^`\n]*:\n\n```\w+\n(.*?)```", text, re.DOTALL):
+    for name, code in re.findall(
+        r"`(visits\.yaml|returning\.py)`[^`\n]*:\n\n```\w+\n(.*?)```", text, re.DOTALL
+    ):
         (folder / name).write_text(code)
     _lines(folder / "visits.jsonl", _visits)
     return ["visits.yaml", "--set", "input=visits.jsonl"]
 
 
 def _ads(folder: Path) -> list[str]:
-    command = [sys.executable, str(REPO / "examples/ads/generate.py"), "--records", "200000", "--out", "ads.jsonl"]
+    command = [
+        sys.executable,
+        str(REPO / "examples/ads/generate.py"),
+        "--records",
+        "200000",
+        "--out",
+        "ads.jsonl",
+    ]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return [str(REPO / "examples/ads/pipeline.yaml"), "--set", f"input={folder}/ads.jsonl"]
 
@@ -88,7 +104,10 @@ def _example(name: str) -> Callable[[Path], list[str]]:
 
 
 CASES: dict[str, Callable[[Path], list[str]]] = {
-    **{page: (lambda folder, page=page, name=name: _of_page(page, name, folder)) for page, name in _PAGES.items()},
+    **{
+        page: lambda folder, page=page, name=name: _of_page(page, name, folder)
+        for page, name in _PAGES.items()
+    },
     "README.md, visits.yaml": _visits_of_the_readme,
     "examples/ads": _ads,
     "examples/weblog": _example("weblog"),
@@ -101,11 +120,25 @@ def chaos(case: str, seed: int) -> int:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         argv = CASES[case](folder)
-        command = [sys.executable, "-m", "millwheel", "chaos", *argv, "--set", f"output={folder}/out/{{run}}"]
+        command = [
+            sys.executable,
+            "-m",
+            "millwheel",
+            "chaos",
+            *argv,
+            "--set",
+            f"output={folder}/out/{{run}}",
+        ]
         command += ["--every", "2s", "--seed", str(seed), "--folder", f"{folder}/chaos"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900, check=False)
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=900, check=False
+        )
     rows = [line for line in (done.stdout + done.stderr).splitlines() if " rows, " in line]
-    print(f"{case}, seed {seed}: exit code {done.returncode}; {'; '.join(rows) or done.stderr[-500:]}", flush=True)
+    print(
+        f"{case}, seed {seed}: exit code {done.returncode};"
+        f" {'; '.join(rows) or done.stderr[-500:]}",
+        flush=True,
+    )
     return done.returncode
 
 
@@ -116,7 +149,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("cases", nargs="*", default=list(CASES))
     given = parser.parse_args()
-    codes = [chaos(case, given.seed + number) for number in range(given.runs) for case in given.cases]
+    codes = [
+        chaos(case, given.seed + number) for number in range(given.runs) for case in given.cases
+    ]
     return int(any(codes))
 
 

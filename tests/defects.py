@@ -1,7 +1,9 @@
-"""``python -m tests.defects FOLDER``: run the scripts that showed the defects of November 2026, each as it is.
+"""``python -m tests.defects FOLDER``: run the scripts that showed the defects of November 2026,
+each as it is.
 
-They are kept outside of the repository, and some reach into modules by the names that these had then. Here each such
-name leads to where its code is now. Says which script prints ``ok`` alone; the exit code is 1 unless all do.
+They are kept outside of the repository, and some reach into modules by the names that these had
+then. Here each such name leads to where its code is now. Says which script prints ``ok`` alone; the
+exit code is 1 unless all do.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ MODULES = {
     "millwheel.core.ranges": "millwheel.core.model.ranges",
     "millwheel.core.records": "millwheel.core.model.records",
     "millwheel.core.table": "millwheel.core.model.range_table",
-    "millwheel.testing.memory_cluster": "millwheel.testing.memory.cluster",
+    "millwheel.testing.memory_cluster": "millwheel.tools.testing.memory.cluster",
     "millwheel.workers.background": "millwheel.workers.host.background",
     "millwheel.workers.bundles": "millwheel.workers.shard.bundle_sizes",
     "millwheel.workers.inbox": "millwheel.workers.delivery.inbox",
@@ -54,7 +56,9 @@ def main(folder: str) -> int:
     bad = 0
     for script in sorted(Path(folder).glob("*.py")):
         done = subprocess.run(
-            [sys.executable, "-m", "tests.defects", "--one", str(script)], capture_output=True, text=True
+            [sys.executable, "-m", "tests.defects", "--one", str(script)],
+            capture_output=True,
+            text=True,
         )
         lines = [line for line in done.stdout.splitlines() if line]
         good = done.returncode == 0 and all(line.startswith("ok ") for line in lines)

@@ -20,13 +20,18 @@ def table() -> str:
     for process, metrics in OF_PROCESS.items():
         for metric in metrics:
             labels = ", ".join(f"`{label}`" for label in metric.labels)
-            lines.append(f"| `{metric.name}` | {metric.kind.value} | {labels} | {metric.meaning} | {process} |")
+            lines.append(
+                f"| `{metric.name}` | {metric.kind.value} | {labels} | {metric.meaning} |"
+                f" {process} |"
+            )
     return "\n".join(lines)
 
 
 def page(text: str) -> str:
     """The page with the table as it is to be."""
-    return re.sub(f"{_BEGIN}.*{_END}", lambda _: f"{_BEGIN}\n\n{table()}\n\n{_END}", text, flags=re.DOTALL)
+    return re.sub(
+        f"{_BEGIN}.*{_END}", lambda _: f"{_BEGIN}\n\n{table()}\n\n{_END}", text, flags=re.DOTALL
+    )
 
 
 if __name__ == "__main__":

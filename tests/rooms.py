@@ -1,11 +1,12 @@
-"""The rooms of the house: packages of ``millwheel``, what is in them, and which imports which.
+"""The rooms of the house: packages of ``millwheel``, what is in them, which imports which, and
+their layers.
 
     python -m tests.rooms           # print the map of files
-    python -m tests.rooms --write   # write it into ARCHITECTURE.md
+    python -m tests.rooms --write   # write it and the table of layers into ARCHITECTURE.md
     python -m tests.rooms --arrows  # print which room imports which
 
-A module that lies beside rooms (``workers/events.py`` beside ``workers/shard/``) is a room of its own here: otherwise
-a package and what is in it would import each other by definition.
+A module that lies beside rooms (``workers/events.py`` beside ``workers/shard/``) is a room of its
+own here: otherwise a package and what is in it would import each other by definition.
 """
 
 from __future__ import annotations
@@ -20,9 +21,17 @@ from pathlib import Path
 
 HOUSE = Path(__file__).resolve().parent.parent
 PACKAGE = HOUSE / "millwheel"
-GENERATED = PACKAGE / "pb"
+GENERATED = PACKAGE / "adapters" / "pb"
 PAGE = HOUSE / "ARCHITECTURE.md"
-_BEGIN, _END = "<!-- map of files -->", "<!-- end of the map -->"
+LAYERS = (
+    "python", "tools", "launch", "engine", "control", "language", "connect", "api", "adapters",
+    "core", "errors"
+)  # fmt: skip
+"""What stands at the top of the package, from above: each imports those after it only."""
+PUBLIC = ("client", "plugins", "testing")
+"""Modules for users beside the layers, above all of them: names, and no code."""
+_MAP = "<!-- map of files -->", "<!-- end of the map -->"
+_TABLE = "<!-- layers -->", "<!-- end of the layers -->"
 
 
 @cache
@@ -74,6 +83,26 @@ def _imported(path: Path) -> set[str]:
     return found & modules().keys()
 
 
+def layer_of(module: str) -> str:
+    """The name at the top of the package that a module belongs to; "" for the package itself and
+    its command."""
+    name = module.split(".")[1] if "." in module else ""
+    return "" if name == "__main__" else name
+
+
+def upward() -> list[str]:
+    """``module imports name`` for each import that leads from a layer to one above it, or to what
+    stands above all."""
+    height = {name: -number for number, name in enumerate(LAYERS)}
+    return [
+        f"{module} imports {name}"
+        for module, path in modules().items()
+        if layer_of(module) in height
+        for name in sorted(_imported(path))
+        if height.get(layer_of(name), 1) > height[layer_of(module)]
+    ]
+
+
 def circle() -> list[str]:
     """Rooms that import each other in a circle, if there are any."""
     try:
@@ -87,16 +116,42 @@ def table() -> str:
     """The map of files, as ARCHITECTURE.md has it."""
     lines = ["| room | what it is for | files |", "|---|---|---|"]
     for folder, names in rooms().items():
-        says = (ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or "").split("\n\n")
         files = " ".join(name.removesuffix(".py") for name in names)
-        lines.append(f"| `{folder.relative_to(HOUSE).as_posix()}` | {' '.join(says[0].split())} | {files} |")
+        lines.append(
+            f"| `{folder.relative_to(HOUSE).as_posix()}` | {_summary(folder / '__init__.py')} |"
+            f" {files} |"
+        )
     return "\n".join(lines)
 
 
-def page_with(text: str) -> str:
-    """The page with ``text`` as its map."""
-    page = PAGE.read_text(encoding="utf-8")
-    return re.sub(f"{_BEGIN}.*{_END}", lambda _: f"{_BEGIN}\n\n{text}\n\n{_END}", page, flags=re.DOTALL)
+def layers() -> str:
+    """The table of the layers, as ARCHITECTURE.md has it."""
+    lines = ["| layer | what it is for | holds |", "|---|---|---|"]
+    for name in LAYERS:
+        folder = PACKAGE / name
+        file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+        holds = sorted({each.stem for each in folder.glob("[!_]*") if each.suffix in ("", ".py")})
+        shown = f"`{name}/`" if folder.is_dir() else f"`{name}.py`"
+        lines.append(f"| {shown} | {_summary(file)} | {' '.join(holds)} |")
+    return "\n".join(lines)
+
+
+def _summary(file: Path) -> str:
+    says = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return " ".join(says.split("\n\n")[0].split())
+
+
+def page() -> str:
+    """ARCHITECTURE.md with the layers and the map as they are."""
+    text = PAGE.read_text(encoding="utf-8")
+    for (begin, end), made in ((_TABLE, layers()), (_MAP, table())):
+        text = re.sub(
+            f"{begin}.*{end}",
+            lambda _, b=begin, e=end, m=made: f"{b}\n\n{m}\n\n{e}",
+            text,
+            flags=re.DOTALL,
+        )
+    return text
 
 
 def main() -> None:
@@ -104,7 +159,7 @@ def main() -> None:
         for room, others in sorted(arrows().items()):
             print(room, "->", *sorted(others))
     elif "--write" in sys.argv:
-        PAGE.write_text(page_with(table()), encoding="utf-8")
+        PAGE.write_text(page(), encoding="utf-8")
     else:
         print(table())
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-HOUSE = Path(__file__).resolve().parent.parent
-PACKAGE = HOUSE / "millwheel"
-GENERATED = PACKAGE / "pb"
-SERVICES = frozenset({"injector", "master", "workers"})
+from tests.rooms import GENERATED, HOUSE, PACKAGE
+
+SERVICES = {"injector": "control", "master": "control", "workers": "engine"}
+"""The services by their packages, and the layers of these."""
 
 
 @cache
@@ -43,7 +43,9 @@ def imports_of(path: Path) -> tuple[str, ...]:
             found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = (
-                ".".join([*package[: len(package) + 1 - node.level], node.module or ""]) if node.level else node.module
+                ".".join([*package[: len(package) + 1 - node.level], node.module or ""])
+                if node.level
+                else node.module
             )
             found += (f"{base}.{alias.name}" for alias in node.names)
     return tuple(found)
@@ -52,4 +54,9 @@ def imports_of(path: Path) -> tuple[str, ...]:
 def offences(rule: object, paths: Iterator[Path] | tuple[Path, ...]) -> list[str]:
     """``module imports name`` for each import for which ``rule(path, name)`` holds."""
     assert callable(rule)
-    return [f"{name_of(path)} imports {name}" for path in paths for name in imports_of(path) if rule(path, name)]
+    return [
+        f"{name_of(path)} imports {name}"
+        for path in paths
+        for name in imports_of(path)
+        if rule(path, name)
+    ]

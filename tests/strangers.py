@@ -1,4 +1,5 @@
-"""Another user of the machine, as tests attack with: a small program that runs under another uid."""
+"""Another user of the machine, as tests attack with: a small program that runs under another
+uid."""
 
 from __future__ import annotations
 
@@ -21,12 +22,22 @@ def needs_a_stranger() -> pytest.MarkDecorator:
 
 
 def command_of_a_stranger(code: str, *arguments: str, groups: str = "") -> list[str]:
-    """The command that runs a program of Python's own library as another user, perhaps as a member of groups."""
+    """The command that runs a program of Python's own library as another user, perhaps as a member
+    of groups."""
     python = shutil.which("python3", path=os.defpath)
     if python is None:
         pytest.skip("there is no python3 that another user could run")
     member = ("--groups", groups) if groups else ("--clear-groups",)
-    return ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", *member, python, "-c", code, *arguments]
+    return [
+        "setpriv",
+        f"--reuid={STRANGER}",
+        f"--regid={STRANGER}",
+        *member,
+        python,
+        "-c",
+        code,
+        *arguments,
+    ]
 
 
 def said_by_a_stranger(code: str, *arguments: str, groups: str = "") -> str:
@@ -40,7 +51,9 @@ def said_by_a_stranger(code: str, *arguments: str, groups: str = "") -> str:
 def stranger(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """That program while the block lasts. Its standard output can be read."""
     command = command_of_a_stranger(code, *arguments)
-    process = subprocess.Popen(command, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     try:
         yield process
     finally:

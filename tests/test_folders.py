@@ -12,7 +12,11 @@ TESTS = HOUSE / "tests"
 def marked(mark: str) -> set[Path]:
     """The test files with a mark."""
     paths = [path for path in TESTS.rglob("test_*.py") if path != Path(__file__)]
-    return {path.relative_to(HOUSE) for path in paths if f"pytest.mark.{mark}" in path.read_text(encoding="utf-8")}
+    return {
+        path.relative_to(HOUSE)
+        for path in paths
+        if f"pytest.mark.{mark}" in path.read_text(encoding="utf-8")
+    }
 
 
 def test_what_runs_alone_lies_where_it_is_looked_for() -> None:
@@ -24,9 +28,15 @@ def test_what_takes_long_is_slow_too() -> None:
 
 
 def test_what_is_slow_lies_where_it_is_looked_for() -> None:
-    found = re.search(r"^SLOW := (.+)$", (HOUSE / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    found = re.search(
+        r"^SLOW := (.+)$", (HOUSE / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert found
     places = {Path(name) for name in found[1].split()}
     assert marked("slow")
     assert not {path for path in marked("slow") if not places & {path, *path.parents}}
-    assert not {place for place in places if not any(place in {path, *path.parents} for path in marked("slow"))}
+    assert not {
+        place
+        for place in places
+        if not any(place in {path, *path.parents} for path in marked("slow"))
+    }

@@ -1,21 +1,16 @@
-"""Names in the package use the words of GLOSSARY.md, and none of those that its last table replaces."""
+"""Names in the package use the words of GLOSSARY.md, and none of those that its last table
+replaces."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-HOUSE = Path(__file__).resolve().parent.parent
-GENERATED = HOUSE / "millwheel" / "pb"
-OF_THE_WIRE = {"millwheel/adapters/grpc/node_reports.py", "millwheel/injector/wire.py"}
+from tests.sources import HOUSE, sources
+
+OF_THE_WIRE = {"millwheel/adapters/grpc/node_reports.py", "millwheel/control/injector/wire.py"}
 """They fill and read the field ``place`` of a generated message."""
-
-
-def written() -> list[Path]:
-    """Every module of the package that people wrote."""
-    return [path for path in sorted((HOUSE / "millwheel").rglob("*.py")) if GENERATED not in path.parents]
 
 
 def replaced_words(glossary: str) -> set[str]:
@@ -40,8 +35,12 @@ def parts_of(name: str) -> set[str]:
 def test_no_name_has_a_word_that_the_glossary_replaces() -> None:
     words = replaced_words((HOUSE / "GLOSSARY.md").read_text(encoding="utf-8"))
     assert {"place", "dice"} <= words
-    suspect = re.compile("|".join(rf"(?<![a-z]){word}(?![a-z])|{word.capitalize()}" for word in sorted(words)))
-    texts = {path.relative_to(HOUSE).as_posix(): path.read_text(encoding="utf-8") for path in written()}
+    suspect = re.compile(
+        "|".join(rf"(?<![a-z]){word}(?![a-z])|{word.capitalize()}" for word in sorted(words))
+    )
+    texts = {
+        path.relative_to(HOUSE).as_posix(): path.read_text(encoding="utf-8") for path in sources()
+    }
     found = [
         f"{path}:{line}: {name}"
         for path, text in texts.items()

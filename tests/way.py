@@ -2,9 +2,10 @@
 
     python -m tests.way    # one line per file, the busiest first
 
-A pipeline of one computation runs in the memory cluster. A profiler counts each call into a function of another file of
-the package, down to the helpers of the watermark and of the test harness. Three and four records are pushed, each by
-itself: the difference is one record, without the start of the pipeline.
+A pipeline of one computation runs in the memory cluster. A profiler counts each call into a
+function of another file of the package, down to the helpers of the watermark and of the test
+harness. Three and four records are pushed, each by itself: the difference is one record, without
+the start of the pipeline.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ streams:
   words: {source: {files: {path: in.jsonl, format: jsonl}}, timestamp: t}
   counts: {}
 computations:
-  count: {input: {words: {key: word}}, output: counts, window: {tumbling: 1m}, aggregate: {n: count}}
+  count: {input: {words: {key: word}}, output: counts, window: {tumbling: 1m},
+    aggregate: {n: count}}
 sinks:
   counts: {stdout: {}}
 """
@@ -39,7 +41,11 @@ class Visits:
         self.of: Counter[str] = Counter()
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and (name := _file(frame)) and (frame.f_back is None or _file(frame.f_back) != name):
+        if (
+            event == "call"
+            and (name := _file(frame))
+            and (frame.f_back is None or _file(frame.f_back) != name)
+        ):
             self.of[name] += 1
 
 

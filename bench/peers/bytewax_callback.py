@@ -16,7 +16,13 @@ def outliers(state, value):
     if count >= 30:
         deviation = math.sqrt(squares / (count - 1))
         if deviation > 0 and abs((cost - mean) / deviation) > 4:
-            found = ({"event_id": value["event_id"], "ad_id": value["ad_id"], "z": (cost - mean) / deviation},)
+            found = (
+                {
+                    "event_id": value["event_id"],
+                    "ad_id": value["ad_id"],
+                    "z": (cost - mean) / deviation,
+                },
+            )
     count += 1
     delta = cost - mean
     mean += delta / count
@@ -29,4 +35,6 @@ values = op.flat_map_batch("parse", lines, lambda batch: [orjson.loads(text) for
 keyed = op.key_on("key", values, lambda value: str(value["ad_id"]))
 found = op.stateful_flat_map("outliers", keyed, outliers)
 sink = DirSink(Path(os.environ["BENCH_OUTPUT"]), int(os.environ["BENCH_PROCESSES"]))
-op.output("out", op.map("line", found, lambda item: (item[0], orjson.dumps(item[1]).decode())), sink)
+op.output(
+    "out", op.map("line", found, lambda item: (item[0], orjson.dumps(item[1]).decode())), sink
+)

@@ -1,6 +1,8 @@
-"""Windows from topic to topic on bytewax. Its Kafka sink has no transactions: rows may appear again after a crash.
+"""Windows from topic to topic on bytewax. Its Kafka sink has no transactions: rows may appear again
+after a crash.
 
-Each key closes its minutes by its own newest timestamp, less ten seconds: bytewax has no watermark across keys.
+Each key closes its minutes by its own newest timestamp, less ten seconds: bytewax has no watermark
+across keys.
 """
 
 import io
@@ -21,7 +23,9 @@ def codec():
     """From a message to an event, and from a row to a message: ``BENCH_FORM`` is json or avro."""
     if os.environ.get("BENCH_FORM", "json") == "json":
         return orjson.loads, orjson.dumps
-    events, rows = (fastavro.parse_schema(json.loads(os.environ[f"BENCH_{name}"])) for name in ("EVENT", "ROW"))
+    events, rows = (
+        fastavro.parse_schema(json.loads(os.environ[f"BENCH_{name}"])) for name in ("EVENT", "ROW")
+    )
 
     def encode(row):
         out = io.BytesIO()
@@ -53,7 +57,11 @@ class Minutes(op.StatefulBatchLogic):
             if at > newest:
                 newest = at
         self.newest = newest
-        closed = [start for start in minutes if start + MINUTE_MS <= newest - DELAY_MS] if len(minutes) > 1 else ()
+        closed = (
+            [start for start in minutes if start + MINUTE_MS <= newest - DELAY_MS]
+            if len(minutes) > 1
+            else ()
+        )
         return [(start, minutes.pop(start)) for start in closed], False
 
     def on_eof(self):
@@ -65,12 +73,20 @@ class Minutes(op.StatefulBatchLogic):
 
 def message(item):
     key, (start, (impressions, clicks, spend)) = item
-    row = {"ad_id": int(key), "window_start": start, "impressions": impressions, "clicks": clicks, "spend": spend}
+    row = {
+        "ad_id": int(key),
+        "window_start": start,
+        "impressions": impressions,
+        "clicks": clicks,
+        "spend": spend,
+    }
     return KafkaSinkMessage(key.encode(), ENCODE(row))
 
 
 flow = Dataflow("windows")
-messages = op.input("in", flow, KafkaSource(BROKERS, [os.environ["BENCH_INPUT"]], tail=False, batch_size=1000))
+messages = op.input(
+    "in", flow, KafkaSource(BROKERS, [os.environ["BENCH_INPUT"]], tail=False, batch_size=1000)
+)
 values = op.flat_map_batch("parse", messages, lambda batch: [DECODE(each.value) for each in batch])
 keyed = op.key_on("key", values, lambda value: str(value["ad_id"]))
 rows = op.stateful_batch("minutes", keyed, Minutes)

@@ -1,4 +1,5 @@
-"""The pipeline of ``python -m bench start`` on bytewax: a count per page and minute, a file to a file."""
+"""The pipeline of ``python -m bench start`` on bytewax: a count per page and minute, a file to a
+file."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -14,7 +15,9 @@ def at(record):
 
 
 clock = win.EventClock(at, wait_for_system_duration=timedelta(seconds=10))
-minutes = win.TumblingWindower(length=timedelta(minutes=1), align_to=datetime(2026, 1, 1, tzinfo=timezone.utc))
+minutes = win.TumblingWindower(
+    length=timedelta(minutes=1), align_to=datetime(2026, 1, 1, tzinfo=timezone.utc)
+)
 flow = Dataflow("visits")
 records = op.map("parse", op.input("in", flow, FileSource("in.jsonl")), orjson.loads)
 counted = win.count_window("count", records, clock, minutes, lambda record: record["page"])

@@ -1,6 +1,7 @@
 """Part A on bytewax: a StatefulBatchLogic of our own, much quicker there than its ``fold_window``.
 
-Each key closes its minutes by its own newest timestamp, less ten seconds: bytewax has no watermark across keys.
+Each key closes its minutes by its own newest timestamp, less ten seconds: bytewax has no watermark
+across keys.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""Part B on PyFlink, in ``thread`` or ``process`` mode: RocksDB state, exactly-once checkpoints every 5 s, Flink's own
-file sink."""
+"""Part B on PyFlink, in ``thread`` or ``process`` mode: RocksDB state, exactly-once checkpoints
+every 5 s, Flink's own file sink."""
 
 import math
 import os
@@ -28,7 +28,9 @@ class Outliers(KeyedProcessFunction):
         if count >= 30:
             deviation = math.sqrt(squares / (count - 1))
             if deviation > 0 and abs((cost - mean) / deviation) > 4:
-                yield orjson.dumps({"event_id": event_id, "ad_id": ad, "z": (cost - mean) / deviation}).decode()
+                yield orjson.dumps(
+                    {"event_id": event_id, "ad_id": ad, "z": (cost - mean) / deviation}
+                ).decode()
         count += 1
         delta = cost - mean
         mean += delta / count
@@ -37,7 +39,13 @@ class Outliers(KeyedProcessFunction):
 
 def parse(line):
     value = orjson.loads(line)
-    return value["ad_id"], value["ts"], int(value["type"] == "click"), value["cost"], value["event_id"]
+    return (
+        value["ad_id"],
+        value["ts"],
+        int(value["type"] == "click"),
+        value["cost"],
+        value["event_id"],
+    )
 
 
 def settings():
@@ -64,7 +72,9 @@ def settings():
 def stream(environment):
     lines = FileSource.for_record_stream_format(StreamFormat.text_line_format(), INPUT).build()
     row = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG(), Types.DOUBLE(), Types.STRING()])
-    values = environment.from_source(lines, WatermarkStrategy.no_watermarks(), "events").map(parse, row)
+    values = environment.from_source(lines, WatermarkStrategy.no_watermarks(), "events").map(
+        parse, row
+    )
     rows = values.key_by(lambda value: value[0], Types.LONG()).process(Outliers(), Types.STRING())
     rows.sink_to(FileSink.for_row_format(OUTPUT, Encoder.simple_string_encoder()).build())
     environment.execute("bench")

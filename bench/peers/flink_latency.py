@@ -1,7 +1,9 @@
-"""Part C on PyFlink in thread mode, its quicker one: two keyed stages, then a function that notes when it is reached.
+"""Part C on PyFlink in thread mode, its quicker one: two keyed stages, then a function that notes
+when it is reached.
 
-RocksDB state with a cache for all keys, exactly-once checkpoints every second. Results are seen before the checkpoint
-that covers them: after a crash they are said again. One task per stage, which is quickest at this rate.
+RocksDB state with a cache for all keys, exactly-once checkpoints every second. Results are seen
+before the checkpoint that covers them: after a crash they are said again. One task per stage, which
+is quickest at this rate.
 """
 
 import json
@@ -83,7 +85,9 @@ def settings():
 
 def stream(port):
     environment = StreamExecutionEnvironment.get_execution_environment(settings())
-    lines = DataStream(environment._j_stream_execution_environment.socketTextStream("127.0.0.1", port))
+    lines = DataStream(
+        environment._j_stream_execution_environment.socketTextStream("127.0.0.1", port)
+    )
     ticks = lines.map(parse, Types.TUPLE([Types.LONG(), Types.DOUBLE()]))
     row = Types.TUPLE([Types.LONG(), Types.LONG(), Types.DOUBLE()])
     counts = ticks.key_by(lambda tick: tick[0], Types.LONG()).process(Count(), row)

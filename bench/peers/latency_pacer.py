@@ -1,7 +1,9 @@
-"""Part C's source for peers that read a socket: lines of ``key created`` at a steady rate. WARM_UP_S
+"""Part C's source for peers that read a socket: lines of ``key created`` at a steady rate.
+WARM_UP_S
 
-Prints its port. To whoever connects it says records of key -1 for as long as the warm-up takes, so that interpreters
-and classes are loaded; they are no part of the result. Created is when the schedule says, not when this process woke.
+Prints its port. To whoever connects it says records of key -1 for as long as the warm-up takes, so
+that interpreters and classes are loaded; they are no part of the result. Created is when the
+schedule says, not when this process woke.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Parts A and B as a bare Python loop on one core: the limit for code per record; nothing is kept or committed."""
+"""Parts A and B as a bare Python loop on one core: the limit for code per record; nothing is kept
+or committed."""
 
 import math
 import os
@@ -47,5 +48,7 @@ def lines_of(folder):
 
 
 with open(os.path.join(os.environ["BENCH_OUTPUT"], "rows.jsonl"), "wb") as out:
-    for row in {"windows": windows, "callback": callback}[sys.argv[1]](lines_of(os.environ["BENCH_INPUT"])):
+    for row in {"windows": windows, "callback": callback}[sys.argv[1]](
+        lines_of(os.environ["BENCH_INPUT"])
+    ):
         out.write(orjson.dumps(row) + b"\n")

@@ -1,8 +1,9 @@
-"""Windows from topic to topic on Quix Streams, exactly once: its own tumbling windows, in RocksDB, with a changelog.
+"""Windows from topic to topic on Quix Streams, exactly once: its own tumbling windows, in RocksDB,
+with a changelog.
 
-Windows close by the newest timestamp of their partition, less ten seconds, and only when a later event comes: those
-that are open at the end of the input are never written. The app itself stops at a number of *results* only, so its
-extractor of timestamps counts events.
+Windows close by the newest timestamp of their partition, less ten seconds, and only when a later
+event comes: those that are open at the end of the input are never written. The app itself stops at
+a number of *results* only, so its extractor of timestamps counts events.
 """
 
 import json
@@ -44,7 +45,10 @@ def codec():
 
 decoded, encoded = codec()
 events = app.topic(
-    os.environ["BENCH_INPUT"], value_deserializer=decoded, key_deserializer="str", timestamp_extractor=moment
+    os.environ["BENCH_INPUT"],
+    value_deserializer=decoded,
+    key_deserializer="str",
+    timestamp_extractor=moment,
 )
 counts = app.topic(os.environ["BENCH_TOPIC"], value_serializer=encoded, key_serializer="str")
 
@@ -70,7 +74,9 @@ def row(value, key, *_):
     }
 
 
-windows = app.dataframe(events).tumbling_window(timedelta(minutes=1), grace_ms=timedelta(seconds=10))
+windows = app.dataframe(events).tumbling_window(
+    timedelta(minutes=1), grace_ms=timedelta(seconds=10)
+)
 windows = windows.reduce(reducer=add, initializer=start).final(closing_strategy="partition")
 windows.apply(row, metadata=True).to_topic(counts)
 app.run()

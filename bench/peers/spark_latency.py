@@ -1,7 +1,8 @@
-"""Part C on Spark Structured Streaming: two transformWithState, micro-batches as short as they get, RocksDB state.
+"""Part C on Spark Structured Streaming: two transformWithState, micro-batches as short as they get,
+RocksDB state.
 
-A result is seen when ``foreachBatch`` has its batch, before the batch is committed: after a crash it is said again.
-Spark's real-time mode has no Python state.
+A result is seen when ``foreachBatch`` has its batch, before the batch is committed: after a crash
+it is said again. Spark's real-time mode has no Python state.
 """
 
 import json
@@ -72,13 +73,19 @@ def session():
 
 
 def sums(spark, port):
-    lines = spark.readStream.format("socket").option("host", "127.0.0.1").option("port", port).load()
+    lines = (
+        spark.readStream.format("socket").option("host", "127.0.0.1").option("port", port).load()
+    )
     fields = F.split("value", " ")
-    ticks = lines.select(fields[0].cast("long").alias("key"), fields[1].cast("double").alias("created"))
+    ticks = lines.select(
+        fields[0].cast("long").alias("key"), fields[1].cast("double").alias("created")
+    )
     counts = ticks.groupBy("key").transformWithState(
         Count(), "group long, count_ long, created double", "append", "none"
     )
-    return counts.groupBy("group").transformWithState(Sum(), "group long, total long, created double", "append", "none")
+    return counts.groupBy("group").transformWithState(
+        Sum(), "group long, total long, created double", "append", "none"
+    )
 
 
 def follow(spark, port):

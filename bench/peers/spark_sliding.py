@@ -1,7 +1,8 @@
-"""Part E on Spark Structured Streaming: its built-in sliding windows over a file, after a first query to warm up.
+"""Part E on Spark Structured Streaming: its built-in sliding windows over a file, after a first
+query to warm up.
 
-One more record, of another key (its value is negative) and a day later, lets all windows of the records close; its own
-stay open.
+One more record, of another key (its value is negative) and a day later, lets all windows of the
+records close; its own stay open.
 """
 
 import os
@@ -10,7 +11,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-LENGTH, SLIDE = (f"{int(os.environ[name])} microseconds" for name in ("BENCH_LENGTH", "BENCH_SLIDE"))
+LENGTH, SLIDE = (
+    f"{int(os.environ[name])} microseconds" for name in ("BENCH_LENGTH", "BENCH_SLIDE")
+)
 DAY_US = 86_400_000_000
 STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -43,7 +46,8 @@ spark = (
 spark.sparkContext.setLogLevel("ERROR")
 Path("warm").mkdir()
 for path in Path(os.environ["BENCH_INPUT"]).iterdir():
-    (Path("warm") / path.name).hardlink_to(path)  # nothing is opened: the clock starts when the input is
+    # nothing is opened: the clock starts when the input is
+    (Path("warm") / path.name).hardlink_to(path)
 run(spark, "warm", "warm-out", "warm-checkpoint")
 run(spark, os.environ["BENCH_INPUT"], os.environ["BENCH_OUTPUT"], "checkpoint")
 spark.stop()

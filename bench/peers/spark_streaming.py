@@ -1,7 +1,9 @@
-"""Parts A and B on Spark Structured Streaming, two cores: ``windows``, ``row`` or ``pandas`` (transformWithState).
+"""Parts A and B on Spark Structured Streaming, two cores: ``windows``, ``row`` or ``pandas``
+(transformWithState).
 
-One micro-batch of the whole input (``availableNow``), its quickest way; RocksDB state with a changelog, exactly-once
-file sink. The rows of a key come in the order of its lines because all are in one file and one task reads it.
+One micro-batch of the whole input (``availableNow``), its quickest way; RocksDB state with a
+changelog, exactly-once file sink. The rows of a key come in the order of its lines because all are
+in one file and one task reads it.
 """
 
 import math
@@ -69,9 +71,19 @@ def windows(events):
         events.withColumn("at", F.timestamp_millis("ts"))
         .withWatermark("at", "10 seconds")
         .groupBy("ad_id", F.window("at", "1 minute").alias("minute"))
-        .agg(F.count_if(~click).alias("impressions"), F.count_if(click).alias("clicks"), F.sum("cost").alias("spend"))
+        .agg(
+            F.count_if(~click).alias("impressions"),
+            F.count_if(click).alias("clicks"),
+            F.sum("cost").alias("spend"),
+        )
     )
-    return rows.select("ad_id", F.unix_micros("minute.start").alias("window_start"), "impressions", "clicks", "spend")
+    return rows.select(
+        "ad_id",
+        F.unix_micros("minute.start").alias("window_start"),
+        "impressions",
+        "clicks",
+        "spend",
+    )
 
 
 def callback(events):

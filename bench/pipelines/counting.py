@@ -16,4 +16,7 @@ class Counting(Computation):
         total = self.count.get() + 1
         self.count.set(total)
         # The names are those that the sink of part C notes.
-        ctx.produce("counts", {"group": record.value["key"], "total": total, "created": record.value["ts"] / 1000})
+        ctx.produce(
+            "counts",
+            {"group": record.value["key"], "total": total, "created": record.value["ts"] / 1000},
+        )

@@ -29,7 +29,8 @@ class Moments(msgspec.Struct, array_like=True):
 
 
 class Outliers(Computation):
-    """Tells a cost that is more than four standard deviations away from the mean of the ad's earlier records."""
+    """Tells a cost that is more than four standard deviations away from the mean of the ad's
+    earlier records."""
 
     moments = ValueState(Moments, default=Moments)
 

@@ -1,4 +1,5 @@
-"""Failover: the state of a key is a kilobyte that does not compress; a result says which process made it, and when."""
+"""Failover: the state of a key is a kilobyte that does not compress; a result says which process
+made it, and when."""
 
 from __future__ import annotations
 
@@ -36,4 +37,6 @@ class Visitors(Computation):
         visits = self.visitor.get().visits + 1
         self.visitor.set(Visitor(visits, random.randbytes(STATE_BYTES)))
         # The names are those that the sink of part C notes.
-        ctx.produce("visitors", {"group": record.value["key"], "total": os.getpid(), "created": time.time()})
+        ctx.produce(
+            "visitors", {"group": record.value["key"], "total": os.getpid(), "created": time.time()}
+        )

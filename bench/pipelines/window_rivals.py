@@ -1,8 +1,9 @@
-"""The rivals of key windows as callbacks: a sliding sum or maximum per key. See ``bench/rivals.py``.
+"""The rivals of key windows as callbacks: a sliding sum or maximum per key. See
+``bench/rivals.py``.
 
-All produce {key, at, result}: the result is right for the window that ends at ``at``, and may change there. ``windows``
-counts what each makes: windows, buckets, or raw records kept. Of a sum, callbacks keep a running total and subtract
-what leaves; of a maximum, they read all that is left.
+All produce {key, at, result}: the result is right for the window that ends at ``at``, and may
+change there. ``windows`` counts what each makes: windows, buckets, or raw records kept. Of a sum,
+callbacks keep a running total and subtract what leaves; of a maximum, they read all that is left.
 """
 
 from __future__ import annotations
@@ -44,20 +45,22 @@ class _Kept(Computation):
             self.total.set(result)
         else:
             result = max((part for time, part in self.parts.items() if time <= at), default=None)
-        # Another part may leave or enter at the same time: its timer produces the right result then.
+        # Another part may leave or enter at the same time: its timer produces the right result
+        # then.
         ctx.produce("results", {"key": ctx.key, "at": at, "result": result})
 
 
 class Raw(_Kept):
-    """Keeps each record until it leaves, and produces whenever one enters or leaves: no slide, so nothing limits the
-    results."""
+    """Keeps each record until it leaves, and produces whenever one enters or leaves: no slide, so
+    nothing limits the results."""
 
     def process_record(self, ctx: Context, record: Record[dict[str, Any]]) -> None:
         self.part(ctx, record.timestamp + 1, record.value["v"])
 
 
 class Buckets(_Kept):
-    """Keeps one value per bucket of ``bucket_us``. What happens inside of a bucket is seen at its end."""
+    """Keeps one value per bucket of ``bucket_us``. What happens inside of a bucket is seen at its
+    end."""
 
     def __init__(self, size_us: int, function: str, bucket_us: int) -> None:
         super().__init__(size_us, function)
@@ -69,10 +72,11 @@ class Buckets(_Kept):
 
 
 class Literal(Computation):
-    """Left and right key windows as they were published: a record is added to every open window that it is in.
+    """Left and right key windows as they were published: a record is added to every open window
+    that it is in.
 
-    ``windows`` are their results by their ends. A fired window is kept until a newer one has fired, because the next
-    left one may begin with it. Records of a key must come in the order of time."""
+    ``windows`` are their results by their ends. A fired window is kept until a newer one has fired,
+    because the next left one may begin with it. Records of a key must come in the order of time."""
 
     windows: MapState[int, Any] = MapState()
     newest_left = ValueState(int, default=int)
@@ -100,7 +104,8 @@ class Literal(Computation):
         return max((each for each in (result, value) if each is not None), default=None)
 
     def _left(self, end: int, known: dict[int, int | None]) -> int | None:
-        """The result of what is still in the left window that ends at ``end``, before its own record."""
+        """The result of what is still in the left window that ends at ``end``, before its own
+        record."""
         size, newest = self._size_us, self.newest_left.get()
         if not newest or end - size >= newest:
             return None

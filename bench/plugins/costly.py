@@ -38,15 +38,20 @@ class Costly(Aggregator[int]):
 
 
 class CountingCost(Costly):
-    """``Costly``; or, with a number of µs as ``BENCH_WAITS``, the sum of the values, after so long a wait for each. In
-    the folder of ``BENCH_COUNTS`` the file named after the process has how many records it added, and the one with
-    ``.lags`` behind that name (timestamp, added at) of each, in µs."""
+    """``Costly``; or, with a number of µs as ``BENCH_WAITS``, the sum of the values, after so long
+    a wait for each. In the folder of ``BENCH_COUNTS`` the file named after the process has how many
+    records it added, and the one with ``.lags`` behind that name (timestamp, added at) of each, in
+    µs."""
 
     def __init__(self) -> None:
         self._added = 0
         self._waits_us = int(os.environ.get("BENCH_WAITS", "0"))
         self._owed_us = 0
-        self._told = Path(os.environ["BENCH_COUNTS"]) / str(os.getpid()) if "BENCH_COUNTS" in os.environ else None
+        self._told = (
+            Path(os.environ["BENCH_COUNTS"]) / str(os.getpid())
+            if "BENCH_COUNTS" in os.environ
+            else None
+        )
         self._lags = array("q")
 
     def add(self, acc: int, value: int, timestamp: int) -> int:
@@ -62,7 +67,8 @@ class CountingCost(Costly):
         return found
 
     def _wait(self) -> None:
-        # Some records at a time: a process wakes up later than it should, by most of what a record takes.
+        # Some records at a time: a process wakes up later than it should, by most of what a record
+        # takes.
         self._owed_us += self._waits_us
         if self._owed_us >= _SLEEP_US:
             time.sleep(self._owed_us / 1e6)
@@ -70,8 +76,8 @@ class CountingCost(Costly):
 
 
 def drawn(index: int, partition: int) -> dict[str, int]:
-    """A record of a generator with as many records a second in this partition as ``BENCH_EACH`` says; keys by Zipf's
-    law with the exponent ``BENCH_ZIPF``."""
+    """A record of a generator with as many records a second in this partition as ``BENCH_EACH``
+    says; keys by Zipf's law with the exponent ``BENCH_ZIPF``."""
     block, at = divmod(index, _BLOCK)
     keys, costs = _block(block, partition, float(os.environ["BENCH_ZIPF"]))
     return {"k": keys[at], "cost": costs[at], "ts": index * 1000 // int(os.environ["BENCH_EACH"])}
@@ -85,4 +91,6 @@ def _ends(exponent: float) -> list[float]:
 @lru_cache(maxsize=64)
 def _block(block: int, partition: int, exponent: float) -> tuple[list[int], list[int]]:
     rng = Random(f"{partition} {block}")
-    return rng.choices(range(_KEYS), cum_weights=_ends(exponent), k=_BLOCK), rng.choices(range(1000), k=_BLOCK)
+    return rng.choices(range(_KEYS), cum_weights=_ends(exponent), k=_BLOCK), rng.choices(
+        range(1000), k=_BLOCK
+    )

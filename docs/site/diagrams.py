@@ -1,7 +1,9 @@
-"""``python docs/site/diagrams.py MERMAID_JS``: draws the Mermaid diagrams of the pages anew, for the site.
+"""``python docs/site/diagrams.py MERMAID_JS``: draws the Mermaid diagrams of the pages anew, for
+the site.
 
-The site shows them as pictures: Mermaid in the browser would be three megabytes from another server. MERMAID_JS is
-``dist/mermaid.min.js`` of the npm package; Debian's chromium draws. A diagram without a picture stays text.
+The site shows them as pictures: Mermaid in the browser would be three megabytes from another
+server. MERMAID_JS is ``dist/mermaid.min.js`` of the npm package; Debian's chromium draws. A diagram
+without a picture stays text.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from hook import DIAGRAM, DIAGRAMS, HOUSE, PAGES, picture_of
 from playwright.sync_api import sync_playwright
 
 _DRAW = """async ([name, text]) => {
-  const options = {startOnLoad: false, theme: "neutral", htmlLabels: false, flowchart: {htmlLabels: false}};
+  const options = {startOnLoad: false, theme: "neutral", htmlLabels: false,
+    flowchart: {htmlLabels: false}};
   mermaid.initialize({...options, fontFamily: "system-ui, Helvetica, Arial, sans-serif"});
   return (await mermaid.render(name, text)).svg;
 }"""
@@ -32,7 +35,8 @@ def main(library: str) -> None:
         page.set_content("<body></body>")
         page.add_script_tag(path=library)
         for path, text in found.items():
-            plain = re.sub("</?b>", "", text)  # labels are text: HTML is not drawn in an image everywhere
+            # labels are text: HTML is not drawn in an image everywhere
+            plain = re.sub("</?b>", "", text)
             svg = page.evaluate(_DRAW, [f"d{path.stem}", plain])
             path.write_text(svg.replace("<br>", "<br/>") + "\n", encoding="utf-8")
         browser.close()

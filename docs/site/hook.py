@@ -1,8 +1,9 @@
-"""Makes the site from the pages as they lie in the repository, so that one text serves readers of both.
+"""Makes the site from the pages as they lie in the repository, so that one text serves readers of
+both.
 
-Pages keep their paths, and with them their links. A link to a file that is not a page of the site becomes plain text.
-Two tables are only in the site: the numbers of the code that tune something, which are a page of their own, and what
-each place of a pipeline does with unexpected values.
+Pages keep their paths, and with them their links. A link to a file that is not a page of the site
+becomes plain text. Two tables are only in the site: the numbers of the code that tune something,
+which are a page of their own, and what each place of a pipeline does with unexpected values.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ sys.path.insert(0, str(HOUSE))
 from tests import tuning  # noqa: E402
 from tests.poison import matrix  # noqa: E402
 
-PAGES = ("*.md", "docs/*.md", "docs/design/*.md", "docs/tutorial/*.md", "deploy/*.md", "deploy/observability/*.md")
+PAGES = (
+    "*.md",
+    "docs/*.md",
+    "docs/design/*.md",
+    "docs/tutorial/*.md",
+    "deploy/*.md",
+    "deploy/observability/*.md",
+)
 MORE = (
     "examples/*/README.md",
     "docs/pictures/*.svg",
@@ -86,5 +94,8 @@ def _linked(link: re.Match[str], folder: str, files: Files) -> str:
 def _moved(markdown: str, folder: str) -> str:
     """A page of a folder, as it reads one level up."""
     return _LINK.sub(
-        lambda link: f"[{link[1]}]({posixpath.normpath(posixpath.join(folder, link[2]))}{link[3] or ''})", markdown
+        lambda link: (
+            f"[{link[1]}]({posixpath.normpath(posixpath.join(folder, link[2]))}{link[3] or ''})"
+        ),
+        markdown,
     )

@@ -1,4 +1,5 @@
-"""The ads example's own code: every client pays for its clicks, and is reported once when its budget is spent."""
+"""The ads example's own code: every client pays for its clicks, and is reported once when its
+budget is spent."""
 
 from __future__ import annotations
 
@@ -34,5 +35,8 @@ class Billing(Computation):
         account.spent += round(event["cost"] * MICROS)
         if account.spent > self.budget and not account.reported:
             account.reported = True
-            ctx.produce("over_budget", {"client_id": ctx.key, "spent_micros": account.spent, "clicks": account.clicks})
+            ctx.produce(
+                "over_budget",
+                {"client_id": ctx.key, "spent_micros": account.spent, "clicks": account.clicks},
+            )
         self.account.set(account)

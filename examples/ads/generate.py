@@ -1,12 +1,13 @@
 """Writes advertisement events as JSON lines: the same arguments give the same bytes.
 
     python examples/ads/generate.py --records 1000000 --out events.jsonl
-    python examples/ads/generate.py --records 1000000 --out events/ --files 4 --late 0 --duplicates 0
+    python examples/ads/generate.py --records 1000000 --out events/ --files 4 --late 0 --duplicates
+    0
 
-An hour of event time from 2026-01-01T00:00:00Z. Ads are drawn by Zipf's law (s = 1.1, 10,000 ads), 10 % of the
-events are clicks. Every record arrives up to ``--disorder`` after its time; a share ``--late`` arrives more than ten
-seconds behind the newest record of its own file; a share ``--duplicates`` is followed, in the same file, by an exact
-copy of its line.
+An hour of event time from 2026-01-01T00:00:00Z. Ads are drawn by Zipf's law (s = 1.1, 10,000 ads),
+10 % of the events are clicks. Every record arrives up to ``--disorder`` after its time; a share
+``--late`` arrives more than ten seconds behind the newest record of its own file; a share
+``--duplicates`` is followed, in the same file, by an exact copy of its line.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ HOUR_MS = 3_600_000
 ADS, CLIENTS, USERS = 10_000, 500, 200_000
 ZIPF, CLICKS, OUTLIERS = 1.1, 0.10, 0.002
 LATE_MS = (11_000, 60_000)
-"""How long a late record stays away: beyond the ten seconds that the pipeline waits, whatever the disorder."""
+"""How long a late record stays away: beyond the ten seconds that the pipeline waits, whatever the
+disorder."""
 SLICE = 100_000
 Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to write. ``late`` and ``duplicates`` are shares of the records, ``disorder_ms`` is the longest delay."""
+    """What to write. ``late`` and ``duplicates`` are shares of the records, ``disorder_ms`` is the
+    longest delay."""
 
     records: int
     files: int = 1
@@ -40,6 +43,7 @@ class Load:
     disorder_ms: int = 5_000
     late: float = 0.0
     duplicates: float = 0.0
+    users: int = USERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +79,10 @@ def events(load: Load, number: int) -> Events:
     costs[random.random(count) < OUTLIERS] *= 20
     drawn = Events(
         ids=random.integers(0, 2**64, count, dtype=np.uint64),
-        ads=np.searchsorted(np.cumsum(weights / weights.sum()), random.random(count)).clip(max=ADS - 1),
-        users=random.integers(0, USERS, count),
+        ads=np.searchsorted(np.cumsum(weights / weights.sum()), random.random(count)).clip(
+            max=ADS - 1
+        ),
+        users=random.integers(0, load.users, count),
         clicks=random.random(count) < CLICKS,
         costs=np.round(costs, 4),
         times=START_MS + times,
@@ -102,7 +108,8 @@ def lines(drawn: Events) -> Iterator[str]:
     for begin in range(0, len(drawn.ids), SLICE):
         part = drawn.at(np.arange(begin, min(begin + SLICE, len(drawn.ids))))
         rows = zip(
-            part.ids.tolist(), part.ads.tolist(), part.users.tolist(), part.clicks.tolist(), part.costs.tolist(),
+            part.ids.tolist(), part.ads.tolist(), part.users.tolist(), part.clicks.tolist(),
+            part.costs.tolist(),
             part.times.tolist(), strict=True,
         )  # fmt: skip
         yield "".join(
@@ -113,11 +120,14 @@ def lines(drawn: Events) -> Iterator[str]:
 
 
 def write(load: Load, out: Path) -> list[Path]:
-    """Write all files of a load: ``out`` itself, or ``events-<n>.jsonl`` in the folder ``out``; their paths."""
+    """Write all files of a load: ``out`` itself, or ``events-<n>.jsonl`` in the folder ``out``;
+    their paths."""
     one = load.files == 1 and out.suffix != "" and not out.is_dir()
     folder = out.parent if one else out
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [out] if one else [folder / f"events-{number:03d}.jsonl" for number in range(load.files)]
+    paths = (
+        [out] if one else [folder / f"events-{number:03d}.jsonl" for number in range(load.files)]
+    )
     for number, path in enumerate(paths):
         with path.open("w", encoding="ascii") as file:
             file.writelines(lines(events(load, number)))
@@ -140,7 +150,9 @@ def share(text: str) -> float:
             return float(text)
     except ValueError:
         pass
-    raise argparse.ArgumentTypeError(f"{text!r} is no share; write a number from 0 to 1, for example 0.01")
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is no share; write a number from 0 to 1, for example 0.01"
+    )
 
 
 def count(text: str) -> int:
@@ -153,23 +165,56 @@ def count(text: str) -> int:
 def main(arguments: list[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description="Write advertisement events as JSON lines.")
-    parser.add_argument("--records", type=count, default=1_000_000, help="records, not counting duplicates")
-    parser.add_argument("--out", type=Path, required=True, help="a file, or a folder")
-    parser.add_argument("--files", type=count, default=1, help="files to spread them over (default 1)")
-    parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--disorder", type=milliseconds, default=5_000, help="longest delay of a record (default 5s)")
     parser.add_argument(
-        "--late", type=share, default=0.001, help="share of records more than 10 s behind (default 0.001)"
+        "--records", type=count, default=1_000_000, help="records, not counting duplicates"
     )
-    parser.add_argument("--duplicates", type=share, default=0.01, help="share of records written twice (default 0.01)")
+    parser.add_argument("--out", type=Path, required=True, help="a file, or a folder")
+    parser.add_argument(
+        "--files", type=count, default=1, help="files to spread them over (default 1)"
+    )
+    parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument(
+        "--disorder",
+        type=milliseconds,
+        default=5_000,
+        help="longest delay of a record (default 5s)",
+    )
+    parser.add_argument(
+        "--late",
+        type=share,
+        default=0.001,
+        help="share of records more than 10 s behind (default 0.001)",
+    )
+    parser.add_argument(
+        "--duplicates",
+        type=share,
+        default=0.01,
+        help="share of records written twice (default 0.01)",
+    )
+    parser.add_argument(
+        "--users", type=count, default=USERS, help=f"how many users there are (default {USERS})"
+    )
     given = parser.parse_args(arguments)
     if given.seed < 0:
         parser.error("argument --seed: write a whole number from 0 up")
     if given.files > 1 and given.out.is_file():
-        parser.error(f"argument --out: {given.out} is a file, and {given.files} files need a folder")
-    load = Load(given.records, given.files, given.seed, given.disorder, given.late, given.duplicates)
+        parser.error(
+            f"argument --out: {given.out} is a file, and {given.files} files need a folder"
+        )
+    load = Load(
+        given.records,
+        given.files,
+        given.seed,
+        given.disorder,
+        given.late,
+        given.duplicates,
+        given.users,
+    )
     paths = write(load, given.out)
-    sys.stderr.write(f"{load.records} records in {len(paths)} file{'s' if len(paths) > 1 else ''} at {given.out}\n")
+    sys.stderr.write(
+        f"{load.records} records in {len(paths)} file{'s' if len(paths) > 1 else ''} at"
+        f" {given.out}\n"
+    )
 
 
 if __name__ == "__main__":

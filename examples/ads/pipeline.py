@@ -1,4 +1,5 @@
-"""The pipeline of pipeline.yaml, written in Python. `millwheel run examples/ads/pipeline.py` does the same."""
+"""The pipeline of pipeline.yaml, written in Python. `millwheel run examples/ads/pipeline.py` does
+the same."""
 
 from billing import Billing
 

@@ -1,4 +1,5 @@
-"""Writes the ads log as if its hour were now: most of it lies behind, the rest is appended as its time comes.
+"""Writes the ads log as if its hour were now: most of it lies behind, the rest is appended as its
+time comes.
 
 python examples/dashboard/live.py --out out/dashboard/events.jsonl --records 200000 --behind 50m
 """
@@ -20,7 +21,8 @@ _STEP_S = 0.2  # between two looks for records whose time has come
 
 
 def records(count: int, first_ms: int) -> Iterator[tuple[int, str]]:
-    """(time in ms, line) of each record of the hour that begins at ``first_ms``, in the order of the log."""
+    """(time in ms, line) of each record of the hour that begins at ``first_ms``, in the order of
+    the log."""
     for text in lines(events(Load(count), 0)):
         for line in text.splitlines():
             record = json.loads(line)
@@ -43,10 +45,14 @@ def write(out: Path, count: int, behind_ms: int, follow: bool = True) -> None:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--records", type=int, default=200_000)
-    parser.add_argument("--behind", type=milliseconds, default=HOUR_MS * 5 // 6, help="how much of the hour is over")
+    parser.add_argument(
+        "--behind", type=milliseconds, default=HOUR_MS * 5 // 6, help="how much of the hour is over"
+    )
     given = parser.parse_args()
     write(given.out, given.records, given.behind)
 

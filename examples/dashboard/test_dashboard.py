@@ -1,4 +1,5 @@
-"""The dashboard in a real browser: what it shows is what a plain count over the log says, and it follows the log."""
+"""The dashboard in a real browser: what it shows is what a plain count over the log says, and it
+follows the log."""
 
 from __future__ import annotations
 
@@ -34,8 +35,14 @@ class Served:
 
     def counted(self, ad: int, start_us: int, end_us: int) -> dict[str, int]:
         """Impressions and clicks of an ad, each event once."""
-        events = {each["event_id"]: each for each in map(json.loads, self.log.read_text().splitlines())}
-        mine = [e["type"] for e in events.values() if e["ad_id"] == ad and start_us <= 1_000 * e["ts"] < end_us]
+        events = {
+            each["event_id"]: each for each in map(json.loads, self.log.read_text().splitlines())
+        }
+        mine = [
+            e["type"]
+            for e in events.values()
+            if e["ad_id"] == ad and start_us <= 1_000 * e["ts"] < end_us
+        ]
         return {"impressions": mine.count("impression"), "clicks": mine.count("click")}
 
 
@@ -43,17 +50,41 @@ class Served:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("dashboard")
     log = folder / "events.jsonl"
-    words = [sys.executable, HERE / "live.py", "--out", log, "--records", str(RECORDS), "--behind", "65m"]
+    words = [
+        sys.executable,
+        HERE / "live.py",
+        "--out",
+        log,
+        "--records",
+        str(RECORDS),
+        "--behind",
+        "65m",
+    ]
     subprocess.run(words, check=True, timeout=60)
-    run = Run(HERE / "pipeline.yaml", folder, params={"input": str(log)}, more=("--query-port", "0")).start()
+    run = Run(
+        HERE / "pipeline.yaml", folder, params={"input": str(log)}, more=("--query-port", "0")
+    ).start()
     gateway = None
     try:
         _await(lambda: (run.root / "run.json").exists() or run.process.poll() is not None)
-        serve = ["-m", "millwheel", "serve", str(run.root), "--port", "0", "--pages", str(HERE / "page")]
+        serve = [
+            "-m",
+            "millwheel",
+            "serve",
+            str(run.root),
+            "--port",
+            "0",
+            "--pages",
+            str(HERE / "page"),
+        ]
         gateway = subprocess.Popen([sys.executable, *serve], stdout=subprocess.PIPE, text=True)
         assert gateway.stdout is not None
-        url, _, token = gateway.stdout.readline().removeprefix("Serving ").strip().partition("/#token=")
-        end_us = 1_000 * max(json.loads(line)["ts"] for line in log.read_text().splitlines()) + 1_000
+        url, _, token = (
+            gateway.stdout.readline().removeprefix("Serving ").strip().partition("/#token=")
+        )
+        end_us = (
+            1_000 * max(json.loads(line)["ts"] for line in log.read_text().splitlines()) + 1_000
+        )
         found = Served(url, token, log, end_us)
         _await(lambda: _applied(found))
         yield found
@@ -74,12 +105,23 @@ def _await(so: Callable[[], bool], within_s: float = 60.0) -> None:
 
 def _applied(served: Served) -> bool:
     """Whether the pipeline has come to the end of the log."""
-    asked = {"indicator": "ads", "key": 0, "window": "2h", "until": served.end_us, "deadline_ms": 5_000}
+    asked = {
+        "indicator": "ads",
+        "key": 0,
+        "window": "2h",
+        "until": served.end_us,
+        "deadline_ms": 5_000,
+    }
     reply = httpx.get(
-        f"{served.url}/v1/query", params=asked, timeout=20, headers={"authorization": f"Bearer {served.token}"}
+        f"{served.url}/v1/query",
+        params=asked,
+        timeout=20,
+        headers={"authorization": f"Bearer {served.token}"},
     )
     values = reply.json().get("values", {})
-    return {name: values.get(name) for name in ("impressions", "clicks")} == served.counted(0, 0, served.end_us)
+    return {name: values.get(name) for name in ("impressions", "clicks")} == served.counted(
+        0, 0, served.end_us
+    )
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +140,9 @@ def right(served: Served, page: Any, ad: int) -> None:
     values = served.counted(ad, *span)
     assert shown(page, "impressions") == f"{values['impressions']:,}"
     assert shown(page, "clicks") == f"{values['clicks']:,}"
-    ratio = f"{100 * values['clicks'] / values['impressions']:.2f} %" if values["impressions"] else "–"
+    ratio = (
+        f"{100 * values['clicks'] / values['impressions']:.2f} %" if values["impressions"] else "–"
+    )
     assert shown(page, "ctr") == ratio
 
 
@@ -111,7 +155,10 @@ def test_any_ad_and_any_window_is_shown_as_the_log_has_it(served: Served, chromi
     page.goto(f"{served.url}/?ad=0&window=1h&at={served.end_us}#token={served.token}")
     page.wait_for_selector(".curve", timeout=WAIT_MS)
     right(served, page, 0)
-    for change, ad in ((lambda: _fill(page, "#ad", "3"), 3), (lambda: page.click("[data-window='15m']"), 3)):
+    for change, ad in (
+        (lambda: _fill(page, "#ad", "3"), 3),
+        (lambda: page.click("[data-window='15m']"), 3),
+    ):
         before = page.locator("#about").text_content(), shown(page, "impressions")
         change()
         page.wait_for_function(_CHANGED, arg=list(before), timeout=WAIT_MS)
@@ -120,19 +167,26 @@ def test_any_ad_and_any_window_is_shown_as_the_log_has_it(served: Served, chromi
     _fill(page, "#any", "soon")
     assert "no window" in page.locator("#problem").text_content()
     assert not problems
-    assert all(url.startswith((served.url, "data:")) for url in asked)  # no request leaves this machine
+    # no request leaves this machine
+    assert all(url.startswith((served.url, "data:")) for url in asked)
 
 
 def test_the_chart_follows_the_log(served: Served, chromium: Any) -> None:
     page = chromium.new_page()
     page.goto(f"{served.url}/?ad=0&window=5m#token={served.token}")
-    page.wait_for_selector(".curve", state="attached", timeout=WAIT_MS)  # a flat line is invisible to it
+    # a flat line is invisible to it
+    page.wait_for_selector(".curve", state="attached", timeout=WAIT_MS)
     assert shown(page, "impressions") == "0"  # the log ended before
     now_ms = time.time_ns() // 1_000_000
-    more = [{"event_id": f"new{n}", "ad_id": 0, "uid": n, "type": "impression", "cost": 0.1} for n in range(7)]
+    more = [
+        {"event_id": f"new{n}", "ad_id": 0, "uid": n, "type": "impression", "cost": 0.1}
+        for n in range(7)
+    ]
     with served.log.open("a") as log:
         log.writelines(json.dumps({**each, "ts": now_ms}) + "\n" for each in more)
-    page.wait_for_function("() => document.querySelector('#card-impressions b').textContent === '7'", timeout=WAIT_MS)
+    page.wait_for_function(
+        "() => document.querySelector('#card-impressions b').textContent === '7'", timeout=WAIT_MS
+    )
 
 
 _CHANGED = """before => before[0] !== document.getElementById('about').textContent

@@ -1,4 +1,5 @@
-"""Unique visitors of the day so far: every minute is that of plain sets, in Shanghai's days, also after a crash."""
+"""Unique visitors of the day so far: every minute is that of plain sets, in Shanghai's days, also
+after a crash."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ def _visits() -> list[dict[str, Any]]:
     rng = random.Random(3)
     times = sorted(rng.randrange(-600_000, 600_000) for _ in range(1_500))
     return [
-        {"device": f"device {rng.randrange(300)}", "channel": rng.choice("ab"), "ts": MIDNIGHT_US // 1000 + at}
+        {
+            "device": f"device {rng.randrange(300)}",
+            "channel": rng.choice("ab"),
+            "ts": MIDNIGHT_US // 1000 + at,
+        }
         for at in times
     ]
 

@@ -1,4 +1,5 @@
-"""Runs the weblog pipeline and compares every row of its traffic with a DuckDB query over the same log.
+"""Runs the weblog pipeline and compares every row of its traffic with a DuckDB query over the same
+log.
 
 python examples/weblog/check.py [--launcher spark|processes] [--fresh]
 """
@@ -20,15 +21,18 @@ OUT = Path("out") / "weblog"
 QUERY = r"""
 with lines as (
     select column0 as line
-    from read_csv(?, header=false, delim='\x01', quote='', escape='', columns={'column0': 'varchar'})
+    from read_csv(?, header=false, delim='\x01', quote='', escape='',
+      columns={'column0': 'varchar'})
 ), hits as (
     select regexp_extract(line, '^(\S+)', 1) as client,
            regexp_extract(line, '"\S+ (\S+)', 1) as path,
-           epoch_us(strptime(regexp_extract(line, '\[([^\]]+)\]', 1), '%d/%b/%Y:%H:%M:%S %z')) as time,
+           epoch_us(strptime(regexp_extract(line, '\[([^\]]+)\]', 1),
+             '%d/%b/%Y:%H:%M:%S %z')) as time,
            coalesce(try_cast(regexp_extract(line, '" \d+ (\S+)', 1) as bigint), 0) as size
     from lines
 )
-select path, time - time % 60000000 as window_start, time - time % 60000000 + 60000000 as window_end,
+select path, time - time % 60000000 as window_start,
+  time - time % 60000000 + 60000000 as window_end,
        count(*) as hits, sum(size)::bigint as bytes, count(distinct client) as visitors
 from hits group by all order by all
 """
@@ -39,12 +43,29 @@ GOT = "select path, window_start, window_end, hits, bytes, visitors from read_js
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--launcher", default="spark")
-    parser.add_argument("--fresh", action="store_true", help="forget what an earlier run left in out/weblog")
+    parser.add_argument(
+        "--fresh", action="store_true", help="forget what an earlier run left in out/weblog"
+    )
     given = parser.parse_args()
     if given.fresh:
         shutil.rmtree(OUT, ignore_errors=True)
-    command = [sys.executable, "-m", "millwheel", "run", str(HERE / "pipeline.yaml"), "--launcher", given.launcher]
-    command += ["--set", f"output={OUT}", "--root", str(OUT / "root"), "--summary", str(OUT / "summary.json")]
+    command = [
+        sys.executable,
+        "-m",
+        "millwheel",
+        "run",
+        str(HERE / "pipeline.yaml"),
+        "--launcher",
+        given.launcher,
+    ]
+    command += [
+        "--set",
+        f"output={OUT}",
+        "--root",
+        str(OUT / "root"),
+        "--summary",
+        str(OUT / "summary.json"),
+    ]
     OUT.mkdir(parents=True, exist_ok=True)
     if subprocess.run(command, check=False).returncode:
         return 1
@@ -52,9 +73,15 @@ def main() -> int:
     got = duckdb.execute(GOT, [str(OUT / "traffic" / "*.jsonl")]).fetchall()
     if want != got:
         different = sorted(set(want) ^ set(got))
-        print(f"{len(different)} of {len(want)} rows differ from DuckDB's, for example {different[:3]}")
+        print(
+            f"{len(different)} of {len(want)} rows differ from DuckDB's, for example"
+            f" {different[:3]}"
+        )
         return 1
-    print(f"All {len(got)} rows of {OUT / 'traffic'} equal DuckDB's over the same log. The busiest minutes:")
+    print(
+        f"All {len(got)} rows of {OUT / 'traffic'} equal DuckDB's over the same log. The busiest"
+        " minutes:"
+    )
     for row in sorted(got, key=lambda row: (-row[3], row[0]))[:5]:
         print(f"  {row[3]:>4} hits  {row[5]:>3} visitors  {row[0]}")
     return 0

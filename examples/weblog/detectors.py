@@ -1,4 +1,5 @@
-"""The weblog example's own code: a spike detector that keeps a small model of every path in its state."""
+"""The weblog example's own code: a spike detector that keeps a small model of every path in its
+state."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from millwheel import Computation, Context, Record, ValueState
 
 
 class Usual(msgspec.Struct):
-    """What is usual for a path: how many minutes were seen, and their mean hits, recent ones counting more."""
+    """What is usual for a path: how many minutes were seen, and their mean hits, recent ones
+    counting more."""
 
     minutes: int = 0
     mean: float = 0.0
@@ -28,7 +30,11 @@ class SpikeDetector(Computation):
     def process_record(self, ctx: Context, record: Record) -> None:
         usual, minute = self.usual.get(), record.value
         if usual.minutes >= self.warm_up and minute["hits"] >= self.factor * usual.mean:
-            alert = {"path": ctx.key, "window_start": minute["window_start"], "hits": minute["hits"]}
+            alert = {
+                "path": ctx.key,
+                "window_start": minute["window_start"],
+                "hits": minute["hits"],
+            }
             ctx.produce("alerts", {**alert, "usual": round(usual.mean, 2)})
         usual.minutes += 1
         usual.mean += (minute["hits"] - usual.mean) / min(usual.minutes, 20)

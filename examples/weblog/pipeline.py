@@ -1,4 +1,5 @@
-"""The pipeline of pipeline.yaml, written in Python. `millwheel run examples/weblog/pipeline.py` does the same."""
+"""The pipeline of pipeline.yaml, written in Python. `millwheel run examples/weblog/pipeline.py`
+does the same."""
 
 from detectors import SpikeDetector, whole_site
 
@@ -7,7 +8,10 @@ from millwheel import Cumulative, FileSink, FileSource, Pipeline, Tumbling, agg
 weblog = Pipeline("weblog")
 
 hits = weblog.read(
-    "hits", FileSource("${input:-data/apache_access.log}", "apache_combined"), timestamp="time", max_delay="2m"
+    "hits",
+    FileSource("${input:-data/apache_access.log}", "apache_combined"),
+    timestamp="time",
+    max_delay="2m",
 )
 
 traffic = (

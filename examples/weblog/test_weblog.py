@@ -1,4 +1,5 @@
-"""The weblog pipeline in memory: traffic, alerts and the day's audience, with a crash in between."""
+"""The weblog pipeline in memory: traffic, alerts and the day's audience, with a crash in
+between."""
 
 from __future__ import annotations
 
@@ -31,9 +32,14 @@ def minute(harness: PipelineHarness, number: int, hits: int, path: str = "/") ->
 
 
 def test_traffic_is_one_row_for_each_path_and_minute(weblog: PipelineHarness) -> None:
-    weblog.push("hits", [hit(), hit(client="192.0.2.2", size=5), hit("/about")], timestamp=30_000_000)
+    weblog.push(
+        "hits", [hit(), hit(client="192.0.2.2", size=5), hit("/about")], timestamp=30_000_000
+    )
     weblog.advance_watermark(MINUTE_US)
-    rows = {row["path"]: (row["hits"], row["bytes"], row["visitors"]) for row in weblog.take("traffic_by_minute")}
+    rows = {
+        row["path"]: (row["hits"], row["bytes"], row["visitors"])
+        for row in weblog.take("traffic_by_minute")
+    }
     assert rows == {"/": (2, 15, 2), "/about": (1, 10, 1)}
 
 
@@ -43,7 +49,9 @@ def test_a_spike_is_a_minute_with_four_times_the_usual_hits(weblog: PipelineHarn
     minute(weblog, 5, hits=7)
     assert weblog.read("alerts") == []
     minute(weblog, 6, hits=12)
-    assert weblog.take("alerts") == [{"path": "/", "window_start": 6 * MINUTE_US, "hits": 12, "usual": 2.83}]
+    assert weblog.take("alerts") == [
+        {"path": "/", "window_start": 6 * MINUTE_US, "hits": 12, "usual": 2.83}
+    ]
 
 
 def test_the_detector_goes_on_with_what_it_knew_before_a_crash(weblog: PipelineHarness) -> None:
@@ -59,7 +67,9 @@ def test_the_detector_goes_on_with_what_it_knew_before_a_crash(weblog: PipelineH
 
 def test_the_audience_of_a_day_grows_by_new_visitors_only(weblog: PipelineHarness) -> None:
     weblog.push("hits", [hit(client="192.0.2.1"), hit(client="192.0.2.2")], timestamp=0)
-    weblog.push("hits", [hit("/a", client="192.0.2.2"), hit("/a", client="192.0.2.3")], timestamp=MINUTE_US)
+    weblog.push(
+        "hits", [hit("/a", client="192.0.2.2"), hit("/a", client="192.0.2.3")], timestamp=MINUTE_US
+    )
     weblog.advance_watermark(3 * MINUTE_US)
     assert [row["visitors"] for row in weblog.take("visitors_today")][:2] == [2, 3]
 

@@ -21,17 +21,37 @@ HOUR_US = 3_600_000_000
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--launcher", default="spark")
-    parser.add_argument("--fresh", action="store_true", help="forget what an earlier run left in out/zeitgeist")
+    parser.add_argument(
+        "--fresh", action="store_true", help="forget what an earlier run left in out/zeitgeist"
+    )
     given = parser.parse_args()
     if given.fresh:
         shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "millwheel", "run", str(HERE / "pipeline.yaml"), "--launcher", given.launcher]
-    command += ["--set", f"output={OUT}", "--root", str(OUT / "root"), "--summary", str(OUT / "summary.json")]
+    command = [
+        sys.executable,
+        "-m",
+        "millwheel",
+        "run",
+        str(HERE / "pipeline.yaml"),
+        "--launcher",
+        given.launcher,
+    ]
+    command += [
+        "--set",
+        f"output={OUT}",
+        "--root",
+        str(OUT / "root"),
+        "--summary",
+        str(OUT / "summary.json"),
+    ]
     if subprocess.run(command, check=False).returncode:
         return 1
     hit, labelled, stray, alerts = score(OUT / "alerts")
-    print(f"{hit} of {labelled} labelled anomaly windows have an alert; {stray} of {alerts} alerts lie outside of any.")
+    print(
+        f"{hit} of {labelled} labelled anomaly windows have an alert; {stray} of {alerts} alerts"
+        " lie outside of any."
+    )
     return 0
 
 
@@ -39,11 +59,20 @@ def score(folder: Path) -> tuple[int, int, int, int]:
     """(labelled windows with an alert, labelled windows, alerts outside of any, alerts)."""
     windows = {
         series: [(micros(begin), micros(end)) for begin, end in spans]
-        for series, spans in json.loads((HERE / "data" / "anomaly_windows.json").read_text()).items()
+        for series, spans in json.loads(
+            (HERE / "data" / "anomaly_windows.json").read_text()
+        ).items()
     }
     alerts = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.open()]
-    found = {(a["series"], span) for a in alerts for span in windows[a["series"]] if touches(a["window_start"], span)}
-    stray = sum(not any(touches(a["window_start"], span) for span in windows[a["series"]]) for a in alerts)
+    found = {
+        (a["series"], span)
+        for a in alerts
+        for span in windows[a["series"]]
+        if touches(a["window_start"], span)
+    }
+    stray = sum(
+        not any(touches(a["window_start"], span) for span in windows[a["series"]]) for a in alerts
+    )
     return len(found), sum(map(len, windows.values())), stray, len(alerts)
 
 

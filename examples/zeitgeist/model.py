@@ -1,4 +1,5 @@
-"""The zeitgeist example's model: what an hour usually brings, per series, with daily rhythm and slow forgetting."""
+"""The zeitgeist example's model: what an hour usually brings, per series, with daily rhythm and
+slow forgetting."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class Model(msgspec.Struct):
 
 
 class Watch(Computation):
-    """Alerts when an hour lies ``threshold`` standard deviations above (spike) or below (dip) what is usual."""
+    """Alerts when an hour lies ``threshold`` standard deviations above (spike) or below (dip) what
+    is usual."""
 
     model = ValueState(Model, default=Model)
 
@@ -38,7 +40,12 @@ class Watch(Computation):
         score = surprise / math.sqrt(model.variance)
         if model.hours >= self.warm_up and abs(score) >= self.threshold:
             kind = "spike" if score > 0 else "dip"
-            alert = {"series": ctx.key, "window_start": start, "kind": kind, "score": round(score, 2)}
+            alert = {
+                "series": ctx.key,
+                "window_start": start,
+                "kind": kind,
+                "score": round(score, 2),
+            }
             ctx.produce("alerts", {**alert, "mentions": record.value["mentions"]})
         self._learn(model, hour, surprise)
         self.model.set(model)
@@ -48,5 +55,9 @@ class Watch(Computation):
         rate = max(FORGET, 1 / model.hours)
         model.mean += rate * surprise
         model.by_hour[hour] += rate * 2 * (surprise - rate * surprise)
-        capped = min(surprise * surprise, 9 * model.variance) if model.hours > self.warm_up else surprise * surprise
+        capped = (
+            min(surprise * surprise, 9 * model.variance)
+            if model.hours > self.warm_up
+            else surprise * surprise
+        )
         model.variance += rate * (capped - model.variance)

@@ -1,4 +1,5 @@
-"""The pipeline of pipeline.yaml, written in Python. `millwheel run examples/zeitgeist/pipeline.py` does the same."""
+"""The pipeline of pipeline.yaml, written in Python. `millwheel run examples/zeitgeist/pipeline.py`
+does the same."""
 
 from model import Watch
 
@@ -17,7 +18,9 @@ mentions = zeitgeist.read(
 # Without a key of its own, a record's key is the file it came from: one series each.
 hourly = (
     mentions.window(Tumbling("1h", empty=True))  # a series that falls silent says so once
-    .aggregate({"mentions": agg.sum("value"), "samples": agg.count()}, name="hourly", output="by_hour")
+    .aggregate(
+        {"mentions": agg.sum("value"), "samples": agg.count()}, name="hourly", output="by_hour"
+    )
     .write(FileSink("${output:-out/zeitgeist}/by_hour", "jsonl"))
 )
 

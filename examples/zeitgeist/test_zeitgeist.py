@@ -24,7 +24,8 @@ def hour(harness: PipelineHarness, number: int, mentions: int, series: str = SER
     """Two samples of an hour of a series, and its end. A time is text, as in the files."""
     day, hours = divmod(number, 24)
     samples = [
-        {"timestamp": f"2015-03-{day + 1:02} {hours:02}:{minutes}:00", "value": mentions // 2} for minutes in (10, 40)
+        {"timestamp": f"2015-03-{day + 1:02} {hours:02}:{minutes}:00", "value": mentions // 2}
+        for minutes in (10, 40)
     ]
     harness.push("mentions", samples, key=series)
     harness.advance_watermark(MARCH_US + (number + 1) * HOUR_US)
@@ -38,10 +39,15 @@ def test_each_series_has_hours_of_its_own(zeitgeist: PipelineHarness) -> None:
     zeitgeist.push("mentions", {"timestamp": "2015-03-01 00:05:00", "value": 3}, key="a.csv")
     zeitgeist.push("mentions", {"timestamp": "2015-03-01 00:50:00", "value": 4}, key="b.csv")
     zeitgeist.advance_watermark(MARCH_US + HOUR_US)
-    assert sorted((row["key"], row["mentions"]) for row in zeitgeist.take("by_hour")) == [("a.csv", 3), ("b.csv", 4)]
+    assert sorted((row["key"], row["mentions"]) for row in zeitgeist.take("by_hour")) == [
+        ("a.csv", 3),
+        ("b.csv", 4),
+    ]
 
 
-def test_a_spike_and_a_dip_after_two_usual_days_with_a_crash_between_them(zeitgeist: PipelineHarness) -> None:
+def test_a_spike_and_a_dip_after_two_usual_days_with_a_crash_between_them(
+    zeitgeist: PipelineHarness,
+) -> None:
     for number in range(49):
         hour(zeitgeist, number, mentions=100 + 40 * (number % 2))
     assert zeitgeist.read("alerts") == []
@@ -59,9 +65,16 @@ def test_a_series_that_falls_silent_is_a_dip_to_nothing_once(zeitgeist: Pipeline
     for number in range(49):
         hour(zeitgeist, number, mentions=100 + 40 * (number % 2))
     zeitgeist.advance_watermark(MARCH_US + 60 * HOUR_US)
-    assert [(row["mentions"], row["samples"]) for row in zeitgeist.take("by_hour")][-2:] == [(100, 2), (0, 0)]
+    assert [(row["mentions"], row["samples"]) for row in zeitgeist.take("by_hour")][-2:] == [
+        (100, 2),
+        (0, 0),
+    ]
     (alert,) = zeitgeist.take("alerts")
-    assert (alert["kind"], alert["mentions"], alert["window_start"]) == ("dip", 0, MARCH_US + 49 * HOUR_US)
+    assert (alert["kind"], alert["mentions"], alert["window_start"]) == (
+        "dip",
+        0,
+        MARCH_US + 49 * HOUR_US,
+    )
 
 
 def test_what_is_no_number_is_a_dead_letter(zeitgeist: PipelineHarness) -> None:

@@ -1,1 +1,2 @@
-"""Adapters: one outside system per file, behind the ports."""
+"""Adapters: one outside system per file, behind the ports; and what processes, secrets and
+terminals need."""

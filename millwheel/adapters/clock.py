@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from millwheel.ports import Clock
+from millwheel.adapters.ports import Clock
 
 
 class SystemClock:
-    """See :class:`millwheel.ports.Clock`."""
+    """See :class:`millwheel.adapters.ports.Clock`."""
 
     def now_us(self) -> int:
         return time.time_ns() // 1000
@@ -18,10 +18,12 @@ class SystemClock:
 
 
 class SteadyClock:
-    """A clock whose wall time never goes back and never stands still, for a loop that waits for its own times.
+    """A clock whose wall time never goes back and never stands still, for a loop that waits for its
+    own times.
 
-    When the wall clock is set forward it follows at once. When that is set back, it goes on at half speed until it has
-    been caught up with: a process must not sleep for the hour that was taken away.
+    When the wall clock is set forward it follows at once. When that is set back, it goes on at half
+    speed until it has been caught up with: a process must not sleep for the hour that was taken
+    away.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -30,7 +32,7 @@ class SteadyClock:
         self._seen_us = clock.monotonic_us()
 
     def now_us(self) -> int:
-        """See :class:`millwheel.ports.Clock`."""
+        """See :class:`millwheel.adapters.ports.Clock`."""
         wall_us = self._clock.now_us()
         half_us = max(0, self._clock.monotonic_us() - self._seen_us) // 2
         if wall_us >= self._now_us + half_us:
@@ -41,5 +43,5 @@ class SteadyClock:
         return self._now_us
 
     def monotonic_us(self) -> int:
-        """See :class:`millwheel.ports.Clock`."""
+        """See :class:`millwheel.adapters.ports.Clock`."""
         return self._clock.monotonic_us()

@@ -1,4 +1,5 @@
-"""The coordination port, by address: ZooKeeper, or the embedded coordinator of a run on one machine."""
+"""The coordination port, by address: ZooKeeper, or the embedded coordinator of a run on one
+machine."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ def open_coordination(
 ) -> LocalCoordination | ZooKeeperCoordination:
     """A session for ``pipeline``. ``address`` is ``local:PATH`` or ``host:port,host:port/chroot``.
 
-    ``security`` is the folder with our token and our ZooKeeper user ("": none). The times are those of
-    :class:`ZooKeeperCoordination`.
+    ``security`` is the folder with our token and our ZooKeeper user ("": none). The times are those
+    of :class:`ZooKeeperCoordination`.
 
     Raises SetupError if nothing answers there.
     """
@@ -35,4 +36,6 @@ def open_coordination(
     from millwheel.adapters.zookeeper.guard import load_guard
 
     guard = load_guard(security)
-    return ZooKeeperCoordination(address, pipeline, session_timeout_s, lost_after_s, connect_timeout_s, guard)
+    return ZooKeeperCoordination(
+        address, pipeline, session_timeout_s, lost_after_s, connect_timeout_s, guard
+    )

@@ -1,8 +1,8 @@
 """The coordination port over the embedded coordinator: one connection, which is the session.
 
-Two threads: one reads, writes what the kernel did not take, and keeps the session alive; the other calls back, so that
-a callback may itself ask. The session is lost when the connection ends, when the server says so, or when nothing was
-heard for ``lost_after_s`` on our own clock.
+Two threads: one reads, writes what the kernel did not take, and keeps the session alive; the other
+calls back, so that a callback may itself ask. The session is lost when the connection ends, when
+the server says so, or when nothing was heard for ``lost_after_s`` on our own clock.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ _RETRY_PAUSE_S = 0.02  # between tries to reach the coordinator again
 
 
 class LocalCoordination:
-    """See :class:`millwheel.ports.Coordination`. ``token`` is that of the run. Raises SetupError if there is no
-    coordinator at ``address``."""
+    """See :class:`millwheel.adapters.ports.Coordination`. ``token`` is that of the run. Raises
+    SetupError if there is no coordinator at ``address``."""
 
     def __init__(
         self,
@@ -91,7 +91,9 @@ class LocalCoordination:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._send(Hello(int(session_timeout_s * 1e6), token))
         self._reader = threading.Thread(target=self._read, daemon=True, name="coordinator-session")
-        self._caller = threading.Thread(target=self._call_back, daemon=True, name="coordinator-watches")
+        self._caller = threading.Thread(
+            target=self._call_back, daemon=True, name="coordinator-watches"
+        )
         self._reader.start()
         self._caller.start()
 
@@ -130,7 +132,8 @@ class LocalCoordination:
         self._ask(WatchTables(next(self._numbers)))
 
     def write_table(self, table: RangeTable) -> int:
-        """See the port. A call whose answer is lost is lost with its session, so there is nothing to settle."""
+        """See the port. A call whose answer is lost is lost with its session, so there is nothing
+        to settle."""
         return int(self._ask(self._write(table)))
 
     def write_tables(self, tables: Sequence[RangeTable]) -> Sequence[int | MillwheelError]:
@@ -199,7 +202,8 @@ class LocalCoordination:
         return got.value
 
     def _send(self, message: msgspec.Struct) -> None:
-        with self._lock, contextlib.suppress(OSError):  # the reading thread notices a broken connection
+        # the reading thread notices a broken connection
+        with self._lock, contextlib.suppress(OSError):
             self._line.send([encode(message)])
             if not self._line.waits_to_write:
                 return
@@ -211,7 +215,8 @@ class LocalCoordination:
 
     def _unavailable(self) -> UnavailableError:
         return UnavailableError(
-            f"The session with the coordinator at {self._address} is {'closed' if self._closed else 'lost'}"
+            f"The session with the coordinator at {self._address} is"
+            f" {'closed' if self._closed else 'lost'}"
         )
 
     # --- the thread that reads
@@ -266,7 +271,9 @@ class LocalCoordination:
             case Won(role, name):
                 self._calls.put(self._wins[role, name])
             case Expired():
-                raise ConnectionError("the coordinator ended it, because it was silent for too long")
+                raise ConnectionError(
+                    "the coordinator ended it, because it was silent for too long"
+                )
 
     def _end(self, why: str) -> None:
         with self._lock:
@@ -281,7 +288,9 @@ class LocalCoordination:
         if asked:
             # For one that only watches, a run that ends is the usual end.
             level = logging.ERROR if self._part_of_run else logging.INFO
-            log.log(level, "The session with the coordinator at %s is lost: %s.", self._address, why)
+            log.log(
+                level, "The session with the coordinator at %s is lost: %s.", self._address, why
+            )
             for call in lost:
                 call()
         self._wake_in.close()
@@ -340,9 +349,11 @@ def _connect(address: str, timeout_s: float) -> socket.socket:
             return made
         except OSError as error:
             made.close()
-            if time.monotonic() > deadline_s or isinstance(error, FileNotFoundError | ConnectionRefusedError):
+            if time.monotonic() > deadline_s or isinstance(
+                error, FileNotFoundError | ConnectionRefusedError
+            ):
                 raise SetupError(
-                    f"No coordinator answers at {path}: {error}. It lives in the process of `millwheel run`, on this "
-                    "machine and for its user"
+                    f"No coordinator answers at {path}: {error}. It lives in the process of"
+                    " `millwheel run`, on this machine and for its user"
                 ) from error
             time.sleep(_RETRY_PAUSE_S)

@@ -1,7 +1,9 @@
-"""Who may read and write what a run puts on the disk: its user, and the group of its root, if it has one.
+"""Who may read and write what a run puts on the disk: its user, and the group of its root, if it
+has one.
 
-Each process of a run calls :func:`keep_private` first (``processes/beginning.py``). Results are the exception: they
-have the permissions that the umask of the user gives them (:func:`users_umask`).
+Each process of a run calls :func:`keep_private` first (``processes/process_start.py``). Results are
+the exception: they have the permissions that the umask of the user gives them
+(:func:`users_umask`).
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ _open_blocks: list[int] = []
 
 
 def keep_private(beside: str = "") -> None:
-    """From here on, files that this process and its children create are for their user alone, and for the group of the
-    folder ``beside`` if that lets its group in."""
+    """From here on, files that this process and its children create are for their user alone, and
+    for the group of the folder ``beside`` if that lets its group in."""
     before = os.umask(PRIVATE)
     os.environ.setdefault(UMASK_VARIABLE, f"{before:03o}")
     if beside and group_of(beside) is not None:
@@ -46,8 +48,8 @@ def users_umask() -> int | None:
 
 
 def umask_of_results(path: str) -> int | None:
-    """The umask for a new result at ``path``: that of the user, and never more for others than the folder in which it
-    lies gives them. None where there is no such umask."""
+    """The umask for a new result at ``path``: that of the user, and never more for others than the
+    folder in which it lies gives them. None where there is no such umask."""
     mask = users_umask()
     if mask is None:
         return None
@@ -58,8 +60,9 @@ def umask_of_results(path: str) -> int | None:
 
 @contextmanager
 def as_the_user_wants() -> Iterator[None]:
-    """Files created within the block, by any thread, have the permissions of the user's umask. For libraries that
-    create results themselves: nothing of the run's own is exposed, because its root is closed."""
+    """Files created within the block, by any thread, have the permissions of the user's umask. For
+    libraries that create results themselves: nothing of the run's own is exposed, because its root
+    is closed."""
     wanted = users_umask()
     if wanted is None:
         yield
@@ -77,8 +80,9 @@ def as_the_user_wants() -> Iterator[None]:
 
 
 def close_to_others(folder: Path, group: str = "") -> str:
-    """Create a folder that its user alone can enter, and ``group`` can read, or make it so. Returns a warning, "" for
-    none: of a folder that belongs to somebody else the permissions stay as they are.
+    """Create a folder that its user alone can enter, and ``group`` can read, or make it so. Returns
+    a warning, "" for none: of a folder that belongs to somebody else the permissions stay as they
+    are.
 
     Raises SetupError for a group that does not exist, or that this user may not give the folder to.
     """
@@ -90,7 +94,9 @@ def close_to_others(folder: Path, group: str = "") -> str:
         _own(folder, group)
         return ""
     if group:
-        raise SetupError(f"--group {group}: {folder} belongs to another user, who alone can share it")
+        raise SetupError(
+            f"--group {group}: {folder} belongs to another user, who alone can share it"
+        )
     return _writable(folder)
 
 
@@ -104,7 +110,8 @@ def _own(folder: Path, group: str) -> None:
             raise SetupError(
                 f"--group {group}: you are not in this group, so you cannot share {folder} with it"
             ) from None
-    wanted = 0o2750 if group else 0o700  # setgid: what is created below it belongs to the group, too
+    # setgid: what is created below it belongs to the group, too
+    wanted = 0o2750 if group else 0o700
     if stat.S_IMODE(found.st_mode) != wanted:
         os.chmod(folder, wanted)
 
@@ -113,12 +120,14 @@ def _group_number(group: str) -> int:
     try:
         return grp.getgrnam(group).gr_gid
     except KeyError:
-        raise SetupError(f"--group {group}: this machine has no such group; `getent group` lists them") from None
+        raise SetupError(
+            f"--group {group}: this machine has no such group; `getent group` lists them"
+        ) from None
 
 
 def group_of(folder: str | Path) -> int | None:
-    """The group that a folder of this machine is shared with, as :func:`close_to_others` does it; None when there is
-    none, or no such folder."""
+    """The group that a folder of this machine is shared with, as :func:`close_to_others` does it;
+    None when there is none, or no such folder."""
     try:
         found = os.stat(folder)
     except OSError:
@@ -127,15 +136,15 @@ def group_of(folder: str | Path) -> int | None:
 
 
 def refuse_writable(path: Path) -> None:
-    """Raise SetupError for a file or folder that somebody else may write: what it says cannot be trusted then. Raises
-    OSError when there is none."""
+    """Raise SetupError for a file or folder that somebody else may write: what it says cannot be
+    trusted then. Raises OSError when there is none."""
     if sentence := _writable(path):
         raise SetupError(sentence)
 
 
 def _writable(path: Path) -> str:
-    """Whether others may write a file or folder, as a sentence; "" if not. In a folder with the sticky bit they may
-    not touch what is yours."""
+    """Whether others may write a file or folder, as a sentence; "" if not. In a folder with the
+    sticky bit they may not touch what is yours."""
     found = os.stat(path)
     folder = path if stat.S_ISDIR(found.st_mode) else path.parent
     believed = {0, os.geteuid()}
@@ -145,7 +154,10 @@ def _writable(path: Path) -> str:
     }:  # whoever shares a folder is believed by those he shares with
         believed.add(os.stat(folder).st_uid)
     if found.st_uid not in believed:
-        return f"{path} belongs to another user (uid {found.st_uid}), who may change it: make it yours with chown"
+        return (
+            f"{path} belongs to another user (uid {found.st_uid}), who may change it: make it yours"
+            " with chown"
+        )
     sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
     if found.st_mode & _WRITE and not sticky:
         return f"{path} can be written by others; make it yours alone: chmod go-w {path}"
@@ -153,8 +165,8 @@ def _writable(path: Path) -> str:
 
 
 def private_file(path: Path) -> None:
-    """Create a file, unless it exists, that nobody but its user can open: with a descriptor for reading others could
-    lock it."""
+    """Create a file, unless it exists, that nobody but its user can open: with a descriptor for
+    reading others could lock it."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, 0o600)
     try:
@@ -166,10 +178,12 @@ def private_file(path: Path) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Create a file that its user alone can read, complete and durable or not at all. Nothing happens if another
-    process is quicker."""
+    """Create a file that its user alone can read, complete and durable or not at all. Nothing
+    happens if another process is quicker."""
     staged = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
+    with open(
+        os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb"
+    ) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

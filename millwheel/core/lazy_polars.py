@@ -1,7 +1,8 @@
-"""Polars, loaded when it is first used: loading takes a tenth of a second of CPU, and most processes never need it.
+"""Polars, loaded when it is first used: loading takes a tenth of a second of CPU, and most
+processes never need it.
 
-A process that forks must not have loaded it at all: the library starts a thread when it is loaded, and a child process
-would lack that thread.
+A process that forks must not have loaded it at all: the library starts a thread when it is loaded,
+and a child process would lack that thread.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 else:
 
     class _Late:
-        """Names of Polars, each looked up there once. Any thread: one loads it while the others wait."""
+        """Names of Polars, each looked up there once. Any thread: one loads it while the others
+        wait."""
 
         def __getattr__(self, name: str) -> Any:
             import polars

@@ -1,8 +1,10 @@
-"""The number of spares of ``--spares auto``: so many that any one host may die. Pure: "now" is an argument.
+"""The number of spares of ``--spares auto``: so many that any one host may die. Pure: "now" is an
+argument.
 
-The loss of a host takes all its workers, with a seat or without. All seats are filled afterwards exactly if there were
-at least as many spares as workers on that host. Where each spare has a host of its own, that is the most workers with a
-seat on any host, plus one: the spare that dies with them.
+The loss of a host takes all its workers, with a seat or without. All seats are filled afterwards
+exactly if there were at least as many spares as workers on that host. Where each spare has a host
+of its own, that is the most workers with a seat on any host, plus one: the spare that dies with
+them.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 FIRST = 1
-"""Spares that a run begins with, before its hosts are known; also all that there are where there is only one host."""
+"""Spares that a run begins with, before its hosts are known; also all that there are where there is
+only one host."""
 _STEADY_S = 2.0  # hosts have not changed for so long before a spare is added
 _SURPLUS_S = 60.0  # and before one is ended: hosts come back
 _WAIT_S = 60.0  # for a spare to join, before a line says that it has not
@@ -20,7 +23,8 @@ _WAIT_S = 60.0  # for a spare to join, before a line says that it has not
 
 @dataclass(frozen=True, slots=True)
 class SpareStep:
-    """What to do: start a spare (``more``), or end the idle worker of a slot; and a line to say ("": none)."""
+    """What to do: start a spare (``more``), or end the idle worker of a slot; and a line to say
+    ("": none)."""
 
     more: bool = False
     fewer: int | None = None
@@ -29,8 +33,8 @@ class SpareStep:
 
 @dataclass(slots=True)
 class AutoSpares:
-    """The spares of one run; the driver asks for the next step again and again. ``most`` workers can be started, spares
-    included (None: any number)."""
+    """The spares of one run; the driver asks for the next step again and again. ``most`` workers
+    can be started, spares included (None: any number)."""
 
     most: int | None = None
     _seen: Mapping[int, str] = field(default_factory=dict)
@@ -44,10 +48,15 @@ class AutoSpares:
         if now_s - self._waiting_s < _WAIT_S:
             return SpareStep()
         named = ", ".join(map(str, sorted(slots)))
-        return self._say(f"--spares auto waits for the workers of the slots {named}: have they cores to run on?")
+        return self._say(
+            f"--spares auto waits for the workers of the slots {named}: have they cores to run on?"
+        )
 
-    def look(self, hosts: Mapping[int, str], spares: int, idle: Collection[int], now_s: float) -> SpareStep:
-        """All workers are there: ``hosts`` maps their slots to their hosts, ``idle`` are the slots without shards."""
+    def look(
+        self, hosts: Mapping[int, str], spares: int, idle: Collection[int], now_s: float
+    ) -> SpareStep:
+        """All workers are there: ``hosts`` maps their slots to their hosts, ``idle`` are the slots
+        without shards."""
         self._waiting_s = None
         if hosts != self._seen:
             self._seen, self._since_s = dict(hosts), now_s
@@ -62,19 +71,26 @@ class AutoSpares:
             return SpareStep(fewer=slot)
         if len(counts) < 2:
             return self._say(
-                f"All workers are on the host {fullest}, and no spare outlives it: --spares auto is {FIRST} here, for "
-                "the loss of a process"
+                f"All workers are on the host {fullest}, and no spare outlives it: --spares auto is"
+                f" {FIRST} here, for the loss of a process"
             )
-        return self._say(f"Any one host may die: there are {spares} spares, and {counts[fullest]} workers on {fullest}")
+        return self._say(
+            f"Any one host may die: there are {spares} spares, and {counts[fullest]} workers on"
+            f" {fullest}"
+        )
 
     def _more(self, spares: int, seats: int, fullest: str, count: int) -> SpareStep:
         full = self.most is not None and spares + seats >= self.most
         if not full and spares <= seats:
             return SpareStep(more=True)
-        why = f"this Spark has room for {self.most} workers" if full else "they start where others are already"
+        why = (
+            f"this Spark has room for {self.most} workers"
+            if full
+            else "they start where others are already"
+        )
         return self._say(
-            f"The host {fullest} may not die: it has {count} workers, and there are {spares} spares. More do not help, "
-            f"because {why}; spread the workers over more hosts"
+            f"The host {fullest} may not die: it has {count} workers, and there are {spares}"
+            f" spares. More do not help, because {why}; spread the workers over more hosts"
         )
 
     def _say(self, line: str) -> SpareStep:
@@ -85,12 +101,14 @@ class AutoSpares:
 
 
 def needed(counts: Mapping[str, int]) -> int:
-    """How many spares are needed so that any one host may die, by the number of workers on each, spares included."""
+    """How many spares are needed so that any one host may die, by the number of workers on each,
+    spares included."""
     return max(counts.values()) if len(counts) > 1 else FIRST
 
 
 def superfluous(hosts: Mapping[int, str], spares: int, idle: Collection[int]) -> int | None:
-    """An idle worker without which any one host may still die, on the host with the most; None: there is none."""
+    """An idle worker without which any one host may still die, on the host with the most; None:
+    there is none."""
     counts = Counter(hosts.values())
     for slot in sorted(idle, key=lambda slot: (-counts[hosts[slot]], -slot)):
         left = Counter(host for other, host in hosts.items() if other != slot)

@@ -1,6 +1,8 @@
-"""A security folder for development: a CA of its own, one certificate per role, a token, and a user for ZooKeeper.
+"""A security folder for development: a CA of its own, one certificate per role, a token, and a user
+for ZooKeeper.
 
-The private key of the CA is used once and not stored, so no further certificate can be signed with it.
+The private key of the CA is used once and not stored, so no further certificate can be signed with
+it.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from millwheel.adapters.grpc.security import AUTH_FILE, CA_FILE, NAME, TOKEN_FILE
+from millwheel.control.roots.root import write_atomically
 from millwheel.errors import SetupError
-from millwheel.roots.root import write_atomically
 
 DAYS = 365  # that a certificate is valid
 ROLES = ("process", "worker", "master", "injector", "client")
@@ -28,7 +30,8 @@ _USAGES = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
 
 
 def make_set(folder: str, now: datetime | None = None) -> Path:
-    """Write a new set into ``folder``, valid for a year; private files are readable by their owner alone.
+    """Write a new set into ``folder``, valid for a year; private files are readable by their owner
+    alone.
 
     Raises SetupError when the folder holds anything already, or cannot be written.
     """
@@ -36,7 +39,9 @@ def make_set(folder: str, now: datetime | None = None) -> Path:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(path.iterdir()):
-            raise SetupError(f"{path} is not empty; name a new folder, so that no certificate in use is replaced")
+            raise SetupError(
+                f"{path} is not empty; name a new folder, so that no certificate in use is replaced"
+            )
         _write_all(path, today)
     except OSError as error:
         raise SetupError(f"{path} cannot be written: {error.strerror}") from error
@@ -44,8 +49,9 @@ def make_set(folder: str, now: datetime | None = None) -> Path:
 
 
 def renew_set(folder: str, now: datetime | None = None) -> Path:
-    """Replace the certificates of a set that :func:`make_set` has made by new ones, valid for a year, and keep its
-    token and its user. A running pipeline takes them; the CA before is believed until it ends.
+    """Replace the certificates of a set that :func:`make_set` has made by new ones, valid for a
+    year, and keep its token and its user. A running pipeline takes them; the CA before is believed
+    until it ends.
 
     Raises SetupError when the folder has no such set, or cannot be written.
     """
@@ -54,10 +60,18 @@ def renew_set(folder: str, now: datetime | None = None) -> Path:
         former = (path / CA_FILE).read_bytes()
         names = [each.subject.rfc4514_string() for each in x509.load_pem_x509_certificates(former)]
         if not all(_CA_NAME in name for name in names):
-            raise SetupError(f"{path / CA_FILE} is a CA of yours ({names[0]}): put new certificates of it into {path}")
+            raise SetupError(
+                f"{path / CA_FILE} is a CA of yours ({names[0]}): put new certificates of it into"
+                f" {path}"
+            )
         made = _signed(today)
-        # The CAs first: whoever shows a new certificate meets nobody who does not believe its CA yet.
-        lasting = [each for each in x509.load_pem_x509_certificates(former) if each.not_valid_after_utc > today]
+        # The CAs first: whoever shows a new certificate meets nobody who does not believe its CA
+        # yet.
+        lasting = [
+            each
+            for each in x509.load_pem_x509_certificates(former)
+            if each.not_valid_after_utc > today
+        ]
         kept = b"".join(each.public_bytes(serialization.Encoding.PEM) for each in lasting)
         write_atomically(path / CA_FILE, made.pop(CA_FILE) + kept)
         for name, content in made.items():
@@ -66,7 +80,9 @@ def renew_set(folder: str, now: datetime | None = None) -> Path:
             _write(staged, content, _mode_of(name))
             staged.replace(path / name)
     except (OSError, ValueError) as error:
-        raise SetupError(f"{path} has no set of certificates that can be renewed: {error}") from error
+        raise SetupError(
+            f"{path} has no set of certificates that can be renewed: {error}"
+        ) from error
     return path
 
 
@@ -94,7 +110,9 @@ def _signed(now: datetime) -> dict[str, bytes]:
         made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
         made = made.add_extension(x509.ExtendedKeyUsage(_USAGES), critical=False)
-        files[f"{role}.pem"] = made.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        files[f"{role}.pem"] = made.sign(ca_key, hashes.SHA256()).public_bytes(
+            serialization.Encoding.PEM
+        )
         files[f"{role}.key"] = _private_pem(key)
     return files
 

@@ -1,4 +1,5 @@
-"""The coordination of a run: a ZooKeeper that the user named, an embedded one, or the coordinator inside the driver."""
+"""The coordination of a run: a ZooKeeper that the user named, an embedded one, or the coordinator
+inside the driver."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from pathlib import Path
 from typing import Protocol
 
 from millwheel.adapters.grpc.security import load_security
+from millwheel.adapters.processes.address import EMBEDDED, LOOPBACK
+from millwheel.adapters.processes.lifeline import child_environment, mortal
 from millwheel.adapters.zookeeper.server import EmbeddedZooKeeper
-from millwheel.coordinator.server import CoordinatorServer
+from millwheel.control.coordinator.server import CoordinatorServer
 from millwheel.errors import SetupError
 from millwheel.launch.launchers.java import find_java
 from millwheel.launch.settings import RunSettings
-from millwheel.processes.address import EMBEDDED, LOOPBACK
-from millwheel.processes.lifeline import child_environment, mortal
 
 _POLL_S = 0.1  # between looks at the coordinator
 _RESTART_ATTEMPTS = 5  # starts of a coordinator that ends at once
@@ -31,7 +32,8 @@ class Keeper(Protocol):
         """How often the server died and was restarted."""
 
     def start(self) -> str:
-        """Start it, wait until it serves, and return its address. Raises SetupError when it does not start."""
+        """Start it, wait until it serves, and return its address. Raises SetupError when it does
+        not start."""
 
     def check(self) -> None:
         """Raise MillwheelError when the coordinator has ended for good."""
@@ -40,20 +42,24 @@ class Keeper(Protocol):
         """End it; its data stays."""
 
 
-def coordinator_for(settings: RunSettings, root: Path, say: Callable[[str], None], security: str = "") -> Keeper | None:
-    """The coordinator of a run with its root in this folder; None when ``--zookeeper`` names a server. ``security`` is
-    the folder with the token of the run, or "".
+def coordinator_for(
+    settings: RunSettings, root: Path, say: Callable[[str], None], security: str = ""
+) -> Keeper | None:
+    """The coordinator of a run with its root in this folder; None when ``--zookeeper`` names a
+    server. ``security`` is the folder with the token of the run, or "".
 
-    A root keeps the coordinator that it began with. A new root gets the coordinator in the driver if its workers are on
-    this machine (as plain processes or in a Spark of the run's own), else an embedded ZooKeeper.
+    A root keeps the coordinator that it began with. A new root gets the coordinator in the driver
+    if its workers are on this machine (as plain processes or in a Spark of the run's own), else an
+    embedded ZooKeeper.
     """
     if settings.zookeeper not in ("", EMBEDDED):
         return None
     local, java = root / _COORDINATOR_FILE, root / _ZOOKEEPER_FOLDER
     if settings.zookeeper == EMBEDDED and local.exists():
         raise SetupError(
-            f"The root {root} has its coordinator in {_COORDINATOR_FILE}, and cannot change to ZooKeeper: leave out "
-            f"--zookeeper {EMBEDDED}, or go on with a new root from a savepoint"
+            f"The root {root} has its coordinator in {_COORDINATOR_FILE}, and cannot change to"
+            f" ZooKeeper: leave out --zookeeper {EMBEDDED}, or go on with a new root from a"
+            " savepoint"
         )
     here = not settings.far and settings.zookeeper != EMBEDDED
     if local.exists() or (here and not java.exists()):
@@ -89,7 +95,8 @@ class LocalKeeper:
 
 
 def embedded_zookeeper(data_dir: str, port: int = 0, host: str = LOOPBACK) -> EmbeddedZooKeeper:
-    """A server below ``data_dir``, not started yet. Start it from a thread that lives as long as the run.
+    """A server below ``data_dir``, not started yet. Start it from a thread that lives as long as
+    the run.
 
     Raises SetupError when there is no Java.
     """
@@ -117,7 +124,8 @@ class ZooKeeperKeeper:
         return self._server.pid
 
     def start(self) -> str:
-        """Start it, wait until it serves, and return its address. Raises SetupError when it does not start."""
+        """Start it, wait until it serves, and return its address. Raises SetupError when it does
+        not start."""
         self._thread.start()
         self._started.wait()
         self.check()
@@ -148,7 +156,8 @@ class ZooKeeperKeeper:
             self._server.stop()
 
     def _restart(self) -> None:
-        """Restart the server, with several attempts: the cause of its death may kill it again while it starts."""
+        """Restart the server, with several attempts: the cause of its death may kill it again while
+        it starts."""
         for attempt in range(1, _RESTART_ATTEMPTS + 1):
             try:
                 self._server.restart()

@@ -1,4 +1,5 @@
-"""``millwheel run``: checks everything that can be checked, takes the root, runs, and reports the result."""
+"""``millwheel run``: checks everything that can be checked, takes the root, runs, and reports the
+result."""
 
 from __future__ import annotations
 
@@ -15,14 +16,43 @@ from rich.console import Console
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.grpc.certificates import warning_of
 from millwheel.adapters.grpc.security import check_listen, load_security, make_token
+from millwheel.adapters.processes.address import check_reach
 from millwheel.adapters.rights import keep_private
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
-from millwheel.adapters.spaces.s3_address import is_s3
-from millwheel.connectors.lookups import lookup_of
+from millwheel.adapters.spaces.root_address import in_bucket
+from millwheel.connect.connectors.lookups import lookup_of
+from millwheel.connect.sinks import build_sink
+from millwheel.connect.sinks.base import Sink
+from millwheel.control.roots.bucket import BucketRoot
+from millwheel.control.roots.inputs import changed_inputs, forget_ends, keep_ends, keep_inputs
+from millwheel.control.roots.root import ACCESS, Root
+from millwheel.control.roots.shipped import with_defaults
+from millwheel.control.roots.shipping import ship
+from millwheel.control.savepoints.afresh import begin_afresh
+from millwheel.control.savepoints.record import read_record
+from millwheel.control.savepoints.restoring import former_identity, refuse_saved, restore, restored
+from millwheel.control.savepoints.taking import savepoint_folder
+from millwheel.control.savepoints.upgrading import (
+    blueprint_bytes,
+    changed_since,
+    check_same_root,
+    check_savepoint,
+    kept_blueprint,
+)
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
+from millwheel.core.pipeline.work import LookupSpec
+from millwheel.engine.letters.letters import letters_folder, read_letters
+from millwheel.engine.letters.replays import Replays, ask
 from millwheel.errors import BrokenError, SetupError
-from millwheel.launch.launchers.spark.master import check_installed, check_machines, check_master, remote_note
+from millwheel.language.spec import PipelineFile, load_pipeline, resolve_params
+from millwheel.language.spec.checks.field_flow import exact_fields, fields_of_classes
+from millwheel.launch.launchers.spark.master import (
+    check_installed,
+    check_machines,
+    check_master,
+    remote_note,
+)
 from millwheel.launch.launchers.spark.settings import check_conf
 from millwheel.launch.launchers.warm_children import Children
 from millwheel.launch.progress.report import report
@@ -30,29 +60,6 @@ from millwheel.launch.progress.summary import Summary
 from millwheel.launch.running import Running
 from millwheel.launch.services import check_page
 from millwheel.launch.settings import LauncherKind, RunSettings
-from millwheel.letters.letters import letters_folder, read_letters
-from millwheel.letters.replays import Replays, ask
-from millwheel.processes.address import check_reach
-from millwheel.roots.inputs import changed_inputs, forget_ends, keep_ends, keep_inputs
-from millwheel.roots.root import ACCESS, Root
-from millwheel.roots.s3 import S3Root
-from millwheel.roots.shipped import with_defaults
-from millwheel.roots.shipping import ship
-from millwheel.savepoints.afresh import begin_afresh
-from millwheel.savepoints.record import read_record
-from millwheel.savepoints.restoring import former_identity, refuse_saved, restore, restored
-from millwheel.savepoints.taking import savepoint_folder
-from millwheel.savepoints.upgrading import (
-    blueprint_bytes,
-    changed_since,
-    check_same_root,
-    check_savepoint,
-    kept_blueprint,
-)
-from millwheel.sinks import build_sink
-from millwheel.sinks.base import Sink
-from millwheel.spec import PipelineFile, load_pipeline, resolve_params
-from millwheel.spec.checks.field_flow import exact_fields, fields_of_classes
 
 _ROOM_BYTES = 64 << 20
 """The free space that a root needs before a run begins."""
@@ -67,8 +74,8 @@ class RunEnd(Enum):
 
 
 class Driver:
-    """Runs one pipeline on one root. ``console`` (standard error) gets progress and messages. ``children``: see
-    :func:`millwheel.launch.early.children_for`."""
+    """Runs one pipeline on one root. ``console`` (standard error) gets progress and messages.
+    ``children``: see :func:`millwheel.launch.early.children_for`."""
 
     def __init__(self, settings: RunSettings, console: Console, children: Children | None) -> None:
         self._settings = settings
@@ -78,8 +85,8 @@ class Driver:
         self.summary: Summary | None = None
 
     def run(self) -> int:
-        """Run until bounded input has drained, the run has caught up, or it is stopped. Returns exit code 0 in all
-        three cases.
+        """Run until bounded input has drained, the run has caught up, or it is stopped. Returns
+        exit code 0 in all three cases.
 
         Raises PipelineError or SetupError, with sentences, when the pipeline cannot run.
         """
@@ -88,16 +95,23 @@ class Driver:
             self._check_spark(self._settings.spark_master)
         elif self._settings.conf:
             raise SetupError(
-                "--conf is for workers in Spark; add --launcher spark or --spark-master URL, or leave it out"
+                "--conf is for workers in Spark; add --launcher spark or --spark-master URL, or"
+                " leave it out"
             )
         self._check_security()
         if self._settings.ui_port is not None:
             check_page(self._settings.ui_host, self._settings.ui_port)
         spec = self._validated()
         for stream in spec.streams:
-            if stream.source is not None and stream.source.kind == "injection" and "port" in stream.source.options:
+            if (
+                stream.source is not None
+                and stream.source.kind == "injection"
+                and "port" in stream.source.options
+            ):
                 options = stream.source.options
-                check_listen(f"{options['host']}:{options['port']}", load_security(self._settings.security))
+                check_listen(
+                    f"{options['host']}:{options['port']}", load_security(self._settings.security)
+                )
         address = self._settings.root_address(spec.name)
         root = self._taken(address, spec.name)
         try:
@@ -110,14 +124,21 @@ class Driver:
         return 0
 
     def _check_security(self) -> None:
-        """Raise SetupError when the security folder is not one, or does not suffice for where the run listens."""
+        """Raise SetupError when the security folder is not one, or does not suffice for where the
+        run listens."""
         settings = self._settings
         known = load_security(settings.security)
         if settings.open and known is not None:
             raise SetupError("--open wants no token, and --security has one: leave one of them out")
         if known is not None and known.tls is None:
-            raise SetupError(f"{settings.security} has no certificates; `millwheel certs FOLDER` makes a set")
-        if known is not None and known.tls is not None and (warning := warning_of(known.tls.ends())):
+            raise SetupError(
+                f"{settings.security} has no certificates; `millwheel certs FOLDER` makes a set"
+            )
+        if (
+            known is not None
+            and known.tls is not None
+            and (warning := warning_of(known.tls.ends()))
+        ):
             self._say(f"Warning: {warning}")
         check_listen(f"{settings.listen}:0", known)
 
@@ -125,7 +146,8 @@ class Driver:
         """The folder with the token of this run, "" if it is to want none."""
         if self._settings.open:
             self._say(
-                "Warning: --open: this run wants no token, so every user of this machine can read, change and stop it"
+                "Warning: --open: this run wants no token, so every user of this machine can read,"
+                " change and stop it"
             )
         elif not self._settings.security:
             make_token(root.path / ACCESS)
@@ -134,8 +156,8 @@ class Driver:
 
     def _taken(self, address: str, pipeline: str) -> Root:
         group = self._settings.group
-        if is_s3(address):
-            root: Root = S3Root.at(address, pipeline, self._say, group=group)
+        if in_bucket(address):
+            root: Root = BucketRoot.at(address, pipeline, self._say, group=group)
         else:
             root = Root.open(address, pipeline, group, self._say)
         if group:
@@ -154,13 +176,17 @@ class Driver:
         path = self._settings.pipeline
         file = PipelineFile.of(path).file
         if not Path(file).is_file():
-            raise SetupError(f"There is no pipeline file {file}; give the path of a YAML or Python file")
+            raise SetupError(
+                f"There is no pipeline file {file}; give the path of a YAML or Python file"
+            )
         params = resolve_params(path, self._settings.params, os.environ, os.getcwd())
         return load_pipeline(path, params, secured=bool(self._settings.security))
 
     def _run_on(self, root: Root, spec: PipelineSpec) -> None:
         if self._settings.fresh:
-            begin_afresh(root, spec, self._settings.from_savepoint, self._settings.zookeeper, self._say)
+            begin_afresh(
+                root, spec, self._settings.from_savepoint, self._settings.zookeeper, self._say
+            )
         replays = Replays(ReplayOrders(open_space(root.address)), spec, build_graph(spec))
         done = root.completed()
         if done is not None and replays.orders.pending():
@@ -177,19 +203,36 @@ class Driver:
         replays.bind()
         began_s = time.time()
         try:
-            running = Running(self._settings, spec, root, self._console, replays, self._children, self._access(root))
+            running = Running(
+                self._settings,
+                spec,
+                root,
+                self._console,
+                replays,
+                self._children,
+                self._access(root),
+            )
             summary = running.run()
         except BrokenError as error:
             self._try_again(root, replays, error.node, began_s)
             raise
         if summary is None:
-            return self._say(f"Stopped. The same command continues on the root {root.address} where this one stopped.")
+            return self._say(
+                f"Stopped. The same command continues on the root {root.address} where this one"
+                " stopped."
+            )
         if running.caught_up:
-            self._say(f"Caught up. The same command continues on the root {root.address} with what has come since.")
+            self._say(
+                f"Caught up. The same command continues on the root {root.address} with what has"
+                " come since."
+            )
             return self._report(RunEnd.CAUGHT_UP, summary)
         root.complete(summary.to_json())
         if replays.open:
-            self._say(f"{replays.left():,} dead letters wait to be tried again by the next run on this root.")
+            self._say(
+                f"{replays.left():,} dead letters wait to be tried again by the next run on this"
+                " root."
+            )
         return self._report(RunEnd.COMPLETE, summary)
 
     def _report(self, ended: RunEnd, summary: Summary) -> None:
@@ -197,10 +240,15 @@ class Driver:
         report(summary, self._console, self._settings.summary)
 
     def _try_again(self, root: Root, replays: Replays, node: str, since_s: float) -> None:
-        """Request a replay of the dead letters of the computation that stopped this run: they have the same cause."""
+        """Request a replay of the dead letters of the computation that stopped this run: they have
+        the same cause."""
         with suppress(SetupError):  # letters that go elsewhere are there to be looked at
             found = list(read_letters(letters_folder(replays.spec, root.path)))
-            mine = [letter for letter in found if letter.computation == node and letter.written_s >= since_s]
+            mine = [
+                letter
+                for letter in found
+                if letter.computation == node and letter.written_s >= since_s
+            ]
             if count := ask(root.path, replays.orders, mine, None):
                 self._say(f"The next run also tries {count:,} dead letters of this one again.")
 
@@ -208,14 +256,14 @@ class Driver:
         changed = changed_inputs(spec, root.path)
         if changed:
             raise SetupError(
-                f"The run on {root.address} has processed all of its input, and now {'; '.join(changed)}. "
-                "Give a new --root for new input, or --fresh (in Python: fresh=True), which removes this root and the "
-                "results that belong to it."
+                f"The run on {root.address} has processed all of its input, and now"
+                f" {'; '.join(changed)}. Give a new --root for new input, or --fresh (in Python:"
+                " fresh=True), which removes this root and the results that belong to it."
             )
 
     def _begin(self, root: Root, spec: PipelineSpec) -> str:
-        """Check the pipeline against the state of the root; a new root begins with the named savepoint. Returns whose
-        results the run may continue, besides its own."""
+        """Check the pipeline against the state of the root; a new root begins with the named
+        savepoint. Returns whose results the run may continue, besides its own."""
         begun = restored(root.path)
         if not self._settings.from_savepoint:
             check_same_root(root.path, spec, self._say)
@@ -224,15 +272,21 @@ class Driver:
         record = read_record(folder)
         if begun is None and (root.used() or kept_blueprint(root.path) is not None):
             raise SetupError(
-                f"The root {root.address} has a state of its own. Give a new --root for a run from the savepoint, or "
-                "leave --from-savepoint out to continue with the state of the root."
+                f"The root {root.address} has a state of its own. Give a new --root for a run from"
+                " the savepoint, or leave --from-savepoint out to continue with the state of the"
+                " root."
             )
         if begun is not None and begun.name != record.name:
-            raise SetupError(f"The root {root.address} began with another savepoint than {folder}. Give a new --root.")
+            raise SetupError(
+                f"The root {root.address} began with another savepoint than {folder}. Give a new"
+                " --root."
+            )
         if begun is None:
             check_savepoint(record.blueprint, folder, spec, self._say)
             restore(record, folder, root.path, root.address, spec)
-            self._say(f"The new root {root.address} begins with the savepoint {folder} of {record.taken}.")
+            self._say(
+                f"The new root {root.address} begins with the savepoint {folder} of {record.taken}."
+            )
         else:
             check_same_root(root.path, spec, self._say)
         return former_identity(record)
@@ -249,7 +303,11 @@ class Driver:
             built.check(str(root.identity))
             if sink.stream in known:
                 _check_fields(sink, built, known[sink.stream])
-        for lookup in [lookup_of(each, spec.folder) for each in spec.computations if each.lookup is not None]:
+        for lookup in [
+            lookup_of(each, spec.folder)
+            for each in spec.computations
+            if isinstance(each.work, LookupSpec)
+        ]:
             lookup.check()
         for sentence in changed_inputs(spec, root.path):
             self._say(f"Note: {sentence}; this run continues with the root's original input.")
@@ -270,26 +328,32 @@ def _check_fields(spec: SinkSpec, sink: Sink, fields: Sequence[str]) -> None:
     try:
         sink.check_fields(fields)
     except SetupError as ex:
-        raise SetupError(f"{f'{spec.where}: ' if spec.where else ''}sinks.{spec.stream}.{spec.kind}: {ex}") from ex
+        raise SetupError(
+            f"{f'{spec.where}: ' if spec.where else ''}sinks.{spec.stream}.{spec.kind}: {ex}"
+        ) from ex
 
 
 def _refuse_changed(root: Root, spec: PipelineSpec) -> None:
     """Results of another program are no answer."""
     if changed := changed_since(root.path, spec):
-        heading = f"The run on {root.address} is complete, and the pipeline {spec.name!r} has changed since:"
+        heading = (
+            f"The run on {root.address} is complete, and the pipeline {spec.name!r} has changed"
+            " since:"
+        )
         fix = (
-            "Its results are those of the former pipeline. To run the new one from the beginning, give --fresh (in "
-            "Python: fresh=True), which removes this root and the results that belong to it, or a new --root and other "
-            "folders for its results."
+            "Its results are those of the former pipeline. To run the new one from the beginning,"
+            " give --fresh (in Python: fresh=True), which removes this root and the results that"
+            " belong to it, or a new --root and other folders for its results."
         )
         raise SetupError("\n".join([heading, *changed, fix]))
 
 
 def _complete(address: str) -> str:
     return (
-        f"The run on {address} was complete already: it has processed all of its input, so nothing was done. "
-        "To run the pipeline again from the beginning, give --fresh (in Python: fresh=True), which removes this root "
-        "and the results that belong to it, or a new --root and other folders for its results. "
-        "To go on from where it once stood, give a new --root and --from-savepoint FOLDER (`millwheel savepoint` "
-        "takes one of a run that is going on). Its summary:"
+        f"The run on {address} was complete already: it has processed all of its input, so nothing"
+        " was done. To run the pipeline again from the beginning, give --fresh (in Python:"
+        " fresh=True), which removes this root and the results that belong to it, or a new --root"
+        " and other folders for its results. To go on from where it once stood, give a new --root"
+        " and --from-savepoint FOLDER (`millwheel savepoint` takes one of a run that is going on)."
+        " Its summary:"
     )

@@ -1,4 +1,5 @@
-"""The metrics of a whole run on one port of the driver, and the addresses at which its processes serve theirs."""
+"""The metrics of a whole run on one port of the driver, and the addresses at which its processes
+serve theirs."""
 
 from __future__ import annotations
 
@@ -12,22 +13,25 @@ from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.adapters.metrics.fetching import METRICS, STANDING, fetched
 from millwheel.adapters.metrics.text import merged, text_of
+from millwheel.adapters.processes.address import AUTO, LOOPBACK
+from millwheel.adapters.waits import waiting
+from millwheel.control.roots.root import write_atomically
 from millwheel.core.metrics.catalogue import CERTIFICATES_END, PROCESS_UP, RESTARTS, RUN_SECONDS
 from millwheel.core.metrics.figures import Figure
 from millwheel.launch.progress.polling import StatusWatcher
-from millwheel.processes.address import AUTO, LOOPBACK
-from millwheel.roots.root import write_atomically
-from millwheel.waits import waiting
 
 DRIVER = "driver"
 _STILL_S = 120.0
-"""Without a step for this long, the driver's loop hangs: the wait for a lost coordinator is half as long."""
+"""Without a step for this long, the driver's loop hangs: the wait for a lost coordinator is half as
+long."""
 METRICS_FILE = "metrics.json"
-"""In the root, in the format of Prometheus' ``file_sd_configs``: the driver first, then each process."""
+"""In the root, in the format of Prometheus' ``file_sd_configs``: the driver first, then each
+process."""
 
 
 def driver_address(root: Path) -> str:
-    """The address at which the driver of a root's run serves the metrics of all processes; "" if it does not (yet)."""
+    """The address at which the driver of a root's run serves the metrics of all processes; "" if it
+    does not (yet)."""
     try:
         targets = msgspec.json.decode((root / METRICS_FILE).read_bytes())
     except FileNotFoundError:
@@ -36,9 +40,9 @@ def driver_address(root: Path) -> str:
 
 
 class GatheredMetrics:
-    """Collects the metrics of every process on each request. ``slots`` are the expected workers; ``restarts`` returns
-    how often each process was restarted, ``deaths`` which have failed of late, in words. The driver's loop calls
-    :meth:`step`; all other methods run on other threads."""
+    """Collects the metrics of every process on each request. ``slots`` are the expected workers;
+    ``restarts`` returns how often each process was restarted, ``deaths`` which have failed of late,
+    in words. The driver's loop calls :meth:`step`; all other methods run on other threads."""
 
     def __init__(
         self,
@@ -62,8 +66,8 @@ class GatheredMetrics:
         self._known: dict[str, str] = {}
 
     def serve(self, listen: str, port: int, security: str) -> None:
-        """Start serving. ``security`` is the security folder of the run, or "". Raises SetupError when the port is
-        taken."""
+        """Start serving. ``security`` is the security folder of the run, or "". Raises SetupError
+        when the port is taken."""
         self._security = load_security(security, "client")
         secured = load_security(security, "process")
         host = LOOPBACK if listen == AUTO else listen
@@ -79,8 +83,9 @@ class GatheredMetrics:
             self._file.unlink(missing_ok=True)
 
     def step(self) -> None:
-        """Write the addresses of all processes to the root when they have changed. The address of a lost worker stays
-        until another worker has its slot, so that monitoring shows that it does not answer."""
+        """Write the addresses of all processes to the root when they have changed. The address of a
+        lost worker stays until another worker has its slot, so that monitoring shows that it does
+        not answer."""
         assert self._endpoint is not None
         self._stepped_s = time.monotonic()
         for worker in list(self._watcher.members.values()):
@@ -88,17 +93,25 @@ class GatheredMetrics:
         now = {DRIVER: self._endpoint.address, **self._watcher.services, **self._known}
         if now != self._written:
             self._written = now
-            targets = [_target(self._pipeline, name, address) for name, address in now.items() if address]
-            write_atomically(self._file, msgspec.json.format(msgspec.json.encode(targets), indent=1))
+            targets = [
+                _target(self._pipeline, name, address) for name, address in now.items() if address
+            ]
+            write_atomically(
+                self._file, msgspec.json.format(msgspec.json.encode(targets), indent=1)
+            )
 
     def healthy(self) -> str:
         """The reason to restart the driver; "" if there is none."""
         still_s = time.monotonic() - self._stepped_s
-        return f"the driver's loop has stood still for {still_s:.0f} s" if still_s > _STILL_S else ""
+        return (
+            f"the driver's loop has stood still for {still_s:.0f} s" if still_s > _STILL_S else ""
+        )
 
     def ready(self) -> str:
         """What still keeps records from being processed; "" if nothing does."""
-        there = {f"worker-{worker.slot}" for worker in list(self._watcher.members.values())} | {*self._watcher.services}
+        there = {f"worker-{worker.slot}" for worker in list(self._watcher.members.values())} | {
+            *self._watcher.services
+        }
         missing = [name for name in self._expected if name not in there]
         if missing:
             return f"not there: {', '.join(missing)}"
@@ -110,18 +123,23 @@ class GatheredMetrics:
 
     def page(self) -> bytes:
         """The metrics of all processes, as text."""
-        addresses = {name: address for name, address in self._written.items() if name != DRIVER and address}
+        addresses = {
+            name: address for name, address in self._written.items() if name != DRIVER and address
+        }
         texts = fetched(addresses, METRICS, self._security)
         mine = text_of(self._own(texts), {"pipeline": self._pipeline, "process": DRIVER}).decode()
         return merged([mine, *texts.values()]).encode()
 
     def standing(self) -> bytes:
-        """What the driver waits for, and which processes have failed, as JSON in the form in which workers say how they
-        stand."""
-        return msgspec.json.encode({"waits": waiting(), "deaths": self._deaths()})
+        """What the driver waits for, which processes have failed, and how many records were late in
+        the last hour, as JSON in the form in which workers say how they stand."""
+        late = self._watcher.late.streams()
+        return msgspec.json.encode({"waits": waiting(), "deaths": self._deaths(), "late": late})
 
     def _own(self, answered: Mapping[str, str]) -> Iterator[Figure]:
-        members = dict.fromkeys((*self._expected, *(name for name in self._written if name != DRIVER)))
+        members = dict.fromkeys(
+            (*self._expected, *(name for name in self._written if name != DRIVER))
+        )
         for name in members:
             yield Figure(PROCESS_UP, float(name in answered), (name,))
         restarts = {name.replace(" ", "-"): count for name, count in self._restarts().items()}
@@ -133,4 +151,7 @@ class GatheredMetrics:
 
 
 def _target(pipeline: str, name: str, address: str) -> dict[str, object]:
-    return {"targets": [address], "labels": {"millwheel_pipeline": pipeline, "millwheel_process": name}}
+    return {
+        "targets": [address],
+        "labels": {"millwheel_pipeline": pipeline, "millwheel_process": name},
+    }

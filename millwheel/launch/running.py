@@ -1,11 +1,13 @@
-"""One run: it starts everything in order, watches until the work is done, and stops everything in order.
+"""One run: it starts everything in order, watches until the work is done, and stops everything in
+order.
 
     up:    ZooKeeper → master, injector → workers
     down:  master → workers → injector → ZooKeeper
 
-The master stops first, so that it does not reassign the shards of leaving workers. Children die with the thread that
-starts them, so one thread starts them all and outlives them. Clients of the injector (over gRPC) start after the
-launcher: starting Spark's JVM forks, and a process that forks while it uses gRPC can hang for ever.
+The master stops first, so that it does not reassign the shards of leaving workers. Children die
+with the thread that starts them, so one thread starts them all and outlives them. Clients of the
+injector (over gRPC) start after the launcher: starting Spark's JVM forks, and a process that forks
+while it uses gRPC can hang for ever.
 """
 
 from __future__ import annotations
@@ -23,11 +25,19 @@ from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.grpc.security import is_loopback, load_security
 from millwheel.adapters.metrics.otlp import OtlpMetrics, configured
+from millwheel.adapters.ports import Coordination
+from millwheel.adapters.processes.signals import StopSignals
+from millwheel.adapters.processes.supervisor import Supervisor
 from millwheel.adapters.spaces.hang_notes import HangNotes
-from millwheel.adapters.spaces.s3_address import is_s3
+from millwheel.adapters.spaces.root_address import in_bucket
+from millwheel.adapters.waits import wait_for
+from millwheel.control.roots.inputs import has_ends
+from millwheel.control.roots.root import Root, RunInfo
+from millwheel.control.savepoints.restoring import write_tables
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.engine.letters.replays import Replays
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.auto_spares import AutoSpares
 from millwheel.launch.coordinator import Keeper, coordinator_for
@@ -39,11 +49,11 @@ from millwheel.launch.launchers.spark.settings import SparkSettings
 from millwheel.launch.launchers.warm_children import Children, executed
 from millwheel.launch.metrics import GatheredMetrics
 from millwheel.launch.progress.catching_up import CatchingUp
-from millwheel.launch.progress.expected import Estimate
 from millwheel.launch.progress.failures import Failures
+from millwheel.launch.progress.input_size import Estimate
 from millwheel.launch.progress.line import ProgressLine
-from millwheel.launch.progress.noted import Noting
 from millwheel.launch.progress.polling import StatusWatcher
+from millwheel.launch.progress.progress_file import Noting
 from millwheel.launch.progress.summary import Summary, summarize
 from millwheel.launch.scaling import Scaling, forget
 from millwheel.launch.services import Services, ServiceTemplate
@@ -51,25 +61,19 @@ from millwheel.launch.settings import RunSettings
 from millwheel.launch.standing.reasons import ReasonsOfStandstill
 from millwheel.launch.stopping import StopRequest, on_stop
 from millwheel.launch.watch import Watch
-from millwheel.letters.replays import Replays
-from millwheel.ports import Coordination
-from millwheel.processes.signals import StopSignals
-from millwheel.processes.supervisor import Supervisor
-from millwheel.roots.inputs import has_ends
-from millwheel.roots.root import Root, RunInfo
-from millwheel.savepoints.restoring import write_tables
-from millwheel.waits import wait_for
 
 _WORKER_GRACE_S = 12.0  # for workers to end in order, a last snapshot included
 _SERVICE_GRACE_S = 5.0  # for master and injector to end in order
 _OUTAGE_S = 60.0  # without ZooKeeper that the driver bears
 _ROOM_S = 1.0  # between looks whether all workers have a place to run
-_REPLAYS_S = {False: 1.0, True: 10.0}  # between looks for letters to replay, of a folder and of an object store
+# between looks for letters to replay, of a folder and of an object store
+_REPLAYS_S = {False: 1.0, True: 10.0}
 
 
 class Running:
-    """One run on a prepared root. ``spec`` has its defaults. ``children`` starts processes on this machine; None: each
-    is started with a command of its own. ``access`` is the folder with its token ("": it is open)."""
+    """One run on a prepared root. ``spec`` has its defaults. ``children`` starts processes on this
+    machine; None: each is started with a command of its own. ``access`` is the folder with its
+    token ("": it is open)."""
 
     def __init__(
         self,
@@ -104,17 +108,20 @@ class Running:
         """Whether the run ended because it had caught up, not because its input had ended."""
 
     def run(self) -> Summary | None:
-        """The summary once the input has drained, or the run has caught up; None when SIGINT or SIGTERM came first.
+        """The summary once the input has drained, or the run has caught up; None when SIGINT or
+        SIGTERM came first.
 
-        Stops everything first, then raises SetupError when a process cannot be kept alive, or BrokenError when too many
-        calls failed.
+        Stops everything first, then raises SetupError when a process cannot be kept alive, or
+        BrokenError when too many calls failed.
         """
         earlier = self._root.read_run()
         before_s = earlier.seconds if earlier else 0.0
         failures = Failures(self._graph, self._root.address, self._line.say)
         parts = self._supervisor, self._services, self._line, self._root.logs, failures
         estimate = Estimate(self._spec)
-        watch = Watch(self._spec.name, self._graph, *parts, estimate, self._settings.verbose, self._reasons)
+        watch = Watch(
+            self._spec.name, self._graph, *parts, estimate, self._settings.verbose, self._reasons
+        )
         watch.noted = self._dead.ended
         with StopSignals() as signals, self._line:
             with ExitStack() as stack:  # undone from the last to the first, after errors too
@@ -134,11 +141,22 @@ class Running:
                 self._open_page()
                 self._start_workers(launcher)
                 began_s = time.monotonic()
-                noting = Noting(self._root.path, self._spec.name, self._graph, self._restarts, before_s, estimate)
+                noting = Noting(
+                    self._root.path,
+                    self._spec.name,
+                    self._graph,
+                    self._restarts,
+                    before_s,
+                    estimate,
+                )
                 check = partial(self._check, watcher, launcher, noting)
                 try:
-                    caught_up = (lambda view: None) if self._catching_up is None else self._catching_up.view
-                    view = watch.until_drained(launcher, watcher, signals.requested, check, caught_up)
+                    caught_up = (
+                        (lambda view: None) if self._catching_up is None else self._catching_up.view
+                    )
+                    view = watch.until_drained(
+                        launcher, watcher, signals.requested, check, caught_up
+                    )
                     self.caught_up = view is not None and not view.drained(self._graph)
                     self._replays.settle(view)
                 finally:
@@ -151,18 +169,20 @@ class Running:
         self._root.clear_scratch()
         return summarize(self._graph, view, seconds, self._restarts()) if view is not None else None
 
-    # --- up, in this order -------------------------------------------------------------------------------
+    # --- up, in this order ------------------------------------------------------------------------
 
     def _start_zookeeper(self, stack: ExitStack) -> str:
-        self._embedded = coordinator_for(self._settings, self._root.path, self._line.say, self._access)
+        self._embedded = coordinator_for(
+            self._settings, self._root.path, self._line.say, self._access
+        )
         if self._embedded is None:
             return self._settings.zookeeper
         stack.callback(self._embedded.stop)
         return self._embedded.start()
 
     def _claim(self, zookeeper: str) -> None:
-        """Check that root and ZooKeeper belong together. With tables of another root, or without tables for a used
-        root, state would be lost.
+        """Check that root and ZooKeeper belong together. With tables of another root, or without
+        tables for a used root, state would be lost.
 
         Raises SetupError when they do not belong together.
         """
@@ -172,21 +192,23 @@ class Running:
             stands = coordination.put_if_absent("instance", mine)
             if stands != mine:
                 raise SetupError(
-                    f"ZooKeeper at {zookeeper} coordinates another run of {self._spec.name!r} (root instance "
-                    f"{stands.decode()}, ours is {mine.decode()}). Use another chroot (--zookeeper host:port/chroot) "
-                    "or the root that belongs to it"
+                    f"ZooKeeper at {zookeeper} coordinates another run of {self._spec.name!r} (root"
+                    f" instance {stands.decode()}, ours is {mine.decode()}). Use another chroot"
+                    " (--zookeeper host:port/chroot) or the root that belongs to it"
                 )
             if self._root.used() and not coordination.tables():
                 raise SetupError(
-                    f"The root {self._root.address} holds journals, but ZooKeeper at {zookeeper} has no range tables "
-                    "for it: its data was lost, or it is another server. Name the one that this root was used with"
+                    f"The root {self._root.address} holds journals, but ZooKeeper at {zookeeper}"
+                    " has no range tables for it: its data was lost, or it is another server. Name"
+                    " the one that this root was used with"
                 )
             write_tables(self._root.path, coordination, list(map(NodeName, self._graph.nodes)))
         finally:
             coordination.close()
 
     def _note(self, zookeeper: str, seconds: float) -> None:
-        """Record for tools and for the next run where this run is, and how long its work has taken so far."""
+        """Record for tools and for the next run where this run is, and how long its work has taken
+        so far."""
         identity = self._root.identity
         where = (zookeeper, os.getpid(), round(seconds, 3), self._access)
         self._root.write_run(RunInfo(identity.pipeline, identity.instance, *where))
@@ -200,10 +222,15 @@ class Running:
             self._access,
             self._settings.log_format,
         )
-        counts = ("--workers", str(self._settings.workers), "--spares", str(self._settings.first_spares))
+        counts = (
+            "--workers",
+            str(self._settings.workers),
+            "--spares",
+            str(self._settings.first_spares),
+        )
         balance = ("--balance",) if self._settings.balance else ()
-        master = "millwheel.master", template.arguments(*counts, *balance)
-        injector = "millwheel.injector", template.arguments()
+        master = "millwheel.control.master", template.arguments(*counts, *balance)
+        injector = "millwheel.control.injector", template.arguments()
         stack.callback(self._services.stop, _SERVICE_GRACE_S)
         self._supervisor.keep("master", partial(self._services.start, "master", *master))
         self._supervisor.keep("injector", partial(self._services.start, "injector", *injector))
@@ -215,15 +242,17 @@ class Running:
         return launcher
 
     def _catch_up(self, zookeeper: str, stack: ExitStack) -> CatchingUp | None:
-        """The detector of a run that has caught up, if the run is to end then. It releases the shards once no worker is
-        left to continue."""
+        """The detector of a run that has caught up, if the run is to end then. It releases the
+        shards once no worker is left to continue."""
         if not has_ends(self._root.path):
             return None
         found = CatchingUp(self._graph, lambda: self._connect(zookeeper), SystemClock())
         stack.callback(found.close)
         return found
 
-    def _start_watcher(self, zookeeper: str, stack: ExitStack, stop: Callable[[], None]) -> StatusWatcher:
+    def _start_watcher(
+        self, zookeeper: str, stack: ExitStack, stop: Callable[[], None]
+    ) -> StatusWatcher:
         security = load_security(self._access, "client")
         mine = StopRequest(self._root.identity.instance, os.getpid())
         watcher = StatusWatcher(lambda: self._connect(zookeeper), security, on_stop(mine, stop))
@@ -233,7 +262,9 @@ class Running:
 
     def _serve_metrics(self, watcher: StatusWatcher, stack: ExitStack) -> None:
         slots = [f"worker-{slot}" for slot in self._settings.slots]
-        gathered = GatheredMetrics(self._spec.name, slots, watcher, self._restarts, self._root.path, self._deaths)
+        gathered = GatheredMetrics(
+            self._spec.name, slots, watcher, self._restarts, self._root.path, self._deaths
+        )
         stack.callback(gathered.close)
         self._metrics = gathered
         listen = self._settings.metrics_listen or self._settings.listen
@@ -245,7 +276,9 @@ class Running:
 
     def _explain_standstill(self, watcher: StatusWatcher, stack: ExitStack) -> None:
         security = load_security(self._access, "client")
-        self._standstill = ReasonsOfStandstill(self._graph, self._spec.name, self._root.path, watcher, security)
+        self._standstill = ReasonsOfStandstill(
+            self._graph, self._spec.name, self._root.path, watcher, security
+        )
         stack.callback(self._standstill.stop)
         self._standstill.start()
 
@@ -256,13 +289,20 @@ class Running:
         return self._supervisor.deaths(time.monotonic())
 
     def _open_endpoints(self) -> None:
-        """Start the processes that accept posted records over HTTP. A run that only catches up has none."""
+        """Start the processes that accept posted records over HTTP. A run that only catches up has
+        none."""
         for stream in self._spec.streams if self._catching_up is None else ():
-            if stream.source is not None and "port" in stream.source.options and stream.source.kind == "injection":
+            if (
+                stream.source is not None
+                and "port" in stream.source.options
+                and stream.source.kind == "injection"
+            ):
                 security = ("--security", self._access) if self._access else ()
                 argv = ["--root", str(self._root.path), "--stream", stream.name, *security]
                 name = f"http {stream.name}"
-                self._supervisor.keep(name, partial(self._services.start, name, "millwheel.connectors.http", argv))
+                self._supervisor.keep(
+                    name, partial(self._services.start, name, "millwheel.tools.http_source", argv)
+                )
 
     def _open_page(self) -> None:
         """Start the process that serves the page of the run, if requested."""
@@ -271,11 +311,15 @@ class Running:
             return
         security = ("--security", self._access) if self._access else ()
         argv = ["--root", str(self._root.path), "--port", str(port), "--host", host, *security]
-        self._supervisor.keep("page", partial(self._services.start, "page", "millwheel.ui", argv))
+        self._supervisor.keep(
+            "page", partial(self._services.start, "page", "millwheel.tools.ui", argv)
+        )
         known = load_security(self._access, "client")
         address = f"{host}:{port}"
         shown = f"#token={known.proof(address)}" if known else ""
-        self._line.say(f"The page is at {'http' if is_loopback(host) else 'https'}://{address}/{shown}")
+        self._line.say(
+            f"The page is at {'http' if is_loopback(host) else 'https'}://{address}/{shown}"
+        )
 
     def _start_workers(self, launcher: Launcher) -> None:
         def begin(slot: int) -> None:
@@ -287,7 +331,9 @@ class Running:
         most = launcher.most
         auto = AutoSpares(most) if self._settings.spares == "auto" else None
         forget(self._root.path)
-        self._scaling = Scaling(self._root.path, slots, spares, begin, self._supervisor, say, most, auto)
+        self._scaling = Scaling(
+            self._root.path, slots, spares, begin, self._supervisor, say, most, auto
+        )
 
     def _launcher(self, zookeeper: str) -> Launcher:
         settings, root = self._settings, self._root
@@ -319,12 +365,15 @@ class Running:
             return ProcessLauncher(template, self._children.start)
         return SparkLauncher(template, spark, root.orders, self._line.say)
 
-    # --- while it runs -----------------------------------------------------------------------------------
+    # --- while it runs ----------------------------------------------------------------------------
 
     def _connect(self, zookeeper: str) -> Coordination:
-        """A session that survives a restart of ZooKeeper: the driver owns nothing that others could take."""
+        """A session that survives a restart of ZooKeeper: the driver owns nothing that others could
+        take."""
         security = self._access
-        return open_coordination(zookeeper, self._spec.name, lost_after_s=_OUTAGE_S, security=security)
+        return open_coordination(
+            zookeeper, self._spec.name, lost_after_s=_OUTAGE_S, security=security
+        )
 
     def _check(self, watcher: StatusWatcher, launcher: Launcher, noting: Noting) -> None:
         self._root.check()
@@ -339,7 +388,8 @@ class Running:
         self._look_at_room(launcher)
 
     def _look_at_room(self, launcher: Launcher) -> None:
-        """Whether Spark has room for all workers; what it lacks is told with whatever else the run waits for."""
+        """Whether Spark has room for all workers; what it lacks is told with whatever else the run
+        waits for."""
         now_s = time.monotonic()
         if now_s < self._room_due_s:
             return
@@ -350,23 +400,25 @@ class Running:
             self._room.over()
 
     def _look_at_replays(self, watcher: StatusWatcher) -> None:
-        """Write the orders for replays that are requested during the run. If the root does not answer, try again
-        later."""
+        """Write the orders for replays that are requested during the run. If the root does not
+        answer, try again later."""
         now_s = time.monotonic()
         if now_s < self._replays_due_s:
             return
-        self._replays_due_s = now_s + _REPLAYS_S[is_s3(self._root.address)]
+        self._replays_due_s = now_s + _REPLAYS_S[in_bucket(self._root.address)]
         with suppress(UnavailableError):
             self._replays.bind()
             self._replays.settle(watcher.latest)
 
     def _forget_hangs(self) -> None:
-        """Delete the notes about callbacks that did not return: all input is processed and no worker is left, so they
-        have no effect."""
+        """Delete the notes about callbacks that did not return: all input is processed and no
+        worker is left, so they have no effect."""
         try:
             HangNotes(open_space(self._root.address)).clear(self._graph.nodes)
         except (UnavailableError, SetupError) as error:
-            self._line.say(f"Notes about callbacks that did not return are left, and do nothing: {error}")
+            self._line.say(
+                f"Notes about callbacks that did not return are left, and do nothing: {error}"
+            )
 
     def _restarts(self) -> dict[str, int]:
         found = self._supervisor.restarts()

@@ -1,9 +1,10 @@
 """Changes the number of workers while a run goes on.
 
-A request writes the new number to the root, and the driver adjusts slots and processes to it. A new slot is a new
-worker, which the master finds by itself. With ``--spares auto`` the number of spares follows the hosts of the workers
-(:mod:`.auto_spares`). A surplus worker is *drained*: it becomes a member of ``leaving``, and the
-master moves its shards away. Its process ends only when no range table names it.
+A request writes the new number to the root, and the driver adjusts slots and processes to it. A new
+slot is a new worker, which the master finds by itself. With ``--spares auto`` the number of spares
+follows the hosts of the workers (:mod:`.auto_spares`). A surplus worker is *drained*: it becomes a
+member of ``leaving``, and the master moves its shards away. Its process ends only when no range
+table names it.
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ from typing import Protocol
 
 import msgspec
 
+from millwheel.adapters.processes.supervisor import Supervisor
+from millwheel.control.roots.root import write_atomically
 from millwheel.core.model.damage import DAMAGE
 from millwheel.launch.auto_spares import AutoSpares
 from millwheel.launch.launchers.base import Launcher
 from millwheel.launch.stragglers import JoinedWorker
-from millwheel.processes.supervisor import Supervisor
-from millwheel.roots.root import write_atomically
 
 _ASKED, _ANSWERED = "scale.json", "scaled.json"
 _LOOK_S = 0.2  # between looks whether another number of workers is wanted
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """The requested or present number of workers. ``problem`` says why a requested number is refused."""
+    """The requested or present number of workers. ``problem`` says why a requested number is
+    refused."""
 
     workers: int
     problem: str = ""
@@ -45,7 +47,8 @@ def answer(root: Path) -> Scale | None:
 
 
 def forget(root: Path) -> None:
-    """Remove requests and answers of earlier runs: a new run begins with the number of workers in its command."""
+    """Remove requests and answers of earlier runs: a new run begins with the number of workers in
+    its command."""
     for name in (_ASKED, _ANSWERED):
         (root / name).unlink(missing_ok=True)
 
@@ -58,7 +61,8 @@ def _read(path: Path) -> Scale | None:
 
 
 class Cluster(Protocol):
-    """The driver's view of the workers, and its requests to the master to move the shards of some away."""
+    """The driver's view of the workers, and its requests to the master to move the shards of some
+    away."""
 
     @property
     def members(self) -> Mapping[str, JoinedWorker]:
@@ -76,8 +80,8 @@ class Cluster(Protocol):
 
 
 class Scaling:
-    """The slots of one run. ``begin`` starts the worker of a slot and keeps it alive; ``most`` slots can have one.
-    ``auto`` decides how many spares there are (None: their number stays)."""
+    """The slots of one run. ``begin`` starts the worker of a slot and keeps it alive; ``most``
+    slots can have one. ``auto`` decides how many spares there are (None: their number stays)."""
 
     def __init__(
         self,
@@ -120,7 +124,9 @@ class Scaling:
 
     def _adapt(self, auto: AutoSpares, now_s: float, cluster: Cluster) -> None:
         """Take the next step towards the number of spares that the hosts ask for."""
-        members = {name: member for name, member in cluster.members.items() if member.slot in self._active}
+        members = {
+            name: member for name, member in cluster.members.items() if member.slot in self._active
+        }
         hosts = {member.slot: member.host for member in members.values()}
         if missing := self._active - hosts.keys():
             step = auto.awaited(missing, now_s)
@@ -141,8 +147,9 @@ class Scaling:
         count = wanted.workers + self._spares
         if self._most is not None and count > self._most:
             problem = (
-                f"this Spark has room for {self._most} workers, spares counted, because the run began with that many; "
-                "start it again with more --workers, or use --launcher processes or a Spark cluster with free cores"
+                f"this Spark has room for {self._most} workers, spares counted, because the run"
+                " began with that many; start it again with more --workers, or use --launcher"
+                " processes or a Spark cluster with free cores"
             )
             self._answer(Scale(wanted.workers, problem))
             return
@@ -169,9 +176,11 @@ class Scaling:
         self._say(f"The worker {slot} gives its ranges away, and then leaves.")
 
     def _empty(self, cluster: Cluster, launcher: Launcher) -> None:
-        """End the drained workers that no longer own anything. If one dies earlier, the master handles it as any dead
-        worker."""
-        draining = {name: member for name, member in cluster.members.items() if member.slot in self._leaving}
+        """End the drained workers that no longer own anything. If one dies earlier, the master
+        handles it as any dead worker."""
+        draining = {
+            name: member for name, member in cluster.members.items() if member.slot in self._leaving
+        }
         cluster.drain(frozenset(draining))
         for name, member in draining.items():
             if name not in cluster.owners:

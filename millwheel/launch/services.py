@@ -1,4 +1,5 @@
-"""The services of a run on the driver's machine: master and injector, started, kept alive, stopped."""
+"""The services of a run on the driver's machine: master and injector, started, kept alive,
+stopped."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from pathlib import Path
 from socket import socket
 
 from millwheel.adapters.front.listening import listening
+from millwheel.adapters.processes.address import LOOPBACK, listen_on
+from millwheel.adapters.processes.child import Living, stop_all
+from millwheel.adapters.processes.logs import LogFormat
+from millwheel.adapters.processes.supervisor import ProcessEnded
 from millwheel.errors import SetupError
 from millwheel.launch.launchers.warm_children import Birth
-from millwheel.processes.address import LOOPBACK, listen_on
-from millwheel.processes.child import Living, stop_all
-from millwheel.processes.logs import LogFormat
-from millwheel.processes.supervisor import ProcessEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,11 @@ class ServiceTemplate:
             *("--root", self.root, "--zookeeper", self.zookeeper),
             *("--pipeline", self.pipeline, "--listen", listen_on(self.listen, self.zookeeper)),
             *(("--security", self.security) if self.security else ()),
-            *(("--log-format", self.log_format.value) if self.log_format is not LogFormat.TEXT else ()),
+            *(
+                ("--log-format", self.log_format.value)
+                if self.log_format is not LogFormat.TEXT
+                else ()
+            ),
             *more,
         ]
 
@@ -52,10 +57,17 @@ class Services:
 
     def ended(self) -> list[ProcessEnded]:
         """The processes that ended since the last call."""
-        over = [(name, child, code) for name, child in self._children.items() if (code := child.poll()) is not None]
+        over = [
+            (name, child, code)
+            for name, child in self._children.items()
+            if (code := child.poll()) is not None
+        ]
         for name, _, _ in over:
             del self._children[name]
-        return [ProcessEnded(name, code, child.lived_s(), child.last_words()) for name, child, code in over]
+        return [
+            ProcessEnded(name, code, child.lived_s(), child.last_words())
+            for name, child, code in over
+        ]
 
     def pids(self) -> dict[str, int]:
         """The process ids of the living processes."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
+from millwheel.adapters.processes.address import AUTO, LOOPBACK
+from millwheel.adapters.processes.logs import LogFormat
+from millwheel.control.roots.root import DEFAULT_FOLDER
 from millwheel.errors import SetupError
 from millwheel.launch.auto_spares import FIRST
 from millwheel.launch.launchers.base import WORKER_MODULE
-from millwheel.processes.address import AUTO, LOOPBACK
-from millwheel.processes.logs import LogFormat
-from millwheel.roots.root import DEFAULT_FOLDER
 
 SparesNumber = int | Literal["auto"]
 
@@ -26,20 +26,23 @@ class LauncherKind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """``spares`` is their number, or "auto": as many as the hosts ask for. ``root`` "" is ``.millwheel/<pipeline>``
-    below the current folder, ``zookeeper`` "" the coordinator that fits the launcher, ``spark_master`` "" executors
-    on this machine. ``conf`` has further settings of Spark. ``submitted`` is True when spark-submit has chosen the
-    master. ``summary`` names a file that gets the summary as JSON. ``listen`` is the address that all processes
-    serve on, ``security`` the folder with certificates and token ("": a token in the root, allowed only on the
-    loopback; with ``open`` not even that),
-    ``secrets`` the one with the values of ``${secret:NAME}`` ("": the environment has them). With ``balance``
-    shards are moved, split and merged by their measured load. With ``until_caught_up`` the run ends once it has
-    processed the input that existed when it began. ``metrics_port`` is where the driver serves the metrics of all
-    processes (0: a free port), ``metrics_listen`` the address of that port ("": that of ``listen``). ``log_format``
-    is how master, injector and workers write their logs. ``query_port`` is where the first worker answers queries
-    (None: no worker does; 0: a free port). ``ui_port`` is the port of the page (None: no page). With ``verbose``
-    the progress has a line for each node. ``from_savepoint`` is the folder of the savepoint that a new root begins
-    with. ``fresh`` removes what the root remembers, and its results. ``group`` may read the root ("": only its user).
+    """``spares`` is their number, or "auto": as many as the hosts ask for. ``root`` "" is
+    ``.millwheel/<pipeline>`` below the current folder, ``zookeeper`` "" the coordinator that fits
+    the launcher, ``spark_master`` "" executors on this machine. ``conf`` has further settings of
+    Spark. ``submitted`` is True when spark-submit has chosen the master. ``summary`` names a file
+    that gets the summary as JSON. ``listen`` is the address that all processes serve on,
+    ``security`` the folder with certificates and token ("": a token in the root, allowed only on
+    the loopback; with ``open`` not even that),
+    ``secrets`` the one with the values of ``${secret:NAME}`` ("": the environment has them). With
+    ``balance`` shards are moved, split and merged by their measured load. With ``until_caught_up``
+    the run ends once it has processed the input that existed when it began. ``metrics_port`` is
+    where the driver serves the metrics of all processes (0: a free port), ``metrics_listen`` the
+    address of that port ("": that of ``listen``). ``log_format`` is how master, injector and
+    workers write their logs. ``query_port`` is where the first worker answers queries (None: no
+    worker does; 0: a free port). ``ui_port`` is the port of the page (None: no page). With
+    ``verbose`` the progress has a line for each node. ``from_savepoint`` is the folder of the
+    savepoint that a new root begins with. ``fresh`` removes what the root remembers, and its
+    results. ``group`` may read the root ("": only its user).
     """
 
     pipeline: str
@@ -61,7 +64,7 @@ class RunSettings:
     fresh: bool = False
     group: str = ""
     worker_module: str = WORKER_MODULE
-    balance: bool = False
+    balance: bool = True
     until_caught_up: bool = False
     metrics_port: int = 0
     metrics_listen: str = ""
@@ -88,7 +91,9 @@ class RunSettings:
     @property
     def own_spark(self) -> bool:
         """Whether workers run in a Spark of this run's own, with a core for each slot."""
-        local = not self.submitted and (not self.spark_master or self.spark_master.startswith("local"))
+        local = not self.submitted and (
+            not self.spark_master or self.spark_master.startswith("local")
+        )
         return self.launcher is LauncherKind.SPARK and local
 
     @property
@@ -107,7 +112,8 @@ class RunSettings:
 
 
 def launcher_for(given: LauncherKind | None, spark_master: str) -> LauncherKind:
-    """The default of ``--launcher``: Spark if a Spark master is named, else plain processes, which need no Java."""
+    """The default of ``--launcher``: Spark if a Spark master is named, else plain processes, which
+    need no Java."""
     return given or (LauncherKind.SPARK if spark_master else LauncherKind.PROCESSES)
 
 

@@ -1,4 +1,5 @@
-"""Requests to stop a driver: each is a member of a role, present as long as the requesting process lives."""
+"""Requests to stop a driver: each is a member of a role, present as long as the requesting process
+lives."""
 
 from __future__ import annotations
 

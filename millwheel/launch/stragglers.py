@@ -1,7 +1,8 @@
-"""Finds the processes of workers that were declared dead but still run (paused, hung), so that they can be killed.
+"""Finds the processes of workers that were declared dead but still run (paused, hung), so that they
+can be killed.
 
-A worker ends by itself once it learns that it is no longer a member. A worker that cannot learn this would keep its
-slot for ever, because the supervisor only checks that the process exists.
+A worker ends by itself once it learns that it is no longer a member. A worker that cannot learn
+this would keep its slot for ever, because the supervisor only checks that the process exists.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ GRACE_S = 10.0
 
 
 class JoinedWorker(msgspec.Struct, frozen=True):
-    """A worker's data from joining: its slot, its process id on its machine, the address of its ``/metrics``, and
-    what its machine states (see :class:`millwheel.workers.machine.MachineFacts`)."""
+    """A worker's data from joining: its slot, its process id on its machine, the address of its
+    ``/metrics``, and what its machine states (see
+    :class:`millwheel.engine.workers.machine.MachineFacts`)."""
 
     slot: int
     pid: int
@@ -43,15 +45,20 @@ class Stragglers:
     def ended(self, slot: int) -> None:
         """The process of a slot has ended: stop watching for workers of this slot."""
         self.over.update(member for member in self.present if member.slot == slot)
-        self.gone_since_s = {member: since for member, since in self.gone_since_s.items() if member.slot != slot}
+        self.gone_since_s = {
+            member: since for member, since in self.gone_since_s.items() if member.slot != slot
+        }
 
     def step(self, members: frozenset[JoinedWorker], now_s: float) -> list[JoinedWorker]:
-        """Take the present members. Returns, once each, the processes that should have ended by now."""
+        """Take the present members. Returns, once each, the processes that should have ended by
+        now."""
         gone = self.present - members
         self.gone_since_s.update(dict.fromkeys(gone - self.over, now_s))
         self.over -= gone
         self.present = members
-        due = [member for member, since_s in self.gone_since_s.items() if now_s - since_s >= GRACE_S]
+        due = [
+            member for member, since_s in self.gone_since_s.items() if now_s - since_s >= GRACE_S
+        ]
         for member in due:
             del self.gone_since_s[member]
         return due

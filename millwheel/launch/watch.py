@@ -8,25 +8,26 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from millwheel.adapters.processes.output import OutputPump
+from millwheel.adapters.processes.supervisor import ProcessEnded, Supervisor
 from millwheel.core.pipeline.cluster_view import ClusterView
 from millwheel.core.pipeline.graph import Graph
 from millwheel.launch.launchers.base import Launcher, WorkerExit
-from millwheel.launch.progress.expected import Estimate
 from millwheel.launch.progress.failures import Failures
+from millwheel.launch.progress.input_size import Estimate
 from millwheel.launch.progress.line import ProgressLine, Speed
 from millwheel.launch.progress.polling import StatusWatcher
 from millwheel.launch.services import Services
 from millwheel.launch.stragglers import Stragglers
-from millwheel.processes.output import OutputPump
-from millwheel.processes.supervisor import ProcessEnded, Supervisor
 
 _STEP_S = 0.02  # between steps of the driver: an ended process is started again after it
 _SHOW_INTERVAL_S = 0.25  # between updates of the line of progress
 
 
 class Watch:
-    """Steps the supervisor and shows the progress of the run, and the ``reasons`` why it stands still.
-    ``noted`` tells whether the end of a worker was noted in the root, so that the next one gets further."""
+    """Steps the supervisor and shows the progress of the run, and the ``reasons`` why it stands
+    still. ``noted`` tells whether the end of a worker was noted in the root, so that the next one
+    gets further."""
 
     def __init__(
         self,
@@ -61,10 +62,11 @@ class Watch:
         check: Callable[[], None],
         caught_up: Callable[[ClusterView | None], ClusterView | None] = lambda view: None,
     ) -> ClusterView | None:
-        """The final state of the graph, once it has drained or ``caught_up``; None when ``stop`` was set first.
+        """The final state of the graph, once it has drained or ``caught_up``; None when ``stop``
+        was set first.
 
-        Raises SetupError when a process cannot be kept alive or when ``check`` raises it, and BrokenError when too many
-        calls fail.
+        Raises SetupError when a process cannot be kept alive or when ``check`` raises it, and
+        BrokenError when too many calls fail.
         """
         while not stop.wait(_STEP_S):
             now_s = time.monotonic()
@@ -81,7 +83,9 @@ class Watch:
                 self._show_due_s = now_s + _SHOW_INTERVAL_S
                 self.pass_on_output()
                 text = self._speed.text(view, self._supervisor.restarts(), now_s)
-                self._line.show("\n".join([text, *(f"  ! {reason}" for reason in self._reasons())]), now_s)
+                self._line.show(
+                    "\n".join([text, *(f"  ! {reason}" for reason in self._reasons())]), now_s
+                )
         return None
 
     def pass_on_output(self) -> None:
@@ -97,7 +101,9 @@ class Watch:
             name = f"worker {gone.slot}"
             if self.noted(gone):
                 self._supervisor.gets_further(name)
-            self._supervisor.ended(ProcessEnded(name, gone.code, gone.lived_s, gone.last_words), now_s)
+            self._supervisor.ended(
+                ProcessEnded(name, gone.code, gone.lived_s, gone.last_words), now_s
+            )
         for ended in self._services.ended():
             self._supervisor.ended(ended, now_s)
         self._supervisor.step(now_s)
@@ -106,6 +112,6 @@ class Watch:
         for member in self._stragglers.step(watcher.workers, now_s):
             if launcher.kill(member.slot, member.pid):
                 self._line.say(
-                    f"The worker {member.slot} (process {member.pid}) has been declared dead, but it still runs: "
-                    "it is killed."
+                    f"The worker {member.slot} (process {member.pid}) has been declared dead, but"
+                    " it still runs: it is killed."
                 )

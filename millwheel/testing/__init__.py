@@ -1,9 +1,6 @@
-"""Tools for testing pipelines without processes: the test moves the clock and the watermark."""
+"""Tools for testing pipelines without processes: docs/testing.md. The code is in
+``tools/testing``."""
 
-from __future__ import annotations
-
-from millwheel.testing.crashes import assert_survives_crashes
-from millwheel.testing.pipeline_harness import PipelineHarness
-from millwheel.testing.window_harness import WindowHarness
+from millwheel.tools.testing import PipelineHarness, WindowHarness, assert_survives_crashes
 
 __all__ = ["PipelineHarness", "WindowHarness", "assert_survives_crashes"]

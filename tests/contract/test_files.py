@@ -1,4 +1,5 @@
-"""The contract of the file system seam, on the operating system and on the disk in memory that stands in for it."""
+"""The contract of the file system seam, on the operating system and on the disk in memory that
+stands in for it."""
 
 from __future__ import annotations
 
@@ -59,7 +60,14 @@ def test_a_file_is_created_once(files: Files, root: str) -> None:
 def test_what_is_missing_is_said_to_be_missing(files: Files, root: str) -> None:
     assert not files.exists(f"{root}/a")
     assert not files.exists(f"{root}/a/b")
-    for action in (files.open_read, files.open_write, files.unlink, files.list_dir, files.identity, files.remove_dir):
+    for action in (
+        files.open_read,
+        files.open_write,
+        files.unlink,
+        files.list_dir,
+        files.identity,
+        files.remove_dir,
+    ):
         with pytest.raises(FileNotFoundError):
             action(f"{root}/a")
     with pytest.raises(FileNotFoundError):

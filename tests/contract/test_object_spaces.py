@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -10,16 +12,21 @@ import pytest
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.object_space import ObjectSpace
+from tests.fakes.buckets import BUCKETS, BucketServer
 from tests.fakes.memory_disk import MemoryDisk
-from tests.fakes.s3_server import S3Server
 
 
-@pytest.fixture(params=("memory", "posix", "s3"))
+@pytest.fixture(params=("memory", "posix", *BUCKETS))
 def space(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectSpace:
-    if request.param == "s3":
-        server: S3Server = request.getfixturevalue("s3")
+    if request.param not in ("memory", "posix"):
+        server: BucketServer = request.getfixturevalue(request.param)
+        server.fail()
         return server.space()
-    made = FolderSpace("/root", MemoryDisk()) if request.param == "memory" else FolderSpace(str(tmp_path))
+    made = (
+        FolderSpace("/root", MemoryDisk())
+        if request.param == "memory"
+        else FolderSpace(str(tmp_path))
+    )
     made.prepare(made.root)
     return made
 
@@ -59,6 +66,64 @@ def test_of_many_that_want_a_name_one_gets_it(space: ObjectSpace, folder: str) -
     assert [b"%d" % number for number in won] == [space.get(f"{folder}/x")]
 
 
+_CLAIMER = """
+import sys
+from millwheel.adapters.durable_store import open_space
+root, me, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+space = open_space(root)
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(count):
+    if space.create(f"{root}/raced/{number}", f"{me} {number}".encode()):
+        print(number, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_of_several_processes_that_want_a_name_one_gets_it_also_if_one_is_killed(
+    space: ObjectSpace, tmp_path: Path
+) -> None:
+    if isinstance(space, FolderSpace) and not isinstance(space.files, PosixFiles):
+        pytest.skip("its disk is in the memory of one process")
+    space.prepare(f"{space.root}/raced")
+    count, names = 60, ("a", "b", "c")
+    claimers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _CLAIMER, space.root, name, str(count)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in names
+    ]
+    for each in claimers:
+        assert each.stdout is not None
+        assert each.stdout.readline() == "ready\n"
+    for each in claimers:
+        assert each.stdin is not None
+        each.stdin.write("go\n")
+        each.stdin.flush()
+    assert claimers[0].stdout is not None
+    said = claimers[0].stdout.readline()  # it has begun, or it is through without a name
+    claimers[0].kill()
+    won = {
+        name: each.communicate(timeout=120)[0].split()
+        for name, each in zip(names, claimers, strict=True)
+    }
+    won["a"] = [*said.split(), *won["a"]]
+    found = {number: space.get(f"{space.root}/raced/{number}").decode() for number in range(count)}
+    for name in names:
+        mine = [str(number) for number, content in found.items() if content == f"{name} {number}"]
+        # A process that was killed may have created one more than it could say.
+        assert won[name] == mine or (name == "a" and won[name] == mine[:-1])
+    assert (
+        sum(len([c for c in found.values() if c.startswith(f"{name} ")]) for name in names) == count
+    )
+    assert sorted(space.names(f"{space.root}/raced"), key=int) == [
+        str(number) for number in range(count)
+    ]
+
+
 def test_what_is_missing_is_said_to_be_missing(space: ObjectSpace, folder: str) -> None:
     assert not space.exists(f"{folder}/x")
     assert space.names(f"{space.root}/nothing") == []
@@ -81,7 +146,9 @@ def test_names_are_those_directly_in_a_folder(space: ObjectSpace, folder: str) -
 def test_more_names_than_a_store_lists_at_once(space: ObjectSpace, folder: str) -> None:
     if isinstance(space, FolderSpace) and not isinstance(space.files, PosixFiles):
         pytest.skip("a listing in memory has no pages")
-    names = [f"{number:08d}.log" for number in range(1100)]
+    if space.kind() == "az":
+        pytest.skip("a page has 5,000 names, which take too long to create")
+    names = [f"{number:08d}.log" for number in range(20 if space.kind() == "gs" else 1100)]
     for name in names:
         space.create(f"{folder}/{name}", b"")
     assert sorted(space.names(folder)) == names
@@ -115,7 +182,7 @@ def test_files_go_there_and_come_back(space: ObjectSpace, tmp_path: Path, size: 
             assert target.read_bytes() == data
             target.unlink()
         else:
-            assert space.kind() == "s3"
+            assert not isinstance(space, FolderSpace)
     with pytest.raises(FileNotFoundError):
         space.fetch_file(f"{space.root}/a/none", str(target))
     assert not target.exists()

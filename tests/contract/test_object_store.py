@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from uuid import uuid4
 
@@ -11,41 +10,23 @@ from obstore.store import MemoryStore
 
 from millwheel.adapters.objects.address import ObjectAddress
 from millwheel.adapters.objects.store import ObjectChangedError, ObjectStore
+from millwheel.connect.sinks import build_sink
+from millwheel.connect.sinks.base import SinkBatch, SinkRecord
+from millwheel.connect.sources import build_source
 from millwheel.core.pipeline.spec import SinkSpec, SourceSpec
 from millwheel.errors import MillwheelError, SetupError
-from millwheel.sinks import build_sink
-from millwheel.sinks.base import SinkBatch, SinkRecord
-from millwheel.sources import build_source
-from tests.fakes.gcs_server import GcsServer, gcs_server
-from tests.fakes.s3_server import BUCKET
-from tests.servers.azurite import Azurite, azurite, need_azurite
+from tests.fakes.buckets import BUCKET, BUCKETS, BucketServer
 
 
-@pytest.fixture(scope="module")
-def azure() -> Iterator[Azurite]:
-    need_azurite()
-    with azurite() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def google() -> Iterator[GcsServer]:
-    with gcs_server() as server:
-        yield server
-
-
-@pytest.fixture(params=["memory", "s3", "gs", pytest.param("az", marks=pytest.mark.slow)])
+@pytest.fixture(params=["memory", *BUCKETS])
 def store(request: pytest.FixtureRequest) -> ObjectStore:
     if request.param == "memory":
         found = ObjectStore(ObjectAddress("s3", BUCKET, ""), {})
         found._client = MemoryStore()
         return found
-    if request.param == "s3":
-        server = request.getfixturevalue("s3")
-        server.fail()
-        return ObjectStore(ObjectAddress("s3", BUCKET, ""), server.config)
-    server = request.getfixturevalue({"gs": "google", "az": "azure"}[request.param])
-    return ObjectStore(ObjectAddress(request.param, BUCKET, ""), server.config)
+    server: BucketServer = request.getfixturevalue(request.param)
+    server.fail()
+    return server.store()
 
 
 @pytest.fixture
@@ -63,12 +44,19 @@ def test_an_object_is_created_once(store: ObjectStore, top: str) -> None:
     assert store.get(f"{top}/a") == b"one"
 
 
-def test_an_object_is_replaced_only_if_nobody_else_has_replaced_it(store: ObjectStore, top: str) -> None:
+def test_an_object_is_replaced_only_if_nobody_else_has_replaced_it(
+    store: ObjectStore, top: str
+) -> None:
     store.write(f"{top}/a", b"one", None, 1)
-    former = store.head(f"{top}/a")
-    assert store.write(f"{top}/a", b"two", former, 2)
-    assert not store.write(f"{top}/a", b"old", former, 1)
-    assert store.get(f"{top}/a") == b"two"
+    found = store.head(f"{top}/a")
+    assert found is not None
+    second = store.write(f"{top}/a", b"two", found.version, 2)
+    assert second is not None
+    assert store.write(f"{top}/a", b"old", found.version, 1) is None
+    assert store.load(f"{top}/a") == (b"two", second)
+    assert store.write(f"{top}/a", b"three", second) is not None
+    store.delete(f"{top}/a")
+    assert store.write(f"{top}/a", b"four", second) is None
 
 
 def test_a_listing_goes_on_behind_a_name(store: ObjectStore, top: str) -> None:
@@ -76,18 +64,21 @@ def test_a_listing_goes_on_behind_a_name(store: ObjectStore, top: str) -> None:
         store.stage(f"{top}/{name}", b"x")
     assert [found.key[33:] for found in store.list(f"{top}/")] == ["a-1", "a-2", "b/c-1", "b/c-2"]
     assert [found.key[33:] for found in store.list(f"{top}/a")] == ["a-1", "a-2"]
-    assert [found.key[33:] for found in store.list(f"{top}/", after=f"{top}/a-2")] == ["b/c-1", "b/c-2"]
+    assert [found.key[33:] for found in store.list(f"{top}/", after=f"{top}/a-2")] == [
+        "b/c-1",
+        "b/c-2",
+    ]
 
 
 def test_a_range_is_read_of_one_version_only(store: ObjectStore, top: str) -> None:
     store.stage(f"{top}/a", b"0123456789")
     found = store.head(f"{top}/a")
     assert found is not None
-    assert store.read(f"{top}/a", 2, 5, found.tag) == b"234"
-    assert store.read(f"{top}/a", 8, 50, found.tag) == b"89"
+    assert store.read(f"{top}/a", 2, 5, found.version.tag) == b"234"
+    assert store.read(f"{top}/a", 8, 50, found.version.tag) == b"89"
     store.stage(f"{top}/a", b"abcdefghij")
     with pytest.raises(ObjectChangedError, match="replaced"):
-        store.read(f"{top}/a", 2, 5, found.tag)
+        store.read(f"{top}/a", 2, 5, found.version.tag)
     store.delete(f"{top}/a")
     store.delete(f"{top}/a")
     with pytest.raises(ObjectChangedError, match="gone"):
@@ -106,17 +97,28 @@ def test_a_bucket_that_is_not_there_is_named(store: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize("roll", [None, {"size": "1MB", "every": "10m"}])
-def test_rows_are_visible_once_and_are_read_back(store: ObjectStore, top: str, roll: dict[str, str] | None) -> None:
-    """The sink and the source by the address, as a pipeline names them; the first owner dies before it has published
-    its second batch, and comes back as a zombie when the next one has."""
+def test_rows_are_visible_once_and_are_read_back(
+    store: ObjectStore, top: str, roll: dict[str, str] | None
+) -> None:
+    """The sink and the source by the address, as a pipeline names them; the first owner dies before
+    it has published its second batch, and comes back as a zombie when the next one has."""
     if isinstance(store._store(), MemoryStore):
         return
     where = f"{store.address.scheme}://{BUCKET}/{top}"
-    options = {"path": where, "format": "jsonl", "partition_by": ["country"], "config": store._config}
-    sink = build_sink(SinkSpec("out", "files", {**options, **({"roll": roll} if roll else {})}), "", "root-1")
+    options = {
+        "path": where,
+        "format": "jsonl",
+        "partition_by": ["country"],
+        "config": store._config,
+    }
+    sink = build_sink(
+        SinkSpec("out", "files", {**options, **({"roll": roll} if roll else {})}), "", "root-1"
+    )
     sink.check("root-1")
     former = sink.open("sink.out-0", 1)
-    committed = [former.prepare(SinkBatch(number, f"1-{number}", _records(number))) for number in range(2)]
+    committed = [
+        former.prepare(SinkBatch(number, f"1-{number}", _records(number))) for number in range(2)
+    ]
     former.publish(committed[0])
     heir = sink.open("sink.out-0", 2)
     for committable in committed:
@@ -128,15 +130,22 @@ def test_rows_are_visible_once_and_are_read_back(store: ObjectStore, top: str, r
     source = {"path": f"{where}/country=*/*.jsonl", "format": "jsonl", "config": store._config}
     read = [n for file in read_all(SourceSpec("files", source)) for n in file]
     assert sorted(read) == list(range(9))
-    assert {found.key.split("/")[1] for found in store.list(f"{top}/country")} == {"country=DE", "country=FR"}
+    assert {found.key.split("/")[1] for found in store.list(f"{top}/country")} == {
+        "country=DE",
+        "country=FR",
+    }
 
 
 def _records(number: int) -> list[SinkRecord]:
-    return [SinkRecord("k", {"n": n, "country": "DE" if n % 2 else "FR"}, 0) for n in range(3 * number, 3 * number + 3)]
+    return [
+        SinkRecord("k", {"n": n, "country": "DE" if n % 2 else "FR"}, 0)
+        for n in range(3 * number, 3 * number + 3)
+    ]
 
 
 def read_all(spec: SourceSpec) -> list[list[int]]:
-    """The numbers in each object, read as by a shard: the decision to begin is kept, then all is read."""
+    """The numbers in each object, read as by a shard: the decision to begin is kept, then all is
+    read."""
     source, found = build_source(spec, ""), []
     for partition in source.partitions():
         reader, chunk = source.open(partition), None

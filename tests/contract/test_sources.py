@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from millwheel.connect.sources import build_source
+from millwheel.connect.sources.base import Source
 from millwheel.core.pipeline.spec import SourceSpec
-from millwheel.sources import build_source
-from millwheel.sources.base import Source
 from millwheel.testing.contracts import SourceContract
 
 ROWS = [{"n": number, "word": f"w{number}"} for number in range(40)]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from millwheel.adapters.ports import StateStores
 from millwheel.adapters.spaces.files import Files, PosixFiles
 from millwheel.adapters.stores.growing import SMALL_BYTES, GrowingStores
 from millwheel.adapters.stores.rocksdb import RocksStores
 from millwheel.errors import CorruptionError, InvariantError
-from millwheel.ports import StateStores
 from tests.fakes.memory_disk import MemoryDisk
 from tests.fakes.stores import MemoryStores
 
@@ -78,10 +78,22 @@ def test_a_commit_may_be_an_iterator(place: Place) -> None:
 
 def test_a_scan_takes_the_prefix_and_byte_order_whatever_the_bytes(place: Place) -> None:
     store = place.stores.open("s", None)
-    keys = [b"a", b"a\x00", b"a\xff", b"a\xff\xff", b"a\xff\xff\x01", b"b", b"\xff", b"\xff\xff", b"\xff\xff\x00"]
+    keys = [
+        b"a",
+        b"a\x00",
+        b"a\xff",
+        b"a\xff\xff",
+        b"a\xff\xff\x01",
+        b"b",
+        b"\xff",
+        b"\xff\xff",
+        b"\xff\xff\x00",
+    ]
     store.apply([(key, b"v") for key in keys], [])
     for prefix in (b"", b"a", b"a\xff", b"a\xff\xff", b"b", b"\xff", b"\xff\xff", b"nothing"):
-        assert [key for key, _ in store.scan(prefix)] == sorted(key for key in keys if key.startswith(prefix))
+        assert [key for key, _ in store.scan(prefix)] == sorted(
+            key for key in keys if key.startswith(prefix)
+        )
 
 
 def test_the_first_key_of_a_prefix_is_found_from_anywhere(place: Place) -> None:
@@ -205,7 +217,9 @@ def test_a_folder_that_is_no_checkpoint_is_refused(place: Place) -> None:
 _keys = st.binary(min_size=1, max_size=3).filter(lambda key: key != b"\x00")
 _operations = st.lists(
     st.one_of(
-        st.tuples(st.just("apply"), st.lists(st.tuples(_keys, st.binary(max_size=4))), st.lists(_keys)),
+        st.tuples(
+            st.just("apply"), st.lists(st.tuples(_keys, st.binary(max_size=4))), st.lists(_keys)
+        ),
         st.tuples(st.just("delete_range"), _keys, _keys),
         st.tuples(st.just("move"), st.none(), st.none()),
     ),
@@ -213,9 +227,13 @@ _operations = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(operations=_operations, prefix=st.binary(max_size=2))
-def test_any_history_ends_as_it_would_in_a_dict(place: Place, operations: list[tuple], prefix: bytes) -> None:  # type: ignore[type-arg]
+def test_any_history_ends_as_it_would_in_a_dict(
+    place: Place, operations: list[tuple], prefix: bytes
+) -> None:  # type: ignore[type-arg]
     model: dict[bytes, bytes] = {}
     store = place.stores.open("fuzz", None)
     for name, first, second in operations:
@@ -232,6 +250,8 @@ def test_any_history_ends_as_it_would_in_a_dict(place: Place, operations: list[t
             store.checkpoint(path)
             store.close()
             store = place.stores.open("fuzz", path)
-    assert list(store.scan(prefix)) == sorted(entry for entry in model.items() if entry[0].startswith(prefix))
+    assert list(store.scan(prefix)) == sorted(
+        entry for entry in model.items() if entry[0].startswith(prefix)
+    )
     assert store.get_many(list(model)) == list(model.values())
     store.close()

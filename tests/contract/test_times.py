@@ -1,7 +1,8 @@
-"""One time is one number of µs, whatever writes it: texts, numbers and typed times, in rows and in columns.
+"""One time is one number of µs, whatever writes it: texts, numbers and typed times, in rows and in
+columns.
 
-A table of times, and of values that are none, goes through every format of files. Deliberate mistakes at the bottom
-show that the table would notice them.
+A table of times, and of values that are none, goes through every format of files. Deliberate
+mistakes at the bottom show that the table would notice them.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from millwheel.connect.formats.avro.containers import _BLOCK, _HEADER
+from millwheel.connect.sources.arrow import columns, nested
 from millwheel.core.pipeline.spec import StreamSpec
-from millwheel.formats.avro.containers import _BLOCK, _HEADER
-from millwheel.sources.arrow import columns, nested
-from millwheel.workers.delivery.timestamps import Timestamps
+from millwheel.engine.workers.delivery.timestamps import Timestamps
 from tests.fakes.reading import open_file, read_on
 
 NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01
@@ -44,7 +45,8 @@ def text_of(us: int) -> str:
     days, rest = divmod(us, 86_400_000_000)
     seconds, micros = divmod(rest, 1_000_000)
     day = date.fromordinal(date(1970, 1, 1).toordinal() + days)
-    return f"{day.isoformat()}T{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{micros:06}Z"
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{day.isoformat()}T{clock}.{micros:06}Z"
 
 
 def parquet(path: Path, values: pa.Array, **options: Any) -> Path:
@@ -54,7 +56,8 @@ def parquet(path: Path, values: pa.Array, **options: Any) -> Path:
 
 
 def avro(path: Path, schema: Any, values: list[Any]) -> Path:
-    """Numbers that Python's times cannot have: written as plain ones, under the schema with the logical type."""
+    """Numbers that Python's times cannot have: written as plain ones, under the schema with the
+    logical type."""
     fields = [{"name": "n", "type": "long"}, {"name": "v", "type": schema["type"]}]
     plain = fastavro.parse_schema({"type": "record", "name": "r", "fields": fields})
     out = io.BytesIO()
@@ -65,7 +68,11 @@ def avro(path: Path, schema: Any, values: list[Any]) -> Path:
     file = io.BytesIO()
     sync = bytes(16)
     write = fastavro.schemaless_writer
-    write(file, _HEADER, {"magic": b"Obj\x01", "meta": {"avro.schema": text, "avro.codec": b"null"}, "sync": sync})
+    write(
+        file,
+        _HEADER,
+        {"magic": b"Obj\x01", "meta": {"avro.schema": text, "avro.codec": b"null"}, "sync": sync},
+    )
     write(file, _BLOCK, {"count": len(values), "data": out.getvalue(), "sync": sync})
     (path / "a.avro").write_bytes(file.getvalue())
     return path / "a.avro"
@@ -86,7 +93,9 @@ def read_both(path: Path, kind: str, declared: str) -> tuple[dict[int, Any], dic
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("zone", [None, "UTC", "America/New_York"])
-def test_timestamps_of_parquet_are_exact_or_refused(tmp_path: Path, unit: str, zone: str | None) -> None:
+def test_timestamps_of_parquet_are_exact_or_refused(
+    tmp_path: Path, unit: str, zone: str | None
+) -> None:
     # Parquet has no seconds: Arrow writes milliseconds, of which far seconds would be too many.
     numbers = [0, -1, 1_767_225_600, 253_402_300_800] if unit == "s" else [*TIMES, *ENDS]
     path = parquet(tmp_path, pa.array(numbers, pa.int64()).view(pa.timestamp(unit, tz=zone)))
@@ -122,27 +131,40 @@ def test_dates_of_parquet_have_a_text_or_are_refused(tmp_path: Path, kind: Any) 
         rows = read_on(open_file(path, "parquet"))
         assert [value["n"] for value in rows.values] == [0, 1, 2]
         assert [reject.position for reject in rows.rejects] == [4, 5, 6, 7]
-        assert all("years 1 to 9999" in reject.reason and "field 'v'" in reject.reason for reject in rows.rejects)
+        assert all(
+            "years 1 to 9999" in reject.reason and "field 'v'" in reject.reason
+            for reject in rows.rejects
+        )
 
 
 def test_times_of_96_bits_reach_all_years(tmp_path: Path) -> None:
     moments = [us for us in TIMES if FIRST <= us <= LAST]
-    path = parquet(tmp_path, pa.array(moments, pa.timestamp("us")), use_deprecated_int96_timestamps=True)
+    path = parquet(
+        tmp_path, pa.array(moments, pa.timestamp("us")), use_deprecated_int96_timestamps=True
+    )
     assert list(read_both(path, "parquet", "int")[0].values()) == moments
 
 
 @pytest.mark.parametrize("local", ["", "local-"])
 @pytest.mark.parametrize(("name", "unit"), [("millis", "ms"), ("micros", "us"), ("nanos", "ns")])
-def test_timestamps_of_avro_are_exact_or_refused(tmp_path: Path, local: str, name: str, unit: str) -> None:
+def test_timestamps_of_avro_are_exact_or_refused(
+    tmp_path: Path, local: str, name: str, unit: str
+) -> None:
     numbers = [*TIMES, *ENDS]
     path = avro(tmp_path, {"type": "long", "logicalType": f"{local}timestamp-{name}"}, numbers)
     values, wrong = read_both(path, "avro", "int")
-    assert [values.get(position) for position in range(1, len(numbers) + 1)] == [expected(n, unit) for n in numbers]
-    assert sorted(wrong) == [position for position, n in enumerate(numbers, 1) if expected(n, unit) is None]
+    assert [values.get(position) for position in range(1, len(numbers) + 1)] == [
+        expected(n, unit) for n in numbers
+    ]
+    assert sorted(wrong) == [
+        position for position, n in enumerate(numbers, 1) if expected(n, unit) is None
+    ]
 
 
 def test_dates_of_avro_have_a_text_or_are_refused(tmp_path: Path) -> None:
-    values, wrong = read_both(avro(tmp_path, {"type": "int", "logicalType": "date"}, FAR_DAYS), "avro", "str")
+    values, wrong = read_both(
+        avro(tmp_path, {"type": "int", "logicalType": "date"}, FAR_DAYS), "avro", "str"
+    )
     assert list(values.values()) == ["1970-01-01", "0001-01-01", "9999-12-31"]
     assert sorted(wrong) == [4, 5, 6, 7]
     assert all("field 'v'" in reason and "years 1 to 9999" in reason for reason in wrong.values())
@@ -164,7 +186,10 @@ def test_a_text_is_the_same_time_in_every_format(tmp_path: Path, kind: str) -> N
     lines = [json.dumps({"n": n, "v": text}) for n, text in enumerate(texts)]
     lines = ["n,v", *(f"{n},{text}" for n, text in enumerate(texts))] if kind == "csv" else lines
     (tmp_path / "a").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    read = [read_on(open_file(tmp_path / "a", kind, fields=fields)).values for fields in (None, {"v": "str"})]
+    read = [
+        read_on(open_file(tmp_path / "a", kind, fields=fields)).values
+        for fields in (None, {"v": "str"})
+    ]
     for values in read:
         assert Timestamps(StreamSpec("s", timestamp="v"), None).of(values) == (times, {})
 
@@ -172,7 +197,9 @@ def test_a_text_is_the_same_time_in_every_format(tmp_path: Path, kind: str) -> N
 def wrapping(column: pa.Array, as_text: bool = False) -> columns.Plain:
     """A mistake: Arrow converts times, and wraps around at the ends of 64 bits."""
     if pa.types.is_timestamp(column.type):
-        return columns.Plain(pc.cast(column, pa.timestamp("us", tz=column.type.tz), safe=False).cast(pa.int64()))
+        return columns.Plain(
+            pc.cast(column, pa.timestamp("us", tz=column.type.tz), safe=False).cast(pa.int64())
+        )
     return columns.plain(column, as_text)
 
 
@@ -183,13 +210,17 @@ def always_fits(number: int, times: int, by: int = 1) -> int:
 
 MISTAKES: list[tuple[str, Any, Callable[[Path], None]]] = [
     (
-        "millwheel.sources.arrow.parquet.plain",
+        "millwheel.connect.sources.arrow.parquet.plain",
         wrapping,
         lambda path: test_timestamps_of_parquet_are_exact_or_refused(path, "ms", None),
     ),
-    ("millwheel.sources.arrow.nested.scaled_us", always_fits, lambda path: test_columns_of_arrow_never_wrap("ms")),
     (
-        "millwheel.formats.avro.reading.scaled_us",
+        "millwheel.connect.sources.arrow.nested.scaled_us",
+        always_fits,
+        lambda path: test_columns_of_arrow_never_wrap("ms"),
+    ),
+    (
+        "millwheel.connect.formats.avro.reading.scaled_us",
         always_fits,
         lambda path: test_timestamps_of_avro_are_exact_or_refused(path, "", "millis", "ms"),
     ),
@@ -198,7 +229,11 @@ MISTAKES: list[tuple[str, Any, Callable[[Path], None]]] = [
 
 @pytest.mark.parametrize(("where", "mistake", "sweep"), MISTAKES)
 def test_the_table_notices_times_that_wrap(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, mistake: Any, sweep: Callable[[Path], None]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    mistake: Any,
+    sweep: Callable[[Path], None],
 ) -> None:
     monkeypatch.setattr(where, mistake)
     with pytest.raises(AssertionError):

@@ -1,8 +1,10 @@
-"""Change streams of a database as connectors deliver them: from a seed, with what they say in the end.
+"""Change streams of a database as connectors deliver them: from a seed, with what they say in the
+end.
 
-A history of a table is drawn, and written as a connector does: its last events again after each crash, single old ones
-now and then, rows that a snapshot reads while the stream goes on, and in some histories an event that lies before the
-snapshot in the log although its transaction ended after it.
+A history of a table is drawn, and written as a connector does: its last events again after each
+crash, single old ones now and then, rows that a snapshot reads while the stream goes on, and in
+some histories an event that lies before the snapshot in the log although its transaction ended
+after it.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ START_MS = 1_767_225_600_000
 
 @dataclass
 class ChangeStream:
-    """``messages`` are (key, value), ``rows`` is what stands in the end. ``form`` are the options of the format. The
-    positions of an ``exact`` one tell every old event."""
+    """``messages`` are (key, value), ``rows`` is what stands in the end. ``form`` are the options
+    of the format. The positions of an ``exact`` one tell every old event."""
 
     messages: list[tuple[bytes | None, bytes]] = field(default_factory=list)
     rows: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
@@ -44,12 +46,23 @@ class _Drawing:
         """One event of the log."""
         table, key = self.draw.choice(TABLES), self.draw.randrange(6)
         before = self.stream.rows.get((table, key))
-        after: dict[str, Any] | None = {"id": key, "country": self.draw.choice(COUNTRIES), "table": table}
+        after: dict[str, Any] | None = {
+            "id": key,
+            "country": self.draw.choice(COUNTRIES),
+            "table": table,
+        }
         if before is not None and self.draw.random() < 0.3:
             after = None
         self.at += self.draw.choice((1, 1, 7))
         self.note(table, key, after)
-        self.write("c" if before is None else "d" if after is None else "u", table, key, before, after, self.at)
+        self.write(
+            "c" if before is None else "d" if after is None else "u",
+            table,
+            key,
+            before,
+            after,
+            self.at,
+        )
 
     def note(self, table: str, key: int, after: Any) -> None:
         if after is None:
@@ -60,8 +73,19 @@ class _Drawing:
     def write(self, op: str, table: str, key: int, before: Any, after: Any, at: int) -> None:
         if not self.whole and before is not None:
             before = None if op == "u" else {"id": key, "country": None, "table": None}
-        source = {"name": "shop", "table": table, "ts_ms": START_MS + at, **self.position(at, op == "r")}
-        event = {"op": op, "before": before, "after": after, "ts_ms": START_MS + 10 * at, "source": source}
+        source = {
+            "name": "shop",
+            "table": table,
+            "ts_ms": START_MS + at,
+            **self.position(at, op == "r"),
+        }
+        event = {
+            "op": op,
+            "before": before,
+            "after": after,
+            "ts_ms": START_MS + 10 * at,
+            "source": source,
+        }
         message_key = json.dumps({"id": key}).encode() if self.keyed else None
         self.stream.messages.append((message_key, json.dumps(event).encode()))
 
@@ -87,7 +111,9 @@ class _Drawing:
 
     def repeat_one(self) -> None:
         """An old event alone. Only a position tells that it is old."""
-        events = [each for each in self.stream.messages[self.moved_from :] if b'"op": "r"' not in each[1]]
+        events = [
+            each for each in self.stream.messages[self.moved_from :] if b'"op": "r"' not in each[1]
+        ]
         if events:
             self.stream.messages.append(self.draw.choice(events))
 
@@ -103,7 +129,8 @@ class _Drawing:
         self.moved_at, self.moved_from = self.at, len(self.stream.messages)
 
     def commit_behind_a_snapshot(self) -> None:
-        """A transaction has written before a snapshot, which sees the former row, and ends after it."""
+        """A transaction has written before a snapshot, which sees the former row, and ends after
+        it."""
         if not self.keyed or not self.stream.rows:
             return
         (table, key), row = self.draw.choice(sorted(self.stream.rows.items()))

@@ -1,8 +1,9 @@
-"""Coordination in memory: one "server" with any number of sessions, deterministic to the last callback.
+"""Coordination in memory: one "server" with any number of sessions, deterministic to the last
+callback.
 
-Callbacks are queued and delivered, first in, first out, by :meth:`FakeZooKeeper.pump`; with ``immediate=True``
-every operation pumps by itself. A session can be expired (its members vanish, its ``on_lost`` is called) or
-cut off (its calls raise UnavailableError and its callbacks wait).
+Callbacks are queued and delivered, first in, first out, by :meth:`FakeZooKeeper.pump`; with
+``immediate=True`` every operation pumps by itself. A session can be expired (its members vanish,
+its ``on_lost`` is called) or cut off (its calls raise UnavailableError and its callbacks wait).
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ MembersCallback = Callable[[Mapping[str, bytes]], None]
 TableCallback = Callable[[RangeTable], None]
 
 
-def one_by_one(write: Callable[[RangeTable], int], tables: Sequence[RangeTable]) -> list[int | MillwheelError]:
+def one_by_one(
+    write: Callable[[RangeTable], int], tables: Sequence[RangeTable]
+) -> list[int | MillwheelError]:
     """What each write returns or raises."""
     outcomes: list[int | MillwheelError] = []
     for table in tables:
@@ -58,7 +61,8 @@ class FakeZooKeeper:
         return session
 
     def pump(self, limit: int | None = None) -> int:
-        """Deliver queued callbacks (at most ``limit``), including those that they cause; how many it was."""
+        """Deliver queued callbacks (at most ``limit``), including those that they cause; how many
+        it was."""
         if self._pumping:
             return 0
         self._pumping = True
@@ -111,7 +115,9 @@ class FakeZooKeeper:
             for callback in session.member_callbacks.get(role, ()):
                 self.tell_members_to(session, role, callback)
 
-    def tell_members_to(self, session: FakeCoordination, role: str, callback: MembersCallback) -> None:
+    def tell_members_to(
+        self, session: FakeCoordination, role: str, callback: MembersCallback
+    ) -> None:
         members = {name: data for name, (data, _) in sorted(self.members.get(role, {}).items())}
         self.enqueue(session, lambda: callback(members))
 
@@ -210,7 +216,9 @@ class FakeCoordination:
         stored = self._server.tables.get(table.computation)
         found = -1 if stored is None else stored[1]
         if found != table.version:
-            raise ConflictError(f"table {table.computation} has version {found}, expected {table.version}")
+            raise ConflictError(
+                f"table {table.computation} has version {found}, expected {table.version}"
+            )
         self._server.tables[table.computation] = (table.encode(), found + 1)
         self._server.tell_table(table.computation)
         self._server.changed()

@@ -1,4 +1,5 @@
-"""Files that misbehave at a chosen call: stop the process, fail, or let somebody else act in between."""
+"""Files that misbehave at a chosen call: stop the process, fail, or let somebody else act in
+between."""
 
 from __future__ import annotations
 
@@ -31,10 +32,12 @@ def ignore(call: Call) -> None:
 
 
 class FaultyFiles:
-    """Any :class:`Files` or :class:`ObjectSpace`, with a say before and after every call. A hook that raises is the
-    fault; after it raised Killed, nothing works any more."""
+    """Any :class:`Files` or :class:`ObjectSpace`, with a say before and after every call. A hook
+    that raises is the fault; after it raised Killed, nothing works any more."""
 
-    def __init__(self, inner: Files | ObjectSpace, before: Hook = ignore, after: Hook = ignore) -> None:
+    def __init__(
+        self, inner: Files | ObjectSpace, before: Hook = ignore, after: Hook = ignore
+    ) -> None:
         self._inner = inner
         self.before, self.after = before, after
         self.calls = 0

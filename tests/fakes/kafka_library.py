@@ -1,4 +1,5 @@
-"""The part of confluent-kafka that a consumer of ours uses, over partitions in memory. Nothing is fetched ahead."""
+"""The part of confluent-kafka that a consumer of ours uses, over partitions in memory. Nothing is
+fetched ahead."""
 
 from __future__ import annotations
 
@@ -92,8 +93,8 @@ class Log:
 
 @dataclass
 class FakeKafka:
-    """The module ``confluent_kafka``, and its only broker. ``groups``: what is committed, by group, topic and
-    partition, with every commit in ``commits``."""
+    """The module ``confluent_kafka``, and its only broker. ``groups``: what is committed, by group,
+    topic and partition, with every commit in ``commits``."""
 
     logs: dict[tuple[str, int], Log]
     groups: dict[tuple[str, str, int], int] = field(default_factory=dict)
@@ -108,7 +109,8 @@ class FakeKafka:
 
 
 class FakeConsumer:
-    """One consumer; each call of ``consume`` has all messages there are, then an event for each end."""
+    """One consumer; each call of ``consume`` has all messages there are, then an event for each
+    end."""
 
     def __init__(self, kafka: FakeKafka, settings: dict[str, Any]) -> None:
         self._kafka = kafka
@@ -141,7 +143,12 @@ class FakeConsumer:
             if share not in self._kafka.paused:
                 found += [
                     Message(
-                        share, offset, log.values[offset - log.low], None, log.headers.get(offset), log.keys.get(offset)
+                        share,
+                        offset,
+                        log.values[offset - log.low],
+                        None,
+                        log.headers.get(offset),
+                        log.keys.get(offset),
                     )
                     for offset in range(at, log.end)
                 ]

@@ -1,4 +1,5 @@
-"""The part of confluent-kafka that a sink of ours uses, over topics in memory. Errors come when a test says so."""
+"""The part of confluent-kafka that a sink of ours uses, over topics in memory. Errors come when a
+test says so."""
 
 from __future__ import annotations
 
@@ -69,8 +70,8 @@ class Row:
 
 @dataclass
 class FakeBrokers:
-    """The module ``confluent_kafka``, and all brokers. ``calls`` are those of producers and consumers, by name;
-    ``trouble`` is asked at each of them and may raise."""
+    """The module ``confluent_kafka``, and all brokers. ``calls`` are those of producers and
+    consumers, by name; ``trouble`` is asked at each of them and may raise."""
 
     rows: list[Row] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
@@ -100,7 +101,8 @@ class FakeBrokers:
 
 
 class FakeProducer:
-    """One producer. The newest one with a transactional id fences those before it, and aborts what they have open."""
+    """One producer. The newest one with a transactional id fences those before it, and aborts what
+    they have open."""
 
     def __init__(self, brokers: FakeBrokers, settings: dict[str, Any]) -> None:
         self._brokers = brokers
@@ -157,7 +159,9 @@ class FakeProducer:
     def flush(self, timeout: float) -> int:
         self._brokers.called("flush")
         reports, self._reports = self._reports, []
-        refused = Failure("MSG_SIZE_TOO_LARGE") if self._refuses([row for _, row in reports]) else None
+        refused = (
+            Failure("MSG_SIZE_TOO_LARGE") if self._refuses([row for _, row in reports]) else None
+        )
         for told, row in reports:
             if told is not None:
                 told(refused, row)
@@ -177,7 +181,9 @@ class FakeMarksConsumer:
         self._at = TopicPartition("", 0)
 
     def get_watermark_offsets(self, at: TopicPartition, timeout: float) -> tuple[int, int]:
-        assert self._isolation == "read_uncommitted", "an open transaction of another shard hides what lies behind it"
+        assert self._isolation == "read_uncommitted", (
+            "an open transaction of another shard hides what lies behind it"
+        )
         self._brokers.called("get_watermark_offsets")
         return 0, len(self._brokers.of(at.topic))
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from millwheel.connectors.tables.committer import Committer
-from millwheel.connectors.tables.delta import DeltaLakeTable
-from millwheel.connectors.tables.iceberg import IcebergTable
-from millwheel.connectors.tables.sink import TableSink, TableSinkOptions
-from millwheel.connectors.tables.table import LakeTable, TableChange, TableVersion
+from millwheel.connect.connectors.tables.committer import Committer
+from millwheel.connect.connectors.tables.delta import DeltaLakeTable
+from millwheel.connect.connectors.tables.iceberg import IcebergTable
+from millwheel.connect.connectors.tables.sink import TableSink, TableSinkOptions
+from millwheel.connect.connectors.tables.table import LakeTable, TableChange, TableVersion
 from millwheel.testing.contracts import Outside, SinkWorld
-from millwheel.testing.contracts.worlds import IDENTITY
+from millwheel.tools.testing.contracts.worlds import IDENTITY
 
 SCHEMA = pa.schema([("batch", pa.int64()), ("row", pa.int64())])
 
@@ -65,7 +65,9 @@ def iceberg_table(folder: Path) -> IcebergTable:
 class TableWorld(SinkWorld):
     """A table in a folder of its own."""
 
-    def __init__(self, make: Callable[[Path], LakeTable], read: Callable[[Path], list[Any]], mode: str) -> None:
+    def __init__(
+        self, make: Callable[[Path], LakeTable], read: Callable[[Path], list[Any]], mode: str
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp())
         self._remove = weakref.finalize(self, shutil.rmtree, self.folder, True)
         self._make, self._read = make, read

@@ -1,7 +1,9 @@
-"""A small world around the master's pure machine: store, journals, snapshots, workers and any number of masters.
+"""A small world around the master's pure machine: store, journals, snapshots, workers and any
+number of masters.
 
-Everything that passes between them waits in queues, so a test decides the order of all there is to order.
-Workers commit, recover as the lineage says, and compare what they recovered with what was ever acked.
+Everything that passes between them waits in queues, so a test decides the order of all there is to
+order. Workers commit, recover as the lineage says, and compare what they recovered with what was
+ever acked.
 """
 
 from __future__ import annotations
@@ -10,8 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from millwheel.core.model.range_table import RangeTable, ShardEntry
-from millwheel.master.effects import (
+from millwheel.control.master.effects import (
     AnswerMove,
     AttachWorker,
     CollectJournal,
@@ -21,7 +22,7 @@ from millwheel.master.effects import (
     SealJournal,
     WriteRangeTable,
 )
-from millwheel.master.events import (
+from millwheel.control.master.events import (
     Event,
     JournalSealed,
     JournalsFound,
@@ -38,7 +39,8 @@ from millwheel.master.events import (
     WriteConflicted,
     WriteFailed,
 )
-from millwheel.master.state import MasterConfig, MasterState
+from millwheel.control.master.state import MasterConfig, MasterState
+from millwheel.core.model.range_table import RangeTable, ShardEntry
 
 
 @dataclass
@@ -105,10 +107,13 @@ class World:
         return True
 
     def perform(self, master: Master, pick: int = 0) -> bool:
-        """The next effect, or any of several writes of tables that come next: they are made side by side."""
+        """The next effect, or any of several writes of tables that come next: they are made side by
+        side."""
         if not master.todo:
             return False
-        writes = sum(1 for _ in takewhile(lambda effect: isinstance(effect, WriteRangeTable), master.todo))
+        writes = sum(
+            1 for _ in takewhile(lambda effect: isinstance(effect, WriteRangeTable), master.todo)
+        )
         at = pick % max(1, writes)
         effect = master.todo[at]
         del master.todo[at]
@@ -127,7 +132,9 @@ class World:
 
     def ask_move(self, master: Master, node: str, shard: str, worker: str) -> int:
         self._tickets += 1
-        master.inbox.append(MoveRequested(ticket=self._tickets, node=node, shard=shard, worker=worker))
+        master.inbox.append(
+            MoveRequested(ticket=self._tickets, node=node, shard=shard, worker=worker)
+        )
         return self._tickets
 
     def _feed(self, master: Master, event: Event) -> None:
@@ -179,7 +186,8 @@ class World:
             other.inbox.append(TableSeen(table=written))
 
     def _check_step(self, before: RangeTable, after: RangeTable) -> None:
-        """What must hold between two versions of a table; the tiling is checked by the table itself."""
+        """What must hold between two versions of a table; the tiling is checked by the table
+        itself."""
         for old in before.shards:
             new = after.entry(old.shard)
             assert new is not None
@@ -189,7 +197,9 @@ class World:
             if old.owner and (new.owner != old.owner or new.token != old.token):
                 self._check_succession(old, new)
             for gone in set(old.lineage) - set(new.lineage):
-                assert gone.token < self.manifests[old.shard][0], f"{old.shard} lost an ancestor it needs"
+                assert gone.token < self.manifests[old.shard][0], (
+                    f"{old.shard} lost an ancestor it needs"
+                )
 
     def _check_succession(self, old: ShardEntry, new: ShardEntry) -> None:
         ancestor = next((a for a in new.lineage if a.token == old.token), None)
@@ -219,7 +229,9 @@ class World:
         worker.alive = False
         for master in self.masters:
             if worker.name in master.lines:
-                master.inbox.append(WorkerUnreachable(incarnation=worker.name, reason="the line broke"))
+                master.inbox.append(
+                    WorkerUnreachable(incarnation=worker.name, reason="the line broke")
+                )
 
     def cut_off(self, worker: Worker) -> None:
         """The session of a worker ends although it lives; so a zombie is born."""
@@ -261,7 +273,11 @@ class World:
 
     def snapshot(self, worker: Worker, shard: str) -> None:
         """Publish a manifest, unless fenced or overtaken."""
-        if not worker.alive or shard not in worker.open or self.journals[worker.name].sealed is not None:
+        if (
+            not worker.alive
+            or shard not in worker.open
+            or self.journals[worker.name].sealed is not None
+        ):
             return
         self.manifests[shard] = max(self.manifests.get(shard, (0, 0)), worker.open[shard])
 
@@ -279,7 +295,9 @@ class World:
             for shard, token, number in journal.entries[:upto]:
                 bounded = ancestor.last_commit < 0 or number <= ancestor.last_commit
                 if shard == entry.shard and token == ancestor.token and number > count and bounded:
-                    assert not journal.collected, f"{entry.shard} needs the journal of {ancestor.incarnation}"
+                    assert not journal.collected, (
+                        f"{entry.shard} needs the journal of {ancestor.incarnation}"
+                    )
                     assert number == count + 1, f"{entry.shard} has a gap before commit {number}"
                     count = number
         return count
@@ -288,7 +306,9 @@ class World:
         if worker.name not in master.lines or not worker.alive:
             return
         for shard, (token, last) in worker.given_up.items():
-            master.inbox.append(ShardReleased(incarnation=worker.name, shard=shard, token=token, last_commit=last))
+            master.inbox.append(
+                ShardReleased(incarnation=worker.name, shard=shard, token=token, last_commit=last)
+            )
 
     # --- membership
 
@@ -303,7 +323,9 @@ class World:
                 self._leave(worker.name)
 
     def _membership(self) -> MembersChanged:
-        return MembersChanged(members=tuple(Member(incarnation=n, address=f"{n}:1") for n in sorted(self.members)))
+        return MembersChanged(
+            members=tuple(Member(incarnation=n, address=f"{n}:1") for n in sorted(self.members))
+        )
 
     def _tell_members(self) -> None:
         for master in self.masters:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millwheel.connectors.external.sink import ExternalSink
-from millwheel.connectors.external.target import NOTHING_YET, ExternalTarget, Owner, RowsRefusedError
+from millwheel.connect.connectors.external.sink import ExternalSink
+from millwheel.connect.connectors.external.target import (
+    NOTHING_YET,
+    ExternalTarget,
+    Owner,
+    RowsRefusedError,
+)
+from millwheel.connect.sinks.base import SinkRecord
 from millwheel.errors import UnavailableError
-from millwheel.sinks.base import SinkRecord
 
 
 class Table:
@@ -36,7 +41,11 @@ class MemoryTarget(ExternalTarget):
     def write(self, number: int, records: Sequence[SinkRecord]) -> None:
         self._called(f"write {number}")
         self._owner.admits(self._table.marks[self._owner.name][1])
-        bad = {index: f"{record.value} is odd" for index, record in enumerate(records) if record.value == 13}
+        bad = {
+            index: f"{record.value} is odd"
+            for index, record in enumerate(records)
+            if record.value == 13
+        }
         if bad:
             raise RowsRefusedError(bad)
         self._table.rows += [record.value for record in records]

@@ -1,14 +1,14 @@
-"""A durable store of dicts for unit tests: journals, snapshots and local stores in memory, with the real order of
-steps: a group is written first, and looks for the seal afterwards."""
+"""A durable store of dicts for unit tests: journals, snapshots and local stores in memory, with the
+real order of steps: a group is written first, and looks for the seal afterwards."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from millwheel.adapters.ports import Followed, Manifest
 from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.errors import ConflictError, FencedError
-from millwheel.ports import Followed, Manifest
 
 
 class SimStore:
@@ -33,10 +33,14 @@ class SimStore:
             del self.data[key]
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return iter(sorted((key, value) for key, value in self.data.items() if key.startswith(prefix)))
+        return iter(
+            sorted((key, value) for key, value in self.data.items() if key.startswith(prefix))
+        )
 
     def first(self, prefix: bytes, since: bytes) -> bytes | None:
-        return min((key for key in self.data if key.startswith(prefix) and key >= since), default=None)
+        return min(
+            (key for key in self.data if key.startswith(prefix) and key >= since), default=None
+        )
 
     def checkpoint(self, path: str) -> None:
         CHECKPOINTS[path] = dict(self.data)
@@ -65,7 +69,8 @@ class _Journal:
 
 
 class SimJournals:
-    """All journals. ``upto`` counts groups. One group is one segment, so that collection is exercised often."""
+    """All journals. ``upto`` counts groups. One group is one segment, so that collection is
+    exercised often."""
 
     def __init__(self) -> None:
         self.journals: dict[str, _Journal] = {}
@@ -105,7 +110,10 @@ class SimJournals:
         certain = range(first, max(first, journal.written))
         if any(number not in journal.groups for number in certain):
             raise FencedError(f"groups of {incarnation} behind {first} were collected")
-        return Followed([journal.groups[number] for number in certain], JournalPosition(certain.stop, 0, certain.stop))
+        return Followed(
+            [journal.groups[number] for number in certain],
+            JournalPosition(certain.stop, 0, certain.stop),
+        )
 
     def segments(self, incarnation: str) -> list[int]:
         return sorted(self.journals[incarnation].groups)
@@ -127,15 +135,21 @@ class SimSnapshots:
 
     def latest(self, shard: str) -> Manifest | None:
         found = self.manifests.get(shard, [])
-        return max((m for m, _ in found), key=lambda m: (m.token, m.last_commit, m.number), default=None)
+        return max(
+            (m for m, _ in found), key=lambda m: (m.token, m.last_commit, m.number), default=None
+        )
 
-    def publish(self, shard: str, token: int, last_commit: int, checkpoint: str, guard: Callable[[], None]) -> Manifest:
+    def publish(
+        self, shard: str, token: int, last_commit: int, checkpoint: str, guard: Callable[[], None]
+    ) -> Manifest:
         parent = self.latest(shard)
         if parent is not None and parent.token > token:
             raise ConflictError(shard)
         guard()
         manifests = self.manifests.setdefault(shard, [])
-        manifest = Manifest(shard, len(manifests) + 1, parent.number if parent else 0, token, last_commit, {})
+        manifest = Manifest(
+            shard, len(manifests) + 1, parent.number if parent else 0, token, last_commit, {}
+        )
         manifests.append((manifest, CHECKPOINTS.pop(checkpoint)))
         return manifest
 

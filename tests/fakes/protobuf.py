@@ -8,7 +8,11 @@ from typing import Any
 from google.protobuf import descriptor_pb2, duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
 
 _F = descriptor_pb2.FieldDescriptorProto
-_SCALARS: dict[str, Any] = {"int64": _F.TYPE_INT64, "string": _F.TYPE_STRING, "double": _F.TYPE_DOUBLE}
+_SCALARS: dict[str, Any] = {
+    "int64": _F.TYPE_INT64,
+    "string": _F.TYPE_STRING,
+    "double": _F.TYPE_DOUBLE,
+}
 _SCALARS |= {"bool": _F.TYPE_BOOL, "bytes": _F.TYPE_BYTES, "int32": _F.TYPE_INT32}
 
 
@@ -23,28 +27,58 @@ def descriptor_set() -> descriptor_pb2.FileDescriptorSet:
     click = file.message_type.add(name="Click")
     inner = click.nested_type.add(name="Tag")
     inner.field.add(name="text", number=1, type=_F.TYPE_STRING, label=_F.LABEL_OPTIONAL)
-    inner.field.add(name="within", number=2, type=_F.TYPE_MESSAGE, type_name=".shop.Click.Tag", label=_F.LABEL_OPTIONAL)
+    inner.field.add(
+        name="within",
+        number=2,
+        type=_F.TYPE_MESSAGE,
+        type_name=".shop.Click.Tag",
+        label=_F.LABEL_OPTIONAL,
+    )
     kind = file.enum_type.add(name="Kind")
     kind.value.add(name="VIEW", number=0)
     kind.value.add(name="BUY", number=1)
-    for number, (name, scalar) in enumerate({"ad": "int64", "name": "string", "x": "double", "ok": "bool"}.items(), 1):
+    for number, (name, scalar) in enumerate(
+        {"ad": "int64", "name": "string", "x": "double", "ok": "bool"}.items(), 1
+    ):
         click.field.add(name=name, number=number, type=_SCALARS[scalar], label=_F.LABEL_OPTIONAL)
     click.field.add(name="raw", number=5, type=_F.TYPE_BYTES, label=_F.LABEL_OPTIONAL)
-    click.field.add(name="kind", number=6, type=_F.TYPE_ENUM, type_name=".shop.Kind", label=_F.LABEL_OPTIONAL)
+    click.field.add(
+        name="kind", number=6, type=_F.TYPE_ENUM, type_name=".shop.Kind", label=_F.LABEL_OPTIONAL
+    )
     click.field.add(name="numbers", number=7, type=_F.TYPE_INT32, label=_F.LABEL_REPEATED)
-    click.field.add(name="tag", number=8, type=_F.TYPE_MESSAGE, type_name=".shop.Click.Tag", label=_F.LABEL_OPTIONAL)
-    click.field.add(name="tags", number=9, type=_F.TYPE_MESSAGE, type_name=".shop.Click.Tag", label=_F.LABEL_REPEATED)
+    click.field.add(
+        name="tag",
+        number=8,
+        type=_F.TYPE_MESSAGE,
+        type_name=".shop.Click.Tag",
+        label=_F.LABEL_OPTIONAL,
+    )
+    click.field.add(
+        name="tags",
+        number=9,
+        type=_F.TYPE_MESSAGE,
+        type_name=".shop.Click.Tag",
+        label=_F.LABEL_REPEATED,
+    )
     for number, name in enumerate(("Timestamp", "Duration", "Struct", "Int64Value"), 10):
         type_name = f".google.protobuf.{name}"
         click.field.add(
-            name=name.lower(), number=number, type=_F.TYPE_MESSAGE, type_name=type_name, label=_F.LABEL_OPTIONAL
+            name=name.lower(),
+            number=number,
+            type=_F.TYPE_MESSAGE,
+            type_name=type_name,
+            label=_F.LABEL_OPTIONAL,
         )
     entry = click.nested_type.add(name="CountsEntry")
     entry.options.map_entry = True
     entry.field.add(name="key", number=1, type=_F.TYPE_STRING, label=_F.LABEL_OPTIONAL)
     entry.field.add(name="value", number=2, type=_F.TYPE_INT64, label=_F.LABEL_OPTIONAL)
     click.field.add(
-        name="counts", number=14, type=_F.TYPE_MESSAGE, type_name=".shop.Click.CountsEntry", label=_F.LABEL_REPEATED
+        name="counts",
+        number=14,
+        type=_F.TYPE_MESSAGE,
+        type_name=".shop.Click.CountsEntry",
+        label=_F.LABEL_REPEATED,
     )
     return found
 

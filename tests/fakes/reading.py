@@ -1,4 +1,5 @@
-"""Reads a source to its end, in reads of a chosen size, checking the contract of a reader on the way."""
+"""Reads a source to its end, in reads of a chosen size, checking the contract of a reader on the
+way."""
 
 from __future__ import annotations
 
@@ -6,14 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from millwheel.connect.sources import build_source
+from millwheel.connect.sources.base import Partition, Reader, Reject, Source
 from millwheel.core.pipeline.spec import SourceSpec
-from millwheel.sources import build_source
-from millwheel.sources.base import Partition, Reader, Reject, Source
 
 
 @dataclass
 class Everything:
-    """All that was read: positions and values of records, rejects, where reading ended, and its notes."""
+    """All that was read: positions and values of records, rejects, where reading ended, and its
+    notes."""
 
     records: list[tuple[int, Any]] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
@@ -25,7 +27,10 @@ class Everything:
     @property
     def notes(self) -> list[tuple[int, bytes]]:
         """What a reader is told that goes on where this one ended."""
-        return [(self.next_position, self.note), *(d for d in self.decided if d[0] >= self.next_position)]
+        return [
+            (self.next_position, self.note),
+            *(d for d in self.decided if d[0] >= self.next_position),
+        ]
 
     @property
     def values(self) -> list[Any]:
@@ -43,20 +48,31 @@ class Everything:
         )
 
 
-def files(path: Path | str, kind: str = "jsonl", schema: Any = None, fields: Any = None, **options: Any) -> Source:
-    return build_source(SourceSpec("files", {"path": str(path), "format": kind, **options}), "/", schema, fields)
+def files(
+    path: Path | str, kind: str = "jsonl", schema: Any = None, fields: Any = None, **options: Any
+) -> Source:
+    return build_source(
+        SourceSpec("files", {"path": str(path), "format": kind, **options}), "/", schema, fields
+    )
 
 
-def open_file(path: Path, kind: str = "jsonl", schema: Any = None, fields: Any = None, **options: Any) -> Reader:
+def open_file(
+    path: Path, kind: str = "jsonl", schema: Any = None, fields: Any = None, **options: Any
+) -> Reader:
     """A reader of one file."""
     return files(path, kind, schema, fields, **options).open(Partition(path.name))
 
 
 def read_on(reader: Any, position: int = 0, size: int = 1_000, columns: bool = False) -> Everything:
-    """Read until the reader is finished, or has nothing for now. ``size`` is in records, or bytes for columns."""
+    """Read until the reader is finished, or has nothing for now. ``size`` is in records, or bytes
+    for columns."""
     found = Everything(next_position=position)
     while not found.finished:
-        chunk = reader.read_frame(found.next_position, size) if columns else reader.read(found.next_position, size)
+        chunk = (
+            reader.read_frame(found.next_position, size)
+            if columns
+            else reader.read(found.next_position, size)
+        )
         values = chunk.frame.to_dicts() if columns else chunk.values
         positions = [int(position) for position in chunk.positions]
         _check(chunk, positions, values, found.next_position)
@@ -78,5 +94,7 @@ def _check(chunk: Any, positions: list[int], values: list[Any], before: int) -> 
     everything = sorted(positions + [reject.position for reject in chunk.rejects])
     assert len(set(everything)) == len(everything)
     assert positions == sorted(positions)
-    assert [reject.position for reject in chunk.rejects] == sorted(reject.position for reject in chunk.rejects)
+    assert [reject.position for reject in chunk.rejects] == sorted(
+        reject.position for reject in chunk.rejects
+    )
     assert all(before < position <= chunk.next_position for position in everything)

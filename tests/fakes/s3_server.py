@@ -1,7 +1,9 @@
-"""A server process that speaks S3 (moto's), and loses answers, fails or ignores conditions when it is told to.
+"""A server process that speaks S3 (moto's), and loses answers, fails or ignores conditions when it
+is told to.
 
-Requests are served one at a time, so the conditions of two writers never interleave. What is to go wrong is said by
-``POST /-faults`` with a list of :class:`Fault`; ``GET /-requests`` tells how many requests there were by method.
+Requests are served one at a time, so the conditions of two writers never interleave. What is to go
+wrong is said by ``POST /-faults`` with a list of :class:`Fault`; ``GET /-requests`` tells how many
+requests there were by method.
 """
 
 from __future__ import annotations
@@ -16,34 +18,15 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-from millwheel.adapters.spaces.s3 import S3Space
-from millwheel.adapters.spaces.s3_address import parse_s3
-from millwheel.adapters.spaces.s3_client import S3Limits
 from millwheel.launch.launchers.warm_messages import ready
+from tests.fakes.buckets import BUCKET, BucketServer, Fault
 
-BUCKET = "pipelines"
-QUICK = S3Limits(connect_s=2.0, request_s=10.0, retry_s=3.0, retries=2)
 _START_S = 60.0
 _ACCOUNT = "123456789012"
-
-
-@dataclass
-class Fault:
-    """What happens to the next ``times`` requests of ``method`` whose path contains ``part``.
-
-    ``what``: "lose_answer" (it is done, the connection breaks), "refuse" (503, not done), "deny" (403), "vanish" (not
-    done, the connection breaks), "ignore_if_none_match", "ignore_if_match" (done without that condition).
-    """
-
-    method: str
-    part: str
-    what: str
-    times: int = 1
 
 
 class FaultyApp:
@@ -67,13 +50,17 @@ class FaultyApp:
         if path == "/-requests":
             return _say(start, "200 OK", json.dumps(self._requests).encode())
         self._requests[method] += 1
-        fault = next((f for f in self._faults if f.times and f.method == method and f.part in path), None)
+        fault = next(
+            (f for f in self._faults if f.times and f.method == method and f.part in path), None
+        )
         if fault is None:
             return list(self._inner(environ, start))
         fault.times -= 1
         return self._faulty(fault.what, environ, start)
 
-    def _faulty(self, what: str, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+    def _faulty(
+        self, what: str, environ: dict[str, Any], start: Callable[..., Any]
+    ) -> Iterable[bytes]:
         if what in ("refuse", "deny"):
             _body(environ)
             code = "AccessDenied" if what == "deny" else "SlowDown"
@@ -98,8 +85,10 @@ def _say(start: Callable[..., Any], status: str, body: bytes) -> list[bytes]:
     return [body]
 
 
-class S3Server:
+class S3Server(BucketServer):
     """The process, from the caller's side. ``url`` is its endpoint."""
+
+    scheme = "s3"
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "tests.fakes.s3_server"]
@@ -114,26 +103,19 @@ class S3Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to reach it."""
-        keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
+        keys = {
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": "us-east-1",
+        }
         return {**keys, "AWS_ENDPOINT_URL": self.url}
 
     @property
     def config(self) -> dict[str, str]:
-        """The same as the option ``config`` of a source or a sink."""
         keys = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
         return {**keys, "endpoint": self.url}
 
-    def root(self) -> str:
-        """A new prefix, as the address of a root."""
-        return f"s3://{BUCKET}/{uuid4().hex}"
-
-    def space(self, root: str = "", limits: S3Limits = QUICK) -> S3Space:
-        """A client below ``root``, or below a new prefix."""
-        return S3Space(parse_s3(root or self.root()), limits)
-
     def fail(self, *faults: Fault) -> None:
-        """From here on these happen, and no others."""
         self._ask("/-faults", json.dumps([asdict(fault) for fault in faults]).encode())
 
     def requests(self) -> Counter[str]:
@@ -154,13 +136,10 @@ class S3Server:
 def s3_server() -> Iterator[S3Server]:
     """A server with an empty bucket, and the environment that leads there."""
     server = S3Server()
-    before = dict(os.environ)
-    os.environ.update(server.environment)
     try:
-        yield server
+        with server.reachable():
+            yield server
     finally:
-        os.environ.clear()
-        os.environ.update(before)
         server.close()
 
 

@@ -10,7 +10,8 @@ from confluent_kafka.schema_registry.common.schema_registry_client import Regist
 
 
 class FakeRegistryClient:
-    """``away``: each call fails as a connection that is refused. ``refuses`` is what registering answers with."""
+    """``away``: each call fails as a connection that is refused. ``refuses`` is what registering
+    answers with."""
 
     def __init__(self) -> None:
         self.away = False
@@ -20,7 +21,11 @@ class FakeRegistryClient:
         self._schemas: list[tuple[str, Schema]] = []
 
     def register(
-        self, subject: str, schema: Any, kind: str = "AVRO", references: list[tuple[str, str, int]] | None = None
+        self,
+        subject: str,
+        schema: Any,
+        kind: str = "AVRO",
+        references: list[tuple[str, str, int]] | None = None,
     ) -> int:
         """A schema that somebody has registered; its id."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
@@ -37,8 +42,12 @@ class FakeRegistryClient:
 
     def get_version(self, subject: str, version: int) -> RegisteredSchema:
         self._reach()
-        number, made = [(at, made) for at, (name, made) in enumerate(self._schemas, 1) if name == subject][version - 1]
-        return RegisteredSchema(schema_id=number, guid=None, schema=made, subject=subject, version=version)
+        number, made = [
+            (at, made) for at, (name, made) in enumerate(self._schemas, 1) if name == subject
+        ][version - 1]
+        return RegisteredSchema(
+            schema_id=number, guid=None, schema=made, subject=subject, version=version
+        )
 
     def register_schema(self, subject: str, schema: Schema) -> int:
         self._reach()
@@ -51,7 +60,9 @@ class FakeRegistryClient:
         self._reach()
         for number, (name, made) in enumerate(self._schemas, 1):
             if (name, made.schema_str) == (subject, schema.schema_str):
-                return RegisteredSchema(schema_id=number, guid=None, schema=made, subject=subject, version=1)
+                return RegisteredSchema(
+                    schema_id=number, guid=None, schema=made, subject=subject, version=1
+                )
         raise SchemaRegistryError(404, 40403, "Schema not found")
 
     def close(self) -> None:

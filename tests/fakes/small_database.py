@@ -1,17 +1,23 @@
-"""A database in memory with transactions and row locks, a sink for it, and the world of its contract tests."""
+"""A database in memory with transactions and row locks, a sink for it, and the world of its
+contract tests."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from millwheel.connectors.external.changes import changes_of
-from millwheel.connectors.external.sink import ExternalSink
-from millwheel.connectors.external.target import NOTHING_YET, ExternalTarget, Owner, RowsRefusedError
+from millwheel.connect.connectors.external.changes import changes_of
+from millwheel.connect.connectors.external.sink import ExternalSink
+from millwheel.connect.connectors.external.target import (
+    NOTHING_YET,
+    ExternalTarget,
+    Owner,
+    RowsRefusedError,
+)
+from millwheel.connect.sinks.base import SinkRecord
 from millwheel.errors import UnavailableError
-from millwheel.sinks.base import SinkRecord
 from millwheel.testing.contracts import Outside, SinkWorld
-from millwheel.testing.contracts.worlds import IDENTITY
+from millwheel.tools.testing.contracts.worlds import IDENTITY
 
 
 class ViolationError(Exception):
@@ -114,7 +120,9 @@ class SmallSink(ExternalSink):
 
     where = "the small database"
 
-    def __init__(self, database: SmallDatabase, outside: Outside, kind: type[SmallTarget] = SmallTarget) -> None:
+    def __init__(
+        self, database: SmallDatabase, outside: Outside, kind: type[SmallTarget] = SmallTarget
+    ) -> None:
         self._database, self._outside, self._kind = database, outside, kind
         self.identity = IDENTITY
 
@@ -125,7 +133,9 @@ class SmallSink(ExternalSink):
 
 
 class SmallWorld(SinkWorld):
-    def __init__(self, kind: type[SmallTarget] = SmallTarget, sink: type[SmallSink] = SmallSink) -> None:
+    def __init__(
+        self, kind: type[SmallTarget] = SmallTarget, sink: type[SmallSink] = SmallSink
+    ) -> None:
         self.database, self._kind, self._sink = SmallDatabase(), kind, sink
 
     def sink(self, outside: Outside) -> SmallSink:

@@ -1,5 +1,5 @@
 """The storage in memory lives in the package, where the harness for users needs it."""
 
-from millwheel.testing.memory.storage import ROOT, MemoryStorage
+from millwheel.tools.testing.memory.storage import ROOT, MemoryStorage
 
 __all__ = ["ROOT", "MemoryStorage"]

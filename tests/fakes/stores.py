@@ -1,5 +1,5 @@
 """The stores in memory live in the package, where the harness for users needs them."""
 
-from millwheel.testing.memory.stores import MemoryStore, MemoryStores
+from millwheel.tools.testing.memory.stores import MemoryStore, MemoryStores
 
 __all__ = ["MemoryStore", "MemoryStores"]

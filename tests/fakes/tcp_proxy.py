@@ -1,4 +1,5 @@
-"""A TCP proxy that can break: to see what a client makes of lost replies, lost connections and silence."""
+"""A TCP proxy that can break: to see what a client makes of lost replies, lost connections and
+silence."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class TcpProxy:
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     def mute(self) -> None:
-        """Requests pass, replies vanish (also after :meth:`heal`, for the connections there are)."""
+        """Requests pass, replies vanish (also after :meth:`heal`, for the connections there
+        are)."""
         self._replies.clear()
 
     def refuse(self) -> None:

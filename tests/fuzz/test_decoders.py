@@ -1,4 +1,5 @@
-"""Bytes of strangers, and damaged bytes of our own: each decoder answers with a value or with its documented error.
+"""Bytes of strangers, and damaged bytes of our own: each decoder answers with a value or with its
+documented error.
 
 ``MILLWHEEL_FUZZ=100000`` gives every test so many examples; 60 otherwise.
 """
@@ -18,9 +19,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
+from millwheel.adapters.ports import Manifest
 from millwheel.adapters.snapshots.manifest import decode_manifest, encode_manifest
 from millwheel.core.columns.batch import ColumnBatch
-from millwheel.core.formats.codec import Commit, decode_batch, decode_commit, encode_batch, encode_commit
+from millwheel.core.formats.codec import (
+    Commit,
+    decode_batch,
+    decode_commit,
+    encode_batch,
+    encode_commit,
+)
 from millwheel.core.formats.journal_segment import (
     JournalEnd,
     SegmentHeader,
@@ -37,25 +45,36 @@ from millwheel.core.model.keys import check_key
 from millwheel.core.model.range_table import Ancestor, Parent, RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.records import Batch
+from millwheel.engine.workers.bundle.hangs import Hang, decode_hang, encode_hang
 from millwheel.errors import CorruptionError, PipelineError
-from millwheel.ports import Manifest
-from millwheel.spec import load_pipeline
-from millwheel.workers.bundle.hangs import Hang, decode_hang, encode_hang
+from millwheel.language.spec import load_pipeline
 
 EXAMPLES = int(os.environ.get("MILLWHEEL_FUZZ", "60"))
 fuzz = settings(
-    max_examples=EXAMPLES, deadline=2_000, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
+    max_examples=EXAMPLES,
+    deadline=2_000,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
 )
 
 HEADER = SegmentHeader("w0-abc", 3, 7, bytes(range(16)))
 START = encode_header(HEADER)
 SEED = decode_header(START).seed
-SEGMENT = START + encode_group(SEED, 7, [b"one", b"", b"three"]) + encode_group(SEED, 8, [b"x" * 40])
+SEGMENT = (
+    START + encode_group(SEED, 7, [b"one", b"", b"three"]) + encode_group(SEED, 8, [b"x" * 40])
+)
 TABLE = RangeTable(
     "hits",
     tuple(
         ShardEntry(
-            *(f"hits-{i}", r, "w0-abc", i, (Ancestor("w1-def", 1, 100, -1), Ancestor("w2-abc", 2, -1, 7)), "w3-abc"),
+            *(
+                f"hits-{i}",
+                r,
+                "w0-abc",
+                i,
+                (Ancestor("w1-def", 1, 100, -1), Ancestor("w2-abc", 2, -1, 7)),
+                "w3-abc",
+            ),
             split_at=r.lo + 1,
             parents=(Parent("hits-7", r, 1, 12),),
         )
@@ -63,9 +82,13 @@ TABLE = RangeTable(
     ),
     named=9,
 ).encode()
-MANIFEST = encode_manifest(Manifest("hits-0", 3, 2, 7, 40, {"CURRENT": ("7-40.0123abcd-CURRENT", 16, "ab" * 16)}))
+MANIFEST = encode_manifest(
+    Manifest("hits-0", 3, 2, 7, 40, {"CURRENT": ("7-40.0123abcd-CURRENT", 16, "ab" * 16)})
+)
 HANG = Hang("n", "n-0", 1, "record", "'k'", b"\x91\x01", "c.py:1 in f", "1m")
-BATCH = encode_batch(Batch("hits", [1, 2], [10, 20], ["a", ("b", 3)], [msgspec.Raw(b"\x01")] * 2, ["i", "j"], 5))
+BATCH = encode_batch(
+    Batch("hits", [1, 2], [10, 20], ["a", ("b", 3)], [msgspec.Raw(b"\x01")] * 2, ["i", "j"], 5)
+)
 COLUMNS = encode_batch(
     ColumnBatch(
         "hits", np.array([1, 2]), np.array([10, 20]), pl.Series([1, 2]), pl.DataFrame({"n": [1, 2]})
@@ -134,7 +157,8 @@ def test_what_was_written_is_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", DECODERS)
 @pytest.mark.parametrize(
-    "data", [b"", b"\x00", b"[" * 200_000, b"\x91" * 200_000, b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xc1"]
+    "data", [b"", b"\x00", b"[" * 200_000, b"\x91" * 200_000, b"\xdd\xff\xff\xff\xff",
+    b"\xc6\xff\xff\xff\xff", b"\xc1"]
 )  # fmt: skip
 def test_deep_nests_and_lengths_that_lie_are_refused(name: str, data: bytes) -> None:
     with pytest.raises(CorruptionError):
@@ -169,14 +193,18 @@ PLAIN = st.recursive(
     | st.floats()
     | st.text(max_size=5)
     | st.binary(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
     max_leaves=8,
 )
 
 
 @fuzz
 @given(st.lists(PLAIN, max_size=8))
-def test_a_well_formed_message_of_anything_is_a_batch_with_usable_keys_or_corrupt(fields: list[Any]) -> None:
+def test_a_well_formed_message_of_anything_is_a_batch_with_usable_keys_or_corrupt(
+    fields: list[Any],
+) -> None:
     check_batch(msgspec.msgpack.encode(fields))
 
 
@@ -198,7 +226,9 @@ def check_batch(data: bytes) -> None:
 def test_any_json_in_place_of_a_table_or_a_manifest_is_corrupt(value: Any) -> None:
     data = msgspec.json.encode(value)
     assert value_or_corruption(lambda raw: RangeTable.decode(raw, 0), data) is None
-    sealed = msgspec.json.encode({"checksum": xxh3_128_hexdigest(data), "manifest": msgspec.Raw(data)})
+    sealed = msgspec.json.encode(
+        {"checksum": xxh3_128_hexdigest(data), "manifest": msgspec.Raw(data)}
+    )
     assert value_or_corruption(decode_manifest, sealed) is None
 
 
@@ -209,7 +239,20 @@ def test_a_sealed_end_with_a_right_checksum_and_wrong_words_is_corrupt(text: byt
     value_or_corruption(decode_sealed_end, line)
 
 
-BAD_NAMES = ["../x", "..", ".", "/etc/passwd", "a/b", "a\\b", "a\x00b", "", "-rf", "x" * 200, "a\nb", "ä"]
+BAD_NAMES = [
+    "../x",
+    "..",
+    ".",
+    "/etc/passwd",
+    "a/b",
+    "a\\b",
+    "a\x00b",
+    "",
+    "-rf",
+    "x" * 200,
+    "a\nb",
+    "ä",
+]
 
 
 @pytest.mark.parametrize("bad", BAD_NAMES)
@@ -236,7 +279,11 @@ def test_files_in_a_manifest_cannot_lead_out_of_the_root(side: str, bad: str) ->
     name, blob = (bad, "7-40.0123abcd-CURRENT") if side == "name" else ("CURRENT", bad)
     for given_blob in (blob, f"7-40.0123abcd-{bad}") if side == "blob" and "/" in bad else (blob,):
         with pytest.raises(CorruptionError, match="cannot be"):
-            decode_manifest(encode_manifest(Manifest("hits-0", 3, 2, 7, 40, {name: (given_blob, 16, "ab" * 16)})))
+            decode_manifest(
+                encode_manifest(
+                    Manifest("hits-0", 3, 2, 7, 40, {name: (given_blob, 16, "ab" * 16)})
+                )
+            )
 
 
 PIPELINE = b"""pipeline: visits
@@ -259,7 +306,9 @@ sinks:
 
 @fuzz
 @given(st.data())
-def test_a_damaged_pipeline_file_loads_or_says_what_is_wrong(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_damaged_pipeline_file_loads_or_says_what_is_wrong(
+    tmp_path: Path, data: st.DataObject
+) -> None:
     check_pipeline(tmp_path, data.draw(damaged(PIPELINE)))
 
 

@@ -1,4 +1,5 @@
-"""What shards, savepoints, roots and ZooKeeper hold in small pieces: damaged, each is told in a sentence of ours."""
+"""What shards, savepoints, roots and ZooKeeper hold in small pieces: damaged, each is told in a
+sentence of ours."""
 
 from __future__ import annotations
 
@@ -12,36 +13,69 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh3_128_hexdigest
 
-from millwheel.adapters.spaces.object_space import ObjectVersion
-from millwheel.core.formats.store_layout import Meta, Position, decode_meta, decode_position, encode_meta, pack
+from millwheel.adapters.objects.store import ObjectVersion
+from millwheel.adapters.spaces.object_space import ObjectContent
+from millwheel.connect.sinks.files.latest import Replacement
+from millwheel.connect.sinks.files.latest import _unpack as unpack_replacement
+from millwheel.connect.sinks.files.sink import FileCommittable
+from millwheel.connect.sinks.files.sink import _unpack as unpack_committable
+from millwheel.control.roots.inputs import _kept
+from millwheel.control.roots.lease import _decoded
+from millwheel.control.roots.root import COMPLETED, IDENTITY, _identity, read_completed, read_run
+from millwheel.control.roots.shipment import unpack as unpack_shipment
+from millwheel.control.roots.shipped import load_shipped
+from millwheel.control.roots.shipping import BLUEPRINT_FILE, PARAMS_FILE
+from millwheel.control.savepoints.blueprint import Blueprint
+from millwheel.control.savepoints.orders import (
+    OrderAnswer,
+    Phase,
+    SavepointOrder,
+    Standing,
+    answers_to,
+    encode,
+    standing_order,
+)
+from millwheel.control.savepoints.record import (
+    RECORD_FILE,
+    SavedShard,
+    SavepointRecord,
+    encode_record,
+    read_record,
+)
+from millwheel.control.savepoints.upgrading import kept_blueprint
+from millwheel.core.formats.store_layout import (
+    Meta,
+    PendingForm,
+    Position,
+    decode_meta,
+    decode_pending,
+    decode_position,
+    encode_meta,
+    pack,
+)
 from millwheel.core.model.damage import checked
 from millwheel.core.model.ranges import tile
-from millwheel.errors import CorruptionError, MillwheelError
-from millwheel.roots.inputs import _kept
-from millwheel.roots.lease import _decoded
-from millwheel.roots.root import COMPLETED, IDENTITY, _identity, read_completed, read_run
-from millwheel.roots.shipment import unpack as unpack_shipment
-from millwheel.roots.shipped import load_shipped
-from millwheel.roots.shipping import BLUEPRINT_FILE, PARAMS_FILE
-from millwheel.savepoints.blueprint import Blueprint
-from millwheel.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing, answers_to, encode, standing_order
-from millwheel.savepoints.record import RECORD_FILE, SavedShard, SavepointRecord, encode_record, read_record
-from millwheel.savepoints.upgrading import kept_blueprint
-from millwheel.sinks.files.latest import Replacement
-from millwheel.sinks.files.latest import _unpack as unpack_replacement
-from millwheel.sinks.files.sink import FileCommittable
-from millwheel.sinks.files.sink import _unpack as unpack_committable
-from millwheel.workers.delivery.high_water_marks import (
+from millwheel.engine.workers.delivery.high_water_marks import (
     HighWaterMarks,
     decode_high_water_marks,
     encode_high_water_marks,
 )
-from millwheel.workers.shard.opening import _decode_pending
+from millwheel.errors import CorruptionError, MillwheelError
 from tests.fuzz.test_decoders import PLAIN, damaged, fuzz, value_or_corruption
 
 HOSTILE = [
     *(b"", b"\x00", b"[" * 200_000, b"\x91" * 200_000, b'{"a":' * 100_000),
-    *(b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xc1", b'"\xff"', b"{}", b"[]", b"null", b"\x90", b"\x80"),
+    *(
+        b"\xdd\xff\xff\xff\xff",
+        b"\xc6\xff\xff\xff\xff",
+        b"\xc1",
+        b'"\xff"',
+        b"{}",
+        b"[]",
+        b"null",
+        b"\x90",
+        b"\x80",
+    ),
 ]
 ORDER = SavepointOrder("s1", 3, Phase.SAVE, "/saved", cut={"hits-0": Standing(2, 40)})
 MARKS = HighWaterMarks(tuple((piece, number) for number, piece in enumerate(tile(3))))
@@ -51,18 +85,29 @@ SMALL: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
     "position": (decode_position, encode_meta(Position(7, 8, True))),
     "mark": (decode_high_water_marks, encode_high_water_marks(300)),
     "marks of a merge": (decode_high_water_marks, encode_high_water_marks(MARKS)),
-    "pending productions": (_decode_pending, pack(("hits-0", [b"one", b"two"]))),
-    "committable of a file": (unpack_committable, pack(FileCommittable("part-0.tmp", "part-0.jsonl", 1, 3, 9, b"abc"))),
+    "pending productions": (
+        decode_pending,
+        pack(PendingForm("hits-0", [b"one", b"two"], [{"n": b"\1"}, {}])),
+    ),
+    "committable of a file": (
+        unpack_committable,
+        pack(FileCommittable("part-0.tmp", "part-0.jsonl", 1, 3, 9, b"abc")),
+    ),
     "committable of current rows": (unpack_replacement, pack(Replacement("a.tmp", "a.csv"))),
     "order": (lambda data: standing_order({"s1-3": data}), encode(ORDER)),
-    "answer": (lambda data: answers_to(ORDER, {"w0": data}), encode(OrderAnswer("s1", 3, ORDER.cut, "full"))),
+    "answer": (
+        lambda data: answers_to(ORDER, {"w0": data}),
+        encode(OrderAnswer("s1", 3, ORDER.cut, "full")),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", SMALL)
 @fuzz
 @given(data=st.data())
-def test_damaged_state_and_orders_give_a_value_or_a_corruption_error(name: str, data: st.DataObject) -> None:
+def test_damaged_state_and_orders_give_a_value_or_a_corruption_error(
+    name: str, data: st.DataObject
+) -> None:
     decode, whole = SMALL[name]
     value_or_corruption(decode, data.draw(damaged(whole)))
 
@@ -90,7 +135,9 @@ def test_marks_whose_ranges_leave_a_gap_are_corrupt() -> None:
     first, _, third = MARKS.pieces
     for pieces in ((first, third), ()):
         with pytest.raises(CorruptionError, match="follow each other"):
-            decode_high_water_marks(pack([(piece.lo, piece.hi - 1, mark) for piece, mark in pieces]))
+            decode_high_water_marks(
+                pack([(piece.lo, piece.hi - 1, mark) for piece, mark in pieces])
+            )
     assert decode_high_water_marks(encode_high_water_marks(MARKS)) == MARKS
 
 
@@ -115,7 +162,14 @@ def test_a_decoder_that_meets_a_bug_of_ours_does_not_hide_it() -> None:
 
 
 RECORD = SavepointRecord(
-    "s", "i", "/root", "now", True, 3, Blueprint("p", {}), [SavedShard("n", "n-0", "0", "1" + "0" * 16, 1, 2)]
+    "s",
+    "i",
+    "/root",
+    "now",
+    True,
+    3,
+    Blueprint("p", {}),
+    [SavedShard("n", "n-0", "0", "1" + "0" * 16, 1, 2)],
 )
 
 
@@ -136,17 +190,21 @@ FILES: dict[str, tuple[Callable[[Path, bytes], Any], bytes]] = {
         in_file("run.json", read_run),
         b'{"pipeline":"p","instance":"i","zookeeper":"127.0.0.1:1/x","driver_pid":7,"started":"now"}',
     ),
-    "identity": (in_file(IDENTITY, lambda folder: _identity(folder, "p")), b'{"pipeline":"p","instance":"ab12"}'),
+    "identity": (in_file(IDENTITY, lambda folder: _identity(folder, "p")),
+    b'{"pipeline":"p","instance":"ab12"}'),
     "summary": (in_file(COMPLETED, read_completed), b'{"records": 7, "per_s": 1.5}'),
-    "inputs": (in_file("s.json", lambda folder: _kept(folder / "s.json")), b'[{"name":"a"},{"name":"b"}]'),
-    "blueprint": (in_file(f"pipeline/{BLUEPRINT_FILE}", kept_blueprint), msgspec.json.encode(Blueprint("p", {}))),
-    "parameters": (in_file(f"pipeline/{PARAMS_FILE}", lambda folder: load_shipped(str(folder))), b'{"input":"a"}'),
+    "inputs": (in_file("s.json", lambda folder: _kept(folder / "s.json")),
+    b'[{"name":"a"},{"name":"b"}]'),
+    "blueprint": (in_file(f"pipeline/{BLUEPRINT_FILE}", kept_blueprint),
+    msgspec.json.encode(Blueprint("p", {}))),
+    "parameters": (in_file(f"pipeline/{PARAMS_FILE}", lambda folder: load_shipped(str(folder))),
+    b'{"input":"a"}'),
     "shipment": (
         lambda folder, data: unpack_shipment(data, folder),
         msgspec.msgpack.encode({"pipeline/a.yaml": b"x", "inputs/s.json": b"[]"}),
     ),
     "lease": (
-        lambda _, data: _decoded(ObjectVersion(data, "1"), "driver.json"),
+        lambda _, data: _decoded(ObjectContent(data, ObjectVersion("1")), "driver.json"),
         b'{"who":"a","here":"b","pid":1,"life":"c","beat":2}',
     ),
 }  # fmt: skip
@@ -164,7 +222,9 @@ def value_or_sentence(decode: Callable[[Path, bytes], Any], folder: Path, data: 
 @pytest.mark.parametrize("name", FILES)
 @fuzz
 @given(data=st.data())
-def test_damaged_files_give_a_value_or_a_sentence(tmp_path: Path, name: str, data: st.DataObject) -> None:
+def test_damaged_files_give_a_value_or_a_sentence(
+    tmp_path: Path, name: str, data: st.DataObject
+) -> None:
     decode, whole = FILES[name]
     value_or_sentence(decode, tmp_path, data.draw(damaged(whole)))
 
@@ -177,9 +237,13 @@ def test_hostile_files_give_a_sentence(tmp_path: Path, name: str) -> None:
 
 @fuzz
 @given(value=PLAIN)
-def test_any_json_under_the_checksum_of_a_savepoint_is_a_sentence(tmp_path: Path, value: Any) -> None:
+def test_any_json_under_the_checksum_of_a_savepoint_is_a_sentence(
+    tmp_path: Path, value: Any
+) -> None:
     body = msgspec.json.encode(value)
-    sealed = msgspec.json.encode({"checksum": xxh3_128_hexdigest(body), "savepoint": msgspec.Raw(body)})
+    sealed = msgspec.json.encode(
+        {"checksum": xxh3_128_hexdigest(body), "savepoint": msgspec.Raw(body)}
+    )
     with pytest.raises(MillwheelError):
         FILES["savepoint"][0](tmp_path, sealed)
 

@@ -1,4 +1,5 @@
-"""What a question costs a worker beside its system calls: read as words, planned, answered from slices, written."""
+"""What a question costs a worker beside its system calls: read as words, planned, answered from
+slices, written."""
 
 from __future__ import annotations
 
@@ -8,20 +9,21 @@ from types import SimpleNamespace
 from typing import Any
 
 from millwheel.core.model.names import WorkerName
-from millwheel.queries.asked import AskedQueries, Found
-from millwheel.queries.cluster import ClusterMap
-from millwheel.queries.commands import Gather, QueryService, Session
-from millwheel.queries.names import Catalog
+from millwheel.engine.queries.cluster import ClusterMap
+from millwheel.engine.queries.commands import Gather, QueryService, Session
+from millwheel.engine.queries.names import Catalog
+from millwheel.engine.queries.query_queue import AskedQueries, Found
+from millwheel.engine.workers.delivery.routing import TableRouter
+from millwheel.engine.workers.effects import AnswerQueries, Gathering
+from millwheel.engine.workers.queries.answering import Answering
 from millwheel.testing import PipelineHarness
-from millwheel.workers.delivery.routing import TableRouter
-from millwheel.workers.effects import AnswerQueries, Gathering
-from millwheel.workers.queries.answering import Answering
 
 KEYS, MGET = 500, 100
 _ME = WorkerName("me")
 _PIPELINE = """
 pipeline: asked
-streams: {events: {source: injection, timestamp: {field: at, unit: us}, fields: {at: int, key: int, cost: int}}}
+streams: {events: {source: injection, timestamp: {field: at, unit: us}, fields: {at: int,
+  key: int, cost: int}}}
 computations:
   clicks:
     input: {events: {key: key}}
@@ -37,12 +39,15 @@ def session() -> tuple[Session, Answering, Gathering]:
         file.write(_PIPELINE)
         file.flush()
         harness = PipelineHarness(file.name, shards=2)
-    harness.push("events", [{"at": n * 700_000, "key": n % KEYS, "cost": n} for n in range(10 * KEYS)])
+    harness.push(
+        "events", [{"at": n * 700_000, "key": n % KEYS, "cost": n} for n in range(10 * KEYS)]
+    )
     cluster = harness._cluster
     router = TableRouter(cluster.graph.hash_of)
     router.update(cluster._tables["clicks"])
     served: Any = {
-        each.identity.shard: SimpleNamespace(shard=each, answers=True) for each in cluster.shards_of("clicks")
+        each.identity.shard: SimpleNamespace(shard=each, answers=True)
+        for each in cluster.shards_of("clicks")
     }
     out = Gathering()
     answering = Answering(served, router, lambda _: None, _ME, out, lambda: 0)

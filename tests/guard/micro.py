@@ -1,7 +1,9 @@
-"""Micro-benchmarks as ratios: what a piece of the hot path costs against a plain Python loop over the same records.
+"""Micro-benchmarks as ratios: what a piece of the hot path costs against a plain Python loop over
+the same records.
 
-Both are measured in alternation, in CPU time of this process, and the least of several tries counts, so other load on
-the machine and its speed cancel out. A ratio is how many times the loop's cost ours is: less is better.
+Both are measured in alternation, in CPU time of this process, and the least of several tries
+counts, so other load on the machine and its speed cancel out. A ratio is how many times the loop's
+cost ours is: less is better.
 """
 
 from __future__ import annotations
@@ -21,23 +23,23 @@ from millwheel import Computation, ValueState
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.stores.growing import GrowingStores
 from millwheel.adapters.stores.rocksdb import RocksStores
+from millwheel.control.injector.events import ReportColumns
+from millwheel.control.injector.node import NodeState
 from millwheel.core.columns.batch import ColumnBatch, decode_columns, encode_columns
 from millwheel.core.formats.codec import decode_batch, encode_batch, stream_decoder
 from millwheel.core.model.names import NodeName, ShardName, Token
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.records import Batch
-from millwheel.injector.events import ReportColumns
-from millwheel.injector.node import NodeState
-from millwheel.workers import events as ev
-from millwheel.workers.shard.seen_ids import MIN_SPAN_US, SeenIds
-from millwheel.workers.state.overlay import Overlay
+from millwheel.engine.workers import events as ev
+from millwheel.engine.workers.shard.seen_ids import MIN_SPAN_US, SeenIds
+from millwheel.engine.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 from tests.fakes.reading import open_file
 from tests.guard.asked import gets, mgets
 from tests.unit.core.columns.test_windows import plan_of
-from tests.unit.workers.bench import NOW, ShardBench
-from tests.unit.workers.loop.test_runtime import Worker
+from tests.unit.engine.workers.bench import NOW, ShardBench
+from tests.unit.engine.workers.loop.test_runtime import Worker
 
 RECORDS, KEYS, TRIES = 4_000, 200, 9
 STEPS, SMALL_SHARDS = 200, 50
@@ -45,7 +47,8 @@ STEPS, SMALL_SHARDS = 200, 50
 
 @dataclass(frozen=True, slots=True)
 class Micro:
-    """``prepare`` makes one try ready and returns what is to be measured; ``reference`` is the plain loop."""
+    """``prepare`` makes one try ready and returns what is to be measured; ``reference`` is the
+    plain loop."""
 
     name: str
     prepare: Callable[[], Callable[[], object]]
@@ -75,7 +78,11 @@ def plain_loop() -> float:
     for line in LINES:
         value = json.loads(line)
         count, mean, squares = state.get(value["key"], (0, 0.0, 0.0))
-        if count > 30 and squares > 0 and abs(value["cost"] - mean) > 4 * math.sqrt(squares / count):
+        if (
+            count > 30
+            and squares > 0
+            and abs(value["cost"] - mean) > 4 * math.sqrt(squares / count)
+        ):
             raise AssertionError("there is no outlier in this input")
         delta = value["cost"] - mean
         mean += delta / (count + 1)
@@ -84,7 +91,8 @@ def plain_loop() -> float:
 
 
 def callback_bundle() -> Callable[[], object]:
-    """A bundle from its arrival to its durable commit: decode, dedup, group, callback, state, encode."""
+    """A bundle from its arrival to its durable commit: decode, dedup, group, callback, state,
+    encode."""
     bench = ShardBench(Moments)
 
     def work() -> int:
@@ -96,7 +104,8 @@ def callback_bundle() -> Callable[[], object]:
 
 
 def small_bundles() -> Callable[[], object]:
-    """The same records, four in each bundle, as they come when there are few: what a bundle costs."""
+    """The same records, four in each bundle, as they come when there are few: what a bundle
+    costs."""
     bench = ShardBench(Moments)
 
     def work() -> None:
@@ -109,11 +118,14 @@ def small_bundles() -> Callable[[], object]:
 
 
 def steps_of_one_record() -> Callable[[], object]:
-    """A worker's whole step for each record that comes alone: delivery, bundle, commit, journal, ack, reports."""
+    """A worker's whole step for each record that comes alone: delivery, bundle, commit, journal,
+    ack, reports."""
     worker = Worker(inline=True)
     batches = [Batch("events", [number + 1], [NOW], ["a"], [1]) for number in range(STEPS)]
     events = [
-        ev.DeliveryCame("up", NodeName("work"), ShardName("work-0"), Token(1), 1, index, batch, "peer")
+        ev.DeliveryCame(
+            "up", NodeName("work"), ShardName("work-0"), Token(1), 1, index, batch, "peer"
+        )
         for index, batch in enumerate(batches)
     ]
 
@@ -126,7 +138,8 @@ def steps_of_one_record() -> Callable[[], object]:
 
 
 def small_shards() -> Callable[[], object]:
-    """Shards of a few keys are opened from their snapshots, made ready to work, saved and closed."""
+    """Shards of a few keys are opened from their snapshots, made ready to work, saved and
+    closed."""
     bench = ShardBench(Moments)
     folder = tempfile.TemporaryDirectory()
     stores = GrowingStores(RocksStores(f"{folder.name}/big"), PosixFiles())
@@ -151,7 +164,9 @@ def small_shards() -> Callable[[], object]:
 def watermark_round() -> Callable[[], object]:
     """Every range of a node reports, and the watermark rises."""
     node = NodeState()
-    entries = (ShardEntry(name, piece, "w0", 1) for name, piece in zip(SHARDS, tile(RECORDS), strict=True))
+    entries = (
+        ShardEntry(name, piece, "w0", 1) for name, piece in zip(SHARDS, tile(RECORDS), strict=True)
+    )
     node.table_changed(RangeTable("n", tuple(entries), 0))
 
     def work() -> object:
@@ -163,7 +178,8 @@ def watermark_round() -> Callable[[], object]:
 
 
 def rows_cross() -> Callable[[], object]:
-    """Records as rows, from one worker to another: encoded, and decoded where a callback will see them."""
+    """Records as rows, from one worker to another: encoded, and decoded where a callback will see
+    them."""
     keys, values, times = map(list, zip(*ROWS, strict=True))
     batch = Batch("events", list(range(1, RECORDS + 1)), times, keys, values)
     decode = stream_decoder({})
@@ -188,7 +204,8 @@ def lines_to_columns() -> Callable[[], object]:
 
 
 def columns_to_windows() -> Callable[[], object]:
-    """Records in columns cross to another worker, and become groups of keys and windows, which are merged."""
+    """Records in columns cross to another worker, and become groups of keys and windows, which are
+    merged."""
     plan = plan_of()
     assert plan is not None
     places = np.arange(RECORDS)
@@ -204,14 +221,17 @@ def columns_to_windows() -> Callable[[], object]:
 
 
 def bundle_with_ids() -> Callable[[], object]:
-    """Bundles of records in columns, each with an id: looked up among those of eight buckets, and remembered."""
+    """Bundles of records in columns, each with an id: looked up among those of eight buckets, and
+    remembered."""
     store = SimStore({})
     overlay = Overlay(store)
     seen = SeenIds(store, overlay, 8 * MIN_SPAN_US)
     numbers = np.arange(2 * RECORDS)
     frame = pl.DataFrame({"ad": numbers % KEYS})
     ids = pl.Series("id", [f"id-{number}" for number in range(2 * RECORDS)])
-    whole = ColumnBatch("events", numbers + 1, numbers % 8 * MIN_SPAN_US, frame["ad"], frame, 0, ids)
+    whole = ColumnBatch(
+        "events", numbers + 1, numbers % 8 * MIN_SPAN_US, frame["ad"], frame, 0, ids
+    )
     seen.fresh(whole.where(numbers < RECORDS))
     store.apply(*overlay.take())
     batch = whole.where(numbers >= RECORDS)

@@ -13,7 +13,9 @@ def test_it_costs_no_more_than_the_baseline_allows(micro: Micro) -> None:
     limit = allowed()[micro.name]
     # A neighbour on the same core may spoil one measurement, not three; a regression spoils all.
     found = min(ratio(micro), *(ratio(micro) for _ in range(2)))
-    assert found <= limit, f"{micro.name} costs {found:.2f} reference loops, allowed are {limit:.2f}"
+    assert found <= limit, (
+        f"{micro.name} costs {found:.2f} reference loops, allowed are {limit:.2f}"
+    )
 
 
 def test_twice_the_work_is_noticed() -> None:

@@ -28,10 +28,14 @@ def _row(place: Place) -> tuple[str, str]:
 def main() -> int:
     """1 if the rule is broken anywhere."""
     parser = argparse.ArgumentParser(prog="python -m tests.poison", description=__doc__)
-    parser.add_argument("--place", default="", help="only places whose name or family has this text")
+    parser.add_argument(
+        "--place", default="", help="only places whose name or family has this text"
+    )
     parser.add_argument("--value", default="", help="only values whose name has this text")
     parser.add_argument("--together", action="store_true", help="all values of a place in one run")
-    parser.add_argument("--write", action="store_true", help="write the table in matrix.txt, and judge nothing")
+    parser.add_argument(
+        "--write", action="store_true", help="write the table in matrix.txt, and judge nothing"
+    )
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     if options.write:
@@ -42,7 +46,11 @@ def main() -> int:
     for place in places():
         if options.place in place.name or options.place in place.family:
             poison = {name: text for name, text in poisons(place).items() if options.value in name}
-            tasks += [(place, poison)] if options.together else [(place, {name: text}) for name, text in poison.items()]
+            tasks += (
+                [(place, poison)]
+                if options.together
+                else [(place, {name: text}) for name, text in poison.items()]
+            )
     started, bad = time.monotonic(), 0
     with ProcessPoolExecutor(options.jobs) as pool:
         for found in pool.map(_judge, tasks, chunksize=1 if options.together else 20):

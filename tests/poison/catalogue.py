@@ -1,4 +1,5 @@
-"""What is nasty: values as JSON text, objects that only Python can make, and exceptions whose very text is broken."""
+"""What is nasty: values as JSON text, objects that only Python can make, and exceptions whose very
+text is broken."""
 
 from __future__ import annotations
 
@@ -259,7 +260,12 @@ def _builtin(name: str) -> Callable[[], BaseException]:
     return lambda: kind(*_NEEDS.get(name, ("text",)))
 
 
-_GROUPS = {"ExceptionGroup", "BaseExceptionGroup", "_IncompleteInputError", "PythonFinalizationError"}
+_GROUPS = {
+    "ExceptionGroup",
+    "BaseExceptionGroup",
+    "_IncompleteInputError",
+    "PythonFinalizationError",
+}
 EXCEPTIONS: Mapping[str, Callable[[], BaseException]] = {
     **{
         name: _builtin(name)

@@ -1,4 +1,5 @@
-"""The matrix of the sweep: of each place and group of values, how many were used and how many became dead letters."""
+"""The matrix of the sweep: of each place and group of values, how many were used and how many
+became dead letters."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from tests.poison.places import Place, places
 from tests.poison.sweep import Found, names_it, poisons
 
 FILE = Path(__file__).parent / "matrix.txt"
-"""The table as it should be, a line for each place; the docs site shows it on the page of docs/poison.md."""
+"""The table as it should be, a line for each place; the docs site shows it on the page of
+docs/poison.md."""
 PLACE = "<!-- matrix -->"
 """Where the page has the table."""
 GROUPS = (*TEXTS, "objects", "exceptions")
@@ -19,7 +21,10 @@ GROUPS = (*TEXTS, "objects", "exceptions")
 
 def lettered(poison: Iterable[str], found: Found) -> set[str]:
     """The poison that became dead letters."""
-    texts = [f"{json.dumps(each.get('value'), default=repr)}, p {each.get('key')} key" for each in found.letters]
+    texts = [
+        f"{json.dumps(each.get('value'), default=repr)}, p {each.get('key')} key"
+        for each in found.letters
+    ]
     return {name for name in poison if any(names_it(text, name) for text in texts)}
 
 

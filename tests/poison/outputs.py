@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow.parquet
 
+from millwheel.connect.sinks import build_sink
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
-from millwheel.sinks import build_sink
-from millwheel.testing import pipeline_harness, taps
-from millwheel.testing.rewiring import rewired
+from millwheel.tools.testing import pipeline_harness, taps
+from millwheel.tools.testing.rewiring import rewired
 from tests.sim.replacing import replaced
 
 
@@ -48,8 +48,16 @@ def _kept(spec: PipelineSpec, **options: Any) -> PipelineSpec:
 
 def rows_of(folder: Path) -> tuple[str, ...]:
     """The rows of a folder of results, as text."""
-    files = (path for path in folder.rglob("*") if path.is_file() and not _hidden(path.relative_to(folder)))
-    return tuple(json.dumps(row, default=repr, sort_keys=True) for path in sorted(files) for row in _rows(path))
+    files = (
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not _hidden(path.relative_to(folder))
+    )
+    return tuple(
+        json.dumps(row, default=repr, sort_keys=True)
+        for path in sorted(files)
+        for row in _rows(path)
+    )
 
 
 def _hidden(path: Path) -> bool:
@@ -63,4 +71,6 @@ def _rows(path: Path) -> Iterator[Any]:
         with path.open(encoding="utf-8", newline="") as file:
             yield from csv.DictReader(file)
     else:
-        yield from (json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line)
+        yield from (
+            json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line
+        )

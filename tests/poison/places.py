@@ -1,4 +1,5 @@
-"""The places where a pipeline takes a value: a computation, a stream, and which field of a record is the poison."""
+"""The places where a pipeline takes a value: a computation, a stream, and which field of a record
+is the poison."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ OF_TYPE = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One place. ``computation`` and ``stream`` are YAML; ``slot`` is the field that is poisoned, and ``usual`` are its
-    values (JSON) in the other records. ``columns``: production reads it in columns, so the sweep compares with rows,
-    too."""
+    """One place. ``computation`` and ``stream`` are YAML; ``slot`` is the field that is poisoned,
+    and ``usual`` are its values (JSON) in the other records. ``columns``: production reads it in
+    columns, so the sweep compares with rows, too."""
 
     name: str
     family: str
@@ -49,25 +50,60 @@ def windowed(aggregate: str, window: str = "{tumbling: 1m}", key: str = "k") -> 
 
 def declared(**fields: str) -> str:
     """Declared fields of a stream."""
-    return f"fields: {{k: str, t: int, {', '.join(f'{name}: {kind}' for name, kind in fields.items())}}}"
+    return (
+        "fields: {k: str, t: int,"
+        f" {', '.join(f'{name}: {kind}' for name, kind in fields.items())}}}"
+    )
 
 
 def in_columns(name: str, family: str, computation: str, kind: str = "float") -> Place:
     """A place whose ``v`` is declared, so that it is read into columns."""
-    return Place(name, family, computation, declared(n="int", v=kind), usual=OF_TYPE[kind], columns=True)
+    return Place(
+        name, family, computation, declared(n="int", v=kind), usual=OF_TYPE[kind], columns=True
+    )
 
 
 def source_fields() -> Iterator[Place]:
     """Declared types, a class, and nothing declared, in JSON and CSV."""
-    uses = {"int": "{sum: v}", "float": "{sum: v}", "str": "{count_distinct: v}", "bool": "{count: {where: v}}"}
+    uses = {
+        "int": "{sum: v}",
+        "float": "{sum: v}",
+        "str": "{count_distinct: v}",
+        "bool": "{count: {where: v}}",
+    }
     for kind, use in uses.items():
         yield in_columns(f"jsonl field of {kind}", "field", windowed(use), kind)
         usual = OF_TYPE[kind]
-        yield Place(f"csv field of {kind}", "field", windowed(use), declared(v=kind), "v", usual, True, "csv")
-    yield Place("csv field", "field", windowed("{count_distinct: v}"), "fields: {k: str, t: int}", format="csv")
-    yield Place("field of a class", "field", windowed("{sum: v}"), "schema: 'tests.poison.schemas:Event'")
+        yield Place(
+            f"csv field of {kind}",
+            "field",
+            windowed(use),
+            declared(v=kind),
+            "v",
+            usual,
+            True,
+            "csv",
+        )
+    yield Place(
+        "csv field",
+        "field",
+        windowed("{count_distinct: v}"),
+        "fields: {k: str, t: int}",
+        format="csv",
+    )
+    yield Place(
+        "field of a class", "field", windowed("{sum: v}"), "schema: 'tests.poison.schemas:Event'"
+    )
     yield Place("field that nobody reads", "field", windowed("count"), usual=OF_TYPE["str"])
-    yield Place("field a0", "field", windowed("{max: a0}"), declared(a0="float"), "a0", OF_TYPE["float"], True)
+    yield Place(
+        "field a0",
+        "field",
+        windowed("{max: a0}"),
+        declared(a0="float"),
+        "a0",
+        OF_TYPE["float"],
+        True,
+    )
 
 
 def keys() -> Iterator[Place]:
@@ -75,9 +111,13 @@ def keys() -> Iterator[Place]:
     usual = ('"g0"', '"g1"', '"g2"')
     sums = windowed("{sum: n}")
     yield Place("key", "key", sums, slot="k", usual=usual)
-    yield Place("key of two fields", "key", windowed("{sum: n}", key="[k, id]"), slot="k", usual=usual)
+    yield Place(
+        "key of two fields", "key", windowed("{sum: n}", key="[k, id]"), slot="k", usual=usual
+    )
     yield Place("key in columns", "key", sums, declared(n="int"), "k", usual, True)
-    yield Place("key of int", "key", sums, "fields: {k: int, t: int, n: int}", "k", ("0", "1", "2"), True)
+    yield Place(
+        "key of int", "key", sums, "fields: {k: int, t: int, n: int}", "k", ("0", "1", "2"), True
+    )
     function = windowed("{sum: n}", key='"tests.poison.usercode:key"')
     yield Place("key by a function", "key", function, slot="object")
     yield Place("key by a function that raises", "key", function, slot="raises")
@@ -115,22 +155,67 @@ def ids() -> Iterator[Place]:
 
 EXPRESSIONS = {
     "number": (
-        *("v + 1", "v * 1e308", "1 / v", "7 // v", "7 % v", "v ** 2", "v ** v", "-v", "not v", "v and n", "v == 1"),
-        *("v < 2", "v in ('a', 'b')", "v is None", "n if v else 0", "abs(v)", "round(v, 2)", "round(v)", "floor(v)"),
-        *("ceil(v)", "sqrt(v)", "min(v, 1)", "max(v, n)", "int(v)", "float(v)", "str(v)", "has(v)", "get(v, 0)"),
+        *(
+            "v + 1",
+            "v * 1e308",
+            "1 / v",
+            "7 // v",
+            "7 % v",
+            "v ** 2",
+            "v ** v",
+            "-v",
+            "not v",
+            "v and n",
+            "v == 1",
+        ),
+        *(
+            "v < 2",
+            "v in ('a', 'b')",
+            "v is None",
+            "n if v else 0",
+            "abs(v)",
+            "round(v, 2)",
+            "round(v)",
+            "floor(v)",
+        ),
+        *(
+            "ceil(v)",
+            "sqrt(v)",
+            "min(v, 1)",
+            "max(v, n)",
+            "int(v)",
+            "float(v)",
+            "str(v)",
+            "has(v)",
+            "get(v, 0)",
+        ),
     ),
     "text": (
-        *("'a' in v", "len(v)", "lower(v)", "upper(v)", "strip(v)", "startswith(v, 'a')", "endswith(v, 'a')"),
+        *(
+            "'a' in v",
+            "len(v)",
+            "lower(v)",
+            "upper(v)",
+            "strip(v)",
+            "startswith(v, 'a')",
+            "endswith(v, 'a')",
+        ),
         *("contains(v, 'a')", "matches(v, 'a+')"),
     ),
     "list": ("v[0]",),
     "map": ("v.a",),
 }
-_USUAL = {"number": ANY, "text": OF_TYPE["str"], "list": ("[1]", "[2]"), "map": ('{"a": 1}', '{"a": 2}')}
+_USUAL = {
+    "number": ANY,
+    "text": OF_TYPE["str"],
+    "list": ("[1]", "[2]"),
+    "map": ('{"a": 1}', '{"a": 2}'),
+}
 
 
 def expressions() -> Iterator[Place]:
-    """Each operator and function in a step; a sample of them in conditions and aggregates of columns."""
+    """Each operator and function in a step; a sample of them in conditions and aggregates of
+    columns."""
     for kind, texts in EXPRESSIONS.items():
         for text in texts:
             step = keyed(f'map: {{k: k, p: "get(p, null)", r: "{text}"}}')
@@ -139,25 +224,49 @@ def expressions() -> Iterator[Place]:
         for kind in ("int", "float"):
             condition = windowed(f'{{sum: n, where: "{text} > 1"}}')
             yield in_columns(f"where {text} of {kind}", "expression", condition, kind)
-            yield in_columns(f"sum of {text} of {kind}", "expression", windowed(f'{{sum: "{text}"}}'), kind)
+            yield in_columns(
+                f"sum of {text} of {kind}", "expression", windowed(f'{{sum: "{text}"}}'), kind
+            )
     yield Place("filter", "expression", keyed('filter: "v > 0"'), drops=True)
     branches = 'input: {events: {key: k}}\n branch: {results: "v > 0"}'
     yield Place("branch", "expression", branches, drops=True)
 
 
 AGGREGATES = (
-    *("count: v", "sum: v", "mean: v", "variance: v", "stddev: v", "min: v", "max: v", "first: v", "last: v"),
-    *("top_k: v, k: 2", "collect: v", "count_distinct: v", "approx_count_distinct: v", "quantile: v, q: 0.5"),
+    *(
+        "count: v",
+        "sum: v",
+        "mean: v",
+        "variance: v",
+        "stddev: v",
+        "min: v",
+        "max: v",
+        "first: v",
+        "last: v",
+    ),
+    *(
+        "top_k: v, k: 2",
+        "collect: v",
+        "count_distinct: v",
+        "approx_count_distinct: v",
+        "quantile: v, q: 0.5",
+    ),
     "quantiles: v, q: [0.5, 0.9]",
 )
 WINDOWS = (
-    *("{tumbling: 1m}", "{sliding: 1m, every: 20s}", "{sliding: 1m, every: 20s, emit: changes}", "{session: 10s}"),
+    *(
+        "{tumbling: 1m}",
+        "{sliding: 1m, every: 20s}",
+        "{sliding: 1m, every: 20s, emit: changes}",
+        "{session: 10s}",
+    ),
     *("{count: 2}", "global", "{cumulative: 1h, every: 1m}"),
 )
 
 
 def aggregates() -> Iterator[Place]:
-    """Every function in a window of a minute, of declared and undeclared fields; a few of them in all windows."""
+    """Every function in a window of a minute, of declared and undeclared fields; a few of them in
+    all windows."""
     for text in AGGREGATES:
         use = windowed(f"{{{text}}}")
         yield Place(text, "aggregate", use)
@@ -176,7 +285,8 @@ def aggregates() -> Iterator[Place]:
 
 FIRST = """input: {{events: {{key: k}}}}
  window: {{tumbling: 1m}}
- aggregate: {{n: count, low: {{min: v, where: "n >= 0"}}, dev: {{stddev: v}}, high: {{max: v, where: "v > 1"}}}}
+ aggregate: {{n: count, low: {{min: v, where: "n >= 0"}}, dev: {{stddev: v}}, high: {{max: v,
+   where: "v > 1"}}}}
  output: first
 second:
  input: {{first: {{key: k}}}}
@@ -194,23 +304,55 @@ second:
 
 def relational() -> Iterator[Place]:
     """Second stages over results that may be null, joins, copies, numbers, order."""
-    for use in ("sum: {}", "min: {}", "count: {}", "count_distinct: {}", "mean: {}", "quantile: {}, q: 0.5"):
+    for use in (
+        "sum: {}",
+        "min: {}",
+        "count: {}",
+        "count_distinct: {}",
+        "mean: {}",
+        "quantile: {}, q: 0.5",
+    ):
         for name in ("low", "dev", "high"):
             second = use.format(name)
             yield in_columns(f"{second} of a first stage", "relational", FIRST.format(use=second))
     both = "input: {events: {key: k}, others: {key: k}}\n"
-    yield Place("join", "relational", f"{both} window: {{tumbling: 1m}}\n join: left\n output: results")
-    yield Place("enrich", "relational", f"{both} enrich: {{with: others, as: other}}\n output: results")
+    yield Place(
+        "join", "relational", f"{both} window: {{tumbling: 1m}}\n join: left\n output: results"
+    )
+    yield Place(
+        "enrich", "relational", f"{both} enrich: {{with: others, as: other}}\n output: results"
+    )
     yield Place("deduplicate by", "relational", keyed("deduplicate: {by: [v], within: 1m}"))
     yield Place("deduplicate", "relational", keyed("deduplicate: {within: 1m}"))
     yield Place("dictionary", "relational", NUMBERED, usual=OF_TYPE["str"])
-    ordered = keyed("callback: tests.poison.usercode:Calls\n options: {call: none}\n order_by: timestamp")
+    ordered = keyed(
+        "callback: tests.poison.usercode:Calls\n options: {call: none}\n order_by: timestamp"
+    )
     yield Place("order by time", "relational", ordered)
 
 
 CALLS = (
-    *("produce", "produce bare", "produce key", "produce time", "produce stream", "count", "count name", "timer tag"),
-    *("timer time", "timer domain", "cancel timer", "anything", "number", "floating", "text", "plain", "packed"),
+    *(
+        "produce",
+        "produce bare",
+        "produce key",
+        "produce time",
+        "produce stream",
+        "count",
+        "count name",
+        "timer tag",
+    ),
+    *(
+        "timer time",
+        "timer domain",
+        "cancel timer",
+        "anything",
+        "number",
+        "floating",
+        "text",
+        "plain",
+        "packed",
+    ),
     *("list_of_any", "list_of_int", "map_of_any", "map_of_int", "map key", "map look"),
 )
 
@@ -244,7 +386,9 @@ def user_code() -> Iterator[Place]:
         for name, body in USERCODE.items():
             yield Place(f"{doing} {name}", "code", keyed(body), slot=slot)
         for at in ("add", "result"):
-            own = f'{{"tests.poison.usercode:Failing": "get({slot}, null)", at: {at}, slot: {slot}}}'
+            own = (
+                f'{{"tests.poison.usercode:Failing": "get({slot}, null)", at: {at}, slot: {slot}}}'
+            )
             body = f"window: {{tumbling: 1m}}\n aggregate: {{a: {own}}}"
             yield Place(f"{doing} {at} of an aggregator", "code", keyed(body), slot=slot)
 
@@ -254,9 +398,15 @@ SINKS = {
     "files of csv": "{files: {path: out, format: csv}}",
     "files of csv with fields": "{files: {path: out, format: csv, fields: {p: str, v: str}}}",
     "files of parquet": "{files: {path: out, format: parquet}}",
-    "files of parquet with an int": "{files: {path: out, format: parquet, fields: {p: str, v: int}}}",
-    "files of parquet with a float": "{files: {path: out, format: parquet, fields: {p: str, v: float}}}",
-    "files of parquet with a text": "{files: {path: out, format: parquet, fields: {p: str, v: str}}}",
+    "files of parquet with an int": (
+        "{files: {path: out, format: parquet, fields: {p: str, v: int}}}"
+    ),
+    "files of parquet with a float": (
+        "{files: {path: out, format: parquet, fields: {p: str, v: float}}}"
+    ),
+    "files of parquet with a text": (
+        "{files: {path: out, format: parquet, fields: {p: str, v: str}}}"
+    ),
     "files by a value": "{files: {path: out, format: jsonl, partition_by: [v]}}",
     "files that are replaced": "{files: {path: out, format: jsonl, mode: upsert, by: [p, v]}}",
 }
@@ -266,10 +416,23 @@ def sinks() -> Iterator[Place]:
     """Rows with the value in a field, into each sink that needs no server."""
     rows = keyed('map: {p: "get(p, k)", v: v}')
     for name, sink in SINKS.items():
-        yield Place(name, "sink", rows, usual=OF_TYPE["str" if "text" in name else "int"], sink=sink)
+        yield Place(
+            name, "sink", rows, usual=OF_TYPE["str" if "text" in name else "int"], sink=sink
+        )
 
 
 def places() -> list[Place]:
     """All of them; names are unique."""
-    families = (source_fields, keys, times, ids, expressions, aggregates, relational, calls, user_code, sinks)
+    families = (
+        source_fields,
+        keys,
+        times,
+        ids,
+        expressions,
+        aggregates,
+        relational,
+        calls,
+        user_code,
+        sinks,
+    )
     return [place for family in families for place in family()]

@@ -1,7 +1,8 @@
 """One place and some poison: the runs, and the rule that they are judged by.
 
-The rule: the run goes on to its end. A poison record is used, or late, or it is exactly one dead letter that has it and
-a reason. All rows of other keys are those of a run without poison. Crashes, bundles and columns change none of this.
+The rule: the run goes on to its end. A poison record is used, or late, or it is exactly one dead
+letter that has it and a reason. All rows of other keys are those of a run without poison. Crashes,
+bundles and columns change none of this.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from millwheel.core.pipeline.spec import DEAD_LETTERS
-from millwheel.testing import PipelineHarness, pipeline_harness
-from millwheel.workers.host.assembly import Assembly
+from millwheel.engine.workers.host.assembly import Assembly
+from millwheel.tools.testing import PipelineHarness, pipeline_harness
 from tests.poison.catalogue import EXCEPTIONS, OBJECTS, TEXTS
 from tests.poison.outputs import real_sinks, rows_of
 from tests.poison.places import Place
@@ -66,7 +67,8 @@ class Way(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a run gave: rows and letters as text that tells types apart, and how many records were late or left out."""
+    """What a run gave: rows and letters as text that tells types apart, and how many records were
+    late or left out."""
 
     rows: tuple[str, ...]
     letters: tuple[Mapping[str, Any], ...]
@@ -84,7 +86,10 @@ def poisons(place: Place) -> dict[str, str]:
 
 def lines(place: Place, poison: Mapping[str, str]) -> list[str]:
     """The records of a run as JSON: usual ones, with poison among them."""
-    found = [_line(place, number, None, place.usual[number % len(place.usual)]) for number in range(_USUAL)]
+    found = [
+        _line(place, number, None, place.usual[number % len(place.usual)])
+        for number in range(_USUAL)
+    ]
     every = max(1, len(poison) // _USUAL + 1)
     for number, (name, text) in enumerate(poison.items()):
         found.insert(2 + number * (every + 1) // every, _line(place, number, name, text))
@@ -117,7 +122,9 @@ def _as_csv(records: Sequence[str]) -> str:
         except (ValueError, RecursionError):
             continue
         cells = [value.get(field) for field in ("k", "t", "n", "id", "v", "p")]
-        written.writerow([json.dumps(cell) if isinstance(cell, (list, dict, bool)) else cell for cell in cells])
+        written.writerow(
+            [json.dumps(cell) if isinstance(cell, (list, dict, bool)) else cell for cell in cells]
+        )
     return out.getvalue()
 
 
@@ -154,13 +161,19 @@ def run(place: Place, poison: Mapping[str, str], folder: Path, way: Way = Way.PL
     shutil.rmtree(folder / "out", ignore_errors=True)
     records = lines(place, poison)
     text = _as_csv(records) if place.format == "csv" else "\n".join(records) + "\n"
-    (folder / f"in.{place.format}").write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
+    (folder / f"in.{place.format}").write_text(
+        text, encoding="utf-8", errors="surrogatepass", newline=""
+    )
     (folder / "others.jsonl").write_text(json.dumps({"k": "g0", "t": START, "o": 1}) + "\n")
     stream = place.stream if "timestamp:" in place.stream else f"timestamp: t\n    {place.stream}"
     others = _OTHERS if "others" in place.computation else ""
     computation = place.computation.replace("\n ", "\n   ").replace("\nsecond:", _SECOND)
     document = DOCUMENT.format(
-        form=place.format, stream=stream, others=others, computation=computation, sink=place.sink or _SINK
+        form=place.format,
+        stream=stream,
+        others=others,
+        computation=computation,
+        sink=place.sink or _SINK,
     )
     path = folder / "poison.yaml"
     path.write_text(document)
@@ -172,7 +185,9 @@ def run(place: Place, poison: Mapping[str, str], folder: Path, way: Way = Way.PL
         PipelineHarness(path, run_sources=True, now=START, crash_every=crashes) as harness,
     ):
         harness.advance_processing_time(START + 10_000_000)  # sinks write after a second
-        rows = rows_of(folder / "out") if place.sink else tuple(map(_told, harness.records("results")))
+        rows = (
+            rows_of(folder / "out") if place.sink else tuple(map(_told, harness.records("results")))
+        )
         letters = tuple(record.value for record in harness.records(DEAD_LETTERS))
         counted = harness.counters
         return Found(rows, letters, sum(counted.get(name, 0) for name in _LEFT_OUT))
@@ -191,7 +206,11 @@ def _usual(rows: Sequence[str]) -> Counter[str]:
 
 def _said(letter: Mapping[str, Any], way: Way = Way.PLAIN) -> str:
     # A letter from columns has the fields that were read.
-    names = ("computation", "reason", "key") if way is Way.ROWS else ("computation", "reason", "key", "value")
+    names = (
+        ("computation", "reason", "key")
+        if way is Way.ROWS
+        else ("computation", "reason", "key", "value")
+    )
     parts = {name: letter.get(name) for name in names}
     return _ADDRESS.sub("0x", json.dumps(parts, default=repr, sort_keys=True))
 
@@ -208,11 +227,15 @@ def wrong(place: Place, poison: Mapping[str, str], folder: Path) -> list[str]:
         found.append(f"{what}: other rows {_difference(_usual(clean.rows), _usual(whole.rows))}")
     found += [f"{place.name}: {each}" for each in _letters_wrong(place, poison, whole)]
     for way in (Way.CRASHES, Way.ROWS) if place.columns else (Way.CRASHES,):
-        found += [f"{what}, {way.value}: {each}" for each in _differs(place, poison, folder, way, whole)]
+        found += [
+            f"{what}, {way.value}: {each}" for each in _differs(place, poison, folder, way, whole)
+        ]
     return found
 
 
-def _differs(place: Place, poison: Mapping[str, str], folder: Path, way: Way, whole: Found) -> Iterator[str]:
+def _differs(
+    place: Place, poison: Mapping[str, str], folder: Path, way: Way, whole: Found
+) -> Iterator[str]:
     try:
         other = run(place, poison, folder, way)
     except BaseException as ex:
@@ -238,22 +261,39 @@ def _letters_wrong(place: Place, poison: Mapping[str, str], whole: Found) -> Ite
         if not named and "results" not in letter["computation"]:
             yield f"a letter of no poison: {_short(letter)}"
         told.update(named[:1] if len(named) != 1 else named)
-    missing = [name for name in poison if not told[name] and not any(names_it(row, name) for row in whole.rows)]
+    missing = [
+        name
+        for name in poison
+        if not told[name] and not any(names_it(row, name) for row in whole.rows)
+    ]
     if place.slot in {"v", "t", "id", "a0"} and not place.drops and len(missing) > whole.left_out:
         yield f"neither used nor a letter: {missing}"
     for name in poison:
         if told[name] > 1 and len(poison) == 1:
-            yield f"{name} is {told[name]} letters: {[_short(each['reason']) for each in whole.letters]}"
+            yield (
+                f"{name} is {told[name]} letters:"
+                f" {[_short(each['reason']) for each in whole.letters]}"
+            )
 
 
 def names_it(text: str, name: str) -> bool:
-    """Whether a letter's key or value, as JSON, as Python prints it or as a line, has the mark of a poison."""
-    plain, plain_name = (_MARKS.sub("", each) for each in (json.dumps(text), json.dumps(json.dumps(name))))
-    return any(f"{mark}{plain_name}{end}" in plain for mark in ("p ", "p:", ",") for end in (",", "}", "]", " key"))
+    """Whether a letter's key or value, as JSON, as Python prints it or as a line, has the mark of a
+    poison."""
+    plain, plain_name = (
+        _MARKS.sub("", each) for each in (json.dumps(text), json.dumps(json.dumps(name)))
+    )
+    return any(
+        f"{mark}{plain_name}{end}" in plain
+        for mark in ("p ", "p:", ",")
+        for end in (",", "}", "]", " key")
+    )
 
 
 def _difference(ours: Counter[str], theirs: Counter[str]) -> str:
-    return f"- {[_short(each) for each in (ours - theirs)][:3]} + {[_short(each) for each in (theirs - ours)][:3]}"
+    return (
+        f"- {[_short(each) for each in (ours - theirs)][:3]} +"
+        f" {[_short(each) for each in (theirs - ours)][:3]}"
+    )
 
 
 def _short(value: Any) -> str:

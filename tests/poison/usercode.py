@@ -5,7 +5,16 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from millwheel import Aggregator, Computation, Domain, ListState, MapState, Record, Timer, ValueState
+from millwheel import (
+    Aggregator,
+    Computation,
+    Domain,
+    ListState,
+    MapState,
+    Record,
+    Timer,
+    ValueState,
+)
 from tests.poison.catalogue import EXCEPTIONS, OBJECTS, Packed, Plain
 
 
@@ -85,7 +94,9 @@ class Calls(Computation):
         seen = self.number.get() + 1 if self.call != "number" else self.number.get()
         if self.call != "number":
             self.number.set(seen)
-        ctx.produce("results", {"k": value["k"], "p": value.get("p"), "seen": seen, "state": self._told()})
+        ctx.produce(
+            "results", {"k": value["k"], "p": value.get("p"), "seen": seen, "state": self._told()}
+        )
 
     def _do(self, ctx: Any, made: Any) -> None:
         match self.call:
@@ -147,7 +158,8 @@ def told(found: Any) -> str:
 
 
 class Twice(Computation):
-    """The object again for the record that follows: what state gave back then must be what it was given."""
+    """The object again for the record that follows: what state gave back then must be what it was
+    given."""
 
     kept = ValueState()
 
@@ -155,7 +167,9 @@ class Twice(Computation):
         before = told(self.kept.get())
         if "p" in record.value:
             self.kept.set(odd(record.value))
-        ctx.produce("results", {"k": record.value["k"], "p": record.value.get("p"), "before": before})
+        ctx.produce(
+            "results", {"k": record.value["k"], "p": record.value.get("p"), "before": before}
+        )
 
 
 class Changing(Computation):
@@ -189,7 +203,11 @@ class OfWindow(Computation):
             raising(record.value)
         ctx.produce(
             "results",
-            {"k": key, "n": len(records), "r": [odd(record.value) for record in records if "p" in record.value]},
+            {
+                "k": key,
+                "n": len(records),
+                "r": [odd(record.value) for record in records if "p" in record.value],
+            },
         )
 
 

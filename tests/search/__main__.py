@@ -38,9 +38,12 @@ def main() -> int:
     began = time.monotonic()
     seeds = range(args.seed, args.seed + args.runs)
     parts = [tuple(seeds[at : at + _CHUNK]) for at in range(0, len(seeds), _CHUNK)]
-    names = tuple(VARIANTS) if args.variant == "all" else tuple(filter(None, args.variant.split(",")))
+    names = (
+        tuple(VARIANTS) if args.variant == "all" else tuple(filter(None, args.variant.split(",")))
+    )
     tasks = [
-        _Task(part, args.ways, names, tuple(args.features.split()), frozenset(args.without.split())) for part in parts
+        _Task(part, args.ways, names, tuple(args.features.split()), frozenset(args.without.split()))
+        for part in parts
     ]
     found: list[Finding] = []
     for findings in _mapped(tasks, args.jobs):
@@ -50,7 +53,9 @@ def main() -> int:
         if len(found) >= args.most:
             break
     for finding in found[: args.told]:
-        print("\n" + "=" * 100 + "\n" + tell(shrunk(finding) if args.shrink else finding), flush=True)
+        print(
+            "\n" + "=" * 100 + "\n" + tell(shrunk(finding) if args.shrink else finding), flush=True
+        )
     print(f"{args.runs} seeds, {len(found)} failed, {time.monotonic() - began:.0f} s")
     return 1 if found else 0
 
@@ -65,7 +70,10 @@ def _mutations(jobs: int) -> int:
     with ProcessPoolExecutor(jobs) as pool:
         for name, seed, told in pool.map(_caught, MUTATIONS):
             missed += seed < 0
-            print(f"{name}: " + ("NOT CAUGHT" if seed < 0 else f"seed {seed}: {told[:150]}"), flush=True)
+            print(
+                f"{name}: " + ("NOT CAUGHT" if seed < 0 else f"seed {seed}: {told[:150]}"),
+                flush=True,
+            )
     return 1 if missed else 0
 
 
@@ -83,15 +91,25 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.search", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--runs", type=int, default=1, help="how many seeds")
-    parser.add_argument("--ways", type=int, default=4, help="in how many ways each is run, beside the base")
-    parser.add_argument("--variant", default="", help="these ways, with commas between them, or all")
+    parser.add_argument(
+        "--ways", type=int, default=4, help="in how many ways each is run, beside the base"
+    )
+    parser.add_argument(
+        "--variant", default="", help="these ways, with commas between them, or all"
+    )
     parser.add_argument("--features", default="", help="only pipelines with these features")
     parser.add_argument("--without", default="", help="only pipelines with none of these features")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many processes")
     parser.add_argument("--most", type=int, default=20, help="end after so many failures")
     parser.add_argument("--told", type=int, default=3, help="how many of them are shrunk and told")
-    parser.add_argument("--mutations", action="store_true", help="put each known mistake into the code and look for it")
-    parser.add_argument("--no-shrink", dest="shrink", action="store_false", help="tell them as they were drawn")
+    parser.add_argument(
+        "--mutations",
+        action="store_true",
+        help="put each known mistake into the code and look for it",
+    )
+    parser.add_argument(
+        "--no-shrink", dest="shrink", action="store_false", help="tell them as they were drawn"
+    )
     return parser.parse_args()
 
 
@@ -99,7 +117,9 @@ def _mapped(tasks: list[_Task], jobs: int):  # type: ignore[no-untyped-def]
     if jobs <= 1 or len(tasks) == 1:
         yield from map(_work, tasks)
         return
-    with ProcessPoolExecutor(jobs, initializer=logging.disable, initargs=(logging.CRITICAL,)) as pool:
+    with ProcessPoolExecutor(
+        jobs, initializer=logging.disable, initargs=(logging.CRITICAL,)
+    ) as pool:
         try:
             yield from pool.map(_work, tasks)
         finally:

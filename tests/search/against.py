@@ -9,7 +9,8 @@ from typing import Any
 
 from millwheel.core.pipeline.spec import PipelineSpec
 from tests.search.compare import differences
-from tests.search.freedoms import Facts, Level, Order, Promised
+from tests.search.facts import Facts, Level, Order
+from tests.search.freedoms import Promised
 from tests.search.reference import Reference, interpret
 from tests.search.script import Case, Letter, Outcome, Row
 
@@ -17,7 +18,8 @@ _NOTHING = Facts(Level.NOTHING, Order.NONE, paced=False, timely=False, single=Fa
 
 
 def against_reference(case: Case, spec: PipelineSpec, known: Promised, got: Outcome) -> list[str]:
-    """A sentence for each part of an outcome of the runtime, one record at a time, that the reference has otherwise."""
+    """A sentence for each part of an outcome of the runtime, one record at a time, that the
+    reference has otherwise."""
     if "idle_after" in case.features:
         return []  # How far silence has moved a watermark depends on when somebody looked last.
     reference = interpret(spec, case.script, stated=case.stated, now=case.now)
@@ -25,7 +27,9 @@ def against_reference(case: Case, spec: PipelineSpec, known: Promised, got: Outc
         return []
     free = reference.clocked
     want, found = _unfinished(_wanted(reference, spec, got)), _unfinished(_plain(got))
-    return differences(spec, _loosened(spec, known, free), _timeless(want, free), _timeless(found, free))
+    return differences(
+        spec, _loosened(spec, known, free), _timeless(want, free), _timeless(found, free)
+    )
 
 
 def _wanted(reference: Reference, spec: PipelineSpec, got: Outcome) -> Outcome:
@@ -35,14 +39,22 @@ def _wanted(reference: Reference, spec: PipelineSpec, got: Outcome) -> Outcome:
         found,
         streams={name: rows for name, rows in found.streams.items() if name in got.streams},
         letters=tuple(map(_coarse, found.letters)),
-        state={name: {key: reference.state(name, key) for key in keys} for name, keys in got.state.items()},
+        state={
+            name: {key: reference.state(name, key) for key in keys}
+            for name, keys in got.state.items()
+        },
     )
 
 
 def _plain(got: Outcome) -> Outcome:
-    """An outcome of the runtime without the timers of the system, and what the docs do not say word by word."""
+    """An outcome of the runtime without the timers of the system, and what the docs do not say word
+    by word."""
     timers = {
-        name: {key: own for key, each in keys.items() if (own := tuple(t for t in each if not t[1].startswith("\0")))}
+        name: {
+            key: own
+            for key, each in keys.items()
+            if (own := tuple(t for t in each if not t[1].startswith("\0")))
+        }
         for name, keys in got.timers.items()
     }
     return replace(got, letters=tuple(map(_coarse, got.letters)), timers=timers)
@@ -52,13 +64,15 @@ def _coarse(letter: Letter) -> Letter:
     """Why a source could not use a record is said in many words, and a timer in several."""
     if letter.where.startswith("source."):
         return replace(letter, reason="unusable")
-    letter = replace(letter, reason=re.sub(r" \(aggregate '\w+' of stream '\w+'\)$", "", letter.reason))
+    letter = replace(
+        letter, reason=re.sub(r" \(aggregate '\w+' of stream '\w+'\)$", "", letter.reason)
+    )
     return replace(letter, about="") if "on this timer" in letter.reason else letter
 
 
 def _unfinished(outcome: Outcome) -> Outcome:
-    """Without what callbacks tell of ``is_last``: a watermark that jumps may do so in steps, and then a pane is not the
-    last for sure."""
+    """Without what callbacks tell of ``is_last``: a watermark that jumps may do so in steps, and
+    then a pane is not the last for sure."""
 
     def told(rows: Any) -> Any:
         return tuple(
@@ -69,7 +83,11 @@ def _unfinished(outcome: Outcome) -> Outcome:
         )
 
     streams = {name: told(rows) for name, rows in outcome.streams.items()}
-    return replace(outcome, streams=streams, standing={name: told(rows) for name, rows in outcome.standing.items()})
+    return replace(
+        outcome,
+        streams=streams,
+        standing={name: told(rows) for name, rows in outcome.standing.items()},
+    )
 
 
 def _timeless(outcome: Outcome, streams: frozenset[str]) -> Outcome:

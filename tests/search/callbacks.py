@@ -1,8 +1,10 @@
-"""The code of the pipelines that the search draws. What a callback does to a record, the record says itself.
+"""The code of the pipelines that the search draws. What a callback does to a record, the record
+says itself.
 
-A record may have ``do``: a list of orders, each a list of a word and its arguments. So one class meets every sequence
-of sets, moves, cancels and failures, and a script that shrinks still makes sense. Every value that is produced has
-``k``, ``u`` and ``n``, so that whatever comes behind can take its key and its number from there.
+A record may have ``do``: a list of orders, each a list of a word and its arguments. So one class
+meets every sequence of sets, moves, cancels and failures, and a script that shrinks still makes
+sense. Every value that is produced has ``k``, ``u`` and ``n``, so that whatever comes behind can
+take its key and its number from there.
 """
 
 from __future__ import annotations
@@ -50,8 +52,8 @@ def _orders(value: Any) -> Sequence[Sequence[Any]]:
 
 
 class Orders(Computation):
-    """Does what its records and timers order, and tells what it remembers after each. Its results depend on the order
-    of the records of a key, and on which timers fire between them."""
+    """Does what its records and timers order, and tells what it remembers after each. Its results
+    depend on the order of the records of a key, and on which timers fire between them."""
 
     total = ValueState(int, default=0)
     items = ListState(int)
@@ -75,7 +77,8 @@ class Orders(Computation):
         self._tell(ctx, fields, "record", record.timestamp)
 
     def process_timer(self, ctx: Any, timer: Timer) -> None:
-        """Tell; what else is done, the tag says: ``again`` sets itself, ``kill`` cancels another, ``wipe`` clears."""
+        """Tell; what else is done, the tag says: ``again`` sets itself, ``kill`` cancels another,
+        ``wipe`` clears."""
         domain = timer.domain
         if f"{domain.value} {timer.tag}" not in self.set_for:
             raise RuntimeError(IMPOSSIBLE)
@@ -143,7 +146,9 @@ class Orders(Computation):
 
     def _set(self, ctx: Any, tag: str, after: int, domain: str, at: int) -> None:
         if domain == "event":
-            self._set_at(ctx, tag, at + after if self.past else max(at + after, ctx.watermark), Domain.EVENT)
+            self._set_at(
+                ctx, tag, at + after if self.past else max(at + after, ctx.watermark), Domain.EVENT
+            )
         elif self.clock:
             self._set_at(ctx, tag, ctx.now + max(after, 0), Domain.PROCESSING)
 
@@ -179,7 +184,8 @@ MARKS: dict[str, list[int]] = {}
 
 
 class Owning(Orders):
-    """Changes what it was given, and what it has handed over; and remembers values of many types."""
+    """Changes what it was given, and what it has handed over; and remembers values of many
+    types."""
 
     kinds = ValueState(set[int], default=set)
     pair = ValueState(tuple[int, ...], default=())
@@ -219,7 +225,12 @@ class Owning(Orders):
     def _more(self) -> dict[str, Any]:
         pair, kinds = self.pair.get(), self.kinds.get()
         types = [type(pair).__name__, type(kinds).__name__, repr(self.mean.get())]
-        return {"kinds": sorted(kinds), "pair": pair, "types": types, "marks": repr(self.marks.get())}
+        return {
+            "kinds": sorted(kinds),
+            "pair": pair,
+            "types": types,
+            "marks": repr(self.marks.get()),
+        }
 
 
 def _change(value: Any) -> None:
@@ -234,8 +245,8 @@ def _change(value: Any) -> None:
 
 
 class Free(Computation):
-    """Gives the same results in whatever order its records come: what it produces for one depends on nothing but that
-    record, and each of its timers has a tag of its own and is never moved."""
+    """Gives the same results in whatever order its records come: what it produces for one depends
+    on nothing but that record, and each of its timers has a tag of its own and is never moved."""
 
     total = ValueState(int, default=0)
     takes_retractions = True
@@ -257,7 +268,9 @@ class Free(Computation):
         if not self.out or back is not None:
             return
         if self.wait:
-            tag = msgspec.json.encode([fields["k"], fields["u"], fields["n"], record.timestamp]).decode()
+            tag = msgspec.json.encode(
+                [fields["k"], fields["u"], fields["n"], record.timestamp]
+            ).decode()
             ctx.set_timer(tag, record.timestamp + self.wait)
         else:
             ctx.produce(self.out, {**fields, "by": "free"})
@@ -278,10 +291,14 @@ class _As:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ctx, name)
 
-    def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
+    def produce(
+        self, stream: str, value: Any, timestamp: int | None = None, key: Any = None
+    ) -> None:
         """At the time of the record, or later."""
         if timestamp is not None and timestamp < self._at:
-            raise RecordError(f"produce to {stream!r}: a production may not be earlier than its cause")
+            raise RecordError(
+                f"produce to {stream!r}: a production may not be earlier than its cause"
+            )
         self._ctx.produce(stream, value, self._at if timestamp is None else timestamp, key)
 
 
@@ -307,7 +324,8 @@ class FreeTogether(_Together, Free): ...
 
 
 class Spans(Computation):
-    """Tells each window's records. With ``sort`` in an order that does not depend on how they came."""
+    """Tells each window's records. With ``sort`` in an order that does not depend on how they
+    came."""
 
     panes = ValueState(int, default=0)
 

@@ -12,7 +12,9 @@ import msgspec
 
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.core.pipeline.visitors import NUMBER
-from tests.search.freedoms import Facts, Level, Order, Promised
+from millwheel.core.pipeline.work import CallbackSpec, DictionarySpec, SlicesSpec
+from tests.search.facts import Facts, Level, Order
+from tests.search.freedoms import Promised
 from tests.search.script import Letter, Outcome, Row
 
 _SHOWN = 4
@@ -30,23 +32,25 @@ def differences(
     counted: bool = True,
     ordered: bool = True,
 ) -> list[str]:
-    """A sentence for each part that differs. Without ``counted`` state and counters are not known, without ``ordered``
-    the order of rows is not."""
+    """A sentence for each part that differs. Without ``counted`` counters are not known, and no
+    state but that of slices; without ``ordered`` the order of rows is not."""
     want, got = (with_names(spec, each) for each in (want, got))
     return [
         *_streams(promised, want, got, ordered),
         *_tables(promised, want, got),
         *_dead(spec, promised, want, got),
-        *(_computations(spec, promised, want, got) if counted else ()),
+        *(_counters(spec, promised, want, got) if counted else ()),
+        *_states(spec, promised, want, got, counted),
     ]
 
 
 def with_names(spec: PipelineSpec, outcome: Outcome) -> Outcome:
-    """The outcome with names for the numbers of dictionaries, which differ from run to run: the value, and the
-    how-manieth of its numbers it is, in order of time. A number that two values have is left as it is."""
+    """The outcome with names for the numbers of dictionaries, which differ from run to run: the
+    value, and the how-manieth of its numbers it is, in order of time. A number that two values have
+    is left as it is."""
     streams = dict(outcome.streams)
     for each in spec.computations:
-        given = each.dictionary
+        given = each.work if isinstance(each.work, DictionarySpec) else None
         for stream in each.outputs if given is not None else ():
             if given is not None and given.keep:  # inside of uv: the value is not there any more
                 streams.pop(stream, None)
@@ -62,11 +66,18 @@ def _named(rows: tuple[Row, ...], of: str, name: str) -> tuple[Row, ...]:
         value, number = text(row.value[of]), row.value[name]
         values[number].add(value)
         firsts[value][number] = min(row.timestamp, firsts[value].get(number, row.timestamp))
-    ranks = {value: sorted(numbers, key=lambda number: numbers[number]) for value, numbers in firsts.items()}
+    ranks = {
+        value: sorted(numbers, key=lambda number: numbers[number])
+        for value, numbers in firsts.items()
+    }
 
     def named(row: Row) -> Row:
         value, number = text(row.value[of]), row.value[name]
-        shown = ranks[value].index(number) if len(values[number]) == 1 else f"of {len(values[number])} values"
+        shown = (
+            ranks[value].index(number)
+            if len(values[number]) == 1
+            else f"of {len(values[number])} values"
+        )
         return replace(row, value={**row.value, name: shown})
 
     return tuple(named(row) for row in rows)
@@ -79,7 +90,9 @@ def _streams(promised: Promised, want: Outcome, got: Outcome, ordered: bool) -> 
             continue
         wanted, found = (_rows(each.streams.get(name, ()), facts) for each in (want, got))
         if facts.level is Level.STANDING:
-            yield from _differ(f"what stands of {name}", _standing(wanted, facts), _standing(found, facts))
+            yield from _differ(
+                f"what stands of {name}", _standing(wanted, facts), _standing(found, facts)
+            )
             continue
         unequal = list(_differ(f"stream {name}", _count(wanted), _count(found)))
         yield from unequal
@@ -91,27 +104,46 @@ def _tables(promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:
     for name in sorted(want.standing.keys() | got.standing.keys()):
         facts = promised.streams.get(name)
         # An upsert keeps the latest of each identity, which is determined where the order is.
-        if facts is None or facts.level is not Level.ALL or facts.order is Order.NONE or facts.doubled:
+        if (
+            facts is None
+            or facts.level is not Level.ALL
+            or facts.order is Order.NONE
+            or facts.doubled
+        ):
             continue
         wanted, found = (_rows(each.standing.get(name, ()), facts) for each in (want, got))
         yield from _differ(f"current rows in the sink of {name}", _count(wanted), _count(found))
 
 
-def _computations(spec: PipelineSpec, promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:
+def _counters(spec: PipelineSpec, promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:
     exact, sources = _exact(spec, promised)
-    # What is pushed becomes bounded when it ends, and then a partition may have another shard after a crash.
+    # What is pushed becomes bounded when it ends, and then a partition may have another shard after
+    # a crash.
     for name in sorted(exact if promised.crashing else exact | sources):
         wanted, found = want.counters.get(name, {}), got.counters.get(name, {})
         one, other = _counted(wanted), _counted(found)
         if one != other:
             yield f"counters of {name}: {one}, and {other}"
-    remembering = {c.name for c in spec.computations if (c.callback and c.window is None) or c.slices is not None}
+
+
+def _states(
+    spec: PipelineSpec, promised: Promised, want: Outcome, got: Outcome, counted: bool
+) -> Iterator[str]:
+    exact, _ = _exact(spec, promised)
+    remembering = {c.name for c in spec.computations if isinstance(c.work, SlicesSpec)}
+    if counted:
+        remembering |= {c.name for c in spec.computations if isinstance(c.work, CallbackSpec)}
     for name in sorted(exact & remembering):
-        for what, wanted_of, found_of in (("state", want.state, got.state), ("timers", want.timers, got.timers)):
+        for what, wanted_of, found_of in (
+            ("state", want.state, got.state),
+            ("timers", want.timers, got.timers),
+        ):
             wanted, found = wanted_of.get(name, {}), found_of.get(name, {})
             for key in sorted(wanted.keys() | found.keys(), key=repr):
                 if wanted.get(key) != found.get(key):
-                    yield f"{what} of {name} for key {key!r}: {wanted.get(key)}, and {found.get(key)}"
+                    yield (
+                        f"{what} of {name} for key {key!r}: {wanted.get(key)}, and {found.get(key)}"
+                    )
 
 
 def _dead(spec: PipelineSpec, promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:
@@ -124,9 +156,11 @@ def _dead(spec: PipelineSpec, promised: Promised, want: Outcome, got: Outcome) -
     yield from _differ("dead letters", _letters(want.letters, shown), _letters(found, shown))
 
 
-def _filled(letters: tuple[Letter, ...], by: tuple[Letter, ...], direct: set[str]) -> tuple[Letter, ...]:
-    """Letters whose records are whole. dead-letters.md: one that was read into columns has only the fields that were
-    read. ``direct``: computations whose records come from sources."""
+def _filled(
+    letters: tuple[Letter, ...], by: tuple[Letter, ...], direct: set[str]
+) -> tuple[Letter, ...]:
+    """Letters whose records are whole. dead-letters.md: one that was read into columns has only the
+    fields that were read. ``direct``: computations whose records come from sources."""
     left = [each for each in by if isinstance(each.about, dict)]
     found = []
     for letter in letters:
@@ -151,12 +185,15 @@ def _counted(counters: Mapping[str, int]) -> dict[str, int]:
 
 def _letters(letters: tuple[Letter, ...], of: set[str]) -> Counter[str]:
     return Counter(
-        _plain(f"{each.where}: {each.reason}: {text(_unordered(each.about))}") for each in letters if each.where in of
+        _plain(f"{each.where}: {each.reason}: {text(_unordered(each.about))}")
+        for each in letters
+        if each.where in of
     )
 
 
 def _unordered(about: Any) -> Any:
-    """A window that failed has its records with it, which may be of streams that have no order between them."""
+    """A window that failed has its records with it, which may be of streams that have no order
+    between them."""
     if isinstance(about, dict) and isinstance(about.get("records"), list):
         return {**about, "records": sorted(map(text, about["records"]))}
     return about
@@ -186,12 +223,14 @@ def _count(rows: tuple[Row, ...]) -> Counter[str]:
 
 
 def _standing(rows: tuple[Row, ...], facts: Facts) -> Counter[str]:
-    """What was emitted once more than it was taken back; of windows that replace what they emitted, the last of
-    each."""
+    """What was emitted once more than it was taken back; of windows that replace what they emitted,
+    the last of each."""
     if not facts.retracts:
         last: dict[str, str] = {}
         for row in rows:
-            last[text([repr(row.key), row.value.get("window_start"), row.value.get("window_end")])] = _row(row)
+            last[
+                text([repr(row.key), row.value.get("window_start"), row.value.get("window_end")])
+            ] = _row(row)
         return Counter(last.values())
     found: Counter[str] = Counter()
     for row in rows:
@@ -211,7 +250,11 @@ def _differ(what: str, want: Counter[str], got: Counter[str]) -> Iterator[str]:
 
 
 def _some(lines: Counter[str]) -> str:
-    found = [f"{count} x {line}" if count > 1 else line for line, count in sorted(lines.items()) if count > 0]
+    found = [
+        f"{count} x {line}" if count > 1 else line
+        for line, count in sorted(lines.items())
+        if count > 0
+    ]
     rest = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return f"({'; '.join(found[:_SHOWN])}{rest})"
 

@@ -1,4 +1,5 @@
-"""Cases with divided keys: what can be divided is, and all results must be those of whole keys (docs/skew.md)."""
+"""Cases with divided keys: what can be divided is, and all results must be those of whole keys
+(docs/skew.md)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,15 @@ from random import Random
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.graph import takes_retractions
 from millwheel.core.pipeline.skew import planned
-from millwheel.core.pipeline.spec import ComputationSpec, Delivery, Divided, PipelineSpec
+from millwheel.core.pipeline.spec import (
+    DEAD_LETTERS,
+    ComputationSpec,
+    Delivery,
+    Divided,
+    PipelineSpec,
+    Productions,
+)
+from millwheel.core.pipeline.work import AggregationSpec, JoinSpec, SlicesSpec
 from tests.search.script import Action, Case, Clock, Finish, Letter, Outcome, Push, Watermark
 
 _ARRIVAL = frozenset({"collect", "first", "last"})
@@ -16,9 +25,9 @@ _PREFIX = "partial."
 
 
 def divided(spec: PipelineSpec, instances: int, case: Case, grouped: bool = False) -> PipelineSpec:
-    """The pipeline with all keys divided that can be, without a promise less: late panes are as many as instances have
-    them, and an at-least-once computation may count an accumulator twice. ``grouped``: by a grouping, where a source
-    reads the input; the name of the computation draws it."""
+    """The pipeline with all keys divided that can be, without a promise less: an at-least-once
+    computation may count an accumulator twice. ``grouped``: by a grouping, wherever one can be; the
+    name of the computation draws it."""
     if instances == 1:
         return spec
     timely = _timely(case, spec)
@@ -32,16 +41,24 @@ def divided(spec: PipelineSpec, instances: int, case: Case, grouped: bool = Fals
 
 
 def _rule(c: ComputationSpec, spec: PipelineSpec) -> Divided:
-    stream = next((each for each in spec.streams if each.name == c.inputs[0].stream), None)
-    if stream is None or stream.source is None or stream.id:
+    """Not where a copy must reach the instance that knows its id: copies in a source, and weak
+    productions."""
+    name = c.inputs[0].stream
+    stream = next(
+        (each for each in spec.streams if each.name == name and each.source is not None), None
+    )
+    makers = [each for each in spec.computations if name in (*each.outputs, each.late_side)]
+    copied = any(each.productions is Productions.WEAK for each in makers) or name == DEAD_LETTERS
+    if copied or (stream is not None and stream.id):
         return Divided.ALL
     drawn = Random(f"{spec.name} {c.name} {c.aggregates}")
     return drawn.choice([each for each in Divided if each.by_tables])
 
 
 def _timely(case: Case, spec: PipelineSpec) -> frozenset[str]:
-    """Streams that are read to their end without a record behind the watermark. Divided sessions end later than whole
-    ones, so such a record may still find one (docs/skew.md), and results are compared at the end."""
+    """Streams that are read to their end without a record behind the watermark. Divided sessions
+    end later than whole ones, so such a record may still find one (docs/skew.md), and results are
+    compared at the end."""
     if Finish(None) not in case.script:
         return frozenset()
     found, stand = {each.name for each in spec.streams if each.source is not None}, MIN_TIME
@@ -58,9 +75,12 @@ def _timely(case: Case, spec: PipelineSpec) -> frozenset[str]:
 
 
 def timely(case: Case, spec: PipelineSpec) -> Case:
-    """The case itself, or, where only records behind the watermark keep sessions from being divided, the same without
-    these records, read to its end."""
-    now, all_streams = _timely(case, spec), frozenset(each.name for each in spec.streams if each.source is not None)
+    """The case itself, or, where only records behind the watermark keep sessions from being
+    divided, the same without these records, read to its end."""
+    now, all_streams = (
+        _timely(case, spec),
+        frozenset(each.name for each in spec.streams if each.source is not None),
+    )
     kept = (c for c in spec.computations if _fits(c, spec, all_streams) and not _fits(c, spec, now))
     if not any(kept):
         return case
@@ -88,25 +108,34 @@ def _is_timely(value: object, unit_us: int, stand: int) -> bool:
 
 def _fits(c: ComputationSpec, spec: PipelineSpec, timely: frozenset[str]) -> bool:
     return (
-        c.window is not None
-        and (c.window.kind in ("tumbling", "sliding") or (c.window.kind == "session" and c.inputs[0].stream in timely))
-        and not c.window.options.get("changes")
+        (_has_pieces(c, timely) or (isinstance(c.work, SlicesSpec) and c.work.ttl_us is None))
         and bool(c.aggregates)
-        and not c.callback
-        and c.join is None
+        and not c.called
+        and not isinstance(c.work, JoinSpec)
         and len(c.inputs) == 1
-        and c.trigger is None
+        and c.firing.trigger is None
         and c.late == "drop"
-        and c.output_time == "end_of_window"
-        and c.allowed_lateness_us == 0
+        and c.firing.output_time == "end_of_window"
         and c.delivery is Delivery.EXACTLY_ONCE
+        and not (isinstance(c.work, AggregationSpec) and c.work.numbered)
         and not _ARRIVAL & {each.function for each in c.aggregates}
         and not takes_retractions(c, spec)
     )
 
 
+def _has_pieces(c: ComputationSpec, timely: frozenset[str]) -> bool:
+    if c.windowed is None or c.windowed.window.kind in ("count", "custom"):
+        return False
+    return c.windowed.window.kind != "session" or (
+        c.inputs[0].stream in timely and c.firing.allowed_lateness_us == 0
+    )
+
+
 def as_whole(outcome: Outcome) -> Outcome:
     """An outcome with partial computations under the names of those they are a part of."""
-    letters = (Letter(each.where.removeprefix(_PREFIX), each.reason, each.about) for each in outcome.letters)
+    letters = (
+        Letter(each.where.removeprefix(_PREFIX), each.reason, each.about)
+        for each in outcome.letters
+    )
     streams = {name: rows for name, rows in outcome.streams.items() if not name.startswith(_PREFIX)}
     return replace(outcome, streams=streams, letters=tuple(letters))

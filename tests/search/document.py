@@ -8,7 +8,9 @@ from typing import Any
 from ruamel.yaml import YAML
 
 _PLAIN = re.compile(r"[A-Za-z_][\w.]*|\d+(ms|us|s|m|h)")
-_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", "True", "False", "Null", "None"})
+_WORDS = frozenset(
+    {"true", "false", "null", "yes", "no", "on", "off", "y", "n", "True", "False", "Null", "None"}
+)
 
 
 def emit(tree: dict[str, Any]) -> str:
@@ -31,11 +33,15 @@ def parse(text: str) -> dict[str, Any]:
 
 def _flow(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_flow(name)}: {_flow(inner)}" for name, inner in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{_flow(name)}: {_flow(inner)}" for name, inner in value.items()) + "}"
+        )
     if isinstance(value, list):
         return "[" + ", ".join(map(_flow, value)) + "]"
     if value is True or value is False:
         return str(value).lower()
-    if isinstance(value, str) and not (_PLAIN.fullmatch(value) and value not in _WORDS - {"n", "y"}):
+    if isinstance(value, str) and not (
+        _PLAIN.fullmatch(value) and value not in _WORDS - {"n", "y"}
+    ):
         return '"' + value.replace('"', '\\"') + '"'
     return str(value)

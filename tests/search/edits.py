@@ -1,7 +1,7 @@
 """Changes to a pipeline between two lives of a run, which may change nothing of its results.
 
-Each is drawn for a seed and kept where ``compare`` calls it compatible: then the new code goes on on the same root,
-with whatever was in flight when the old one died.
+Each is drawn for a seed and kept where ``compare`` calls it compatible: then the new code goes on
+on the same root, with whatever was in flight when the old one died.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from millwheel.control.savepoints import compatibility
+from millwheel.control.savepoints.blueprint import blueprint_of
+from millwheel.control.savepoints.compatibility import Compatibility
 from millwheel.core.pipeline.spec import ComputationSpec, Delivery, PipelineSpec, Productions
-from millwheel.savepoints import compatibility
-from millwheel.savepoints.blueprint import blueprint_of
-from millwheel.savepoints.compatibility import Compatibility
 
 Edit = Callable[[PipelineSpec], PipelineSpec]
 _SHARE = 0.7  # of all changes that are tried
@@ -33,9 +33,12 @@ def edited(spec: PipelineSpec, seed: int) -> PipelineSpec:
 
 def _edits(spec: PipelineSpec) -> Iterator[Edit]:
     named = {stream.name for stream in spec.streams if stream.id}
-    named.update(*(c.outputs for c in spec.computations if c.productions is Productions.WEAK))
+    named.update(
+        *((*c.outputs, c.late_side) for c in spec.computations if c.productions is Productions.WEAK)
+    )
     for computation in spec.computations:
-        if named.isdisjoint(given.stream for given in computation.inputs):  # at least once counts named copies again
+        # at least once counts named copies again
+        if named.isdisjoint(given.stream for given in computation.inputs):
             yield partial(_computation, computation.name, _other_delivery)
         yield partial(_computation, computation.name, _other_productions)
         yield partial(_computation, computation.name, partial(replace, shards=5))
@@ -43,17 +46,23 @@ def _edits(spec: PipelineSpec) -> Iterator[Edit]:
     for stream in spec.streams:
         if stream.source is not None:
             yield partial(_without_fields, stream.name)
-    yield lambda spec: replace(spec, limits=replace(spec.limits, in_flight=spec.limits.in_flight // 2))
+    yield lambda spec: replace(
+        spec, limits=replace(spec.limits, in_flight=spec.limits.in_flight // 2)
+    )
     yield lambda spec: replace(spec, latency_us=1_000)
 
 
 def _computation(name: str, change: Any, spec: PipelineSpec) -> PipelineSpec:
-    return replace(spec, computations=tuple(change(c) if c.name == name else c for c in spec.computations))
+    return replace(
+        spec, computations=tuple(change(c) if c.name == name else c for c in spec.computations)
+    )
 
 
 def _other_delivery(computation: ComputationSpec) -> ComputationSpec:
     exactly = computation.delivery is Delivery.EXACTLY_ONCE
-    return replace(computation, delivery=Delivery.AT_LEAST_ONCE if exactly else Delivery.EXACTLY_ONCE)
+    return replace(
+        computation, delivery=Delivery.AT_LEAST_ONCE if exactly else Delivery.EXACTLY_ONCE
+    )
 
 
 def _other_productions(computation: ComputationSpec) -> ComputationSpec:
@@ -62,4 +71,6 @@ def _other_productions(computation: ComputationSpec) -> ComputationSpec:
 
 
 def _without_fields(name: str, spec: PipelineSpec) -> PipelineSpec:
-    return replace(spec, streams=tuple(replace(s, fields={}) if s.name == name else s for s in spec.streams))
+    return replace(
+        spec, streams=tuple(replace(s, fields={}) if s.name == name else s for s in spec.streams)
+    )

@@ -1,12 +1,12 @@
-"""What the other system of a case answers to lookups: always the same for a key, so that results depend on the input
-alone."""
+"""What the other system of a case answers to lookups: always the same for a key, so that results
+depend on the input alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from millwheel.lookups.base import Lookup, LookupKey, NoAnswer
+from millwheel.connect.lookups.base import Lookup, LookupKey, NoAnswer
 
 
 def answer_of(key: Any) -> Any:

@@ -1,13 +1,15 @@
-"""Deliberate mistakes that the search must catch: each puts a former defect back for as long as its context lasts.
+"""Deliberate mistakes that the search must catch: each puts a former defect back for as long as its
+context lasts.
 
     @mistake(within=40, features="ttl callback")
     def state_never_expires() -> Context:
         \"\"\"A state with a ttl is kept for ever.\"\"\"
         return replaced(_Typed, "expired", lambda self, cell: False)
 
-One of the first ``within`` cases whose pipelines have all the ``features`` must then differ in one of the ``variants``
-(all, when none is named), or from the reference; ``first`` begins with a seed that is known to show it, so that tests
-take no time with others. The mistakes of each area lie in a module of ``mutations/``.
+One of the first ``within`` cases whose pipelines have all the ``features`` must then differ in one
+of the ``variants`` (all, when none is named), or from the reference; ``first`` begins with a seed
+that is known to show it, so that tests take no time with others. The mistakes of each area lie in a
+module of ``mutations/``.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ MUTATIONS: dict[str, Mutation] = {}
 def mistake(
     within: int, features: str = "", variants: str = "", first: int = 1
 ) -> Callable[[Callable[[], Context]], Callable[[], Context]]:
-    """Enlist a mutation. ``features`` and ``variants`` are words, see ``generate/`` and ``variants.py``."""
+    """Enlist a mutation. ``features`` and ``variants`` are words, see ``generate/`` and
+    ``variants.py``."""
 
     def enlist(make: Callable[[], Context]) -> Callable[[], Context]:
         name = make.__name__

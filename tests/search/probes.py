@@ -11,7 +11,8 @@ _WINDOWS = (7, 20, 60, 600)
 _UNTIL = (START + 20 * SECOND, START + 33 * SECOND, START + 60 * SECOND + 1, START + 300 * SECOND)
 REFUSED = "refused"
 Ask = Callable[[int, int, str], tuple[Mapping[str, Any], int, int] | None]
-"""(length, end, mode) -> (values, start and end of the span); None when it is refused. Times are µs."""
+"""(length, end, mode) -> (values, start and end of the span); None when it is refused. Times are
+µs."""
 
 
 def answers(ask: Ask) -> dict[str, Any]:
@@ -21,5 +22,7 @@ def answers(ask: Ask) -> dict[str, Any]:
         for until in _UNTIL:
             for mode in ("covering", "inside"):
                 got = ask(length * SECOND, until, mode)
-                found[f"{length}s until {until} {mode}"] = REFUSED if got is None else [dict(got[0]), got[1], got[2]]
+                found[f"{length}s until {until} {mode}"] = (
+                    REFUSED if got is None else [dict(got[0]), got[1], got[2]]
+                )
     return found

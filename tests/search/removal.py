@@ -5,15 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from millwheel.core.formats.store_layout import STATE
-from millwheel.workers.operators.callbacks import CallbackOperator
-from millwheel.workers.operators.window_callback import WindowCallbackOperator
-from millwheel.workers.shard.shard import Shard
-from millwheel.workers.state.cells import Typed, written_at
-from millwheel.workers.state.handles import ListCells, MapCells
+from millwheel.engine.workers.operators.callbacks import CallbackOperator
+from millwheel.engine.workers.operators.window_callback import WindowCallbackOperator
+from millwheel.engine.workers.shard.shard import Shard
+from millwheel.engine.workers.state.cells import Typed, written_at
+from millwheel.engine.workers.state.handles import ListCells, MapCells
 
 
 def check_removed(shard: Shard) -> None:
-    """AssertionError if an entry of state is kept that ended for good an eighth of its time to live ago."""
+    """AssertionError if an entry of state is kept that ended for good an eighth of its time to live
+    ago."""
     operator = shard.operator
     if not isinstance(operator, (CallbackOperator, WindowCallbackOperator)):
         return
@@ -30,4 +31,6 @@ def _check(shard: Shard, handle: Typed, watermark: int) -> None:
         if not named or (rest and not isinstance(handle, MapCells)):
             continue
         at = msgspec.msgpack.decode(data)[1] if isinstance(handle, ListCells) else written_at(data)
-        assert watermark <= at + most, f"{handle.name} of {at} is kept at watermark {watermark}: {store_key!r}"
+        assert watermark <= at + most, (
+            f"{handle.name} of {at} is kept at watermark {watermark}: {store_key!r}"
+        )

@@ -1,4 +1,5 @@
-"""One case in one way on the real runtime: bundles, crashes, shards, caches and paths as the way says."""
+"""One case in one way on the real runtime: bundles, crashes, shards, caches and paths as the way
+says."""
 
 from __future__ import annotations
 
@@ -9,22 +10,24 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from millwheel.core.columns.state import leaving
+from millwheel.core.columns.state import columns_to_rows
 from millwheel.core.model.keys import check_key
 from millwheel.core.pipeline.graph import NodeKind
 from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, KeyKind, PipelineSpec
-from millwheel.queries.model import QueryError
-from millwheel.spec.key_extractors import load_extractor
+from millwheel.core.pipeline.work import CallbackSpec, SlicesSpec
+from millwheel.engine.queries.model import QueryError
+from millwheel.engine.workers.delivery.combining import CombineLimits
+from millwheel.engine.workers.host import assembly as assembly_module
+from millwheel.engine.workers.host.assembly import Assembly, Factories
+from millwheel.engine.workers.operators import joins
+from millwheel.engine.workers.operators.callbacks import CallbackOperator
+from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.language.spec.key_extractors import load_extractor
 from millwheel.testing import PipelineHarness
-from millwheel.testing.memory import cluster as cluster_module
-from millwheel.testing.memory.cluster import ClusterOptions, ManualClock, MemoryCluster
-from millwheel.testing.rewiring import rewired
-from millwheel.workers.delivery.combining import CombineLimits
-from millwheel.workers.host import assembly as assembly_module
-from millwheel.workers.host.assembly import Assembly, Factories
-from millwheel.workers.operators import joins
-from millwheel.workers.operators.callbacks import CallbackOperator
-from millwheel.workers.shard.bundle_sizes import ShardLimits
+from millwheel.tools.testing.memory import cluster as cluster_module
+from millwheel.tools.testing.memory.cluster import ClusterOptions, ManualClock, MemoryCluster
+from millwheel.tools.testing.pushed import PushedStreams
+from millwheel.tools.testing.rewiring import rewired
 from tests.search.divided import as_whole, divided
 from tests.search.edits import edited
 from tests.search.looked_up import ConstantLookup
@@ -36,17 +39,20 @@ from tests.search.tables import SearchTaps
 from tests.sim.replacing import replaced
 
 _MOST = 100_000
-_LARGE_BYTES, _PART = 100, 1  # as if this were much for a join to hold, and many records to leave at once
+# as if this were much for a join to hold, and many records to leave at once
+_LARGE_BYTES, _PART = 100, 1
 _CLOCK_UNITS = 3
-"""A bundle is one unit: before the third one a push has reached the computations behind its source."""
+"""A bundle is one unit: before the third one a push has reached the computations behind its
+source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a case is run. ``together``: 1 is one record at a time; more joins what one partition pushes in a row, up to
-    so many records; 0 takes the pushes as they stand. ``crash_at`` is a share of all units of work. ``stop_at`` are
-    the actions (as shares of the script) after which everything stops and other workers begin, as many as ``resized``
-    says (0: as before). ``service_lives``: the watermark service survives crashes."""
+    """How a case is run. ``together``: 1 is one record at a time; more joins what one partition
+    pushes in a row, up to so many records; 0 takes the pushes as they stand. ``crash_at`` is a
+    share of all units of work. ``stop_at`` are the actions (as shares of the script) after which
+    everything stops and other workers begin, as many as ``resized`` says (0: as before).
+    ``service_lives``: the watermark service survives crashes."""
 
     name: str
     together: int = 0
@@ -72,11 +78,14 @@ class Way:
     combined: bool = False
     """Groups are sent in place of records wherever they can be, and nowhere in the other ways."""
     large: bool = False
-    """A few records are more than a join holds in columns, so they go on in rows, some keys in each bundle."""
+    """A few records are more than a join holds in columns, so they go on in rows, some keys in each
+    bundle."""
     edited: bool = False
     """From the first crash on the pipeline is another one, with which its root may go on."""
     warmed: bool = False
     """Plans have grouped made-up records before, as in a worker."""
+    few: int = 0
+    """Batches of fewer records are grouped in rows."""
 
     @property
     def crashes(self) -> bool:
@@ -113,35 +122,44 @@ class Bench(PipelineHarness):
 
     def __init__(self, case: Case, way: Way, spec: PipelineSpec) -> None:
         self._sinks = {sink.stream for sink in spec.sinks}
-        self.upserts = frozenset(sink.stream for sink in spec.sinks if sink.options.get("mode") == "upsert")
+        self.upserts = frozenset(
+            sink.stream for sink in spec.sinks if sink.options.get("mode") == "upsert"
+        )
         self.spec = _wired(case, spec)
-        self._pushed = {
-            s.name: CaseStream(s.name, case.stated, s.fields) for s in self.spec.streams if s.source is not None
-        }
+        self._inputs = PushedStreams(
+            self.spec, lambda stream: CaseStream(stream.name, case.stated, stream.fields)
+        )
         self._taps = self._seen = SearchTaps(self.upserts)
-        self._listed = {}
         self._answers: dict[str, dict[Any, Any]] = {}
         self._pushes: dict[str, list[Row]] = {}
         self._closed = False
         clock = ManualClock(case.now or 0)
         outside = Factories(
-            self._source,
+            self._inputs.build,
             self._taps.build,
-            listed=self._partitions,
-            by_name=self._pushed,
+            listed=self._inputs.listed,
+            by_name=self._inputs.by_name,
             lookup=lambda spec, folder: ConstantLookup(),
         )
         kind = _Assembly if way.columns else _RowsOnly
-        combine = CombineLimits(least=1, looks=1, enters=9.0, leaves=9.0) if way.combined else CombineLimits()
+        combine = (
+            CombineLimits(least=1, looks=1, enters=9.0, leaves=9.0)
+            if way.combined
+            else CombineLimits()
+        )
         # Types are inferred from full reads.
         bundle = min(way.bundle, 2) if "undeclared" in case.features else way.bundle
-        sizes = ShardLimits(bundle=bundle, timers=way.timers, columns_from=1)
+        sizes = ShardLimits(bundle=bundle, timers=way.timers, columns_from=1, rows_below=way.few)
         limits = replace(sizes, settle_us=0, company_us=0, combine=combine)
         made = kind(self.spec, "", clock, outside, limits)
         if way.warmed:
             made.warm_up_plans()
         options = ClusterOptions(
-            way.shards, way.workers, way.snapshot_bytes, way.crash_every, service_lives=way.service_lives
+            way.shards,
+            way.workers,
+            way.snapshot_bytes,
+            way.crash_every,
+            service_lives=way.service_lives,
         )
         taps = [node.name for node in made.graph.nodes.values() if node.kind is NodeKind.SINK]
         self._cluster = MemoryCluster(made.graph, made.make_shard, clock, options, taps)
@@ -158,7 +176,8 @@ class Bench(PipelineHarness):
         self._cluster.options = replace(self._cluster.options, workers=workers)
 
     def move_clock_soon(self, t: int, units: int) -> None:
-        """The clock goes on to ``t`` after so many units of work from now on, whatever they are about."""
+        """The clock goes on to ``t`` after so many units of work from now on, whatever they are
+        about."""
 
         def work() -> None:
             if units > 0:
@@ -171,9 +190,11 @@ class Bench(PipelineHarness):
     def append(self, push: Push) -> None:
         """Let records lie in the source without a look at it."""
         field = self.spec.stream(push.stream).id
-        rows = [Row(value.get(field) if field else push.partition, 0, value) for value in push.values]
+        rows = [
+            Row(value.get(field) if field else push.partition, 0, value) for value in push.values
+        ]
         self._pushes.setdefault(push.stream, []).extend(rows)
-        self._pushed[push.stream].push(push.values, push.partition)
+        self._inputs.by_name[push.stream].push(push.values, push.partition)
 
     def do(self, action: Action | _Soon) -> None:
         """One action, and all that follows from it."""
@@ -182,7 +203,7 @@ class Bench(PipelineHarness):
                 self.move_clock_soon(action.t, action.units)
             case Push():
                 self.append(action)
-                self._look([self._pushed[action.stream]])
+                self._cluster.read([action.stream])
             case Watermark():
                 self.advance_watermark(action.t, action.stream, action.partition)
             case Clock():
@@ -199,7 +220,13 @@ class Bench(PipelineHarness):
         letters = tuple(_letter(record.value) for record in self.records(DEAD_LETTERS))
         streams = self._visible()
         standing = {name: tuple(self._standing(name)) for name in self.upserts}
-        return Outcome(streams, letters, standing, self._all_counters(), *self._remembered({**streams, **standing}))
+        return Outcome(
+            streams,
+            letters,
+            standing,
+            self._all_counters(),
+            *self._remembered({**streams, **standing}),
+        )
 
     def _visible(self) -> dict[str, tuple[Row, ...]]:
         return {
@@ -214,19 +241,24 @@ class Bench(PipelineHarness):
                 yield from rows
 
     def _all_counters(self) -> dict[str, dict[str, int]]:
-        nodes = [f"source.{stream}" for stream in self._pushed] + [c.name for c in self.spec.computations]
+        nodes = [f"source.{stream}" for stream in self._inputs.by_name] + [
+            c.name for c in self.spec.computations
+        ]
         return {node: {n: v for n, v in self._counted(node).items() if v} for node in nodes}
 
-    def _remembered(self, streams: Mapping[str, tuple[Row, ...]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _remembered(
+        self, streams: Mapping[str, tuple[Row, ...]]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         state: dict[str, Any] = {}
         timers: dict[str, Any] = {}
         for computation in self.spec.computations:
             name = computation.name
             keys = sorted(self._keys(computation, streams), key=repr)
-            if computation.callback and computation.window is None:
+            if isinstance(computation.work, CallbackSpec):
                 state[name] = {key: self.state(name, key) for key in keys}
-            if computation.slices is not None:
-                state[name] = (self._answers or self._asked())[name]  # as of the end of input, of keys known by then
+            if isinstance(computation.work, SlicesSpec):
+                # as of the end of input, of keys known by then
+                state[name] = (self._answers or self._asked())[name]
             if computation.stage is AggregationStage.PARTIAL:
                 continue  # its keys have instances
             timers[name] = {key: found for key in keys if (found := tuple(self.timers(name, key)))}
@@ -236,7 +268,7 @@ class Bench(PipelineHarness):
         """What slices answer, by computation and key."""
         found: dict[str, dict[Any, Any]] = {}
         for computation in self.spec.computations:
-            if computation.slices is not None:
+            if isinstance(computation.work, SlicesSpec):
                 name, keys = computation.name, self._keys(computation, self._visible())
                 found[name] = {key: answers(partial(self._one, name, key)) for key in keys}
         return found
@@ -251,8 +283,18 @@ class Bench(PipelineHarness):
 
     def _keys(self, computation: Any, streams: Mapping[str, tuple[Row, ...]]) -> set[Any]:
         found: set[Any] = set()
+        if computation.stage is AggregationStage.FINAL:  # its keys are those of what its parts get
+            (computation,) = (
+                each
+                for each in self.spec.computations
+                if each.outputs == (computation.inputs[0].stream,)
+            )
         for given in computation.inputs:
-            extract = None if given.key.kind is KeyKind.RECORD else load_extractor(given.key, self.spec.folder)
+            extract = (
+                None
+                if given.key.kind is KeyKind.RECORD
+                else load_extractor(given.key, self.spec.folder)
+            )
             pushed = self._pushes.get(given.stream)
             rows = streams.get(given.stream, ()) if pushed is None else pushed
             for row in rows:
@@ -264,7 +306,8 @@ class Bench(PipelineHarness):
 
 
 def _wired(case: Case, spec: PipelineSpec) -> PipelineSpec:
-    """The pipeline with what is pushed as its sources. Those that make their own watermark keep their options."""
+    """The pipeline with what is pushed as its sources. Those that make their own watermark keep
+    their options."""
     wired = rewired(spec, run_sources=False, check_future=case.now is not None)
     if not case.stated:  # a tap looks at records, and would keep them from being read as columns
         read = {stream.name for stream in spec.streams if stream.source is not None}
@@ -272,7 +315,11 @@ def _wired(case: Case, spec: PipelineSpec) -> PipelineSpec:
     keys = {sink.stream: sink.key for sink in spec.sinks}
     sinks = tuple(replace(sink, key=keys.get(sink.stream, sink.key)) for sink in wired.sinks)
     idle = {stream.name: stream.idle_after_us for stream in spec.streams}
-    streams = wired.streams if case.stated else tuple(replace(s, idle_after_us=idle[s.name]) for s in wired.streams)
+    streams = (
+        wired.streams
+        if case.stated
+        else tuple(replace(s, idle_after_us=idle[s.name]) for s in wired.streams)
+    )
     return replace(wired, streams=streams, sinks=sinks)
 
 
@@ -282,14 +329,16 @@ def _letter(value: Mapping[str, Any]) -> Letter:
 
 
 def actions(case: Case, way: Way) -> list[Action]:
-    """The script as the way bundles it. What one partition pushes in a row may be joined, because every partition is
-    read in its order; nothing else changes places."""
+    """The script as the way bundles it. What one partition pushes in a row may be joined, because
+    every partition is read in its order; nothing else changes places."""
     found: list[Action] = []
     for action in case.script:
         if not isinstance(action, Push) or not way.together:
             found.append(action)
         elif way.together == 1:
-            found += [Push(action.stream, (value,), action.partition) for value in action.values] or [action]
+            found += [
+                Push(action.stream, (value,), action.partition) for value in action.values
+            ] or [action]
         elif found and _joins(found[-1], action, way.together):
             last = found.pop()
             assert isinstance(last, Push)
@@ -300,7 +349,10 @@ def actions(case: Case, way: Way) -> list[Action]:
 
 
 def _joins(last: Action, action: Push, most: int) -> bool:
-    same = isinstance(last, Push) and (last.stream, last.partition) == (action.stream, action.partition)
+    same = isinstance(last, Push) and (last.stream, last.partition) == (
+        action.stream,
+        action.partition,
+    )
     return same and isinstance(last, Push) and len(last.values) + len(action.values) <= most
 
 
@@ -359,7 +411,7 @@ def _paths(way: Way) -> Iterator[None]:
             stack.enter_context(replaced(assembly_module, "_CACHE_ENTRIES", 0))
         if way.large:
             stack.enter_context(replaced(joins, "_MOST_BYTES", _LARGE_BYTES))
-            stack.enter_context(replaced(leaving, "PART_RECORDS", _PART))
+            stack.enter_context(replaced(columns_to_rows, "PART_RECORDS", _PART))
         yield
 
 

@@ -1,7 +1,9 @@
-"""What a case of the search is: a pipeline as YAML text, a script of what arrives when, and what came of it.
+"""What a case of the search is: a pipeline as YAML text, a script of what arrives when, and what
+came of it.
 
-A script says what happens outside, one action after the other; before each action everything has come to rest. So a
-case leaves nothing to chance but what docs/guarantees.md leaves free (see ``compare.py``).
+A script says what happens outside, one action after the other; before each action everything has
+come to rest. So a case leaves nothing to chance but what docs/guarantees.md leaves free (see
+``compare.py``).
 """
 
 from __future__ import annotations
@@ -13,19 +15,20 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from millwheel import plug_ins
+from millwheel.connect import plug_ins
 from millwheel.core.model.records import Domain
 from millwheel.core.pipeline.spec import PipelineSpec
-from millwheel.spec import pipelines
-from millwheel.spec.pipelines import check_document
-from millwheel.spec.python_files import Document
-from millwheel.spec.reading.document import parse
-from millwheel.spec.reading.nodes import YamlNode
-from millwheel.spec.reading.problems import Problems
+from millwheel.language.spec import pipelines
+from millwheel.language.spec.pipelines import check_document
+from millwheel.language.spec.python_files import Document
+from millwheel.language.spec.reading.document import parse
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.problems import Problems
 from tests.sim.replacing import replaced
 
 FOLDER = Path(__file__).parent
-"""Where the pipelines' code is looked for: ``callbacks:Name`` is in ``callbacks.py`` beside this file."""
+"""Where the pipelines' code is looked for: ``callbacks:Name`` is in ``callbacks.py`` beside this
+file."""
 
 PARTITION = "pushed"
 """The partition of a push that names none, as in PipelineHarness."""
@@ -42,8 +45,8 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """No record before ``t`` follows in a stream (None: in all), or in one partition of it. Only in cases whose
-    watermark is ``stated``; in the others ``max_delay`` and ``idle_after`` make it."""
+    """No record before ``t`` follows in a stream (None: in all), or in one partition of it. Only in
+    cases whose watermark is ``stated``; in the others ``max_delay`` and ``idle_after`` make it."""
 
     t: int
     stream: str | None = None
@@ -71,10 +74,11 @@ Action = Push | Watermark | Clock | Finish
 class Case:
     """A pipeline and its input.
 
-    ``stated``: the watermark is what the script says (``Watermark``), and ``max_delay``, ``idle_after`` have no say.
-    Else sources judge by their own options, as in production: the watermark of a partition follows its newest
-    timestamp. ``now`` is what the wall clock shows at first; without it (only if stated) it shows 0, and no
-    record lies too far in the future. ``features`` are the words for what is drawn, such as ``session`` or ``ttl``.
+    ``stated``: the watermark is what the script says (``Watermark``), and ``max_delay``,
+    ``idle_after`` have no say. Else sources judge by their own options, as in production: the
+    watermark of a partition follows its newest timestamp. ``now`` is what the wall clock shows at
+    first; without it (only if stated) it shows 0, and no record lies too far in the future.
+    ``features`` are the words for what is drawn, such as ``session`` or ``ttl``.
     """
 
     seed: int
@@ -106,7 +110,8 @@ def load(yaml: str) -> PipelineSpec:
 
 
 def load_tree(tree: Mapping[str, Any]) -> PipelineSpec:
-    """A pipeline from the tree that its text would give: most of the time goes into reading text."""
+    """A pipeline from the tree that its text would give: most of the time goes into reading
+    text."""
     return _checked(_node(tree, ""), Problems(str(FOLDER / "pipeline.yaml")))
 
 
@@ -152,7 +157,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter: where it came from (computation or source), the reason, and the record it is about."""
+    """A dead letter: where it came from (computation or source), the reason, and the record it is
+    about."""
 
     where: str
     reason: str
@@ -161,14 +167,17 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a case. ``streams`` holds the rows of each stream that is produced or has a sink, those of one key
-    in their order; ``standing`` the current rows in each ``upsert`` sink. ``counters`` are by computation: ``late``,
-    ``duplicates``, ``dead_letters`` and the counters that callbacks count. ``state`` is what callback computations
-    remember, by computation and key; ``timers`` what is set and has not fired, as (domain, tag, time)."""
+    """What came of a case. ``streams`` holds the rows of each stream that is produced or has a
+    sink, those of one key in their order; ``standing`` the current rows in each ``upsert`` sink.
+    ``counters`` are by computation: ``late``, ``duplicates``, ``dead_letters`` and the counters
+    that callbacks count. ``state`` is what callback computations remember, by computation and key;
+    ``timers`` what is set and has not fired, as (domain, tag, time)."""
 
     streams: Mapping[str, tuple[Row, ...]]
     letters: tuple[Letter, ...] = ()
     standing: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     state: Mapping[str, Mapping[Any, Mapping[str, Any]]] = field(default_factory=dict)
-    timers: Mapping[str, Mapping[Any, tuple[tuple[Domain, str, int], ...]]] = field(default_factory=dict)
+    timers: Mapping[str, Mapping[Any, tuple[tuple[Domain, str, int], ...]]] = field(
+        default_factory=dict
+    )

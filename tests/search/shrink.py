@@ -1,4 +1,5 @@
-"""Makes a failing case short: fewer computations, options, pushes and fields, as long as it still fails."""
+"""Makes a failing case short: fewer computations, options, pushes and fields, as long as it still
+fails."""
 
 from __future__ import annotations
 
@@ -93,7 +94,9 @@ def _finer(script: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
                 yield _changed(script, index, action.values[:number] + action.values[number + 1 :])
         for number, value in enumerate(action.values):
             for less in _values(value):
-                yield _changed(script, index, (*action.values[:number], less, *action.values[number + 1 :]))
+                yield _changed(
+                    script, index, (*action.values[:number], less, *action.values[number + 1 :])
+                )
 
 
 def _values(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -130,4 +133,7 @@ def _options(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if isinstance(value, dict) and name != "source":
             for key in value:
                 if len(value) > 1:
-                    yield {**options, name: {other: part for other, part in value.items() if other != key}}
+                    yield {
+                        **options,
+                        name: {other: part for other, part in value.items() if other != key},
+                    }

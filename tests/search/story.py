@@ -16,7 +16,11 @@ def tell(finding: Finding) -> str:
     if not case.stated:
         lines.append("watermarks follow max_delay and idle_after")
     lines += map(_line, case.script)
-    lines += ["", f"{finding.way}", "differs from one record at a time (what that gives comes first):"]
+    lines += [
+        "",
+        f"{finding.way}",
+        "differs from one record at a time (what that gives comes first):",
+    ]
     return "\n".join([*lines, *(f"  {each}" for each in finding.differences[:6])])
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from millwheel.sources.base import FrameChunk
-from millwheel.testing.pushed import PushedReader, PushedStream
+from millwheel.connect.sources.base import FrameChunk
+from millwheel.tools.testing.pushed import PushedReader, PushedStream
 
 _POLL_US = 2_000_000
 _MOST = 100_000
@@ -18,7 +18,8 @@ _TYPES = {"int": pl.Int64, "str": pl.String, "float": pl.Float64, "bool": pl.Boo
 
 
 class _OwnWatermark(PushedReader):
-    """A reader that states no watermark, so that the source makes one of ``max_delay`` and ``idle_after``."""
+    """A reader that states no watermark, so that the source makes one of ``max_delay`` and
+    ``idle_after``."""
 
     def read(self, position: int, max_records: int) -> Any:
         chunk = super().read(position, max_records)
@@ -48,7 +49,11 @@ class _Columns(_OwnWatermark):
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
         """All that :meth:`read` gives, as columns."""
         chunk = self.read(position, _MOST)
-        if any(type(value.get(name)) is not kind for value in chunk.values for name, kind in self._inferred.items()):
+        if any(
+            type(value.get(name)) is not kind
+            for value in chunk.values
+            for name, kind in self._inferred.items()
+        ):
             return None
         if self._whole and any(value.keys() - self._schema.keys() for value in chunk.values):
             return None

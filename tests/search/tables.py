@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from millwheel.connect.sinks.base import SinkBatch
 from millwheel.core.pipeline.spec import SinkSpec
-from millwheel.sinks.base import SinkBatch
-from millwheel.testing.taps import Tap, Taps, TapWriter, plain
+from millwheel.tools.testing.taps import Tap, Taps, TapWriter, plain
 from tests.search.script import Row
 
 
 class SearchTaps(Taps):
-    """A tap on every stream; streams with an ``upsert`` sink show the current rows instead, by shard."""
+    """A tap on every stream; streams with an ``upsert`` sink show the current rows instead, by
+    shard."""
 
     def __init__(self, upserts: frozenset[str]) -> None:
         super().__init__()
@@ -20,7 +21,11 @@ class SearchTaps(Taps):
         self._upserts = upserts
 
     def build(self, spec: SinkSpec, folder: str) -> Tap:
-        return _Table(self, spec.stream) if spec.stream in self._upserts else super().build(spec, folder)
+        return (
+            _Table(self, spec.stream)
+            if spec.stream in self._upserts
+            else super().build(spec, folder)
+        )
 
 
 class _Table(Tap):

@@ -1,5 +1,5 @@
-"""Change streams of databases in every way to run them: the tables behind them, and what is counted over these in two
-stages, are those of the database, however reads are cut and whoever dies."""
+"""Change streams of databases in every way to run them: the tables behind them, and what is counted
+over these in two stages, are those of the database, however reads are cut and whoever dies."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from millwheel import as_retraction
-from millwheel.connectors.kafka import source as module
-from millwheel.connectors.kafka.listing import Span
+from millwheel.connect.connectors.kafka import source as module
+from millwheel.connect.connectors.kafka.listing import Span
 from millwheel.core.tables import changes
 from millwheel.testing import PipelineHarness
 from tests.fakes.change_streams import ChangeStream, change_stream
 from tests.fakes.kafka_library import FakeKafka, Log
 from tests.search.mistakes import replaced
-from tests.unit.connectors.kafka.test_source import Topics
+from tests.unit.connect.connectors.kafka.test_source import Topics
 
 PIPELINE = """
 pipeline: people
@@ -58,7 +58,8 @@ SEEDS = 2
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows that stand in the end: of the table, of what is counted over it, and of what is counted over that."""
+    """The rows that stand in the end: of the table, of what is counted over it, and of what is
+    counted over that."""
 
     rows: Counter[str]
     counted: Counter[str]
@@ -69,12 +70,16 @@ def wanted(stream: ChangeStream) -> Found:
     """As the database says."""
     rows = list(stream.rows.values())
     n = Counter(row["country"] for row in rows)
-    counted = [{"n": n[at], "ids": sum(row["id"] for row in rows if row["country"] == at)} for at in n]
+    counted = [
+        {"n": n[at], "ids": sum(row["id"] for row in rows if row["country"] == at)} for at in n
+    ]
     sizes = Counter(n.values())
     return Found(
         standing(rows, ("id", "country")),
         standing(counted, ("n", "ids")),
-        standing([{"n": size, "countries": many} for size, many in sizes.items()], ("n", "countries")),
+        standing(
+            [{"n": size, "countries": many} for size, many in sizes.items()], ("n", "countries")
+        ),
     )
 
 
@@ -96,17 +101,23 @@ def found(folder: Path, seed: int, way: str, patch: pytest.MonkeyPatch) -> Found
     logs = [Log([], 0) for _ in range(random.Random(seed).choice([1, 3]))]
     for key, value in stream.messages:
         event = json.loads(value)
-        log = logs[int((event["after"] or event["before"])["id"]) % len(logs)]  # each row in one partition
+        # each row in one partition
+        log = logs[int((event["after"] or event["before"])["id"]) % len(logs)]
         if key is not None:
             log.keys[len(log.values)] = key
         log.values.append(value)
     topics = {("clicks", number): log for number, log in enumerate(logs)}
-    kafka, spans = FakeKafka(topics), Topics({share: Span(0, len(log.values)) for share, log in topics.items()})
+    kafka, spans = (
+        FakeKafka(topics),
+        Topics({share: Span(0, len(log.values)) for share, log in topics.items()}),
+    )
     patch.setattr(module, "Listing", lambda options: spans)
     for name in ("source", "consuming", "group_offsets"):
-        patch.setattr(f"millwheel.connectors.kafka.{name}.library", lambda: kafka)
+        patch.setattr(f"millwheel.connect.connectors.kafka.{name}.library", lambda: kafka)
     folder.mkdir()
-    (folder / "p.yaml").write_text(PIPELINE % (json.dumps(stream.form), random.Random(seed).choice([1, 3])))
+    (folder / "p.yaml").write_text(
+        PIPELINE % (json.dumps(stream.form), random.Random(seed).choice([1, 3]))
+    )
     with PipelineHarness(str(folder / "p.yaml"), run_sources=True, **WAYS[way](rng)) as harness:
         harness.advance_processing_time(10**9)
         return Found(
@@ -124,7 +135,9 @@ def test_tables_and_counts_over_them_are_those_of_the_database(
     assert found(tmp_path / "p", seed, way, monkeypatch) == wanted(change_stream(seed))
 
 
-def test_a_table_that_takes_every_event_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_takes_every_event_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with replaced(changes, "_is_repeated", lambda kept, change: False):
         assert any(
             found(tmp_path / str(seed), seed, "crashes", monkeypatch) != wanted(change_stream(seed))

@@ -1,4 +1,5 @@
-"""Columns and rows agree on every value, and the search that says so would notice if they did not."""
+"""Columns and rows agree on every value, and the search that says so would notice if they did
+not."""
 
 from __future__ import annotations
 

@@ -6,17 +6,21 @@ from typing import Any
 
 import pytest
 
-from tests.search.freedoms import Facts, Free, Level, Order, promised
+from tests.search.facts import Facts, Free, Level, Order
+from tests.search.freedoms import promised
 from tests.search.script import Action, Case, Clock, Finish, Push, Watermark
 from tests.search.variants import VARIANTS, free_of
 
 SECOND = 1_000_000
 NOW = 1_200 * SECOND
-HITS = "pipeline: p\nstreams:\n  hits: {source: {injection: {}}, timestamp: at}\ncomputations:\n  c: "
+HITS = (
+    "pipeline: p\nstreams:\n  hits: {source: {injection: {}}, timestamp: at}\ncomputations:\n  c: "
+)
 COPIES = HITS + "{input: {hits: {key: k}}, deduplicate: {within: 10s}, output: c}\n"
 COUNTS = HITS + "{input: {hits: {key: k}}, window: {count: 2}, output: c}\n"
 PANES = (
-    HITS + "{input: {hits: {key: k}}, window: {tumbling: 10s}, aggregate: {n: count}, trigger: {repeat: "
+    HITS
+    + "{input: {hits: {key: k}}, window: {tumbling: 10s}, aggregate: {n: count}, trigger: {repeat: "
     "{after_count: 3}}, accumulation: retracting, output_time: latest, output: c}\n"
 )
 ONE = Push("hits", ({"at": 1_000 * SECOND, "k": "a"},))
@@ -31,9 +35,12 @@ def _facts(yaml: str, way: str, *script: Action, **options: Any) -> Facts:
 
 
 @pytest.mark.parametrize(
-    ("stated", "level"), [pytest.param(False, Level.NOTHING, id="silence"), pytest.param(True, Level.ALL, id="stated")]
+    ("stated", "level"),
+    [pytest.param(False, Level.NOTHING, id="silence"), pytest.param(True, Level.ALL, id="stated")],
 )
-def test_copies_behind_a_watermark_that_silence_moved_are_free_after_a_crash(stated: bool, level: Level) -> None:
+def test_copies_behind_a_watermark_that_silence_moved_are_free_after_a_crash(
+    stated: bool, level: Level
+) -> None:
     assert _facts(COPIES, "crashes", ONE, *THEN, stated=stated).level is level
 
 
@@ -63,7 +70,9 @@ def test_what_a_window_still_keeps_is_free_while_input_does_not_end() -> None:
 
 
 def test_which_session_speaks_first_at_one_moment_of_the_clock_is_free() -> None:
-    yaml = PANES.replace("{tumbling: 10s}", "{session: 5s}").replace("{after_count: 3}", "{after_processing_time: 9s}")
+    yaml = PANES.replace("{tumbling: 10s}", "{session: 5s}").replace(
+        "{after_count: 3}", "{after_processing_time: 9s}"
+    )
     assert _facts(yaml, "bundles", ONE, *THEN).order is Order.NONE
     assert _facts(yaml, "uncached", ONE, *THEN).order is Order.KEY
 
@@ -75,22 +84,42 @@ def test_nothing_is_free_without_a_difference() -> None:
 
 @pytest.mark.parametrize(
     ("also", "level"),
-    [pytest.param("hits", Level.ALL, id="once"), pytest.param("both", Level.STANDING, id="by two ways")],
+    [
+        pytest.param("hits", Level.ALL, id="once"),
+        pytest.param("both", Level.STANDING, id="by two ways"),
+    ],
 )
 def test_a_record_that_comes_by_two_ways_may_be_one_bundle_or_two(also: str, level: Level) -> None:
     inputs = {"hits": "hits: {key: k}", "both": "hits: {key: k}, b: {key: k}"}[also]
-    yaml = PANES.replace("hits: {key: k}", inputs) + "  b: {input: {hits: {key: k}}, filter: k == 'a', output: b}\n"
+    yaml = (
+        PANES.replace("hits: {key: k}", inputs)
+        + "  b: {input: {hits: {key: k}}, filter: k == 'a', output: b}\n"
+    )
     case = Case(1, yaml, (ONE, *THEN))
     assert promised(case.spec(), True, Free(bundling=False)).streams["c"].level is level
 
 
 def test_dead_letters_may_come_twice_where_productions_may() -> None:
     weak = (
-        HITS
-        + "{input: {hits: {key: k}}, steps: [{filter: x > 0}], delivery: at_least_once, productions: weak, output: c}\n"
+        HITS + "{input: {hits: {key: k}}, steps: [{filter: x > 0}], delivery: at_least_once,"
+        " productions: weak, output: c}\n"
     )
     case = Case(1, weak, (ONE, *THEN), now=NOW)
     spec = case.spec()
     assert [
-        promised(spec, case.stated, free_of(VARIANTS[way], case, spec)).doubled for way in ("crashes", "bundles")
+        promised(spec, case.stated, free_of(VARIANTS[way], case, spec)).doubled
+        for way in ("crashes", "bundles")
     ] == [{"c"}, set()]
+
+
+def test_last_panes_behind_a_side_come_as_the_windows_before_moved_the_time() -> None:
+    side = "{input: hits, window: {tumbling: 9s}, aggregate: {n: count}, late: {side: late_b}}"
+    yaml = HITS.replace("  c: ", f"  b: {side[:-1]}, output: b}}\n  c: ") + (
+        "{input: INPUT, window: {tumbling: 10s}, aggregate: {n: count}, trigger: never,"
+        " allowed_lateness: 1m, output: c}\n"
+    )
+    behind = yaml.replace("INPUT", "{hits: {key: k}, late_b: {key: k}}")
+    alone = yaml.replace("INPUT", "{hits: {key: k}}")
+    for way in ("divided", "uncached"):
+        assert _facts(behind, way, ONE, *THEN, stated=True).order is Order.NONE
+        assert _facts(alone, way, ONE, *THEN, stated=True).order is Order.KEY

@@ -1,5 +1,6 @@
-"""Callbacks with event-time timers behind one partition whose watermark moves with its records: every way to run them
-gives the same, and the mistake that looks at the watermark of the moment is noticed."""
+"""Callbacks with event-time timers behind one partition whose watermark moves with its records:
+every way to run them gives the same, and the mistake that looks at the watermark of the moment is
+noticed."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from millwheel.workers.bundle.record_order import Positions
-from tests.search.freedoms import Level, promised
+from millwheel.engine.workers.bundle.record_order import Positions
+from tests.search.facts import Level
+from tests.search.freedoms import promised
 from tests.search.script import Action, Case, Finish, Push
 from tests.search.variants import chosen, examine, free_of
 from tests.sim.replacing import replaced

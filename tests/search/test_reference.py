@@ -1,4 +1,5 @@
-"""The reference says what the transcripts and the examples of the docs say, which were written before it."""
+"""The reference says what the transcripts and the examples of the docs say, which were written
+before it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from millwheel.spec import load_pipeline
+from millwheel.language.spec import load_pipeline
 from tests.search.reference import Reference
 from tests.search.reference.one_window import ReferenceWindow
 from tests.search.script import Action, Clock, Finish, Push, Watermark
@@ -19,7 +20,7 @@ from tests.unit.core import test_transcripts as windows
 
 HOUSE = Path(__file__).parents[2]
 TRANSCRIPTS = HOUSE / "tests" / "transcripts"
-CODE = (HOUSE / "tests" / "unit" / "testing" / "transcript_code.py").read_text()
+CODE = (HOUSE / "tests" / "unit" / "tools" / "testing" / "transcript_code.py").read_text()
 _yaml = YAML(typ="safe")
 
 
@@ -31,7 +32,7 @@ def _documents(folder: Path) -> list[Any]:
     ]
 
 
-# --- whole pipelines --------------------------------------------------------------------------------------------------
+# --- whole pipelines ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("document", _documents(TRANSCRIPTS / "pipelines"))
@@ -56,7 +57,10 @@ def test_a_transcript_of_a_pipeline_holds(document: Any, tmp_path: Path) -> None
 
 
 def _reference(document: Any, folder: Path) -> Reference:
-    streams = {name: {"source": "injection", "timestamp": {"field": "t", "unit": "us"}} for name in document["streams"]}
+    streams = {
+        name: {"source": "injection", "timestamp": {"field": "t", "unit": "us"}}
+        for name in document["streams"]
+    }
     spec = {"pipeline": "transcript", "streams": streams, "computations": document["computations"]}
     (folder / "pipeline.yaml").write_text(json.dumps(spec).replace('"code:', '"transcript_code:'))
     (folder / "transcript_code.py").write_text(CODE)
@@ -92,7 +96,7 @@ def _said(reference: Reference, document: Any, told: dict[str, int]) -> dict[str
     }
 
 
-# --- windows ----------------------------------------------------------------------------------------------------------
+# --- windows --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("document", _documents(TRANSCRIPTS))
@@ -106,7 +110,9 @@ def test_a_transcript_of_windows_holds(document: Any, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("document", _documents(TRANSCRIPTS / "conformance"))
-def test_a_transcript_in_the_manner_of_beam_holds(document: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transcript_in_the_manner_of_beam_holds(
+    document: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(adapter, "WindowHarness", ReferenceWindow)
     if "error" in document:
         with pytest.raises(AssertionError, match=re.escape(document["error"])):
@@ -115,10 +121,15 @@ def test_a_transcript_in_the_manner_of_beam_holds(document: Any, monkeypatch: py
         adapter.run(document)
 
 
-_EXAMPLES = re.findall(r"^```python\n(.*?)^```", (HOUSE / "docs" / "windows.md").read_text(), re.DOTALL | re.MULTILINE)
+_EXAMPLES = re.findall(
+    r"^```python\n(.*?)^```", (HOUSE / "docs" / "windows.md").read_text(), re.DOTALL | re.MULTILINE
+)
 
 
 @pytest.mark.parametrize("example", _EXAMPLES)
 def test_an_example_of_the_page_about_windows_holds(example: str) -> None:
     text = example.replace("from millwheel.testing import WindowHarness", "")
-    exec(compile(text, "windows.md", "exec"), {"WindowHarness": ReferenceWindow, "__name__": "example"})
+    exec(
+        compile(text, "windows.md", "exec"),
+        {"WindowHarness": ReferenceWindow, "__name__": "example"},
+    )

@@ -1,4 +1,5 @@
-"""Followed files: each line counts once whatever is done to its file, and the search that says so would notice."""
+"""Followed files: each line counts once whatever is done to its file, and the search that says so
+would notice."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ def test_each_line_of_a_followed_file_counts_once(first: int) -> None:
         steps = story(seed)
         if failure(steps):
             fewer = shrunk(steps)
-            pytest.fail(f"python -m tests.search.rotated --seed {seed}: {failure(fewer)} after {fewer}")
+            pytest.fail(
+                f"python -m tests.search.rotated --seed {seed}: {failure(fewer)} after {fewer}"
+            )
 
 
 @pytest.mark.parametrize("name", MISTAKES)
@@ -34,8 +37,8 @@ def test_what_a_look_costs_does_not_grow_with_files_that_say_nothing() -> None:
 
 
 def calls_of(files: int) -> Counter[str]:
-    """What the system was asked for in ten seconds, in which one file of many gets a line every 100 ms (listing the
-    folder aside)."""
+    """What the system was asked for in ten seconds, in which one file of many gets a line every 100
+    ms (listing the folder aside)."""
     with world_of([]) as world:
         for number in range(files):
             world.folder.write(f"old-{number:05d}", "line", 2)
@@ -51,7 +54,9 @@ def calls_of(files: int) -> Counter[str]:
         return +world.system.calls
 
 
-def test_a_pause_for_want_of_open_files_is_said_and_ends(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_a_pause_for_want_of_open_files_is_said_and_ends(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     with world_of([]) as world:
         world.system.most = 2
         for number in range(30):

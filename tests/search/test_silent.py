@@ -1,5 +1,5 @@
-"""Streams that never have a record, among the inputs of unions, joins and enrichments: what comes out is what comes out
-beside a stream that has ended."""
+"""Streams that never have a record, among the inputs of unions, joins and enrichments: what comes
+out is what comes out beside a stream that has ended."""
 
 from __future__ import annotations
 
@@ -18,9 +18,17 @@ from tests.search.mistakes import replaced
 SECOND = 1_000_000
 SEEDS = 6
 FORMS = {
-    "union": "{input: {a: {key: k}, b: {key: k}}, window: {tumbling: 10s}, aggregate: {hits: count}, output: out}",
-    "join": "{input: {a: {key: k}, b: {key: k}}, window: {tumbling: 10s}, join: outer, output: out}",
-    "enrich": "{input: {a: {key: k}, b: {key: k}}, enrich: {with: b, as: found, missing: keep}, output: out}",
+    "union": (
+        "{input: {a: {key: k}, b: {key: k}}, window: {tumbling: 10s}, aggregate: {hits: count},"
+        " output: out}"
+    ),
+    "join": (
+        "{input: {a: {key: k}, b: {key: k}}, window: {tumbling: 10s}, join: outer, output: out}"
+    ),
+    "enrich": (
+        "{input: {a: {key: k}, b: {key: k}}, enrich: {with: b, as: found, missing: keep}, output:"
+        " out}"
+    ),
 }
 
 
@@ -61,7 +69,9 @@ def differs(folder: Path, seed: int) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_stream_that_never_has_a_record_holds_as_little_as_one_that_has_ended(tmp_path: Path, seed: int) -> None:
+def test_a_stream_that_never_has_a_record_holds_as_little_as_one_that_has_ended(
+    tmp_path: Path, seed: int
+) -> None:
     assert not differs(tmp_path, seed)
 
 

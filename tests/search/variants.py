@@ -14,7 +14,8 @@ from tests.search.against import against_reference
 from tests.search.callbacks import IMPOSSIBLE
 from tests.search.compare import differences
 from tests.search.divided import timely
-from tests.search.freedoms import Free, Promised, promised
+from tests.search.facts import Free
+from tests.search.freedoms import Promised, promised
 from tests.search.running import Way, run
 from tests.search.script import PARTITION, Case, Clock, Finish, Outcome, Push, Watermark, load
 
@@ -28,10 +29,14 @@ VARIANTS: dict[str, Way] = {
     "shards": Way("shards", together=1, shards=3, workers=2, warmed=True),
     "spread": Way("spread", shards=2, workers=3, together=5),
     "crash": Way("crash", together=1, crash_at=0.5),
-    "crash-bundles": Way("crash-bundles", together=1000, crash_at=0.5, shards=2, workers=2, service_lives=True),
+    "crash-bundles": Way(
+        "crash-bundles", together=1000, crash_at=0.5, shards=2, workers=2, service_lives=True
+    ),
     "crashes": Way("crashes", crash_every=40, shards=2, workers=2, service_lives=True),
     "restart": Way("restart", together=1, stop_at=(0.3, 0.6), resized=2, workers=1, shards=2),
-    "restart-rows": Way("restart-rows", columns=False, cached=False, stop_at=(0.5,), snapshot_bytes=300),
+    "restart-rows": Way(
+        "restart-rows", columns=False, cached=False, stop_at=(0.5,), snapshot_bytes=300
+    ),
     "rows": Way("rows", columns=False),
     "clocks": Way("clocks", racing_clock=True),
     "clocks-crashes": Way("clocks-crashes", racing_clock=True, crash_every=40),
@@ -39,11 +44,24 @@ VARIANTS: dict[str, Way] = {
     "uncached": Way("uncached", together=1, cached=False),
     "divided": Way("divided", shards=3, workers=2, scatter=3),
     "divided-crashes": Way(
-        "divided-crashes", together=3, shards=2, workers=2, scatter=3, crash_every=25, service_lives=True
+        "divided-crashes",
+        together=3,
+        shards=2,
+        workers=2,
+        scatter=3,
+        crash_every=25,
+        service_lives=True,
     ),
     "grouped": Way("grouped", together=7, bundle=3, shards=3, workers=2, scatter=3, grouped=True),
     "grouped-crashes": Way(
-        "grouped-crashes", together=3, shards=2, workers=2, scatter=4, grouped=True, crash_every=25, service_lives=True
+        "grouped-crashes",
+        together=3,
+        shards=2,
+        workers=2,
+        scatter=4,
+        grouped=True,
+        crash_every=25,
+        service_lives=True,
     ),
     "combined": Way("combined", together=1000, shards=2, workers=2, combined=True),
     "combined-crashes": Way(
@@ -56,14 +74,30 @@ VARIANTS: dict[str, Way] = {
         crash_every=25,
         service_lives=True,
     ),
-    "edited": Way("edited", together=1000, bundle=9, shards=2, workers=2, combined=True, edited=True, crash_at=0.5),
-    "edited-often": Way("edited-often", shards=2, workers=2, edited=True, crash_every=25, service_lives=True),
+    "edited": Way(
+        "edited",
+        together=1000,
+        bundle=9,
+        shards=2,
+        workers=2,
+        combined=True,
+        edited=True,
+        crash_at=0.5,
+    ),
+    "edited-often": Way(
+        "edited-often", shards=2, workers=2, edited=True, crash_every=25, service_lives=True
+    ),
     "uncached-bundles": Way("uncached-bundles", cached=False, together=4),
     "large": Way("large", large=True, together=8),
-    "large-crashes": Way("large-crashes", large=True, together=8, crash_every=25, service_lives=True),
+    "large-crashes": Way(
+        "large-crashes", large=True, together=8, crash_every=25, service_lives=True
+    ),
 }
 """By name. Places of crashes and numbers of records are drawn anew for each seed."""
 _LARGE = 0.3  # of the seeds that draw their ways
+_FEW = (0, 0, 3, 200)
+"""Below how many records a batch is grouped in rows: never, in some of its bundles, in all of
+them."""
 REFERENCE = Way("reference", together=1, bundle=1, timers=1)
 """Not run in another way: what the base gave is compared with what the reference says."""
 
@@ -83,16 +117,21 @@ class Finding:
 def chosen(seed: int, count: int, names: Iterable[str] = ()) -> list[Way]:
     """``count`` of the ways, as the seed draws them."""
     rng = random.Random(f"ways {seed}")
-    named = {**VARIANTS, REFERENCE.name: REFERENCE}
+    few = random.Random(f"few {seed}").choice(_FEW)
+    named = {
+        **{name: replace(way, few=few) for name, way in VARIANTS.items()},
+        REFERENCE.name: REFERENCE,
+    }
     if asked := [_varied(named[name], rng) for name in names]:
         return asked
     drawn = rng.sample([way for way in VARIANTS.values() if not way.large], count)
     large = random.Random(f"large {seed}").random() < _LARGE
-    return [REFERENCE, *(_varied(replace(way, large=large), rng) for way in drawn)]
+    return [REFERENCE, *(_varied(replace(way, large=large, few=few), rng) for way in drawn)]
 
 
 def option_for(seed: int, way: Way) -> str:
-    """The option of the command that runs a seed in a way as it was drawn; "" where the seed draws it by itself."""
+    """The option of the command that runs a seed in a way as it was drawn; "" where the seed draws
+    it by itself."""
     return f" --variant {way.name}" if way != BASE and way in chosen(seed, 0, [way.name]) else ""
 
 
@@ -121,9 +160,9 @@ def free_of(way: Way, case: Case, spec: PipelineSpec) -> Free:
 
 
 def _forgetful(case: Case, spec: PipelineSpec, known: bool) -> frozenset[str]:
-    """Streams with a copy that is pushed when its id may have been forgotten. Where the watermark is ``known``, ids are
-    forgotten at the same moments in every run; but one that came when it should have been forgotten already is kept
-    until the watermark rises, or a shard opens."""
+    """Streams with a copy that is pushed when its id may have been forgotten. Where the watermark
+    is ``known``, ids are forgotten at the same moments in every run; but one that came when it
+    should have been forgotten already is kept until the watermark rises, or a shard opens."""
     found: set[str] = set()
     seen: dict[tuple[str, Any], int] = {}
     behind: set[tuple[str, Any]] = set()
@@ -154,7 +193,9 @@ def _forgetful(case: Case, spec: PipelineSpec, known: bool) -> frozenset[str]:
 
 def _several(case: Case) -> frozenset[str]:
     """Streams with several partitions."""
-    found = {(action.stream, action.partition) for action in case.script if isinstance(action, Push)}
+    found = {
+        (action.stream, action.partition) for action in case.script if isinstance(action, Push)
+    }
     streams = [stream for stream, _ in found]
     return frozenset(stream for stream in streams if streams.count(stream) > 1)
 
@@ -182,7 +223,11 @@ def _appearing(case: Case) -> frozenset[str]:
 def examine(case: Case, ways: Iterable[Way], first_only: bool = True) -> list[Finding]:
     """Run a case as the base and in each way, and say where they differ."""
     if case.refused:
-        return [] if _refuses(case) else [Finding(case, BASE, ("the loader accepts what the pages refuse",))]
+        return (
+            []
+            if _refuses(case)
+            else [Finding(case, BASE, ("the loader accepts what the pages refuse",))]
+        )
     found: list[Finding] = []
     spec = case.spec()
     want = attempt(case, BASE, spec)
@@ -199,7 +244,8 @@ def examine(case: Case, ways: Iterable[Way], first_only: bool = True) -> list[Fi
 
 def _refuses(case: Case) -> bool:
     try:
-        load.__wrapped__(case.yaml)  # what was accepted once is remembered, with whatever mistake was made then
+        # what was accepted once is remembered, with whatever mistake was made then
+        load.__wrapped__(case.yaml)
     except PipelineError:
         return True
     return False
@@ -208,7 +254,8 @@ def _refuses(case: Case) -> bool:
 def judge(case: Case, way: Way, spec: PipelineSpec, want: Outcome) -> Finding | None:
     """How one way differs from what the base gave."""
     if way == REFERENCE:
-        # The reference has no watermarks at positions: to it, all records and timers come as they arrive.
+        # The reference has no watermarks at positions: to it, all records and timers come as they
+        # arrive.
         by_arrival = frozenset(stream.name for stream in spec.streams)
         free = replace(free_of(BASE, case, spec), several=by_arrival)
         unequal = told(case, spec, promised(spec, case.stated, free), want)

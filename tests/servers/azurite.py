@@ -1,6 +1,8 @@
-"""A server that speaks Azure's blob storage (Azurite), from npm's registry, once, into a cache of this user.
+"""A server that speaks Azure's blob storage (Azurite), from npm's registry, once, into a cache of
+this user.
 
-Needs node and npm. Where they are missing the tests are skipped, unless MILLWHEEL_REQUIRES names ``azurite``.
+Needs node and npm. Where they are missing the tests are skipped, unless MILLWHEEL_REQUIRES names
+``azurite``.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any
 import pytest
 from platformdirs import user_cache_path
 
-from tests.fakes.s3_server import BUCKET
+from tests.fakes.buckets import BUCKET, BucketServer
 from tests.servers.ports import free_port
 
 VERSION = "3.35.0"
@@ -47,28 +49,51 @@ def program() -> Path:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
         if not (folder / "complete").exists():
-            command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), f"azurite@{VERSION}"]
+            command = [
+                "npm",
+                "install",
+                "--no-audit",
+                "--no-fund",
+                "--prefix",
+                str(folder),
+                f"azurite@{VERSION}",
+            ]
             subprocess.run(command, cwd=folder, check=True, timeout=600, capture_output=True)
             (folder / "complete").touch()
     return folder / "node_modules" / ".bin" / "azurite-blob"
 
 
-class Azurite:
+class Azurite(BucketServer):
     """A process with one empty container."""
+
+    scheme = "az"
 
     def __init__(self, folder: str) -> None:
         self._port = free_port()
-        command = [str(program()), "--blobHost", "127.0.0.1", "--blobPort", str(self._port), "--location", folder]
+        command = [
+            str(program()),
+            "--blobHost",
+            "127.0.0.1",
+            "--blobPort",
+            str(self._port),
+            "--location",
+            folder,
+        ]
         options = ["--silent", "--skipApiVersionCheck", "--inMemoryPersistence"]
-        self._process = subprocess.Popen([*command[:-2], *options], stdout=subprocess.DEVNULL, cwd=folder)
+        self._process = subprocess.Popen(
+            [*command[:-2], *options], stdout=subprocess.DEVNULL, cwd=folder
+        )
         self._wait()
         self._make_container()
 
     @property
     def config(self) -> dict[str, Any]:
-        """What a client needs to reach it."""
         endpoint = f"http://127.0.0.1:{self._port}/{ACCOUNT}"
         return {"account_name": ACCOUNT, "account_key": KEY, "endpoint": endpoint}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {f"AZURE_STORAGE_{name.upper()}": value for name, value in self.config.items()}
 
     def _wait(self) -> None:
         deadline = time.monotonic() + _START_S
@@ -90,7 +115,9 @@ class Azurite:
         listed = "".join(f"{name}:{value}\n" for name, value in sorted(headers.items()))
         resource = f"/{ACCOUNT}/{ACCOUNT}/{BUCKET}\nrestype:container"
         text = "PUT\n\n\n\n\napplication/x-www-form-urlencoded\n\n\n\n\n\n\n" + listed + resource
-        signed = base64.b64encode(hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()).decode()
+        signed = base64.b64encode(
+            hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()
+        ).decode()
         headers["Authorization"] = f"SharedKey {ACCOUNT}:{signed}"
         headers["Content-Type"] = "application/x-www-form-urlencoded"
         url = f"http://127.0.0.1:{self._port}/{ACCOUNT}/{BUCKET}?restype=container"
@@ -106,10 +133,11 @@ class Azurite:
 
 @contextmanager
 def azurite() -> Iterator[Azurite]:
-    """A server for one module of tests."""
+    """A server, and the environment that leads there."""
     with tempfile.TemporaryDirectory() as folder:
         server = Azurite(folder)
         try:
-            yield server
+            with server.reachable():
+                yield server
         finally:
             server.close()

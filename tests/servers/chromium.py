@@ -1,4 +1,5 @@
-"""Debian's Chromium for tests of pages: the machine's own, or its packages, once, in a cache of this user.
+"""Debian's Chromium for tests of pages: the machine's own, or its packages, once, in a cache of
+this user.
 
 Where neither can be had the tests are skipped, unless MILLWHEEL_REQUIRES names ``chromium``.
 """
@@ -41,17 +42,24 @@ def _unpacked() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
         if not (folder / "complete").exists():
             if os.geteuid() == 0:  # a fresh machine has no lists of packages
-                subprocess.run(["apt-get", "-q", "update"], check=False, capture_output=True, timeout=_FETCH_S)
+                subprocess.run(
+                    ["apt-get", "-q", "update"], check=False, capture_output=True, timeout=_FETCH_S
+                )
             fetch = ["apt-get", "-q", "download", *_missing()]
             subprocess.run(fetch, cwd=folder, check=True, capture_output=True, timeout=_FETCH_S)
             for file in folder.glob("*.deb"):
-                subprocess.run(["dpkg", "-x", file, folder], check=True, capture_output=True, timeout=_FETCH_S)
+                subprocess.run(
+                    ["dpkg", "-x", file, folder], check=True, capture_output=True, timeout=_FETCH_S
+                )
                 file.unlink()
             (folder / "complete").touch()
     start = folder / "start"
-    # Some libraries lie in folders of their own, such as pulseaudio/, which an installed package finds by its rpath.
+    # Some libraries lie in folders of their own, such as pulseaudio/, which an installed package
+    # finds by its rpath.
     libraries = ":".join(sorted({str(file.parent) for file in (folder / "usr/lib").rglob("*.so*")}))
-    start.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {folder}/usr/lib/chromium/chromium "$@"\n')
+    start.write_text(
+        f'#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {folder}/usr/lib/chromium/chromium "$@"\n'
+    )
     start.chmod(0o755)
     return start
 
@@ -59,13 +67,16 @@ def _unpacked() -> Path:
 def _missing() -> list[str]:
     """Chromium and the packages that it needs and that are not installed here."""
     simulate = ["apt-get", "-q", "-s", "--no-install-recommends", "install", "chromium"]
-    said = subprocess.run(simulate, check=True, capture_output=True, text=True, timeout=_FETCH_S).stdout
+    said = subprocess.run(
+        simulate, check=True, capture_output=True, text=True, timeout=_FETCH_S
+    ).stdout
     return [line.split()[1] for line in said.splitlines() if line.startswith("Inst ")]
 
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """A browser without a window, which asks nobody but whom a page names. ``playwright``'s Browser."""
+    """A browser without a window, which asks nobody but whom a page names. ``playwright``'s
+    Browser."""
     from playwright.sync_api import sync_playwright
 
     path = executable()

@@ -1,7 +1,9 @@
-"""Real Helm: the machine's own, or one that ``python -m tests.servers.helm`` has built into a cache of this user.
+"""Real Helm: the machine's own, or one that ``python -m tests.servers.helm`` has built into a cache
+of this user.
 
-Nobody publishes Helm as a package of a registry, and a build from the Go module proxy takes three minutes of CPU. So no
-test builds it: where there is none, tests of the templates are skipped, and those of what they rendered are not.
+Nobody publishes Helm as a package of a registry, and a build from the Go module proxy takes three
+minutes of CPU. So no test builds it: where there is none, tests of the templates are skipped, and
+those of what they rendered are not.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ CASES = {"default": (), "full": ("-f", str(CHART / "ci" / "full-values.yaml"))}
 
 
 def program() -> str:
-    """The path of ``helm``; skips the test where there is none, or fails it where MILLWHEEL_REQUIRES names it."""
+    """The path of ``helm``; skips the test where there is none, or fails it where
+    MILLWHEEL_REQUIRES names it."""
     for folder in (shutil.which("helm"), _folder() / "helm"):
         if folder is not None and Path(folder).exists():
             return str(folder)
@@ -38,8 +41,18 @@ def program() -> str:
 
 def rendered(helm: str, case: str) -> str:
     """What the chart becomes with the values of a case."""
-    words = ["template", "hello", str(CHART), "--namespace", "streams", "--kube-version", KUBERNETES]
-    return subprocess.run([helm, *words, *CASES[case]], capture_output=True, text=True, check=True).stdout
+    words = [
+        "template",
+        "hello",
+        str(CHART),
+        "--namespace",
+        "streams",
+        "--kube-version",
+        KUBERNETES,
+    ]
+    return subprocess.run(
+        [helm, *words, *CASES[case]], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def build() -> None:
@@ -50,7 +63,12 @@ def build() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     # A cache of its own, removed afterwards: sources and objects take 2 GB.
     scratch = {name: str(folder / "build" / name) for name in ("GOPATH", "GOCACHE")}
-    environment = {**os.environ, **scratch, "GOBIN": str(folder), "GOFLAGS": "-modcacherw -buildvcs=false"}
+    environment = {
+        **os.environ,
+        **scratch,
+        "GOBIN": str(folder),
+        "GOFLAGS": "-modcacherw -buildvcs=false",
+    }
     try:
         subprocess.run(["go", "install", _MODULE], check=True, env=environment)
     finally:

@@ -1,6 +1,8 @@
-"""A real Kafka broker (KRaft, one node): its jars come from Maven's packages, once, into a cache of this user.
+"""A real Kafka broker (KRaft, one node): its jars come from Maven's packages, once, into a cache of
+this user.
 
-Needs Java 17 and mvn. Where they are missing the tests are skipped, unless MILLWHEEL_REQUIRES names ``kafka``.
+Needs Java 17 and mvn. Where they are missing the tests are skipped, unless MILLWHEEL_REQUIRES names
+``kafka``.
 """
 
 from __future__ import annotations
@@ -50,15 +52,21 @@ def jars() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
         if not (folder / "complete").exists():
             (folder / "pom.xml").write_text(_POM)
-            command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}/jars"]
+            command = [
+                "mvn",
+                "-q",
+                "-B",
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={folder}/jars",
+            ]
             subprocess.run(command, cwd=folder, check=True, timeout=600)
             (folder / "complete").touch()
     return folder / "jars"
 
 
 class Broker:
-    """One broker on free ports, which keeps its data when it is killed and started again. ``guarded`` is the address
-    that asks for USER and PASSWORD."""
+    """One broker on free ports, which keeps its data when it is killed and started again.
+    ``guarded`` is the address that asks for USER and PASSWORD."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -78,7 +86,8 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SAS
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 listener.name.sasl.sasl.enabled.mechanisms=PLAIN
-listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
+listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule \\
+  required \\
   user_{USER}="{PASSWORD}";
 log.dirs={folder}/data
 offsets.topic.replication.factor=1
@@ -90,7 +99,14 @@ group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
 """
         )
-        self._java("kafka.tools.StorageTool", "format", "-t", "kmillwheelTESTSxxxxxxA", "-c", "server.properties")
+        self._java(
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            "kmillwheelTESTSxxxxxxA",
+            "-c",
+            "server.properties",
+        )
 
     def start(self) -> None:
         """Start it, and wait until it answers."""

@@ -36,7 +36,9 @@ class Collector:
     paths: set[str] = field(default_factory=set)
     status: int = 200
 
-    def until(self, enough: Callable[[list[ReceivedSpan]], bool], timeout_s: float = 60) -> list[ReceivedSpan]:
+    def until(
+        self, enough: Callable[[list[ReceivedSpan]], bool], timeout_s: float = 60
+    ) -> list[ReceivedSpan]:
         """The spans, once they are enough, or after a while."""
         deadline_s = time.monotonic() + timeout_s
         while not enough(self.spans) and time.monotonic() < deadline_s:

@@ -11,11 +11,13 @@ _LEAST, _TRIES = 15_000, 200
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody has now. Not one of those that the system gives to whoever asks for any port:
-    such a one may have gone to another test before the server binds it, or while it is down."""
+    """A port of the loopback that nobody has now. Not one of those that the system gives to whoever
+    asks for any port: such a one may have gone to another test before the server binds it, or while
+    it is down."""
     end = int(_RANGE.read_text().split()[0]) if _RANGE.exists() else 32_768
     for _ in range(_TRIES):
-        port = random.SystemRandom().randrange(_LEAST, max(end, _LEAST + 1_000))  # drawn apart in each process
+        # drawn apart in each process
+        port = random.SystemRandom().randrange(_LEAST, max(end, _LEAST + 1_000))
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))

@@ -1,4 +1,5 @@
-"""A real PostgreSQL server on loopback, of Debian's package: installed, or fetched once into a cache of this user.
+"""A real PostgreSQL server on loopback, of Debian's package: installed, or fetched once into a
+cache of this user.
 
 Where it cannot be had the tests are skipped, unless MILLWHEEL_REQUIRES names ``postgres``.
 """
@@ -24,7 +25,16 @@ from tests.servers.ports import free_port
 
 USER, PASSWORD = "mill", "pass-of-mill"
 _START_S = 60.0
-_PACKAGES = ("postgresql-15", "libpq5", "libxml2", "libicu72", "libldap-2.5-0", "libsasl2-2", "libssl3", "zlib1g")
+_PACKAGES = (
+    "postgresql-15",
+    "libpq5",
+    "libxml2",
+    "libicu72",
+    "libldap-2.5-0",
+    "libsasl2-2",
+    "libssl3",
+    "zlib1g",
+)
 
 
 def need_postgres() -> None:
@@ -65,7 +75,9 @@ def binaries() -> tuple[Path, Mapping[str, str]]:
 
 def _fetch(folder: Path) -> None:
     for package in _PACKAGES:
-        done = subprocess.run(["apt-get", "download", package], cwd=folder, capture_output=True, timeout=300)
+        done = subprocess.run(
+            ["apt-get", "download", package], cwd=folder, capture_output=True, timeout=300
+        )
         if done.returncode != 0 and package == _PACKAGES[0]:
             raise OSError(done.stderr.decode(errors="replace").strip()[-300:])
     for archive in folder.glob("*.deb"):
@@ -94,21 +106,39 @@ class Server:
             for path in (self._folder, self._folder / "password"):
                 os.chown(path, 65534, 65534)
         self._run(
-            "initdb", "-D", "data", "-U", USER, "-A", "scram-sha-256", "--pwfile=password", "--no-sync", "-E", "UTF8"
+            "initdb",
+            "-D",
+            "data",
+            "-U",
+            USER,
+            "-A",
+            "scram-sha-256",
+            "--pwfile=password",
+            "--no-sync",
+            "-E",
+            "UTF8",
         )
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
         import psycopg
 
-        settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "shared_buffers": "32MB"}
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "shared_buffers": "32MB",
+        }
         settings |= {"fsync": "off", "max_connections": "60", "timezone": "UTC"}
         command = [str(self._bin / "postgres"), "-D", "data", "-p", str(self.port)]
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
         with (self._folder / "log.txt").open("ab") as log:
             self._process = subprocess.Popen(
-                _as_somebody_else(command), cwd=self._folder, env=self._env(), stdout=log, stderr=log
+                _as_somebody_else(command),
+                cwd=self._folder,
+                env=self._env(),
+                stdout=log,
+                stderr=log,
             )
         until = time.monotonic() + _START_S
         while time.monotonic() < until and self._process.poll() is None:
@@ -122,7 +152,8 @@ class Server:
         raise AssertionError(f"the server did not start: {said}")
 
     def kill(self) -> None:
-        """It ends at once and writes nothing more, as after a crash: the next start recovers from its log."""
+        """It ends at once and writes nothing more, as after a crash: the next start recovers from
+        its log."""
         assert self._process is not None
         if self._connection is not None:
             self._connection.close()
@@ -146,7 +177,9 @@ class Server:
 
     def _run(self, program: str, *words: str) -> None:
         command = _as_somebody_else([str(self._bin / program), *words])
-        done = subprocess.run(command, cwd=self._folder, env=self._env(), capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            command, cwd=self._folder, env=self._env(), capture_output=True, text=True, timeout=120
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
     def _env(self) -> dict[str, str]:

@@ -26,7 +26,8 @@ _START_S = 60.0
 
 
 def program(name: str) -> str:
-    """Where ``prometheus`` or ``promtool`` is; skips the test where it cannot be had, or fails it where it must be."""
+    """Where ``prometheus`` or ``promtool`` is; skips the test where it cannot be had, or fails it
+    where it must be."""
     found = shutil.which(name)
     if found is not None:
         return found
@@ -48,22 +49,33 @@ def _unpacked() -> Path:
             fetch = ["apt-get", "-q", "download", _PACKAGE]
             if subprocess.run(fetch, cwd=folder, capture_output=True, timeout=300).returncode:
                 # A fresh machine has no lists of packages.
-                subprocess.run(["apt-get", "-q", "update"], check=False, capture_output=True, timeout=300)
+                subprocess.run(
+                    ["apt-get", "-q", "update"], check=False, capture_output=True, timeout=300
+                )
                 subprocess.run(fetch, cwd=folder, check=True, capture_output=True, timeout=300)
             for file in folder.glob("*.deb"):
-                subprocess.run(["dpkg", "-x", file, folder], check=True, capture_output=True, timeout=120)
+                subprocess.run(
+                    ["dpkg", "-x", file, folder], check=True, capture_output=True, timeout=120
+                )
             (folder / "complete").touch()
     return folder
 
 
 class Prometheus:
-    """A server on a free port of the loopback, with the configuration of ``folder``/prometheus.yml."""
+    """A server on a free port of the loopback, with the configuration of
+    ``folder``/prometheus.yml."""
 
     def __init__(self, folder: Path) -> None:
         self.url = f"http://127.0.0.1:{free_port()}"
         log = (folder / "prometheus.log").open("wb")
-        words = [f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"]
-        words += [f"--web.listen-address={self.url.removeprefix('http://')}", "--web.enable-lifecycle"]
+        words = [
+            f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'data'}",
+        ]
+        words += [
+            f"--web.listen-address={self.url.removeprefix('http://')}",
+            "--web.enable-lifecycle",
+        ]
         self._process = subprocess.Popen([program("prometheus"), *words], stdout=log, stderr=log)
         log.close()
         self._log = folder / "prometheus.log"
@@ -71,7 +83,9 @@ class Prometheus:
     def ask(self, path: str) -> Any:
         """What its API answers; None while it does not."""
         if self._process.poll() is not None:
-            raise AssertionError(f"Prometheus ended: {self._log.read_text(errors='replace')[-2000:]}")
+            raise AssertionError(
+                f"Prometheus ended: {self._log.read_text(errors='replace')[-2000:]}"
+            )
         try:
             with urllib.request.urlopen(f"{self.url}/api/v1/{path}", timeout=5) as reply:
                 return json.load(reply)["data"]

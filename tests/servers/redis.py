@@ -5,7 +5,6 @@ Where neither can be had the tests are skipped, unless MILLWHEEL_REQUIRES names 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -18,9 +17,9 @@ from typing import Any
 
 import pytest
 import redis
-from platformdirs import user_cache_path
 
 from tests.servers.ports import free_port
+from tests.servers.wheels import debian
 
 _PACKAGES = ("redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1")
 _START_S = 30.0
@@ -28,12 +27,14 @@ PASSWORD = "w0rd-of-redis"
 
 
 def command() -> list[str]:
-    """How the server is called; skips the test where there is none, or fails it where one must be."""
+    """How the server is called; skips the test where there is none, or fails it where one must
+    be."""
     found = shutil.which("redis-server")
     if found is not None:
         return [found]
     try:
-        return _unpacked()
+        folder, libraries = debian("redis", _PACKAGES)
+        return ["env", f"LD_LIBRARY_PATH={libraries}", str(folder / "usr/bin/redis-server")]
     except (OSError, subprocess.SubprocessError) as ex:
         reason = f"there is no redis-server here, and Debian's package cannot be had: {ex}"
         if "redis" in os.environ.get("MILLWHEEL_REQUIRES", ""):
@@ -41,27 +42,9 @@ def command() -> list[str]:
         pytest.skip(reason)
 
 
-def _unpacked() -> list[str]:
-    folder = user_cache_path("millwheel-tests") / "redis"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
-        if not (folder / "complete").exists():
-            if os.geteuid() == 0:  # a fresh machine has no lists of packages
-                subprocess.run(["apt-get", "-q", "update"], check=False, capture_output=True, timeout=300)
-            for package in _PACKAGES:
-                fetch = ["apt-get", "-q", "download", package]
-                subprocess.run(fetch, cwd=folder, check=True, capture_output=True, timeout=300)
-            for file in folder.glob("*.deb"):
-                subprocess.run(["dpkg", "-x", file, folder], check=True, capture_output=True, timeout=60)
-            (folder / "complete").touch()
-    libraries = ":".join(sorted({str(file.parent) for file in folder.glob("usr/lib/**/*.so*")}))
-    return ["env", f"LD_LIBRARY_PATH={libraries}", str(folder / "usr/bin/redis-server")]
-
-
 class RedisServer:
-    """A server on a free port, which keeps its data when it is killed and started again (appendonly). ``password``
-    is asked for if it is not empty."""
+    """A server on a free port, which keeps its data when it is killed and started again
+    (appendonly). ``password`` is asked for if it is not empty."""
 
     def __init__(self, folder: Path, password: str = "") -> None:
         self._folder = folder
@@ -73,7 +56,16 @@ class RedisServer:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        words = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder), "--save", ""]
+        words = [
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+            str(self._folder),
+            "--save",
+            "",
+        ]
         words += ["--appendonly", "yes", "--appendfsync", "always"]
         words += ["--requirepass", self.password] if self.password else []
         log = (self._folder / "log.txt").open("ab")

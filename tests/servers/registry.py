@@ -1,7 +1,8 @@
-"""A real schema registry: Apicurio Registry, in memory, which speaks Confluent's REST API. It comes from Maven's
-packages, once, into a cache of this user.
+"""A real schema registry: Apicurio Registry, in memory, which speaks Confluent's REST API. It comes
+from Maven's packages, once, into a cache of this user.
 
-Needs Java 17 and mvn. Where they are missing the tests are skipped, unless MILLWHEEL_REQUIRES names ``registry``.
+Needs Java 17 and mvn. Where they are missing the tests are skipped, unless MILLWHEEL_REQUIRES names
+``registry``.
 """
 
 from __future__ import annotations
@@ -44,7 +45,14 @@ def program() -> Path:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
         if not (folder / "complete").exists():
-            command = ["mvn", "-q", "-B", _COPY, f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={folder}"]
+            command = [
+                "mvn",
+                "-q",
+                "-B",
+                _COPY,
+                f"-Dartifact={_ARTIFACT}",
+                f"-DoutputDirectory={folder}",
+            ]
             subprocess.run(command, cwd=folder, check=True, timeout=600)
             (archive,) = folder.glob("*.tar.gz")
             with tarfile.open(archive) as packed:
@@ -67,7 +75,15 @@ class RegistryServer:
         """Start it, and wait until it answers."""
         jar = program() / f"apicurio-registry-app-{VERSION}-runner.jar"
         settings = [f"-Dquarkus.http.port={self._port}", "-Dquarkus.http.host=127.0.0.1"]
-        command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *settings, "-jar", str(jar)]
+        command = [
+            "java",
+            "-Xmx256m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            *settings,
+            "-jar",
+            str(jar),
+        ]
         with (self._folder / "registry.txt").open("ab") as log:
             self._process = subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log)
         until = time.monotonic() + _START_S

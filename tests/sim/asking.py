@@ -1,7 +1,7 @@
 """Questions that outsiders ask while things go wrong, and what must be true of every answer.
 
-The checker does not read stores. It remembers which records each bundle was given; the bundles of commits that count
-are what an answer at a commit number must be made of.
+The checker does not read stores. It remembers which records each bundle was given; the bundles of
+commits that count are what an answer at a commit number must be made of.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millwheel.core.model.range_table import Parent, RangeTable
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.pipeline.spec import SlicesSpec
+from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.core.slices.slots import slot_hash
+from millwheel.engine.queries.model import Answer, Consistency, Mode, Query
+from millwheel.engine.queries.query_queue import AskedQueries, Elsewhere, Found
+from millwheel.engine.queries.server import LEASE_S
+from millwheel.engine.workers import events as ev
+from millwheel.engine.workers.shard.shard import Shard
 from millwheel.errors import MillwheelError
-from millwheel.queries.asked import AskedQueries, Elsewhere, Found
-from millwheel.queries.model import Answer, Consistency, Mode, Query
-from millwheel.queries.server import LEASE_S
-from millwheel.workers import events as ev
-from millwheel.workers.shard.shard import Shard
 from tests.sim.kernel import SECOND, START_US, Failure
 from tests.sim.model import CommitModel
 
@@ -35,7 +35,8 @@ _HOPS = 3
 
 
 class AppliedRecord(NamedTuple):
-    """A record as a bundle was given it. ``late``: its slice had expired by the bundle's watermark."""
+    """A record as a bundle was given it. ``late``: its slice had expired by the bundle's
+    watermark."""
 
     key: Any
     timestamp_us: int
@@ -46,8 +47,9 @@ class AppliedRecord(NamedTuple):
 
 @dataclass(slots=True)
 class AnswersAreOfTheirCommit:
-    """An answer holds exactly the records of its span that the commits up to its number applied. A durable one, or that
-    of a standby, shows only commits that count, and none leaves a worker a lease after its journal was sealed."""
+    """An answer holds exactly the records of its span that the commits up to its number applied. A
+    durable one, or that of a standby, shows only commits that count, and none leaves a worker a
+    lease after its journal was sealed."""
 
     model: CommitModel
     applied: dict[tuple[str, int, int], list[AppliedRecord]] = field(default_factory=dict)
@@ -78,7 +80,9 @@ class AnswersAreOfTheirCommit:
                 if type(value["n"]) is not int:  # it cannot be added up, and becomes a dead letter
                     continue
                 late = at_us - at_us % every_us + every_us <= expired_us
-                found.append(AppliedRecord(key, at_us, value["n"], (value.get("p"), value["n"]), late))
+                found.append(
+                    AppliedRecord(key, at_us, value["n"], (value.get("p"), value["n"]), late)
+                )
         identity = shard.identity
         self.applied[identity.shard, identity.token, bundle.number] = found
 
@@ -89,7 +93,8 @@ class AnswersAreOfTheirCommit:
                 self.parents.setdefault(entry.shard, entry.parents)
 
     def records(self, shard: str, token: int, number: int) -> Iterator[AppliedRecord]:
-        """What the commits up to ``number`` applied; those that do not count yet are the owner's under ``token``."""
+        """What the commits up to ``number`` applied; those that do not count yet are the owner's
+        under ``token``."""
         yield from self.begins_with.get(shard, ())
         for parent in self.parents.get(shard, ()):
             yield from self._inherited(parent)
@@ -98,12 +103,14 @@ class AnswersAreOfTheirCommit:
             yield from self.applied.get((shard, tokens.get(each, token), each), ())
 
     def _inherited(self, parent: Parent) -> list[AppliedRecord]:
-        """What a parent has applied. Its journal is sealed, so this is looked up once: ranges that often split and
-        merge have hundreds of ancestors."""
+        """What a parent has applied. Its journal is sealed, so this is looked up once: ranges that
+        often split and merge have hundreds of ancestors."""
         if parent not in self.of_parents:
             # Two parents may come of one shard: each had only what lies in its own range.
             theirs = self.records(parent.shard, parent.token, parent.last_commit)
-            self.of_parents[parent] = [record for record in theirs if self.hashed(record.key) in parent.range]
+            self.of_parents[parent] = [
+                record for record in theirs if self.hashed(record.key) in parent.range
+            ]
         return self.of_parents[parent]
 
     def left(self, worker: SimWorker, query: Query, answer: Answer, spec: SlicesSpec) -> None:
@@ -113,8 +120,9 @@ class AnswersAreOfTheirCommit:
         self._content_is_right(query, answer, about)
 
     def window_left(self, worker: SimWorker, query: Query, answer: Answer, size_us: int) -> None:
-        """An answer from tumbling windows leaves a worker: all that are open, or the newest that has fired. Each holds
-        the records of its span, and none that cannot have fired yet is missing."""
+        """An answer from tumbling windows leaves a worker: all that are open, or the newest that
+        has fired. Each holds the records of its span, and none that cannot have fired yet is
+        missing."""
         about = (*self._left(worker, answer), str(query.key))
         held: defaultdict[int, list[int]] = defaultdict(list)
         for record in self.records(answer.shard, answer.token, answer.commit):
@@ -129,18 +137,22 @@ class AnswersAreOfTheirCommit:
             found = [{"window_start": answer.covered_start_us, **answer.values}]
             self._never_falls(query, answer, about)
         if missing:
-            raise Failure(f"open windows are answered: {query} lacks {missing} at commit {answer.commit}", about)
+            raise Failure(
+                f"open windows are answered: {query} lacks {missing} at commit {answer.commit}",
+                about,
+            )
         for each in found:
             ns = held[each["window_start"]]
             if (each["count"], each["sum"]) != (len(ns), sum(ns)):
                 raise Failure(
-                    f"answers are of their commit: {query} is {each} at commit {answer.commit} of {answer.shard}, "
-                    f"whose records are {ns}",
+                    f"answers are of their commit: {query} is {each} at commit {answer.commit} of"
+                    f" {answer.shard}, whose records are {ns}",
                     about,
                 )
 
     def _never_falls(self, query: Query, answer: Answer, about: Sequence[str]) -> None:
-        """The newest result of a key is not of an older window as of a later commit, once it is durable."""
+        """The newest result of a key is not of an older window as of a later commit, once it is
+        durable."""
         if answer.consistency is Consistency.LATEST:
             return
         assert answer.covered_start_us is not None
@@ -148,7 +160,11 @@ class AnswersAreOfTheirCommit:
         for commit, start_us in known.items():
             earlier, later = sorted([(commit, start_us), (answer.commit, answer.covered_start_us)])
             if earlier[1] > later[1]:
-                raise Failure(f"newest results are of no older window later: {query}: {earlier}, then {later}", about)
+                raise Failure(
+                    f"newest results are of no older window later: {query}: {earlier}, then"
+                    f" {later}",
+                    about,
+                )
         known[answer.commit] = answer.covered_start_us
 
     def _left(self, worker: SimWorker, answer: Answer) -> tuple[str, str]:
@@ -157,7 +173,9 @@ class AnswersAreOfTheirCommit:
         sealed_us = self.sealed_us.get(worker.name)
         # The clocks of processes drift by far less than a tenth.
         if sealed_us is not None and worker.sim.now > sealed_us + _LEASE_US * 11 // 10:
-            raise Failure(f"no zombie answers: {worker.name} was sealed and answers for {answer.shard}", about)
+            raise Failure(
+                f"no zombie answers: {worker.name} was sealed and answers for {answer.shard}", about
+            )
         self.by_standbys += answer.consistency is Consistency.STANDBY
         if answer.consistency is not Consistency.LATEST:
             self._is_durable(answer, about)
@@ -168,24 +186,44 @@ class AnswersAreOfTheirCommit:
         owner = model.tokens.get(answer.commit, answer.token)
         if answer.commit > model.number or owner > answer.token:
             raise Failure(
-                f"{answer.consistency.value} answers are durable: {answer.shard} answers under token {answer.token} "
-                f"with commit {answer.commit}; {model.number} are durable, and that one was made under token {owner}",
+                f"{answer.consistency.value} answers are durable: {answer.shard} answers under"
+                f" token {answer.token} with commit {answer.commit}; {model.number} are durable,"
+                f" and that one was made under token {owner}",
                 about,
             )
 
-    def _span_is_right(self, query: Query, answer: Answer, spec: SlicesSpec, about: Sequence[str]) -> None:
-        start_us, end_us, every_us = answer.covered_start_us, answer.covered_end_us, spec.levels_us[0]
+    def _span_is_right(
+        self, query: Query, answer: Answer, spec: SlicesSpec, about: Sequence[str]
+    ) -> None:
+        start_us, end_us, every_us = (
+            answer.covered_start_us,
+            answer.covered_end_us,
+            spec.levels_us[0],
+        )
         assert start_us is not None
         assert end_us is not None
         assert query.window_us is not None
         assert query.until_us is not None
         wanted_us = query.until_us - query.window_us
-        if start_us != wanted_us - wanted_us % every_us or not query.until_us <= end_us < query.until_us + every_us:
-            raise Failure(f"a window is covered whole: {query} is answered for [{start_us}, {end_us})", about)
-        if answer.watermark_us != MAX_TIME and start_us + every_us <= answer.watermark_us - spec.keep_us:
-            raise Failure(f"what has expired is not answered: {query} at watermark {answer.watermark_us}", about)
+        if (
+            start_us != wanted_us - wanted_us % every_us
+            or not query.until_us <= end_us < query.until_us + every_us
+        ):
+            raise Failure(
+                f"a window is covered whole: {query} is answered for [{start_us}, {end_us})", about
+            )
+        if (
+            answer.watermark_us != MAX_TIME
+            and start_us + every_us <= answer.watermark_us - spec.keep_us
+        ):
+            raise Failure(
+                f"what has expired is not answered: {query} at watermark {answer.watermark_us}",
+                about,
+            )
         if answer.complete and answer.watermark_us < end_us:
-            raise Failure(f"complete spans are over: {query} at watermark {answer.watermark_us}", about)
+            raise Failure(
+                f"complete spans are over: {query} at watermark {answer.watermark_us}", about
+            )
 
     def _content_is_right(self, query: Query, answer: Answer, about: Sequence[str]) -> None:
         start_us, end_us = answer.covered_start_us, answer.covered_end_us
@@ -194,19 +232,22 @@ class AnswersAreOfTheirCommit:
         of_it = [
             record.n
             for record in self.records(answer.shard, answer.token, answer.commit)
-            if record.key == query.key and start_us <= record.timestamp_us < end_us and not record.late
+            if record.key == query.key
+            and start_us <= record.timestamp_us < end_us
+            and not record.late
         ]
         want = {"count": len(of_it), "sum": sum(of_it)}
         if dict(answer.values) != want:
             raise Failure(
-                f"answers are of their commit: {query} is {dict(answer.values)} at commit {answer.commit} of "
-                f"{answer.shard}, its records make {want}",
+                f"answers are of their commit: {query} is {dict(answer.values)} at commit"
+                f" {answer.commit} of {answer.shard}, its records make {want}",
                 (*about, str(query.key)),
             )
 
 
 class Asking:
-    """Outsiders who ask workers for slices, one question after the other, and go where they are sent."""
+    """Outsiders who ask workers for slices, one question after the other, and go where they are
+    sent."""
 
     def __init__(self, world: World, spec: SlicesSpec, name: str, keys: Sequence[str]) -> None:
         self._world, self._spec, self._name, self._keys = world, spec, name, keys
@@ -221,7 +262,8 @@ class Asking:
         workers = self._world.alive("w")
         if workers:
             worker = rng.choice(workers)
-            # Those that were declared dead and do not know it yet are asked, too, by clients that do not know it.
+            # Those that were declared dead and do not know it yet are asked, too, by clients that
+            # do not know it.
             self._send(worker, self._question(), _HOPS)
         sim.later(rng.randint(*_APART_US), self._ask)
 
@@ -230,7 +272,9 @@ class Asking:
         until_us = START_US + rng.randint(-70 * SECOND, 110 * SECOND)
         window_us = rng.randint(1, self._spec.keep_us)
         consistency = rng.choice(list(Consistency))
-        return Query(self._name, rng.choice(self._keys), window_us, until_us, Mode.COVERING, consistency)
+        return Query(
+            self._name, rng.choice(self._keys), window_us, until_us, Mode.COVERING, consistency
+        )
 
     def _send(self, worker: SimWorker, query: Query, hops: int) -> None:
         if worker.runtime is None or not worker.alive:
@@ -238,7 +282,10 @@ class Asking:
         lease = self._leases.setdefault(worker.name, AnswerLease(worker))
         worker.post(
             ev.QueriesCame(
-                AskedQueries([query], lambda found: lease.leave(lambda: self._told(worker, query, found, hops)))
+                AskedQueries(
+                    [query],
+                    lambda found: lease.leave(lambda: self._told(worker, query, found, hops)),
+                )
             )
         )
 
@@ -265,15 +312,17 @@ class AskingWindows(Asking):
     def _question(self) -> Query:
         rng = self._rng
         mode = rng.choice([Mode.OPEN, Mode.COVERING])
-        return Query(self._name, rng.choice(self._keys), None, None, mode, rng.choice(list(Consistency)))
+        return Query(
+            self._name, rng.choice(self._keys), None, None, mode, rng.choice(list(Consistency))
+        )
 
     def _judge(self, worker: SimWorker, query: Query, answer: Answer) -> None:
         self._world.checkers.answers.window_left(worker, query, answer, self._size_us)
 
 
 class AnswerLease:
-    """What :class:`millwheel.queries.server.QueryServer` does before answers leave: a look at the journal's seal, now
-    or within the last lease."""
+    """What :class:`millwheel.engine.queries.server.QueryServer` does before answers leave: a look
+    at the journal's seal, now or within the last lease."""
 
     def __init__(self, worker: SimWorker) -> None:
         self._worker = worker

@@ -1,14 +1,17 @@
-"""The invariants, one class each. Its name is what it promises; it is told what happens, and raises Failure.
+"""The invariants, one class each. Its name is what it promises; it is told what happens, and raises
+Failure.
 
-``FAULTS`` of the project number the invariants; docs/simulation.md says which class checks which number.
+``FAULTS`` of the project number the invariants; docs/simulation.md says which class checks which
+number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
+from millwheel.adapters.ports import Manifest
 from millwheel.core.formats.codec import FULL_STOP, Commit, decode_commit
 from millwheel.core.formats.store_layout import CHANNEL
 from millwheel.core.model.range_table import RangeTable, ShardEntry
@@ -17,12 +20,15 @@ from millwheel.core.model.records import Domain
 from millwheel.core.model.times import IDLE_TIME
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind
 from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec
+from millwheel.core.pipeline.work import SlicesSpec
+from millwheel.engine.workers.delivery.high_water_marks import (
+    HighWaterMarks,
+    decode_high_water_marks,
+)
+from millwheel.engine.workers.delivery.outbox import Send, split_epoch
+from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.shard import Shard
 from millwheel.errors import InvariantError, MillwheelError
-from millwheel.ports import Manifest
-from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_high_water_marks
-from millwheel.workers.delivery.outbox import Send, split_epoch
-from millwheel.workers.shard.bundle_sizes import ShardLimits
-from millwheel.workers.shard.shard import Shard
 from tests.sim.asking import AnswersAreOfTheirCommit
 from tests.sim.kernel import Failure
 from tests.sim.model import CommitModel
@@ -31,7 +37,11 @@ from tests.sim.storage import Storage
 _PUTS = 10
 """A record, or timer, of a bundle makes fewer entries of a commit."""
 _ANY_PUTS = 200
-"""The smallest bundle may make so many: an arrival is taken whole, and what was sent and not acked is stored."""
+"""The smallest bundle may make so many: an arrival is taken whole, and what was sent and not acked
+is stored."""
+
+_LOOKS = 32
+"""One step in so many is followed by a look at the whole state of what took it."""
 
 
 class AcksFollowCommits:
@@ -50,15 +60,15 @@ class AcksFollowCommits:
         last = self._sent.get((channel, target, epoch, index), 0)
         if last > self._model.mark(target, channel):
             raise Failure(
-                f"acks follow commits: {worker} acks {channel} to {target} up to {last}, but durable is "
-                f"{self._model.mark(target, channel)}",
+                f"acks follow commits: {worker} acks {channel} to {target} up to {last}, but"
+                f" durable is {self._model.mark(target, channel)}",
                 (channel, target, worker),
             )
 
 
 class EpochsAreTheirOwners:
-    """Every delivery is in an epoch of its sender's token, however often the sender restarted its lanes. So the epochs
-    of the next owner, whose token is higher, are newer."""
+    """Every delivery is in an epoch of its sender's token, however often the sender restarted its
+    lanes. So the epochs of the next owner, whose token is higher, are newer."""
 
     def observe(self, shard: Shard) -> None:
         identity = shard.identity
@@ -69,8 +79,8 @@ class EpochsAreTheirOwners:
             for send in right(*given):
                 if split_epoch(send.epoch)[0] != identity.token:
                     raise Failure(
-                        f"epochs are their owner's: {identity.shard} sends under token {identity.token} to "
-                        f"{send.target}, in epoch {split_epoch(send.epoch)}",
+                        f"epochs are their owner's: {identity.shard} sends under token"
+                        f" {identity.token} to {send.target}, in epoch {split_epoch(send.epoch)}",
                         (identity.shard, send.target),
                     )
                 yield send
@@ -79,8 +89,9 @@ class EpochsAreTheirOwners:
 
 
 class NothingIsSentBeforeItIsDurable:
-    """Strong productions leave a worker after their commit; weak ones and reads of sources need not wait. A shard of
-    the same worker may have them earlier, but what it makes of them is durable no earlier."""
+    """Strong productions leave a worker after their commit; weak ones and reads of sources need not
+    wait. A shard of the same worker may have them earlier, but what it makes of them is durable no
+    earlier."""
 
     def __init__(self, model: CommitModel, graph: Graph) -> None:
         self._model, self._graph = model, graph
@@ -91,8 +102,9 @@ class NothingIsSentBeforeItIsDurable:
             return
         if send.batch.last_seq >= model.meta.next_seq:
             raise Failure(
-                f"nothing is sent before it is durable: {worker} sends {send.channel}#{send.batch.last_seq}, the "
-                f"durable commits end before {model.meta.next_seq}",
+                f"nothing is sent before it is durable: {worker} sends"
+                f" {send.channel}#{send.batch.last_seq}, the durable commits end before"
+                f" {model.meta.next_seq}",
                 (send.channel, send.target, worker),
             )
 
@@ -100,14 +112,19 @@ class NothingIsSentBeforeItIsDurable:
         for commit in commits:
             for store_key, data in commit.puts:
                 if store_key.startswith(CHANNEL):
-                    self._applied(commit.shard, store_key[1:].decode(), decode_high_water_marks(data))
+                    self._applied(
+                        commit.shard, store_key[1:].decode(), decode_high_water_marks(data)
+                    )
 
     def _applied(self, shard: str, channel: str, known: HighWaterMarks | int) -> None:
-        model, last = self._model.shards.get(channel), known if isinstance(known, int) else known.highest
+        model, last = (
+            self._model.shards.get(channel),
+            known if isinstance(known, int) else known.highest,
+        )
         if model is not None and last >= model.meta.next_seq:
             raise Failure(
-                f"nothing is sent before it is durable: {shard} has applied {channel} up to {last}, whose durable "
-                f"commits end before {model.meta.next_seq}",
+                f"nothing is sent before it is durable: {shard} has applied {channel} up to {last},"
+                f" whose durable commits end before {model.meta.next_seq}",
                 (shard, channel),
             )
 
@@ -138,8 +155,8 @@ class WatermarksNeverPassPendingWork:
             if published is None or published == IDLE_TIME or arrival.batch.earliest >= published:
                 continue
             self._model.doubtful[store_key] = (
-                f"watermarks never pass pending work: {feeder} is at {published}, but {identity.shard} applies a "
-                f"record of it at {arrival.batch.earliest}"
+                f"watermarks never pass pending work: {feeder} is at {published}, but"
+                f" {identity.shard} applies a record of it at {arrival.batch.earliest}"
             )
 
     def _feeder(self, channel: str) -> str:
@@ -149,9 +166,9 @@ class WatermarksNeverPassPendingWork:
 
 
 def _is_held(graph: Graph, node: Node) -> bool:
-    """False for sources, which may send late records, for what consumes its own output, since what goes round comes
-    late, and for windows that fire for late records (docs/windows.md: such a pane is late itself); and for all that
-    comes behind one of the last two."""
+    """False for sources, which may send late records, for what consumes its own output, since what
+    goes round comes late, and for windows that fire for late records (docs/windows.md: such a pane
+    is late itself); and for all that comes behind one of the last two."""
     above = {node.name}
     while more := {feeder for name in above for feeder in graph.feeders[name]} - above:
         above |= more
@@ -161,32 +178,41 @@ def _is_held(graph: Graph, node: Node) -> bool:
 
 def _fires_late(node: Node) -> bool:
     own = node.computation
-    return own is not None and own.window is not None and (own.allowed_lateness_us > 0 or own.late == "refire")
+    work = None if own is None else own.windowed
+    return work is not None and (
+        work.firing.allowed_lateness_us > 0 or work.firing.late == "refire"
+    )
 
 
 class TimersAreNeverEarly:
     """An event timer fires when the watermark has passed it, and the watermark was published."""
 
-    def __init__(self, watermarks: WatermarksNeverPassPendingWork, model: CommitModel, graph: Graph) -> None:
+    def __init__(
+        self, watermarks: WatermarksNeverPassPendingWork, model: CommitModel, graph: Graph
+    ) -> None:
         self._watermarks, self._model, self._graph = watermarks, model, graph
 
     def begins(self, shard: Shard, bundle: Any) -> None:
         published = min(
-            (self._watermarks.published.get(node, -(2**63)) for node in self._graph.feeders[shard.identity.node]),
+            (
+                self._watermarks.published.get(node, -(2**63))
+                for node in self._graph.feeders[shard.identity.node]
+            ),
             default=2**63,
         )
         for due in bundle.due:
             if due.domain is Domain.EVENT and not due.at < min(bundle.watermark, published):
                 store_key = (shard.identity.shard, shard.identity.token, bundle.number)
                 self._model.doubtful[store_key] = (
-                    f"timers are never early: {due.tag} of {due.key} at {due.at} fires at watermark "
-                    f"{bundle.watermark}, published is {published}"
+                    f"timers are never early: {due.tag} of {due.key} at {due.at} fires at watermark"
+                    f" {bundle.watermark}, published is {published}"
                 )
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What is known of the store: who is sealed, which snapshots stand, what lies in which segment."""
+    """What is known of the store: who is sealed, which snapshots stand, what lies in which
+    segment."""
 
     sealed: dict[str, int] = field(default_factory=dict)
     covered: dict[str, int] = field(default_factory=dict)
@@ -198,10 +224,13 @@ class Ledger:
 
 
 class TablesAreSound:
-    """Ranges tile the key space at every version; tokens never fall; an owner changes only after its seal or its
-    release; an ancestor leaves a lineage only when a snapshot of a later owner stands; no slot is cut."""
+    """Ranges tile the key space at every version; tokens never fall; an owner changes only after
+    its seal or its release; an ancestor leaves a lineage only when a snapshot of a later owner
+    stands; no slot is cut."""
 
-    def __init__(self, ledger: Ledger, latest: Callable[[str], Manifest | None], graph: Graph) -> None:
+    def __init__(
+        self, ledger: Ledger, latest: Callable[[str], Manifest | None], graph: Graph
+    ) -> None:
         self._ledger, self._latest, self._graph = ledger, latest, graph
         self._names: set[str] = set()
 
@@ -221,8 +250,8 @@ class TablesAreSound:
             self._heirs(stored, table)
 
     def _heirs(self, stored: RangeTable, table: RangeTable) -> None:
-        """Shards come and go by splits and merges: those that go were released, those that come name them as parents,
-        and get higher tokens."""
+        """Shards come and go by splits and merges: those that go were released, those that come
+        name them as parents, and get higher tokens."""
         after = {entry.shard for entry in table.shards}
         gone = {entry.shard: entry for entry in stored.shards if entry.shard not in after}
         for before in gone.values():
@@ -237,39 +266,52 @@ class TablesAreSound:
             about = (entry.shard, *(parent.shard for parent in entry.parents))
             wanted = {before.shard for before in gone.values() if before.range.overlap(entry.range)}
             if {parent.shard for parent in entry.parents} != wanted or entry.shard in self._names:
-                raise Failure(f"children name their parents: {entry} should come from {wanted}", about)
+                raise Failure(
+                    f"children name their parents: {entry} should come from {wanted}", about
+                )
             for parent in entry.parents:
                 last = self._ledger.released.get((parent.shard, parent.token))
                 if last != parent.last_commit or (entry.owner and entry.token <= parent.token):
-                    raise Failure(f"children name their parents: {entry}, {parent.shard} was released at {last}", about)
+                    raise Failure(
+                        f"children name their parents: {entry}, {parent.shard} was released at"
+                        f" {last}",
+                        about,
+                    )
         self._names |= after | set(gone)
 
     def _compare(self, before: ShardEntry, entry: ShardEntry) -> None:
         about = (entry.shard, before.owner, entry.owner)
-        if entry.token < before.token or (entry.owner != before.owner and entry.owner and entry.token == before.token):
+        if entry.token < before.token or (
+            entry.owner != before.owner and entry.owner and entry.token == before.token
+        ):
             raise Failure(f"tokens never fall: {entry.shard} goes from {before} to {entry}", about)
         if before.owner and (entry.owner, entry.token) != (before.owner, before.token):
             released = (entry.shard, before.token) in self._ledger.released
             if before.owner not in self._ledger.sealed and not released:
                 raise Failure(
-                    f"an owner changes only after its seal or release: {entry.shard} leaves {before.owner}", about
+                    f"an owner changes only after its seal or release: {entry.shard} leaves"
+                    f" {before.owner}",
+                    about,
                 )
         if before.parents and not entry.parents and self._latest(entry.shard) is None:
-            raise Failure(f"replay starts only after a snapshot: {entry.shard} forgets its parents", about)
+            raise Failure(
+                f"replay starts only after a snapshot: {entry.shard} forgets its parents", about
+            )
         kept = {ancestor[:2] for ancestor in entry.lineage}
         for ancestor in before.lineage:
             if ancestor[:2] not in kept:
                 newest = self._latest(entry.shard)
                 if newest is None or newest.token <= ancestor.token:
                     raise Failure(
-                        f"replay starts only after a snapshot: {entry.shard} forgets {ancestor}, there is {newest}",
+                        f"replay starts only after a snapshot: {entry.shard} forgets {ancestor},"
+                        f" there is {newest}",
                         about,
                     )
 
 
 class NothingNeededIsDeleted:
-    """A segment goes when snapshots hold all its commits, a journal when no table names it; the snapshots of a shard
-    when no table has it, not even as a parent."""
+    """A segment goes when snapshots hold all its commits, a journal when no table names it; the
+    snapshots of a shard when no table has it, not even as a parent."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -278,8 +320,8 @@ class NothingNeededIsDeleted:
         for shard, number in self._ledger.segments.get((incarnation, segment), {}).items():
             if self._ledger.covered.get(shard, 0) < number:
                 raise Failure(
-                    f"nothing needed is deleted: segment {segment} of {incarnation} holds commit {number} of {shard}, "
-                    f"snapshots go to {self._ledger.covered.get(shard, 0)}",
+                    f"nothing needed is deleted: segment {segment} of {incarnation} holds commit"
+                    f" {number} of {shard}, snapshots go to {self._ledger.covered.get(shard, 0)}",
                     (shard, incarnation),
                 )
 
@@ -289,7 +331,8 @@ class NothingNeededIsDeleted:
                 names = {entry.owner, *(ancestor.incarnation for ancestor in entry.lineage)}
                 if incarnation in names:
                     raise Failure(
-                        f"nothing needed is deleted: the journal of {incarnation} is collected, {entry.shard} needs it",
+                        f"nothing needed is deleted: the journal of {incarnation} is collected,"
+                        f" {entry.shard} needs it",
                         (entry.shard, incarnation),
                     )
 
@@ -298,13 +341,15 @@ class NothingNeededIsDeleted:
             for entry in table.shards:
                 if shard == entry.shard or any(shard == parent.shard for parent in entry.parents):
                     raise Failure(
-                        f"nothing needed is deleted: the snapshots of {shard} are dropped, {entry.shard} needs them",
+                        f"nothing needed is deleted: the snapshots of {shard} are dropped,"
+                        f" {entry.shard} needs them",
                         (shard, entry.shard),
                     )
 
 
 class SnapshotsReferenceOnlyGoodFiles:
-    """A published manifest can be restored at any time: its files exist and pass their checksums."""
+    """A published manifest can be restored at any time: its files exist and pass their
+    checksums."""
 
     def __init__(self, check: Callable[[str], None]) -> None:
         self._check = check
@@ -316,11 +361,33 @@ class SnapshotsReferenceOnlyGoodFiles:
         try:
             self._check(shard)
         except MillwheelError as ex:
-            raise Failure(f"a published manifest references only good files: {shard}: {ex}", (shard,)) from ex
+            raise Failure(
+                f"a published manifest references only good files: {shard}: {ex}", (shard,)
+            ) from ex
+
+
+class Valid(Protocol):
+    """What can tell whether it holds together."""
+
+    def validate(self) -> None: ...
+
+
+class EveryPartHoldsTogether:
+    """Between two steps, what a part of the cluster counts is there, and what it has in memory is
+    in its store. To look takes as long as a step or two."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    def look(self, part: Valid) -> None:
+        self._steps += 1
+        if self._steps % _LOOKS == 0:
+            part.validate()
 
 
 class NoCommitIsAsLargeAsItsShard:
-    """What one bundle changes depends on what came and on the timers that were due, not on all that its shard holds."""
+    """What one bundle changes depends on what came and on the timers that were due, not on all that
+    its shard holds."""
 
     def __init__(self, limits: ShardLimits) -> None:
         self._most = _ANY_PUTS + _PUTS * (limits.bundle + limits.timers)
@@ -329,8 +396,8 @@ class NoCommitIsAsLargeAsItsShard:
         for commit in commits:
             if len(commit.puts) > self._most:
                 raise Failure(
-                    f"no commit is as large as its shard: commit {commit.number} of {commit.shard} has "
-                    f"{len(commit.puts)} entries, more than {self._most}",
+                    f"no commit is as large as its shard: commit {commit.number} of {commit.shard}"
+                    f" has {len(commit.puts)} entries, more than {self._most}",
                     (commit.shard,),
                 )
 
@@ -340,6 +407,7 @@ class Checkers:
 
     def __init__(self, graph: Graph, storage: Storage, limits: ShardLimits) -> None:
         self.sizes = NoCommitIsAsLargeAsItsShard(limits)
+        self.sound = EveryPartHoldsTogether()
         self.model = CommitModel()
         self.ledger = Ledger()
         self.acks = AcksFollowCommits(self.model)
@@ -362,7 +430,8 @@ class Checkers:
 
         def run(bundle: Any) -> None:
             if isinstance(spec, ComputationSpec) and spec.name == self.answers.asked:
-                self.answers.begins(shard, bundle, spec.slices)
+                slices = spec.work if isinstance(spec.work, SlicesSpec) else None
+                self.answers.begins(shard, bundle, slices)
             self.watermarks.begins(shard, bundle)
             self.timers.begins(shard, bundle)
             right(bundle)

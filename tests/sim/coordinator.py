@@ -1,7 +1,8 @@
-"""ZooKeeper over the simulated network: sessions that end, watches that come late, writes whose answer is lost.
+"""ZooKeeper over the simulated network: sessions that end, watches that come late, writes whose
+answer is lost.
 
-The server is one process that keeps its state when it is killed. A client is the coordination port of one process;
-its calls block the calling task.
+The server is one process that keeps its state when it is killed. A client is the coordination port
+of one process; its calls block the calling task.
 """
 
 from __future__ import annotations
@@ -103,7 +104,10 @@ class SimZooKeeper:
             return
         winner = waiting[0]
         winner.told = True
-        self.stored.members.setdefault(f"{role}-leader", {})[winner.name] = (winner.data, winner.session)
+        self.stored.members.setdefault(f"{role}-leader", {})[winner.name] = (
+            winner.data,
+            winner.session,
+        )
         self.sim.trace(f"{winner.name} is elected {role}", winner.name)
         self.tell_members(f"{role}-leader")
         winner.session.push(winner.won)
@@ -112,7 +116,9 @@ class SimZooKeeper:
         stored = self.stored.tables.get(table.computation)
         found = -1 if stored is None else stored.version
         if found != table.version:
-            raise ConflictError(f"table {table.computation} has version {found}, expected {table.version}")
+            raise ConflictError(
+                f"table {table.computation} has version {found}, expected {table.version}"
+            )
         self._check_write(stored, table)
         written = RangeTable.decode(table.encode(), found + 1)
         self.stored.tables[table.computation] = written
@@ -149,7 +155,12 @@ class SimCoordination:
         process, network = self._process, self._server.network
         if self.expired:
             return
-        if process.alive and not process.paused and self._server.up and network.passes(process.name, "zk"):
+        if (
+            process.alive
+            and not process.paused
+            and self._server.up
+            and network.passes(process.name, "zk")
+        ):
             if not self.lost:
                 self.heard_by_server = max(self.heard_by_server, self._sim.now)
         elif self._server.up and self._sim.now > self.heard_by_server + SESSION_US:
@@ -184,7 +195,8 @@ class SimCoordination:
     # --- messages
 
     def _call(self, action: Callable[[], Any]) -> Any:
-        """Ask the server, blocking. UnavailableError also when it did what was asked and its answer was lost."""
+        """Ask the server, blocking. UnavailableError also when it did what was asked and its answer
+        was lost."""
         began = self._sim.now
         while not self._reaches() or self.lost or self.expired:
             if self.lost or self._sim.now > began + _PATIENCE_US:
@@ -200,10 +212,13 @@ class SimCoordination:
         return answer
 
     def push(self, callback: Callable[[], None]) -> None:
-        """A watch fires, in order, some time later; a client that is cut off reads again when it is back."""
+        """A watch fires, in order, some time later; a client that is cut off reads again when it is
+        back."""
         if self.lost:
             return
-        self._pushed_at = max(self._pushed_at, self._sim.now + self._server.network.delay() + self._sim.delay(0, 3000))
+        self._pushed_at = max(
+            self._pushed_at, self._sim.now + self._server.network.delay() + self._sim.delay(0, 3000)
+        )
         self._process.at(self._pushed_at, lambda: self._hear(callback))
 
     def _hear(self, callback: Callable[[], None]) -> None:
@@ -224,7 +239,10 @@ class SimCoordination:
             self.push(lambda changed=changed: changed(self._server.stored.tables[node]))
 
     def _members(self, role: str) -> dict[str, bytes]:
-        return {name: data for name, (data, _) in sorted(self._server.stored.members.get(role, {}).items())}
+        return {
+            name: data
+            for name, (data, _) in sorted(self._server.stored.members.get(role, {}).items())
+        }
 
     # --- the port
 

@@ -1,8 +1,10 @@
-"""Runs that end once they have caught up, one after the other on one root, while the input grows and things go wrong.
+"""Runs that end once they have caught up, one after the other on one root, while the input grows
+and things go wrong.
 
-Each run reads up to where the input ended when it began, although more is written meanwhile. When it says that it has
-caught up, everything up to there must be committed and shown. Then all its processes end at once, and the next run goes
-on. The last one is an ordinary run, whose sources are told to end. Together they must give the results of one run.
+Each run reads up to where the input ended when it began, although more is written meanwhile. When
+it says that it has caught up, everything up to there must be committed and shown. Then all its
+processes end at once, and the next run goes on. The last one is an ordinary run, whose sources are
+told to end. Together they must give the results of one run.
 """
 
 from __future__ import annotations
@@ -13,13 +15,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from millwheel.connect.sources.base import Chunk, Partition
+from millwheel.control.savepoints.catching_up import has_caught_up
+from millwheel.control.savepoints.orders import Standing
+from millwheel.control.savepoints.runtime import Taker
+from millwheel.control.savepoints.state import SavepointRequest, Taking
 from millwheel.core.formats.store_layout import COMMITTABLE, PENDING
 from millwheel.errors import MillwheelError
-from millwheel.savepoints.catching_up import has_caught_up
-from millwheel.savepoints.orders import Standing
-from millwheel.savepoints.runtime import Taker
-from millwheel.savepoints.state import SavepointRequest, Taking
-from millwheel.sources.base import Chunk, Partition
 from tests.sim.kernel import FOREVER, SECOND, Failure
 from tests.sim.outside import MemoryReader, MemorySource
 from tests.sim.process import Process
@@ -33,11 +35,14 @@ _PATIENCE_US = 2**62
 
 
 class Days:
-    """How the input of a run grows. ``number`` is the run that works now; after the last day none ends by itself."""
+    """How the input of a run grows. ``number`` is the run that works now; after the last day none
+    ends by itself."""
 
     def __init__(self, seed: int) -> None:
         rng = random.Random(f"days {seed}")
-        self.shares = sorted(rng.choice([0.0, 0.2, 0.5, 0.8, 1.0]) for _ in range(rng.randint(1, 3)))
+        self.shares = sorted(
+            rng.choice([0.0, 0.2, 0.5, 0.8, 1.0]) for _ in range(rng.randint(1, 3))
+        )
         self.ahead = rng.choice([0, 3, 50])
         self.slow = random.Random(f"slow answers {seed}")
         self.slowness = rng.choice([0.0, 0.0, 0.3])
@@ -83,25 +88,37 @@ class Days:
         for shard, standing in stands.items():
             at = model.shard(shard)
             if at.number < standing.commit:
-                raise Failure(f"a run that has caught up is durable: {shard} stands at {standing}", (shard,))
+                raise Failure(
+                    f"a run that has caught up is durable: {shard} stands at {standing}", (shard,)
+                )
             left = [store_key for store_key in at.state if store_key[:1] in (PENDING, COMMITTABLE)]
             if left:
-                raise Failure(f"a run that has caught up leaves nothing on its way: {shard} has {left[:3]}", (shard,))
+                raise Failure(
+                    f"a run that has caught up leaves nothing on its way: {shard} has {left[:3]}",
+                    (shard,),
+                )
         for table in tables:
             for stream, partitions in world.workload.rows.items():
                 if table.computation == f"source.{stream}":
-                    self._check_positions(world, [entry.shard for entry in table.shards], partitions)
-        read = {s: {p: self.end(len(rows)) for p, rows in ps.items()} for s, ps in world.workload.rows.items()}
+                    self._check_positions(
+                        world, [entry.shard for entry in table.shards], partitions
+                    )
+        read = {
+            s: {p: self.end(len(rows)) for p, rows in ps.items()}
+            for s, ps in world.workload.rows.items()
+        }
         world.workload.check_day(read)
 
-    def _check_positions(self, world: World, shards: Sequence[str], partitions: Mapping[str, Sequence[Any]]) -> None:
+    def _check_positions(
+        self, world: World, shards: Sequence[str], partitions: Mapping[str, Sequence[Any]]
+    ) -> None:
         for partition, rows in partitions.items():
             at = max(world.checkers.model.position(shard, partition).position for shard in shards)
             read, end = at // world.workload.stride, self.end(len(rows))
             if read != end:
                 raise Failure(
-                    f"a run catches up with what there was when it began: {partition} is committed up to {read}, "
-                    f"there were {end} rows",
+                    f"a run catches up with what there was when it began: {partition} is committed"
+                    f" up to {read}, there were {end} rows",
                     tuple(shards),
                 )
 
@@ -117,7 +134,9 @@ class FollowedSource(MemorySource):
         self.days = days
 
     def ends(self) -> Sequence[Partition]:
-        return [Partition(name, (self.days.end(len(rows)),)) for name, rows in sorted(self.rows.items())]
+        return [
+            Partition(name, (self.days.end(len(rows)),)) for name, rows in sorted(self.rows.items())
+        ]
 
     def open(self, partition: Partition) -> FollowedReader:
         return FollowedReader(self.rows[partition.name], self.days, self._stride)
@@ -185,4 +204,6 @@ class WatchProcess(Process):
         if self.alive:
             self.session.close()
             self.end()
-            WatchProcess(self.world, self.days, FOREVER if self.lives_us == FOREVER else 4 * self.lives_us)
+            WatchProcess(
+                self.world, self.days, FOREVER if self.lives_us == FOREVER else 4 * self.lives_us
+            )

@@ -1,5 +1,5 @@
-"""The file system calls of one simulated process: each takes time, each may fail, and between any two of them anybody
-else may act or the process may be killed."""
+"""The file system calls of one simulated process: each takes time, each may fail, and between any
+two of them anybody else may act or the process may be killed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from tests.fakes.memory_disk import MemoryDisk
 from tests.sim.kernel import Simulation
 from tests.sim.process import Process
 
-_WAITING = frozenset({"write_at", "sync_data", "sync", "sync_dir", "link", "create", "exists", "make_dir"})
+_WAITING = frozenset(
+    {"write_at", "sync_data", "sync", "sync_dir", "link", "create", "exists", "make_dir"}
+)
 _WRITING = frozenset({"write_at", "create", "link", "make_dir"})
 _SYNCING = frozenset({"sync_data", "sync", "sync_dir"})
 
 
 class Trouble:
-    """What is wrong with the disk at the moment: the probability of each kind, for the process ``who`` ("" for all)."""
+    """What is wrong with the disk at the moment: the probability of each kind, for the process
+    ``who`` ("" for all)."""
 
     def __init__(self) -> None:
         self.rates: dict[str, float] = {}
@@ -29,9 +32,12 @@ class Trouble:
 
 
 class SimFiles:
-    """:class:`millwheel.adapters.spaces.files.Files` of one process, over the disk that all share."""
+    """:class:`millwheel.adapters.spaces.files.Files` of one process, over the disk that all
+    share."""
 
-    def __init__(self, sim: Simulation, process: Process, disk: MemoryDisk, trouble: Trouble) -> None:
+    def __init__(
+        self, sim: Simulation, process: Process, disk: MemoryDisk, trouble: Trouble
+    ) -> None:
         self._sim, self._process, self._disk, self._trouble = sim, process, disk, trouble
         self._kill_at = -1
         self._calls = 0
@@ -55,7 +61,9 @@ class SimFiles:
         self._process.check()
         self._calls += 1
         if name in _WAITING:
-            self._process.sleep(self._sim.delay(5, 250 if name in _SYNCING else 60) * self._trouble.slowness)
+            self._process.sleep(
+                self._sim.delay(5, 250 if name in _SYNCING else 60) * self._trouble.slowness
+            )
             self._process.check()
         if self._calls == self._kill_at:
             self._tear(name, args)
@@ -72,7 +80,9 @@ class SimFiles:
         self._sim.later(0, self._process.end)
         self._process.sleep(1)
 
-    def _troubled(self, name: str, method: Callable[..., Any], args: tuple[Any, ...], rates: dict[str, float]) -> Any:
+    def _troubled(
+        self, name: str, method: Callable[..., Any], args: tuple[Any, ...], rates: dict[str, float]
+    ) -> Any:
         chance = self._sim.chance
         if name in _WRITING and chance(rates.get("full", 0.0)):
             raise OSError(errno.ENOSPC, "no space left (simulated)")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, cast
 
 import greenlet
 
+from millwheel.adapters.processes.child import Remains
+from millwheel.engine.workers.bundle.work_note import DoingNote
 from millwheel.launch.launchers.base import WorkerExit
 from millwheel.launch.launchers.deaths import Deaths
-from millwheel.processes.child import Remains
-from millwheel.workers.bundle.doing import DoingNote
 from tests.sim.hanging import never_return
 from tests.sim.process import Process, Task
 
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 _NOTE_BYTES = 1 << 14
-_SEES_US = (1_000, 600_000)  # until the driver has seen an end; the next owner may have opened by then
+# until the driver has seen an end; the next owner may have opened by then
+_SEES_US = (1_000, 600_000)
 
 ENDS = {"crash": -signal.SIGSEGV, "exit": 1, "memory": -signal.SIGKILL}
-"""The ways in which a callback ends its worker: exit codes. The last one is the kernel's, for lack of memory."""
+"""The ways in which a callback ends its worker: exit codes. The last one is the kernel's, for lack
+of memory."""
 
 
 def die(how: str) -> None:
@@ -48,11 +50,14 @@ class SimDoingNote(DoingNote):
 
 
 class SimDriver(Process):
-    """Notes deaths of workers in the root, some time after them (see :mod:`millwheel.launch.launchers.deaths`)."""
+    """Notes deaths of workers in the root, some time after them (see
+    :mod:`millwheel.launch.launchers.deaths`)."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.sim, "driver")
-        self._deaths = Deaths(world.storage.notes(self), lambda said: self.sim.trace(said, self.name))
+        self._deaths = Deaths(
+            world.storage.notes(self), lambda said: self.sim.trace(said, self.name)
+        )
 
     def saw(self, worker: SimWorker) -> None:
         """A worker has ended."""

@@ -1,7 +1,8 @@
 """The embedded coordinator's own machine over the simulated network, in place of ZooKeeper.
 
-Its server is one process with a durable store: killed, it loses all sessions, members and elections, and goes on with
-the tables and values that were stored. A session is a connection, so an answer that is lost is a connection that broke.
+Its server is one process with a durable store: killed, it loses all sessions, members and
+elections, and goes on with the tables and values that were stored. A session is a connection, so an
+answer that is lost is a connection that broke.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from millwheel.coordinator import effects as do
-from millwheel.coordinator import events as ev
-from millwheel.coordinator.state import CoordinatorState
+from millwheel.control.coordinator import effects as do
+from millwheel.control.coordinator import events as ev
+from millwheel.control.coordinator.state import CoordinatorState
 from millwheel.core.formats.coordinator_messages import (
     Answer,
     Ask,
@@ -92,7 +93,8 @@ class SimEmbedded:
             session.disconnected()
 
     def pause(self, for_us: int) -> None:
-        """The server is stopped, and goes on: its connections stay, and its next tick comes late."""
+        """The server is stopped, and goes on: its connections stay, and its next tick comes
+        late."""
         self._down_until = self.sim.now + for_us
 
     def expire(self, session: EmbeddedSession) -> None:
@@ -102,7 +104,9 @@ class SimEmbedded:
     def write_table(self, table: RangeTable) -> None:
         """Write from outside of the cluster, before it begins."""
         self._step(ev.SessionOpened(_BY_HAND, SESSION_US))
-        self._step(ev.Asked(_BY_HAND, WriteTable(1, table.computation, table.encode(), table.version)))
+        self._step(
+            ev.Asked(_BY_HAND, WriteTable(1, table.computation, table.encode(), table.version))
+        )
         self._step(ev.SessionClosed(_BY_HAND))
 
     # --- what connections do, at the server
@@ -127,7 +131,8 @@ class SimEmbedded:
             self._step(ev.SessionClosed(number))
 
     def asked(self, number: int, ask: Ask) -> Answer | None:
-        """The answer, which is there when all that it says is durable. None for a session that has ended."""
+        """The answer, which is there when all that it says is durable. None for a session that has
+        ended."""
         return self._step(ev.Asked(number, ask))
 
     def _tick(self) -> None:
@@ -139,7 +144,8 @@ class SimEmbedded:
         return self._perform(self._state.step(event, self.sim.now))
 
     def _perform(self, effects: Iterable[do.Effect]) -> Answer | None:
-        """As :mod:`millwheel.coordinator.server`: what lasts first, and then what is told."""
+        """As :mod:`millwheel.control.coordinator.server`: what lasts first, and then what is
+        told."""
         effects, answer = list(effects), None
         for effect in effects:
             match effect:
@@ -197,7 +203,8 @@ class EmbeddedSession(SimCoordination):
         return True
 
     def disconnected(self) -> None:
-        """The server has closed the connection, or died. The process learns it when it reads next."""
+        """The server has closed the connection, or died. The process learns it when it reads
+        next."""
         self.expired = True
         self._process.later(self._embedded.network.delay(), self._learn)
 
@@ -284,7 +291,11 @@ class EmbeddedSession(SimCoordination):
         self._tell(WatchTables(next(self._asks)))
 
     def write_table(self, table: RangeTable) -> int:
-        return int(self._ask(WriteTable(next(self._asks), table.computation, table.encode(), table.version)))
+        return int(
+            self._ask(
+                WriteTable(next(self._asks), table.computation, table.encode(), table.version)
+            )
+        )
 
     def get(self, name: str) -> bytes | None:
         found: bytes | None = self._ask(Get(next(self._asks), name))

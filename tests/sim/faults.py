@@ -1,5 +1,5 @@
-"""What goes wrong, and when. A plan is drawn from the seed before the run; leaving a fault out leaves the others as
-they were, which is what makes a story short."""
+"""What goes wrong, and when. A plan is drawn from the seed before the run; leaving a fault out
+leaves the others as they were, which is what makes a story short."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from millwheel.control.master.tables.resharding import Merge, Split
 from millwheel.core.model.range_table import RangeTable
-from millwheel.master.tables.resharding import Merge, Split
 from tests.sim.hosts import HOST, hosts_of
 from tests.sim.kernel import SECOND
 from tests.sim.process import Process
@@ -38,17 +38,23 @@ def plan(seed: int, kinds: frozenset[str], over_us: int) -> list[Fault]:
     if allowed:
         chosen = rng.sample(allowed, min(len(allowed), rng.randint(1, 6)))
         times = sorted(rng.randint(50_000, over_us) for _ in range(rng.randint(1, 14)))
-        planned = [Fault(number, at, rng.choice(chosen), rng.randrange(1 << 30)) for number, at in enumerate(times)]
+        planned = [
+            Fault(number, at, rng.choice(chosen), rng.randrange(1 << 30))
+            for number, at in enumerate(times)
+        ]
     return planned + _losses(seed, kinds, over_us, len(planned))
 
 
 def _losses(seed: int, kinds: frozenset[str], over_us: int, first: int) -> list[Fault]:
-    """Losses of hosts, drawn apart from other faults: seeds whose workers share no hosts keep their stories."""
+    """Losses of hosts, drawn apart from other faults: seeds whose workers share no hosts keep their
+    stories."""
     if not hosts_of(seed, kinds):
         return []
     rng = Rng(f"losses of hosts {seed}")
     times = sorted(rng.randint(50_000, over_us) for _ in range(rng.randint(1, 3)))
-    return [Fault(number, at, HOST, rng.randrange(1 << 30)) for number, at in enumerate(times, first)]
+    return [
+        Fault(number, at, HOST, rng.randrange(1 << 30)) for number, at in enumerate(times, first)
+    ]
 
 
 def schedule(world: World, faults: list[Fault]) -> None:
@@ -112,8 +118,12 @@ def clock(world: World, rng: Rng) -> None:
         if rng.random() < 0.3:
             process.clock.drift = rng.choice([-0.05, 0.05, 0.3])
         else:
-            process.clock.jumped_us += rng.choice([-1, 1]) * rng.choice([SECOND // 2, 10 * SECOND, 3600 * SECOND])
-        world.sim.trace(f"the clock of {process.name} is {process.clock.jumped_us} µs off", process.name)
+            process.clock.jumped_us += rng.choice([-1, 1]) * rng.choice(
+                [SECOND // 2, 10 * SECOND, 3600 * SECOND]
+            )
+        world.sim.trace(
+            f"the clock of {process.name} is {process.clock.jumped_us} µs off", process.name
+        )
 
 
 def injector(world: World, rng: Rng) -> None:
@@ -135,8 +145,9 @@ def loss(world: World, rng: Rng) -> None:
 
 
 def host(world: World, rng: Rng) -> None:
-    """A machine with several workers dies: they hear and say nothing more, and come back some time after the others
-    have noticed; or they are all killed, which their connections tell at once; or they are gone for ever."""
+    """A machine with several workers dies: they hear and say nothing more, and come back some time
+    after the others have noticed; or they are all killed, which their connections tell at once; or
+    they are gone for ever."""
     if not world.alive("w"):
         return
     name = world.host(rng.choice(world.alive("w")).slot)
@@ -148,7 +159,9 @@ def host(world: World, rng: Rng) -> None:
         others = set(_places(world)) - mine
         pairs = {(a, b) for a in mine for b in others} | {(b, a) for a in mine for b in others}
         world.network.block(pairs)
-        world.sim.later(rng.choice([900_000, 2_500_000, 6_000_000]), lambda: world.network.heal(pairs))
+        world.sim.later(
+            rng.choice([900_000, 2_500_000, 6_000_000]), lambda: world.network.heal(pairs)
+        )
     for worker in victims:
         if how != "gone" or not world.retire(worker):
             world.kill(worker, "dies with its host")
@@ -177,7 +190,8 @@ def cut(world: World, rng: Rng) -> None:
 
 
 def late(world: World, rng: Rng) -> None:
-    """Connections break, and what was on its way arrives all the same, much later: after what was sent again."""
+    """Connections break, and what was on its way arrives all the same, much later: after what was
+    sent again."""
     for connection in list(world.network.connections):
         if rng.random() < 0.7:
             connection.cut(late=True)
@@ -198,7 +212,9 @@ def partition(world: World, rng: Rng) -> None:
     places = _places(world)
     here = set(rng.sample(places, rng.randint(1, len(places) - 1)))
     there = set(places) - here
-    _separate(world, rng, {(a, b) for a in here for b in there} | {(b, a) for a in here for b in there})
+    _separate(
+        world, rng, {(a, b) for a in here for b in there} | {(b, a) for a in here for b in there}
+    )
 
 
 def one_way(world: World, rng: Rng) -> None:
@@ -226,7 +242,8 @@ def session(world: World, rng: Rng) -> None:
 
 
 def zookeeper(world: World, rng: Rng) -> None:
-    """ZooKeeper is away for a while; for longer than processes believe in their sessions, or not."""
+    """ZooKeeper is away for a while; for longer than processes believe in their sessions, or
+    not."""
     for_us = rng.choice([100_000, 600_000, 2_000_000])
     if world.shape.embedded and rng.random() < 0.5:
         world.sim.trace(f"the embedded coordinator is stopped for {for_us // 1000} ms")
@@ -239,7 +256,9 @@ def zookeeper(world: World, rng: Rng) -> None:
 def answers(world: World, rng: Rng) -> None:
     """ZooKeeper does what it is asked, but its answers are lost."""
     world.zookeeper.lose_answers = rng.choice([0.1, 0.5])
-    world.sim.later(rng.randint(200_000, 2 * SECOND), lambda: setattr(world.zookeeper, "lose_answers", 0.0))
+    world.sim.later(
+        rng.randint(200_000, 2 * SECOND), lambda: setattr(world.zookeeper, "lose_answers", 0.0)
+    )
 
 
 def false_alarm(world: World, rng: Rng) -> None:
@@ -251,7 +270,8 @@ def false_alarm(world: World, rng: Rng) -> None:
 
 
 def zombie(world: World, rng: Rng) -> None:
-    """A worker is taken for dead, and hears nothing of it: it works on for as long as it may believe in its session."""
+    """A worker is taken for dead, and hears nothing of it: it works on for as long as it may
+    believe in its session."""
     workers = world.alive("w")
     if not workers:
         return
@@ -304,11 +324,14 @@ def ambiguous(world: World, rng: Rng) -> None:
 def slow_disk(world: World, rng: Rng) -> None:
     """The disk is slow for a while."""
     world.storage.trouble.slowness = rng.choice([20, 300])
-    world.sim.later(rng.randint(100_000, SECOND), lambda: setattr(world.storage.trouble, "slowness", 1))
+    world.sim.later(
+        rng.randint(100_000, SECOND), lambda: setattr(world.storage.trouble, "slowness", 1)
+    )
 
 
 def flip(world: World, rng: Rng) -> None:
-    """A bit flips in a journal, a snapshot or a manifest. The run must refuse it, or not need it."""
+    """A bit flips in a journal, a snapshot or a manifest. The run must refuse it, or not need
+    it."""
     path = world.storage.flip_bit()
     if path:
         world.damaged = path
@@ -326,7 +349,9 @@ def move(world: World, rng: Rng) -> None:
     if leaders and workers and tables:
         for _ in range(rng.randint(1, 4)):
             table = rng.choice(tables)
-            leaders[0].ask_move(table.computation, rng.choice(table.shards).shard, rng.choice(workers).name)
+            leaders[0].ask_move(
+                table.computation, rng.choice(table.shards).shard, rng.choice(workers).name
+            )
 
 
 def split(world: World, rng: Rng) -> None:
@@ -349,7 +374,9 @@ def merge(world: World, rng: Rng) -> None:
             table = rng.choice(tables)
             ordered = sorted(table.shards, key=lambda entry: entry.range.lo)
             first = rng.randrange(len(ordered) - 1)
-            leaders[0].ask_reshard(Merge(table.computation, ordered[first].shard, ordered[first + 1].shard))
+            leaders[0].ask_reshard(
+                Merge(table.computation, ordered[first].shard, ordered[first + 1].shard)
+            )
 
 
 def reshard(world: World, rng: Rng) -> None:
@@ -362,7 +389,11 @@ def reshard(world: World, rng: Rng) -> None:
 def _can_be_resharded(world: World) -> tuple[list[Any], list[RangeTable]]:
     """Masters that lead, and tables of nodes whose shards can be split and merged."""
     tables = world.zookeeper.stored.tables
-    found = [table for node, table in sorted(tables.items()) if world.graph.nodes[node].computation is not None]
+    found = [
+        table
+        for node, table in sorted(tables.items())
+        if world.graph.nodes[node].computation is not None
+    ]
     return [m for m in world.alive("m") if m.leading], found
 
 
@@ -395,7 +426,19 @@ def _leave(world: World, worker: Process, session: object) -> None:
 FAULTS: dict[str, Callable[[World, Rng], None]] = {
     act.__name__.replace("_", "-"): act
     for act in (
-        *(kill, kill_in_a_call, kill_again, pause, slow, clock, injector, master, loss, host, power),
+        *(
+            kill,
+            kill_in_a_call,
+            kill_again,
+            pause,
+            slow,
+            clock,
+            injector,
+            master,
+            loss,
+            host,
+            power,
+        ),
         *(cut, late, network, partition, one_way),
         *(session, zookeeper, answers, false_alarm, zombie),
         *(full, failing, sync, short, ambiguous, slow_disk, flip),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import greenlet
 
+from millwheel.adapters.processes.exits import Exit
+from millwheel.engine.workers.bundle.hangs import Hangs
+from millwheel.engine.workers.host.watchdog import Looks
 from millwheel.errors import MillwheelError
-from millwheel.processes.exits import Exit
-from millwheel.workers.bundle.hangs import Hangs
-from millwheel.workers.host.watchdog import Looks
 from tests.sim.process import Task
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def never_return() -> None:
 
 class WatchdogTask:
     """Looks at the calls of one worker, writes down what did not return, and ends the worker (see
-    :class:`millwheel.workers.host.watchdog.Watchdog`)."""
+    :class:`millwheel.engine.workers.host.watchdog.Watchdog`)."""
 
     def __init__(self, worker: SimWorker, hangs: Hangs, timeout_us: int) -> None:
         self._worker, self._hangs = worker, hangs
@@ -48,7 +48,9 @@ class WatchdogTask:
             hang = self._trying(lambda: self._looks.look(lambda: "a line"))
             if hang is not None:
                 worker.sim.trace(
-                    f"{worker.name} hung on a {hang.what} of {hang.key} in {hang.shard}", worker.name, hang.shard
+                    f"{worker.name} hung on a {hang.what} of {hang.key} in {hang.shard}",
+                    worker.name,
+                    hang.shard,
                 )
                 self._trying(lambda: self._hangs.write(hang))
                 worker.code = Exit.HUNG

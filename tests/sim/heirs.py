@@ -1,4 +1,5 @@
-"""What a shard that comes of a split or merge must find in its store, from the histories of its parents.
+"""What a shard that comes of a split or merge must find in its store, from the histories of its
+parents.
 
 Written anew, entry by entry, so that a mistake of the real code is not made here as well.
 """
@@ -20,13 +21,14 @@ _ID_HASH = 9
 _ROW = 24
 """The bytes of a value of a dictionary, the last two of its first eight being its partition."""
 _COMPARED = (b"s", b"t", b"h", b"q", b"w", b"u", b"c", b"p")
-"""Families that are compared one by one; ids are forgotten locally, and segments are compared by their results."""
+"""Families that are compared one by one; ids are forgotten locally, and segments are compared by
+their results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heirloom:
-    """The content that must be there. Pending productions may lie anywhere: ``pending`` is what they say, in order.
-    ``numbered``: the values of dictionaries, each as it is stored."""
+    """The content that must be there. Pending productions may lie anywhere: ``pending`` is what
+    they say, in order. ``numbered``: the values of dictionaries, each as it is stored."""
 
     number: int
     state: dict[bytes, bytes]
@@ -41,22 +43,43 @@ class Heirloom:
         if META not in content:
             return "it has no numbers"
         meta = decode_meta(content[META])
-        if (meta.number, meta.watermark, Counter(meta.counters)) != (self.number, self.watermark, self.counters):
-            return f"it begins with {meta}, not with {self.number}, {self.watermark}, {self.counters}"
+        if (meta.number, meta.watermark, Counter(meta.counters)) != (
+            self.number,
+            self.watermark,
+            self.counters,
+        ):
+            return (
+                f"it begins with {meta}, not with {self.number}, {self.watermark}, {self.counters}"
+            )
         pending = [value for store_key, value in sorted(content.items()) if store_key[:1] == b"p"]
         if pending != self.pending or meta.next_chunk <= len(pending):
             return f"{len(pending)} productions are pending, not {len(self.pending)}"
-        keyed = {k: v for k, v in content.items() if k[:1] in _COMPARED and k[:1] not in (b"c", b"p")}
+        keyed = {
+            k: v for k, v in content.items() if k[:1] in _COMPARED and k[:1] not in (b"c", b"p")
+        }
         wanted = {k: v for k, v in self.state.items() if k[:1] in _COMPARED}
         if keyed != wanted:
-            return f"{[k for k in {*keyed, *wanted} if keyed.get(k) != wanted.get(k)][:3]} are missing or differ"
+            return (
+                f"{[k for k in {*keyed, *wanted} if keyed.get(k) != wanted.get(k)][:3]} are missing"
+                " or differ"
+            )
         if _rows(content) != self.numbered:
-            return f"it knows {len(_rows(content))} values, not {len(self.numbered)}, or has other numbers for them"
+            return (
+                f"it knows {len(_rows(content))} values, not {len(self.numbered)}, or has other"
+                " numbers for them"
+            )
         found = {store_key: data for store_key, data in content.items() if store_key[:1] == b"c"}
         for (store_key, piece), mark in self.marks.items():
             if _mark_at(found.get(store_key), piece) != mark:
-                return f"the mark of {store_key!r} is {_mark_at(found.get(store_key), piece)} in {piece}, not {mark}"
-        return f"it knows {len(found)} channels" if set(found) != {store_key for store_key, _ in self.marks} else ""
+                return (
+                    f"the mark of {store_key!r} is {_mark_at(found.get(store_key), piece)} in"
+                    f" {piece}, not {mark}"
+                )
+        return (
+            f"it knows {len(found)} channels"
+            if set(found) != {store_key for store_key, _ in self.marks}
+            else ""
+        )
 
 
 def expected(entry: ShardEntry, parents: dict[str, dict[bytes, bytes]]) -> Heirloom:
@@ -65,7 +88,9 @@ def expected(entry: ShardEntry, parents: dict[str, dict[bytes, bytes]]) -> Heirl
     pending: list[bytes] = []
     counters: Counter[str] = Counter()
     marks: dict[tuple[bytes, KeyRange], int] = {}
-    channels = {store_key for fold in parents.values() for store_key in fold if store_key[:1] == b"c"}
+    channels = {
+        store_key for fold in parents.values() for store_key in fold if store_key[:1] == b"c"
+    }
     numbers, watermarks = [0], []
     numbered: Counter[bytes] = Counter()
     for parent in entry.parents:
@@ -92,7 +117,9 @@ def expected(entry: ShardEntry, parents: dict[str, dict[bytes, bytes]]) -> Heirl
 def _rows(content: dict[bytes, bytes]) -> Counter[bytes]:
     """Each value of a dictionary that a store has, with its bucket."""
     runs = [(store_key[:9], run) for store_key, run in content.items() if store_key[:1] == b"z"]
-    return Counter(bucket + run[at : at + _ROW] for bucket, run in runs for at in range(0, len(run), _ROW))
+    return Counter(
+        bucket + run[at : at + _ROW] for bucket, run in runs for at in range(0, len(run), _ROW)
+    )
 
 
 def _is_in(row: bytes, mine: KeyRange) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 
-from millwheel.master.effects import Effect, WriteRangeTable
-from millwheel.master.events import Event
-from millwheel.master.state import MasterState
+from millwheel.control.master.effects import Effect, WriteRangeTable
+from millwheel.control.master.events import Event
+from millwheel.control.master.state import MasterState
 from tests.sim.kernel import Failure
 
 HOST = "host"
@@ -23,14 +23,15 @@ def hosts_of(seed: int, kinds: Collection[str]) -> int:
 
 
 class WatchedMaster(MasterState):
-    """A master whose choices are checked against what it knows: no standby shares the host of its owner as long as
-    there is a worker on another one."""
+    """A master whose choices are checked against what it knows: no standby shares the host of its
+    owner as long as there is a worker on another one."""
 
     def handle(self, event: Event) -> list[Effect]:
         effects = super().handle(event)
         for effect in effects:
             if isinstance(effect, WriteRangeTable):
                 self._check(effect)
+        self.validate()
         return effects
 
     def _check(self, write: WriteRangeTable) -> None:
@@ -38,12 +39,17 @@ class WatchedMaster(MasterState):
         before = {entry.shard: entry for table in self.tables for entry in table.shards}
         for entry in write.table.shards:
             old = before.get(entry.shard)
-            if not entry.standby or entry.owner not in hosts or (old is not None and old.standby == entry.standby):
+            if (
+                not entry.standby
+                or entry.owner not in hosts
+                or (old is not None and old.standby == entry.standby)
+            ):
                 continue
             home = hosts[entry.owner]
             if hosts.get(entry.standby) == home and any(host != home for host in hosts.values()):
                 raise Failure(
-                    f"a standby outlives its owner's host: {entry.standby} is to follow {entry.shard} of {entry.owner} "
-                    f"on the same host {home}, and the workers are on {sorted(set(hosts.values()))}",
+                    f"a standby outlives its owner's host: {entry.standby} is to follow"
+                    f" {entry.shard} of {entry.owner} on the same host {home}, and the workers are"
+                    f" on {sorted(set(hosts.values()))}",
                     (entry.shard, entry.owner),
                 )

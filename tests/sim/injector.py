@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from millwheel.adapters.pb import injector_pb2 as pb
+from millwheel.control.injector.events import RangesChanged
+from millwheel.control.injector.runtime import InjectorRuntime
+from millwheel.control.injector.wire import read_frame, tally_messages
 from millwheel.core.model.failures import CallKind, Tally
 from millwheel.errors import MillwheelError
-from millwheel.injector.events import RangesChanged
-from millwheel.injector.runtime import InjectorRuntime
-from millwheel.injector.wire import read_frame, tally_messages
-from millwheel.pb import injector_pb2 as pb
 from tests.sim.network import Connection
 from tests.sim.process import Mailbox, Process
 
@@ -34,12 +34,17 @@ class SimInjector(Process):
         self.spawn(self._main)
 
     def _main(self) -> None:
-        """As in :mod:`millwheel.injector.__main__`."""
+        """As in :mod:`millwheel.control.injector.__main__`."""
         session = self.session
         session.on_lost(self._fenced)
         session.watch_tables(lambda table: self._mailbox.put(RangesChanged(table)))
         try:
-            session.elect("injector", self.name, msgspec.json.encode({"address": self.name}), lambda: self._won.put(1))
+            session.elect(
+                "injector",
+                self.name,
+                msgspec.json.encode({"address": self.name}),
+                lambda: self._won.put(1),
+            )
             self.spawn(self._loop)
             self._won.get()
             for table in session.tables().values():
@@ -55,7 +60,10 @@ class SimInjector(Process):
 
     def _loop(self) -> None:
         while True:
-            wake_us = self.runtime.step(self._mailbox.take(self.sim.delay(1, 50), 0), self.clock.monotonic_us())
+            wake_us = self.runtime.step(
+                self._mailbox.take(self.sim.delay(1, 50), 0), self.clock.monotonic_us()
+            )
+            self.world.checkers.sound.look(self.runtime.state)
             self.sleep(self.sim.delay(5, 100))
             if not len(self._mailbox):
                 self._mailbox.take(0, max(1, wake_us - self.clock.monotonic_us()))
@@ -63,11 +71,14 @@ class SimInjector(Process):
     def accept(self, worker: Process, hear: Callable[[pb.Broadcast], None]) -> Connection:
         """A worker connects; one that stands by refuses."""
         number = self.sim.number()
-        connection = self.world.network.connect(worker, self, lambda frame: self._read(number, frame), hear)
+        connection = self.world.network.connect(
+            worker, self, lambda frame: self._read(number, frame), hear
+        )
         if not self.alive or not self.leading:
             connection.cut()
         else:
-            # Before any frame of it can arrive, as in the server: what is answered earlier would be lost.
+            # Before any frame of it can arrive, as in the server: what is answered earlier would be
+            # lost.
             self._mailbox.put(self.runtime.connect(number, _Line(self.world, connection)))
         return connection
 
@@ -87,13 +98,17 @@ class _Line:
 
     def watermarks(self, watermarks: Mapping[str, int]) -> None:
         self._world.checkers.watermarks.broadcast(dict(watermarks))
-        self._tell(watermarks=[pb.Watermark(node=node, watermark_us=us) for node, us in watermarks.items()])
+        self._tell(
+            watermarks=[pb.Watermark(node=node, watermark_us=us) for node, us in watermarks.items()]
+        )
 
     def tallies(self, tallies: Mapping[str, Mapping[CallKind, Tally]]) -> None:
         self._tell(tallies=tally_messages(tallies))
 
     def tokens(self, tokens: Mapping[str, int]) -> None:
-        self._tell(known=[pb.TokenKnown(shard=shard, token=token) for shard, token in tokens.items()])
+        self._tell(
+            known=[pb.TokenKnown(shard=shard, token=token) for shard, token in tokens.items()]
+        )
 
     def close(self) -> None:
         pass

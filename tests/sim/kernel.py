@@ -1,8 +1,9 @@
-"""Time, chance and the story of one simulated run: everything that happens is an entry of one heap, and every choice
-is drawn from one seed.
+"""Time, chance and the story of one simulated run: everything that happens is an entry of one heap,
+and every choice is drawn from one seed.
 
-Processes may block: a task is a greenlet, so the real adapters and loops run unchanged, and each of their calls to the
-outside gives way to everybody else. Nothing runs at the same time as anything else.
+Processes may block: a task is a greenlet, so the real adapters and loops run unchanged, and each of
+their calls to the outside gives way to everybody else. Nothing runs at the same time as anything
+else.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _STORY = 50_000
 
 
 class Failure(BaseException):
-    """An invariant does not hold; the text says which. ``about`` names the shards, workers or records concerned.
+    """An invariant does not hold; the text says which. ``about`` names the shards, workers or
+    records concerned.
 
     It derives from BaseException, so that nothing under test takes it for an error of its own.
     """
@@ -88,18 +90,20 @@ class Simulation:
             del self.story[: _STORY // 2]
 
     def written(self, entries: Sequence[bytes]) -> None:
-        """What goes to a journal is part of the trace hash: snapshots are taken by its size, so bytes that vary make
-        another story sooner or later."""
+        """What goes to a journal is part of the trace hash: snapshots are taken by its size, so
+        bytes that vary make another story sooner or later."""
         for entry in entries:
             self._digest.update(entry)
 
     def trace_hash(self) -> str:
-        """What two runs of one seed have in common: the story, all commits, and how often something happened."""
+        """What two runs of one seed have in common: the story, all commits, and how often something
+        happened."""
         self._digest.update(str(self.steps).encode())
         return self._digest.hexdigest()
 
     def run(self, until: Callable[[], bool], limit_us: int, every: int = 50) -> bool:
-        """Let time pass until ``until`` holds (looked at after ``every`` steps), or until ``limit_us`` have gone by."""
+        """Let time pass until ``until`` holds (looked at after ``every`` steps), or until
+        ``limit_us`` have gone by."""
         end = self.now + limit_us
         heap = self._heap
         steps = 0

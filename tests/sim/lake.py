@@ -1,5 +1,5 @@
-"""A table whose commits are made one after the other, as several processes use it through the real committers: slow, at
-times away, with a client that panics."""
+"""A table whose commits are made one after the other, as several processes use it through the real
+committers: slow, at times away, with a client that panics."""
 
 from __future__ import annotations
 
@@ -10,20 +10,28 @@ from typing import Any, cast
 import greenlet
 import pyarrow as pa
 
-from millwheel.connectors.external.meanings import UnknownError
-from millwheel.connectors.tables.committer import Committer
-from millwheel.connectors.tables.sink import TableSink, TableSinkOptions
-from millwheel.connectors.tables.table import LakeTable, TableChange, TableConflictError, TableMark, TableVersion
+from millwheel.connect.connectors.external.meanings import UnknownError
+from millwheel.connect.connectors.tables.committer import Committer
+from millwheel.connect.connectors.tables.sink import TableSink, TableSinkOptions
+from millwheel.connect.connectors.tables.table import (
+    LakeTable,
+    TableChange,
+    TableConflictError,
+    TableMark,
+    TableVersion,
+)
 from millwheel.errors import UnavailableError
 from tests.sim.kernel import SECOND, START_US, Failure
 from tests.sim.process import Lock, Process, Task
 
 _PANICS = 3
-"""So many panics at most: a target that answers a shard with nothing else for some more tries ends the run."""
+"""So many panics at most: a target that answers a shard with nothing else for some more tries ends
+the run."""
 
 
 _SLOW_UNTIL_US = 8 * SECOND
-"""So long a lake may be slow; then its commits must not take the time in which everything drains."""
+"""So long a lake may be slow; then its commits must not take the time in which everything
+drains."""
 _LATER_US = 50_000
 
 
@@ -76,7 +84,9 @@ class Lake(LakeTable):
             return
         if self._panics and rng.random() < 0.3:
             self._panics -= 1
-            raise rng.choice([PanicException, UnknownError])("called `Option::unwrap()` on a `None` value")
+            raise rng.choice([PanicException, UnknownError])(
+                "called `Option::unwrap()` on a `None` value"
+            )
         raise UnavailableError("the lake is away")
 
     def take(self, change: TableChange) -> None:
@@ -86,7 +96,9 @@ class Lake(LakeTable):
             if mark.token < known.token:
                 raise Failure(f"no zombie publishes: {name} goes from {known} to {mark}", (name,))
             if mark.number not in (known.number, known.number + 1):
-                raise Failure(f"batches are published in order: {name} goes from {known} to {mark}", (name,))
+                raise Failure(
+                    f"batches are published in order: {name} goes from {known} to {mark}", (name,)
+                )
         self.number += 1
         self.marks |= change.marks
         self.rows += change.add.to_pylist()

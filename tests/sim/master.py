@@ -1,4 +1,5 @@
-"""One life of one master: election, the real runtime with its blocking effects, and its lines to workers."""
+"""One life of one master: election, the real runtime with its blocking effects, and its lines to
+workers."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millwheel.errors import MillwheelError
-from millwheel.master import events as mev
-from millwheel.master.runtime import MasterPace, MasterPorts, MasterRuntime
-from millwheel.master.tables.resharding import Resharding
-from millwheel.workers import events as ev
+from millwheel.control.master import events as mev
+from millwheel.control.master.runtime import MasterPace, MasterPorts, MasterRuntime
+from millwheel.control.master.tables.resharding import Resharding
+from millwheel.engine.workers import events as ev
+from millwheel.errors import InvariantError, MillwheelError
 from tests.sim.hosts import WatchedMaster
+from tests.sim.kernel import Failure
 from tests.sim.process import Mailbox, Process
 from tests.sim.worker import SimWorker
 
@@ -37,9 +39,11 @@ class SimMaster(Process):
         self.spawn(self._main)
 
     def _main(self) -> None:
-        """As in :mod:`millwheel.master.server`."""
+        """As in :mod:`millwheel.control.master.server`."""
         try:
             self._run()
+        except InvariantError as ex:
+            raise Failure(f"{self.name}: {ex}", (self.name,)) from ex
         except MillwheelError as ex:
             self.sim.trace(f"{self.name} ends: {ex}", self.name)
             self.end()
@@ -57,7 +61,9 @@ class SimMaster(Process):
             post=self.mailbox.put,
             background=self._background.put,
         )
-        session.elect("masters", self.name, msgspec.json.encode({"address": self.name}), lambda: won.put(1))
+        session.elect(
+            "masters", self.name, msgspec.json.encode({"address": self.name}), lambda: won.put(1)
+        )
         won.get()
         self.runtime = MasterRuntime(WatchedMaster(world.master_config()), ports, PACE)
         self.runtime.begin()
@@ -125,14 +131,16 @@ class _Snapshots:
         return self._inner.shards()
 
     def drop(self, shard: str) -> int:
-        self._world.checkers.deletions.snapshots(shard, list(self._world.zookeeper.stored.tables.values()))
+        self._world.checkers.deletions.snapshots(
+            shard, list(self._world.zookeeper.stored.tables.values())
+        )
         self._world.sim.trace(f"the snapshots of {shard} are dropped", shard)
         return int(self._inner.drop(shard))
 
 
 class Lines:
-    """The master's lines to workers (see :mod:`millwheel.adapters.grpc.attach`): only a refused connection is
-    a death."""
+    """The master's lines to workers (see :mod:`millwheel.adapters.grpc.attach`): only a refused
+    connection is a death."""
 
     def __init__(self, master: SimMaster) -> None:
         self._master = master
@@ -178,7 +186,9 @@ class _Line:
             master.later(master.sim.delay(20_000, 200_000), self._connect)
             return
         if not worker.alive:
-            master.mailbox.put(mev.WorkerUnreachable(incarnation=self._incarnation, reason="nobody listens"))
+            master.mailbox.put(
+                mev.WorkerUnreachable(incarnation=self._incarnation, reason="nobody listens")
+            )
             return
         worker.masters.append(self._hear)
         worker.on_exit.append(lambda: master.later(master.sim.delay(1_000, 50_000), self._connect))
@@ -189,7 +199,10 @@ class _Line:
         master = self._master
         worker = master.world.workers[self._incarnation]
         if self._passes(worker):
-            master.later(master.world.network.delay(), lambda: None if self._closed else master.mailbox.put(event))
+            master.later(
+                master.world.network.delay(),
+                lambda: None if self._closed else master.mailbox.put(event),
+            )
         else:
             worker.masters.remove(self._hear)
             master.later(master.sim.delay(20_000, 200_000), self._connect)

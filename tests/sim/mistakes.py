@@ -1,6 +1,7 @@
-"""What a deliberate mistake is. A mutation replaces one function for as long as its context lasts. Where a mistake
-needs a certain fault to show, the mutation names the faults to draw from; of ``within`` seeds, from ``first`` on, one
-must fail. ``first`` is a seed that is known to, where those before it would only take time."""
+"""What a deliberate mistake is. A mutation replaces one function for as long as its context lasts.
+Where a mistake needs a certain fault to show, the mutation names the faults to draw from; of
+``within`` seeds, from ``first`` on, one must fail. ``first`` is a seed that is known to, where
+those before it would only take time."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ _STALE = re.compile(r"unexpected (Type|Attribute|Name|Import|ModuleNotFound)Erro
 
 
 def is_stale(failure: str) -> bool:
-    """Whether a run failed because the mistake does not fit the code any more, which proves nothing."""
+    """Whether a run failed because the mistake does not fit the code any more, which proves
+    nothing."""
     return _STALE.search(failure) is not None
 
 
@@ -73,7 +75,9 @@ def mistake(
     def enlist(make: Callable[[], Context]) -> Callable[[], Context]:
         name = make.__name__
         kinds = frozenset(faults.split()) - {"none"} if faults else ALL_FAULTS
-        MUTATIONS[name] = Mutation(name, make, within, kinds, workload, savepoint, finish, first, embedded, days)
+        MUTATIONS[name] = Mutation(
+            name, make, within, kinds, workload, savepoint, finish, first, embedded, days
+        )
         return make
 
     return enlist

@@ -1,7 +1,8 @@
-"""What must be true of every shard: the fold of its commits, kept beside the system and compared with it.
+"""What must be true of every shard: the fold of its commits, kept beside the system and compared
+with it.
 
-The canonical history of a shard is the sequence of its commits 1, 2, 3, … that count: those that were acked, and those
-that a recovery found in the journals of the owners before it.
+The canonical history of a shard is the sequence of its commits 1, 2, 3, … that count: those that
+were acked, and those that a recovery found in the journals of the owners before it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from millwheel.core.formats.store_layout import (
     number_from8,
 )
 from millwheel.core.model.range_table import ShardEntry
-from millwheel.workers.delivery.high_water_marks import decode_high_water_marks
+from millwheel.engine.workers.delivery.high_water_marks import decode_high_water_marks
 from tests.sim.heirs import expected
 from tests.sim.kernel import Failure
 
@@ -44,7 +45,8 @@ class ShardModel:
 
 
 class CommitModel:
-    """All shards. Every method raises Failure when what it is told contradicts what was told before."""
+    """All shards. Every method raises Failure when what it is told contradicts what was told
+    before."""
 
     def __init__(self) -> None:
         self.shards: dict[str, ShardModel] = {}
@@ -65,9 +67,11 @@ class CommitModel:
             self.shard(commit.shard).submitted[commit.token, commit.number] = commit
 
     def acked(self, worker: str, commits: Sequence[Commit]) -> None:
-        """The journal says that these commits are durable: what follows from them may be acked and sent.
+        """The journal says that these commits are durable: what follows from them may be acked and
+        sent.
 
-        An acked commit is never lost or replaced, one token acks any given commit, and after a seal nothing is acked.
+        An acked commit is never lost or replaced, one token acks any given commit, and after a seal
+        nothing is acked.
         """
         for commit in commits:
             model = self.shard(commit.shard)
@@ -75,25 +79,30 @@ class CommitModel:
             if commit.number <= model.number:
                 if model.tokens[commit.number] != commit.token:
                     raise Failure(
-                        f"one token acks: commit {commit.number} of {commit.shard} was acked under token "
-                        f"{commit.token} by {worker}, and stands under token {model.tokens[commit.number]}",
+                        f"one token acks: commit {commit.number} of {commit.shard} was acked under"
+                        f" token {commit.token} by {worker}, and stands under token"
+                        f" {model.tokens[commit.number]}",
                         about,
                     )
                 continue
             if commit.token < model.token:
                 raise Failure(
-                    f"nothing is acked after the seal: {worker} acked commit {commit.number} of {commit.shard} under "
-                    f"token {commit.token}, but token {model.token} went on from commit {model.number}",
+                    f"nothing is acked after the seal: {worker} acked commit {commit.number} of"
+                    f" {commit.shard} under token {commit.token}, but token {model.token} went on"
+                    f" from commit {model.number}",
                     about,
                 )
             if commit.number != model.number + 1:
                 raise Failure(
-                    f"commits are contiguous: {commit.shard} acks {commit.number} after {model.number}", about
+                    f"commits are contiguous: {commit.shard} acks {commit.number} after"
+                    f" {model.number}",
+                    about,
                 )
             self._count(model, commit)
 
     def recovered(self, worker: str, entry: ShardEntry, content: dict[bytes, bytes]) -> None:
-        """A new owner has opened its store. Restored state is the fold of the log, and every acked commit is in it."""
+        """A new owner has opened its store. Restored state is the fold of the log, and every acked
+        commit is in it."""
         model = self.shard(entry.shard)
         if entry.token <= model.token:
             return
@@ -102,8 +111,8 @@ class CommitModel:
         number = 0 if data is None else decode_meta(data).number
         if number < model.number:
             raise Failure(
-                f"an acked commit is never lost: {worker} recovers {entry.shard} under token {entry.token} up to "
-                f"commit {number}, acked were {model.number}",
+                f"an acked commit is never lost: {worker} recovers {entry.shard} under token"
+                f" {entry.token} up to commit {number}, acked were {model.number}",
                 about,
             )
         if entry.parents and not model.number:
@@ -111,26 +120,42 @@ class CommitModel:
         while model.number < number:
             commit = self._found(model, entry, model.number + 1)
             if commit is None:
-                raise Failure(f"{worker} recovers commit {model.number + 1} of {entry.shard}: nobody made it", about)
+                raise Failure(
+                    f"{worker} recovers commit {model.number + 1} of {entry.shard}: nobody made it",
+                    about,
+                )
             self._count(model, commit)
         wrong = _differences(model.state, content)
         if wrong:
-            raise Failure(f"restored state is the fold of the log: {entry.shard} at commit {number}: {wrong}", about)
+            raise Failure(
+                f"restored state is the fold of the log: {entry.shard} at commit {number}: {wrong}",
+                about,
+            )
         model.token = entry.token
         model.submitted = {
-            store_key: commit for store_key, commit in model.submitted.items() if store_key[0] >= entry.token
+            store_key: commit
+            for store_key, commit in model.submitted.items()
+            if store_key[0] >= entry.token
         }
 
     def _inherited(
-        self, model: ShardModel, entry: ShardEntry, content: dict[bytes, bytes], number: int, about: tuple[str, ...]
+        self,
+        model: ShardModel,
+        entry: ShardEntry,
+        content: dict[bytes, bytes],
+        number: int,
+        about: tuple[str, ...],
     ) -> None:
-        """The history of a shard that came of a split or merge begins with what its parents left it."""
-        heirloom = expected(entry, {parent.shard: self.shard(parent.shard).state for parent in entry.parents})
+        """The history of a shard that came of a split or merge begins with what its parents left
+        it."""
+        heirloom = expected(
+            entry, {parent.shard: self.shard(parent.shard).state for parent in entry.parents}
+        )
         for parent in entry.parents:
             if self.shard(parent.shard).number != parent.last_commit:
                 raise Failure(
-                    f"an acked commit is never lost: {entry.shard} comes from {parent.shard} at commit "
-                    f"{parent.last_commit}, acked were {self.shard(parent.shard).number}",
+                    f"an acked commit is never lost: {entry.shard} comes from {parent.shard} at"
+                    f" commit {parent.last_commit}, acked were {self.shard(parent.shard).number}",
                     (*about, parent.shard),
                 )
         model.number, model.state = heirloom.number, heirloom.state
@@ -138,7 +163,9 @@ class CommitModel:
             return  # commits of its own have followed: their fold is compared
         wrong = heirloom.differences(content)
         if wrong:
-            raise Failure(f"children get what was their parents', exactly once: {entry.shard}: {wrong}", about)
+            raise Failure(
+                f"children get what was their parents', exactly once: {entry.shard}: {wrong}", about
+            )
         model.state = dict(content)
         model.meta = decode_meta(content[META]) if META in content else model.meta
 
@@ -174,13 +201,19 @@ class CommitModel:
         if family == CHANNEL:
             before, after = _bounds(old), _bounds(new)
             if any(was > now_us for was, now_us in zip(before, after, strict=True)):
-                raise Failure(f"what counts only rises: {store_key!r} from {before} to {after}", (commit.shard,))
+                raise Failure(
+                    f"what counts only rises: {store_key!r} from {before} to {after}",
+                    (commit.shard,),
+                )
             return
         if store_key == META:
             a, b = decode_meta(old), decode_meta(new)
             before, after = (a.number, a.next_seq, a.watermark), (b.number, b.next_seq, b.watermark)
             if any(was > now_us for was, now_us in zip(before, after, strict=True)):
-                raise Failure(f"what counts only rises: {commit.shard} goes from {before} to {after}", (commit.shard,))
+                raise Failure(
+                    f"what counts only rises: {commit.shard} goes from {before} to {after}",
+                    (commit.shard,),
+                )
             return
         if family == POSITION:
             before, after = decode_position(old).position, decode_position(new).position
@@ -188,7 +221,8 @@ class CommitModel:
             return
         if after < before:
             raise Failure(
-                f"what counts only rises: {store_key!r} of {commit.shard} goes from {before} to {after}",
+                f"what counts only rises: {store_key!r} of {commit.shard} goes from {before} to"
+                f" {after}",
                 (commit.shard,),
             )
 
@@ -209,21 +243,31 @@ def _bounds(data: bytes) -> tuple[int, int]:
 
 
 def _differences(want: dict[bytes, bytes], got: dict[bytes, bytes]) -> str:
-    """Ids that were forgotten locally may be there again after a recovery: they are left out. So are slices that have
-    expired, which leave a store without a commit."""
+    """Ids that were forgotten locally may be there again after a recovery: they are left out. So
+    are slices that have expired, which leave a store without a commit."""
     if want == got:
         return ""
     missing = [
-        store_key for store_key, value in want.items() if got.get(store_key) != value and not _may_go(store_key, got)
+        store_key
+        for store_key, value in want.items()
+        if got.get(store_key) != value and not _may_go(store_key, got)
     ]
-    extra = [store_key for store_key in got if store_key not in want and store_key[:1] not in (SEEN, RUNS)]
+    extra = [
+        store_key
+        for store_key in got
+        if store_key not in want and store_key[:1] not in (SEEN, RUNS)
+    ]
     if not missing and not extra:
         return ""
-    return f"{len(missing)} places are missing or differ ({missing[:3]}), {len(extra)} are too many ({extra[:3]})"
+    return (
+        f"{len(missing)} places are missing or differ ({missing[:3]}), {len(extra)} are too many"
+        f" ({extra[:3]})"
+    )
 
 
 def _may_go(store_key: bytes, got: dict[bytes, bytes]) -> bool:
-    """Whether a store may lack what commits put there: ids, and slices that begin before what it says has expired."""
+    """Whether a store may lack what commits put there: ids, and slices that begin before what it
+    says has expired."""
     if store_key[:1] == SLICE and store_key not in got and EXPIRED in got:
         return number_from8(store_key[len(SLICE) + 1 :][:8]) < number_from8(got[EXPIRED])
     return store_key[:1] in (SEEN, RUNS)

@@ -1,5 +1,5 @@
-"""A model of the durable store that is quicker than the real one, and has the same order of steps: a group is written
-first, and looks for the seal afterwards."""
+"""A model of the durable store that is quicker than the real one, and has the same order of steps:
+a group is written first, and looks for the seal afterwards."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from millwheel.adapters.ports import Followed, Manifest
+from millwheel.control.savepoints.orders import Standing
 from millwheel.core.formats.journal_segment import JournalPosition
 from millwheel.errors import ConflictError, CorruptionError, FencedError, UnavailableError
-from millwheel.ports import Followed, Manifest
-from millwheel.savepoints.orders import Standing
 from tests.sim.disk import Trouble
 from tests.sim.kernel import Simulation
 from tests.sim.process import Process
@@ -20,7 +20,9 @@ from tests.sim.storage import ROOT
 class ModelStore:
     """A local store: a dict that dies with its worker."""
 
-    def __init__(self, data: dict[bytes, bytes], checkpoints: dict[str, dict[bytes, bytes]]) -> None:
+    def __init__(
+        self, data: dict[bytes, bytes], checkpoints: dict[str, dict[bytes, bytes]]
+    ) -> None:
         self.data = data
         self._checkpoints = checkpoints
 
@@ -40,10 +42,14 @@ class ModelStore:
             del self.data[key]
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return iter(sorted((key, value) for key, value in self.data.items() if key.startswith(prefix)))
+        return iter(
+            sorted((key, value) for key, value in self.data.items() if key.startswith(prefix))
+        )
 
     def first(self, prefix: bytes, since: bytes) -> bytes | None:
-        return min((key for key in self.data if key.startswith(prefix) and key >= since), default=None)
+        return min(
+            (key for key in self.data if key.startswith(prefix) and key >= since), default=None
+        )
 
     def checkpoint(self, path: str) -> None:
         self._checkpoints[path] = dict(self.data)
@@ -71,8 +77,8 @@ class _Shared:
 
 
 class ModelStorage:
-    """Journals, snapshots and local stores as dicts. One group is one segment, so that collection is exercised
-    often."""
+    """Journals, snapshots and local stores as dicts. One group is one segment, so that collection
+    is exercised often."""
 
     def __init__(self, sim: Simulation) -> None:
         self.trouble = Trouble()
@@ -98,7 +104,9 @@ class ModelStorage:
         self._shared.checkpoints.pop(path, None)
 
     def saved(self, index: str, shard: str, standing: Standing) -> dict[bytes, bytes]:
-        manifest, content = max(self._shared.snapshots[f"{index}:{shard}"], key=lambda pair: pair[0].number)
+        manifest, content = max(
+            self._shared.snapshots[f"{index}:{shard}"], key=lambda pair: pair[0].number
+        )
         assert (manifest.token, manifest.last_commit) == (standing.token, standing.commit)
         return content
 
@@ -116,7 +124,11 @@ class ModelStorage:
         pass
 
     def latest(self, shard: str) -> Manifest | None:
-        return max((m for m, _ in self._shared.snapshots.get(shard, [])), key=lambda m: m.token, default=None)
+        return max(
+            (m for m, _ in self._shared.snapshots.get(shard, [])),
+            key=lambda m: m.token,
+            default=None,
+        )
 
     def kill_in_a_call(self, process: Process, calls: int) -> bool:
         return False
@@ -153,7 +165,9 @@ class ModelStores:
 
     def open(self, shard: str, checkpoint: str | None) -> ModelStore:
         checkpoints = self._shared.checkpoints
-        return ModelStore(dict(checkpoints.pop(checkpoint)) if checkpoint is not None else {}, checkpoints)
+        return ModelStore(
+            dict(checkpoints.pop(checkpoint)) if checkpoint is not None else {}, checkpoints
+        )
 
 
 @dataclass(slots=True)
@@ -201,12 +215,16 @@ class ModelJournals:
         journal = self._shared.journals[incarnation]
         first = since.group if since is not None else 0
         if upto >= 0 and first > upto + 1:
-            raise CorruptionError(f"{incarnation} was followed to {first}, but it was sealed at {upto}")
+            raise CorruptionError(
+                f"{incarnation} was followed to {first}, but it was sealed at {upto}"
+            )
         if first and any(number not in journal.groups for number in range(first, upto + 1)):
             raise FencedError(f"{incarnation}: groups behind {first} were collected")
         for number in sorted(journal.groups):
             if number >= first and (upto < 0 or number <= upto):
-                yield from (entry for entry in journal.groups.get(number, []) if entry.startswith(prefix))
+                yield from (
+                    entry for entry in journal.groups.get(number, []) if entry.startswith(prefix)
+                )
 
     def follow(self, incarnation: str, since: JournalPosition | None) -> Followed:
         """A group counts once there is another one behind it."""
@@ -216,10 +234,17 @@ class ModelJournals:
         certain = range(first, max(first, journal.written))
         if any(number not in journal.groups for number in certain):
             raise FencedError(f"{incarnation}: groups behind {first} were collected")
-        return Followed([journal.groups[number] for number in certain], JournalPosition(certain.stop, 0, certain.stop))
+        return Followed(
+            [journal.groups[number] for number in certain],
+            JournalPosition(certain.stop, 0, certain.stop),
+        )
 
     def incarnations(self) -> Sequence[str]:
-        return [name for name, journal in self._shared.journals.items() if journal.groups or journal.sealed_end < 0]
+        return [
+            name
+            for name, journal in self._shared.journals.items()
+            if journal.groups or journal.sealed_end < 0
+        ]
 
     def collect(self, incarnation: str) -> None:
         self._wait(50, 2000)
@@ -269,9 +294,13 @@ class ModelSnapshots:
 
     def latest(self, shard: str) -> Manifest | None:
         found = self._shared.snapshots.get(self._index(shard), [])
-        return max((m for m, _ in found), key=lambda m: (m.token, m.last_commit, m.number), default=None)
+        return max(
+            (m for m, _ in found), key=lambda m: (m.token, m.last_commit, m.number), default=None
+        )
 
-    def publish(self, shard: str, token: int, last_commit: int, checkpoint: str, guard: Callable[[], None]) -> Manifest:
+    def publish(
+        self, shard: str, token: int, last_commit: int, checkpoint: str, guard: Callable[[], None]
+    ) -> Manifest:
         self._wait(300, 20_000)
         guard()
         parent = self.latest(shard)
@@ -279,7 +308,12 @@ class ModelSnapshots:
             raise ConflictError(shard)
         manifests = self._shared.snapshots.setdefault(self._index(shard), [])
         manifest = Manifest(
-            shard, parent.number + 1 if parent else 1, parent.number if parent else 0, token, last_commit, {}
+            shard,
+            parent.number + 1 if parent else 1,
+            parent.number if parent else 0,
+            token,
+            last_commit,
+            {},
         )
         manifests.append((manifest, self._shared.checkpoints.pop(checkpoint)))
         return manifest
@@ -294,7 +328,9 @@ class ModelSnapshots:
 
     def collect(self, shard: str) -> int:
         kept = self._shared.snapshots.get(self._index(shard), [])
-        gone = sorted(kept, key=lambda pair: (pair[0].token, pair[0].last_commit, pair[0].number))[:-2]
+        gone = sorted(kept, key=lambda pair: (pair[0].token, pair[0].last_commit, pair[0].number))[
+            :-2
+        ]
         kept[:] = [pair for pair in kept if pair not in gone]
         return len(gone)
 

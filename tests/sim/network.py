@@ -1,4 +1,5 @@
-"""The network between simulated processes: connections that keep their order while they live, and partitions."""
+"""The network between simulated processes: connections that keep their order while they live, and
+partitions."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ class Network:
     def delay(self) -> int:
         return self.sim.delay(50, 1500) * self.slowness
 
-    def connect(self, client: Process, server: Process, to_server: Receive, to_client: Receive) -> Connection:
+    def connect(
+        self, client: Process, server: Process, to_server: Receive, to_client: Receive
+    ) -> Connection:
         connection = Connection(self, client, server, to_server, to_client)
         self.connections.append(connection)
         return connection
@@ -54,10 +57,16 @@ def _place(name: str) -> str:
 
 
 class Connection:
-    """In order both ways while it lives. A broken one loses what is on its way, or delivers it late."""
+    """In order both ways while it lives. A broken one loses what is on its way, or delivers it
+    late."""
 
     def __init__(
-        self, network: Network, client: Process, server: Process, to_server: Receive, to_client: Receive
+        self,
+        network: Network,
+        client: Process,
+        server: Process,
+        to_server: Receive,
+        to_client: Receive,
     ) -> None:
         self.network = network
         self.client, self.server = client, server
@@ -109,7 +118,8 @@ class Connection:
             sim.at(queue[0][0], partial(self._pump, forth))
 
     def cut(self, late: bool = False) -> None:
-        """Break it; with ``late`` what was on its way still arrives, some time: after what is sent again."""
+        """Break it; with ``late`` what was on its way still arrives, some time: after what is sent
+        again."""
         if self.broken:
             return
         self.broken, self._late = True, late
@@ -118,4 +128,7 @@ class Connection:
         sim = self.network.sim
         for forth in (True, False):
             if late and self._queues[forth]:
-                sim.later(sim.delay(1000, sim.rng.choice([10_000, 50_000, SECOND])), partial(self._pump, forth))
+                sim.later(
+                    sim.delay(1000, sim.rng.choice([10_000, 50_000, SECOND])),
+                    partial(self._pump, forth),
+                )

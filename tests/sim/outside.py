@@ -1,4 +1,5 @@
-"""The outside world of a simulated pipeline: sources of made-up rows, and sinks that remember what was published."""
+"""The outside world of a simulated pipeline: sources of made-up rows, and sinks that remember what
+was published."""
 
 from __future__ import annotations
 
@@ -11,9 +12,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from millwheel.core.pipeline.spec import SinkSpec
-from millwheel.errors import FencedError, UnavailableError
-from millwheel.sinks.base import (
+from millwheel.connect.sinks.base import (
     BatchRefusedError,
     BatchSplitError,
     LostError,
@@ -23,14 +22,16 @@ from millwheel.sinks.base import (
     SinkRecord,
     Writer,
 )
-from millwheel.sources.base import Chunk, FrameChunk, Partition, Reader, Reject, Source
+from millwheel.connect.sources.base import Chunk, FrameChunk, Partition, Reader, Reject, Source
+from millwheel.core.pipeline.spec import SinkSpec
+from millwheel.errors import FencedError, UnavailableError
 from tests.sim.kernel import Failure
 
 
 class MemorySource(Source):
-    """Partitions of rows; a row that is None is no record. It can be read again from any position. ``released`` says
-    how many of so many rows have been written by now. Positions are ``stride`` apart. With ``fields`` (their types) it
-    is read in columns."""
+    """Partitions of rows; a row that is None is no record. It can be read again from any position.
+    ``released`` says how many of so many rows have been written by now. Positions are ``stride``
+    apart. With ``fields`` (their types) it is read in columns."""
 
     bounded = True
     poll_us = 20_000
@@ -60,7 +61,11 @@ _TYPES = {"int": pl.Int64, "float": pl.Float64, "str": pl.String, "bool": pl.Boo
 
 class MemoryReader(Reader):
     def __init__(
-        self, rows: list[Any], released: Callable[[int], int], stride: int, fields: Mapping[str, str] | None = None
+        self,
+        rows: list[Any],
+        released: Callable[[int], int],
+        stride: int,
+        fields: Mapping[str, str] | None = None,
     ) -> None:
         self._rows = rows
         self._released = released
@@ -72,21 +77,36 @@ class MemoryReader(Reader):
         released = self._released(len(self._rows))
         rows = self._rows[start : min(released, start + max_records)]
         good = [((start + i + 1) * stride, row) for i, row in enumerate(rows) if row is not None]
-        bad = [Reject((start + i + 1) * stride, "?", "no record") for i, row in enumerate(rows) if row is None]
+        bad = [
+            Reject((start + i + 1) * stride, "?", "no record")
+            for i, row in enumerate(rows)
+            if row is None
+        ]
         after = start + len(rows)
-        return Chunk([p for p, _ in good], [dict(r) for _, r in good], after * stride, bad, after >= len(self._rows))
+        return Chunk(
+            [p for p, _ in good],
+            [dict(r) for _, r in good],
+            after * stride,
+            bad,
+            after >= len(self._rows),
+        )
 
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
         chunk = self.read(position, 1 + position % _FRAME_ROWS)
         if not self._fields or chunk.rejects:
             return None
         types = {name: _TYPES[kind] for name, kind in self._fields.items()}
-        frame = pl.DataFrame([[row[name] for name in types] for row in chunk.values], types, orient="row")
-        return FrameChunk(np.array(chunk.positions, np.int64), frame, chunk.next_position, [], chunk.finished)
+        frame = pl.DataFrame(
+            [[row[name] for name in types] for row in chunk.values], types, orient="row"
+        )
+        return FrameChunk(
+            np.array(chunk.positions, np.int64), frame, chunk.next_position, [], chunk.finished
+        )
 
 
 class MemorySinks:
-    """What is visible in each sink. Prepared batches are invisible until they are published, by name.
+    """What is visible in each sink. Prepared batches are invisible until they are published, by
+    name.
 
     ``look`` is called with every row at the moment it becomes visible.
     """
@@ -97,7 +117,8 @@ class MemorySinks:
         self.target = TransactionalTarget(self.visible)
         self.look = look
         self.aside = False
-        """Whether plain sinks prepare and publish in other threads, as files do, and publish in any order."""
+        """Whether plain sinks prepare and publish in other threads, as files do, and publish in any
+        order."""
 
     def build(self, spec: SinkSpec, folder: str) -> MemorySink:
         kinds = {"latest": LatestSink, "at_once": AtOnceSink, "transactional": TransactionalSink}
@@ -123,9 +144,10 @@ class MemorySink(Sink):
 
 
 class TransactionalTarget:
-    """Another system with transactions: rows, the number of their batch and the lease token of the writer are taken
-    together, or not at all. ``rng`` decides when it is away, and which of its answers are lost; ``refuses`` which rows
-    it never takes. ``names``: it tells which rows those are; otherwise a batch is halved until such a row is alone."""
+    """Another system with transactions: rows, the number of their batch and the lease token of the
+    writer are taken together, or not at all. ``rng`` decides when it is away, and which of its
+    answers are lost; ``refuses`` which rows it never takes. ``names``: it tells which rows those
+    are; otherwise a batch is halved until such a row is alone."""
 
     def __init__(self, visible: dict[str, dict[str, list[Any]]]) -> None:
         self.visible = visible
@@ -151,16 +173,22 @@ class TransactionalTarget:
         name, last = f"{shard}/{number}", self._last[shard]
         if number <= last:
             if self.visible[stream][name] != rows:
-                raise Failure(f"a batch is published once: {name} of {stream} was published twice with different rows")
+                raise Failure(
+                    f"a batch is published once: {name} of {stream} was published twice with"
+                    " different rows"
+                )
             return
         if number != last + 1:
-            raise Failure(f"batches are published in order: {name} of {stream} came after batch {last}")
+            raise Failure(
+                f"batches are published in order: {name} of {stream} came after batch {last}"
+            )
         self.visible[stream][name] = rows
         self._last[shard] = number
 
 
 class TransactionalSink(MemorySink):
-    """As the sinks of Kafka and of databases: the journal holds the rows, and batches are published in order, aside."""
+    """As the sinks of Kafka and of databases: the journal holds the rows, and batches are published
+    in order, aside."""
 
     def open(self, shard: str, token: int) -> TransactionalWriter:
         return TransactionalWriter(self._world.target, self._stream, shard, token)
@@ -186,9 +214,15 @@ class TransactionalWriter(Writer):
             parts = [[number, records[:middle]], [number + 1, records[middle:]]]
             raise BatchSplitError("one of these", [msgspec.json.encode(part) for part in parts])
         if len(good) < len(records):
-            bad = [Refused(SinkRecord(*record), "not this one") for record in records if record not in good]
+            bad = [
+                Refused(SinkRecord(*record), "not this one")
+                for record in records
+                if record not in good
+            ]
             raise BatchRefusedError(bad, msgspec.json.encode([number, good]))
-        self._target.write(self._stream, self._shard, self._token, number, [value for _, value, _ in records])
+        self._target.write(
+            self._stream, self._shard, self._token, number, [value for _, value, _ in records]
+        )
 
     def renumbered(self, committable: bytes, number: int) -> bytes:
         return msgspec.json.encode([number, msgspec.json.decode(committable)[1]])
@@ -198,7 +232,8 @@ class TransactionalWriter(Writer):
 
 
 class AtOnceSink(MemorySink):
-    """Shows rows before they are committed; what an attempt has shown stays beside what the next one shows."""
+    """Shows rows before they are committed; what an attempt has shown stays beside what the next
+    one shows."""
 
     shows_at_once = True
     flush_us = 0
@@ -228,7 +263,11 @@ class LatestWriter(Writer):
 
     def prepare(self, batch: SinkBatch) -> bytes:
         committable = f"{self._shard}/{batch.attempt}".encode()
-        self._world.prepared[committable] = (self._stream, self._shard, [record.value for record in batch.records])
+        self._world.prepared[committable] = (
+            self._stream,
+            self._shard,
+            [record.value for record in batch.records],
+        )
         return committable
 
     def publish(self, committable: bytes) -> None:
@@ -268,7 +307,10 @@ class MemoryWriter(Writer):
         visible = self._world.visible[stream]
         if name in visible:
             if visible[name] != rows:
-                raise Failure(f"a cut is published once: {name} of {stream} was published twice with different rows")
+                raise Failure(
+                    f"a cut is published once: {name} of {stream} was published twice with"
+                    " different rows"
+                )
             return
         visible[name] = rows
         for row in rows:
@@ -276,18 +318,26 @@ class MemoryWriter(Writer):
 
     def sweep(self, committables: list[bytes]) -> None:
         if self._swept:
-            raise Failure(f"what is left behind is swept once: {self._shard} of {self._stream} was swept twice")
+            raise Failure(
+                f"what is left behind is swept once: {self._shard} of {self._stream} was swept"
+                " twice"
+            )
         self._swept = True
         for name in (committable.decode().rpartition("/")[0] for committable in committables):
             if name not in self._world.visible[self._stream]:
-                raise Failure(f"nothing is swept before it is published: {name} of {self._stream} was not visible")
+                raise Failure(
+                    f"nothing is swept before it is published: {name} of {self._stream} was not"
+                    " visible"
+                )
 
 
 class AtOnceWriter(MemoryWriter):
     """The rows are their own committable, as with standard output."""
 
     def prepare(self, batch: SinkBatch) -> bytes:
-        return msgspec.json.encode([f"{self._shard}/{batch.attempt}", [record.value for record in batch.records]])
+        return msgspec.json.encode(
+            [f"{self._shard}/{batch.attempt}", [record.value for record in batch.records]]
+        )
 
     def publish(self, committable: bytes) -> None:
         name, rows = msgspec.json.decode(committable)

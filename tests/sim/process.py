@@ -1,4 +1,5 @@
-"""Simulated processes: they live, stall, are paused and killed; their tasks block without stopping anybody else."""
+"""Simulated processes: they live, stall, are paused and killed; their tasks block without stopping
+anybody else."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ class Process:
         return self.sim.now < self.paused_until
 
     def at(self, when: int, action: Callable[[], object]) -> None:
-        """``action`` happens to this process at ``when``, or when it is continued, or never if it is dead."""
+        """``action`` happens to this process at ``when``, or when it is continued, or never if it
+        is dead."""
         self.sim.at(when, partial(self._happen, action))
 
     def later(self, after: int, action: Callable[[], object]) -> None:
@@ -109,8 +111,8 @@ class Process:
             callback()
 
     def close(self) -> None:
-        """The simulation is over: unwind everything now. Left to the garbage collector, tasks of this world would wake
-        up in the middle of the next one."""
+        """The simulation is over: unwind everything now. Left to the garbage collector, tasks of
+        this world would wake up in the middle of the next one."""
         self.alive = False
         self._reap()
 
@@ -199,7 +201,8 @@ class Lock:
 
 
 class YieldingLock(Lock):
-    """A mutex whose release gives way: whoever relies on what it guarded may find that others went on meanwhile."""
+    """A mutex whose release gives way: whoever relies on what it guarded may find that others went
+    on meanwhile."""
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)

@@ -1,4 +1,5 @@
-"""One simulated run: a safety phase under faults, then a liveness phase in which everything must drain."""
+"""One simulated run: a safety phase under faults, then a liveness phase in which everything must
+drain."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from tests.sim.world import Refused, Shape, World
 
 _SAFETY_US = 5 * SECOND
 _LIVENESS_US = 180 * SECOND
-"""A step with a failure waits a second for others as long as fewer than a hundred calls are known: up to 100 s."""
+"""A step with a failure waits a second for others as long as fewer than a hundred calls are known:
+up to 100 s."""
 _SEARCHED_FROM = 1_000
 _ROOM = 6_000  # bytes of journals, where there is any: for groups of some hundreds
 _DAILY = ("numbers", "windows", "accounts", "transactional", "graphs")
@@ -28,11 +30,11 @@ _DAILY = ("numbers", "windows", "accounts", "transactional", "graphs")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What to run. ``keep`` are the numbers of the planned faults that happen (None: all); ``size`` scales
-    the input. ``savepoint``: savepoints are taken, and a second cluster goes on from one of them. ``finish``:
-    the sources are told to end where they are. ``days``: runs that end once they have caught up, one after the other,
-    while the input grows. ``embedded``: the embedded coordinator does what ZooKeeper does; half of
-    the seeds from 1000 on have it anyway."""
+    """What to run. ``keep`` are the numbers of the planned faults that happen (None: all); ``size``
+    scales the input. ``savepoint``: savepoints are taken, and a second cluster goes on from one of
+    them. ``finish``: the sources are told to end where they are. ``days``: runs that end once they
+    have caught up, one after the other, while the input grows. ``embedded``: the embedded
+    coordinator does what ZooKeeper does; half of the seeds from 1000 on have it anyway."""
 
     seed: int
     faults: frozenset[str] = field(default=ALL_FAULTS)
@@ -47,7 +49,9 @@ class Case:
     def planned(self) -> list[Fault]:
         """The faults that happen."""
         found = plan(self.seed, self.faults, _SAFETY_US)
-        return found if self.keep is None else [fault for fault in found if fault.number in self.keep]
+        return (
+            found if self.keep is None else [fault for fault in found if fault.number in self.keep]
+        )
 
     def command(self) -> str:
         """How to run it again."""
@@ -94,11 +98,14 @@ def simulate(case: Case) -> Result:
         shape = replace(shape, hosts=hosts, workers=max(shape.workers, 2))
     refused = ""
     workload = WORKLOADS[name](case.seed, case.size)
+    shape = workload.shaped(shape)
     workload.days = Days(case.seed) if case.days else None
     with _chance_of_the_system(case.seed), _no_folders_of_this_machine(), workload.tight():
         try:
             sim.trace(f"{name} on {shape}")
-            savepoints = Savepoints(case.seed) if case.savepoint or case.finish or case.days else None
+            savepoints = (
+                Savepoints(case.seed) if case.savepoint or case.finish or case.days else None
+            )
             world = World(sim, workload, shape, savepoints)
             _run(world, case)
             if savepoints is not None and savepoints.taken is not None:
@@ -122,7 +129,8 @@ def _is_embedded(seed: int) -> bool:
 
 
 def _workload(seed: int) -> str:
-    """Regressions and deliberate mistakes name earlier seeds, whose workloads stay what they were."""
+    """Regressions and deliberate mistakes name earlier seeds, whose workloads stay what they
+    were."""
     if seed >= _SEARCHED_FROM and seed % 4 == 0:
         return "searched"
     names = sorted(WORKLOADS.keys() - BY_NAME)
@@ -142,6 +150,7 @@ def _run(world: World, case: Case) -> None:
 def _phases(world: World, case: Case) -> None:
     faults = case.planned()
     schedule(world, faults)
+    world.calm = not (faults or case.savepoint or case.finish)
     if case.savepoint:
         world.savepoints.schedule(world)
     if case.finish:
@@ -150,7 +159,9 @@ def _phases(world: World, case: Case) -> None:
         world.sim.run(lambda: False, _SAFETY_US)
     world.heal()
     _wait(world, lambda: world.workload.ended(world), "everything drains")
+    world.validate()
     world.sim.run(lambda: False, world.workload.settle_us)
+    world.validate()
     if case.finish:
         cut_to_the_end(world)
     world.workload.check()
@@ -168,7 +179,12 @@ def _catch_up(world: World, case: Case) -> None:
             world.heal()
             _wait(world, lambda: days.caught_up, "a run catches up")
         days.next_run(world)
-    _phases(world, replace(case, days=False, finish=True, keep=tuple(f.number for f in days.faults_of_now(faults))))
+    _phases(
+        world,
+        replace(
+            case, days=False, finish=True, keep=tuple(f.number for f in days.faults_of_now(faults))
+        ),
+    )
 
 
 def _wait(world: World, until: Callable[[], bool], promise: str) -> None:
@@ -176,7 +192,9 @@ def _wait(world: World, until: Callable[[], bool], promise: str) -> None:
         return
     if world.damaged:
         raise Refused(f"{world.damaged} is damaged, and whoever needs it waits: {world.stuck()}")
-    raise Failure(f"{promise}: not {_LIVENESS_US // SECOND} s after the last fault: {world.stuck()}")
+    raise Failure(
+        f"{promise}: not {_LIVENESS_US // SECOND} s after the last fault: {world.stuck()}"
+    )
 
 
 @contextmanager
@@ -192,8 +210,8 @@ def _chance_of_the_system(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _no_folders_of_this_machine() -> Iterator[None]:
-    """Dead letters hold tracebacks, and snapshots are taken by the bytes of commits: a checkout in another folder must
-    not give longer ones."""
+    """Dead letters hold tracebacks, and snapshots are taken by the bytes of commits: a checkout in
+    another folder must not give longer ones."""
     right = traceback.format_exception
 
     def without_folders(ex: BaseException) -> list[str]:

@@ -1,7 +1,9 @@
-"""Savepoints in simulated clusters: somebody takes them while things go wrong, and a second cluster goes on from one.
+"""Savepoints in simulated clusters: somebody takes them while things go wrong, and a second cluster
+goes on from one.
 
-What the second cluster starts with is nothing but the copies of the shards and the cuts of the sinks that were
-committed by then. With the rest of the input, its results must be those of a run that was never interrupted.
+What the second cluster starts with is nothing but the copies of the shards and the cuts of the
+sinks that were committed by then. With the rest of the input, its results must be those of a run
+that was never interrupted.
 """
 
 from __future__ import annotations
@@ -10,12 +12,12 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from millwheel.control.savepoints.orders import Standing
+from millwheel.control.savepoints.runtime import Taker
+from millwheel.control.savepoints.state import SavepointRequest, Taking
 from millwheel.core.formats.store_layout import COMMITTABLE, META, NEXT_BATCH, PENDING, decode_meta
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import CorruptionError, MillwheelError
-from millwheel.savepoints.orders import Standing
-from millwheel.savepoints.runtime import Taker
-from millwheel.savepoints.state import SavepointRequest, Taking
 from tests.sim.kernel import FOREVER, SECOND, Failure, Simulation
 from tests.sim.model import ShardModel
 from tests.sim.process import Process
@@ -29,7 +31,8 @@ _STEP_US = 5_000
 
 @dataclass(slots=True)
 class Savepoints:
-    """What is taken in one run: a few savepoints, some of them interrupted. ``taken`` is the last whole one."""
+    """What is taken in one run: a few savepoints, some of them interrupted. ``taken`` is the last
+    whole one."""
 
     seed: int
     wanted: bool = True
@@ -45,7 +48,8 @@ class Savepoints:
             world.sim.later(at, lambda: self._take(world, rng))
 
     def finish(self, world: World) -> None:
-        """The sources are told to end where they are, by somebody who may die over it, and is followed by another."""
+        """The sources are told to end where they are, by somebody who may die over it, and is
+        followed by another."""
         rng = random.Random(f"finish {self.seed}")
         at = rng.choice([rng.randint(10_000, 100_000), rng.randint(50_000, 3 * SECOND)])
         for _ in range(rng.randint(0, 2)):
@@ -83,7 +87,9 @@ class SavepointProcess(Process):
             taker = Taker(taking, self.session)
             while not taker.step(self.clock.monotonic_us()):
                 self.sleep(_STEP_US)
-            self.world.savepoints.taken = Taken(self.wanted.folder, taking.tables, dict(taking.cut), self.world)
+            self.world.savepoints.taken = Taken(
+                self.wanted.folder, taking.tables, dict(taking.cut), self.world
+            )
             self.sim.trace(f"savepoint {self.wanted.savepoint} is whole", self.name)
             if self.wanted.stay:
                 self.sleep(SECOND // 2)
@@ -109,7 +115,9 @@ class FinishProcess(Process):
             self.later(lives_us, self.end)
 
     def _main(self) -> None:
-        wanted = SavepointRequest(self.name, "", tuple(self.world.graph.nodes), patience_us=3 * SECOND, finish=True)
+        wanted = SavepointRequest(
+            self.name, "", tuple(self.world.graph.nodes), patience_us=3 * SECOND, finish=True
+        )
         try:
             taker = Taker(Taking(wanted), self.session)
             while not taker.step(self.clock.monotonic_us()):
@@ -125,7 +133,8 @@ class FinishProcess(Process):
 
 
 def cut_to_the_end(world: World) -> None:
-    """What the sources have read is all there was: the input becomes that, as the oracle sees it."""
+    """What the sources have read is all there was: the input becomes that, as the oracle sees
+    it."""
     for stream, partitions in world.workload.rows.items():
         node = f"source.{stream}"
         shards = [entry.shard for entry in world.zookeeper.stored.tables[node].shards]
@@ -169,8 +178,14 @@ class Taken:
         data = self.contents[shard].get(META)
         number = 0 if data is None else decode_meta(data).number
         if number != standing.commit:
-            raise Failure(f"copies are as the cut says: {shard} has {number}, the cut {standing}", (shard,))
-        left = [store_key for store_key in self.contents[shard] if store_key[:1] in (PENDING, COMMITTABLE)]
+            raise Failure(
+                f"copies are as the cut says: {shard} has {number}, the cut {standing}", (shard,)
+            )
+        left = [
+            store_key
+            for store_key in self.contents[shard]
+            if store_key[:1] in (PENDING, COMMITTABLE)
+        ]
         if left:
             raise Failure(f"nothing is on its way in a savepoint: {shard} has {left[:3]}", (shard,))
 
@@ -179,7 +194,9 @@ class Taken:
         for visible in sinks.visible.values():
             for name in list(visible):
                 shard, _, number = name.rpartition("/")
-                if shard and int(number) >= int.from_bytes(self.contents[shard].get(NEXT_BATCH, b""), "big"):
+                if shard and int(number) >= int.from_bytes(
+                    self.contents[shard].get(NEXT_BATCH, b""), "big"
+                ):
                     del visible[name]
 
     def install(self, world: World) -> None:
@@ -187,13 +204,20 @@ class Taken:
         before = self.world.checkers.answers
         for table in self.tables:
             entries = tuple(
-                replace(each, owner="", next_owner="", lineage=(), split_at=0, merges_as="", parents=())
+                replace(
+                    each, owner="", next_owner="", lineage=(), split_at=0, merges_as="", parents=()
+                )
                 for each in table.shards
             )
             for entry in entries:
                 standing, content = self.cut[entry.shard], self.contents[entry.shard]
                 world.storage.install(entry.shard, standing, content)
-                model = ShardModel(standing.commit, standing.token, dict(content), {standing.commit: standing.token})
+                model = ShardModel(
+                    standing.commit,
+                    standing.token,
+                    dict(content),
+                    {standing.commit: standing.token},
+                )
                 model.meta = decode_meta(content[META]) if META in content else model.meta
                 world.checkers.model.shards[entry.shard] = model
                 applied = before.records(entry.shard, standing.token, standing.commit)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from millwheel.adapters.ports import StateStore
 from millwheel.core.model.range_table import ShardEntry
-from millwheel.ports import StateStore
-from millwheel.workers.recovery.following import Following, Standbys
+from millwheel.engine.workers.recovery.following import Following, Standbys
 from tests.sim.process import Process
 
 
@@ -30,7 +30,7 @@ class ToldStandbys(Standbys):
 
 
 class StandbyTask:
-    """Rounds of followers (see :class:`millwheel.workers.host.background.StandbyThread`)."""
+    """Rounds of followers (see :class:`millwheel.engine.workers.host.background.StandbyThread`)."""
 
     def __init__(self, worker: Process, standbys: Standbys) -> None:
         self._worker, self._standbys = worker, standbys

@@ -6,15 +6,15 @@ from typing import Any, Protocol
 
 from millwheel.adapters.journal.folder import SEALED_END
 from millwheel.adapters.journal.journals import FileJournals
+from millwheel.adapters.ports import Manifest
 from millwheel.adapters.snapshots.snapshots import FileSnapshots
 from millwheel.adapters.spaces.durable import read_whole, remove_tree
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.adapters.stores.growing import GrowingStores
+from millwheel.control.savepoints.orders import Standing
 from millwheel.core.formats.journal_segment import decode_header, valid_prefix
 from millwheel.errors import CorruptionError
-from millwheel.ports import Manifest
-from millwheel.savepoints.orders import Standing
 from tests.fakes.memory_disk import MemoryDisk
 from tests.fakes.stores import MemoryStores
 from tests.sim.disk import SimFiles, Trouble
@@ -63,7 +63,8 @@ class Storage(Protocol):
         """The newest snapshot there is, whoever knows of it."""
 
     def kill_in_a_call(self, process: Process, calls: int) -> bool:
-        """End a process at one of its next calls of the store; False where that is not simulated."""
+        """End a process at one of its next calls of the store; False where that is not
+        simulated."""
 
 
 class FileStorage:
@@ -79,11 +80,15 @@ class FileStorage:
     def _of(self, process: Process) -> SimFiles:
         files = self._files.get(process.name)
         if files is None:
-            files = self._files[process.name] = SimFiles(self._sim, process, self._disk, self.trouble)
+            files = self._files[process.name] = SimFiles(
+                self._sim, process, self._disk, self.trouble
+            )
         return files
 
     def journals(self, process: Process) -> FileJournals:
-        return FileJournals(ROOT, self._form, self._segment_bytes, self._of(process), room_bytes=self._room)
+        return FileJournals(
+            ROOT, self._form, self._segment_bytes, self._of(process), room_bytes=self._room
+        )
 
     def snapshots(self, process: Process, root: str = ROOT) -> FileSnapshots:
         return FileSnapshots(root, self._of(process))
@@ -95,7 +100,9 @@ class FileStorage:
         return self._stores(self.scratch(process))
 
     def _stores(self, folder: str) -> GrowingStores:
-        return GrowingStores(MemoryStores(self._disk, folder), self._disk, _SMALL_BYTES, _SHARED_BYTES)
+        return GrowingStores(
+            MemoryStores(self._disk, folder), self._disk, _SMALL_BYTES, _SHARED_BYTES
+        )
 
     def scratch(self, process: Process) -> str:
         return f"{ROOT}/scratch/{process.name}"
@@ -119,7 +126,11 @@ class FileStorage:
         self._disk.crash(choose=lambda n: self._sim.delay(0, n))
 
     def flip_bit(self) -> str:
-        paths = [path for part in ("journal", "snapshots", "hangs") for path in self._paths(f"{ROOT}/{part}")]
+        paths = [
+            path
+            for part in ("journal", "snapshots", "hangs")
+            for path in self._paths(f"{ROOT}/{part}")
+        ]
         if not paths:
             return ""
         path, bit = self._sim.rng.choice(paths), self._sim.rng.randrange(1 << 20)
@@ -132,9 +143,14 @@ class FileStorage:
         return path
 
     def _may_be_torn(self, path: str) -> bool:
-        """True in a journal that may still be written to, where the end may be a write that was torn."""
+        """True in a journal that may still be written to, where the end may be a write that was
+        torn."""
         folder = path.rpartition("/")[0]
-        return path.endswith(".log") and self._form == "append" and not self._disk.exists(f"{folder}/{SEALED_END}")
+        return (
+            path.endswith(".log")
+            and self._form == "append"
+            and not self._disk.exists(f"{folder}/{SEALED_END}")
+        )
 
     @staticmethod
     def _told_from_torn(segment: bytes) -> int:

@@ -1,5 +1,5 @@
-"""Makes a failure short: the fewest faults and the least input with which it still happens, and of what happened then
-only what concerns the shards and records in question."""
+"""Makes a failure short: the fewest faults and the least input with which it still happens, and of
+what happened then only what concerns the shards and records in question."""
 
 from __future__ import annotations
 
@@ -54,16 +54,21 @@ def _kind(failure: Failure) -> str:
 
 
 def concerning(story: Sequence[Event], about: Sequence[str]) -> list[Event]:
-    """The events that concern one of ``about``, the workers that had to do with it, and the faults."""
+    """The events that concern one of ``about``, the workers that had to do with it, and the
+    faults."""
     wanted = {name for name in about if name}
-    owners = {name for event in story if event.about & wanted for name in event.about if name[:1] == "w"}
+    owners = {
+        name for event in story if event.about & wanted for name in event.about if name[:1] == "w"
+    }
     general = ("fault", "the power", "a bit", "nothing passes", "ZooKeeper", "all faults")
     kept = [
         event
         for event in story
         if event.about & wanted
         or event.text.startswith(general)
-        or (event.about & owners and not any("-" in name and name[0] != "w" for name in event.about))
+        or (
+            event.about & owners and not any("-" in name and name[0] != "w" for name in event.about)
+        )
     ]
     if not wanted:
         kept = list(story)

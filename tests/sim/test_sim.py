@@ -4,8 +4,9 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,14 +18,23 @@ from tests.sim.run import Case, simulate
 from tests.sim.story import concerning, failure_of, shrunk, tell
 from tests.sim.workloads import BY_NAME, WORKLOADS
 
-FIXED = range(1, 17)
-_QUICK = 4  # seeds
+_LATER = (pytest.mark.slow, pytest.mark.long)
+
+
+def _seeds(*seeds: int, more: Iterable[int] = ()) -> list[Any]:
+    """The seeds of a test; ``more`` of them where there is time."""
+    return [*seeds, *(pytest.param(seed, marks=_LATER) for seed in more)]
+
+
+_QUICK = 2  # seeds
 QUICKLY_CAUGHT = [name for name, mutation in MUTATIONS.items() if mutation.within <= _QUICK]
 
 REGRESSIONS = {
-    # Two weak productions of one record, made by two computations, had the same id where a third consumed both.
+    # Two weak productions of one record, made by two computations, had the same id where a third
+    # consumed both.
     11013: ("none", ""),
-    # A production behind a computation that consumes its own output, for which no watermark is promised.
+    # A production behind a computation that consumes its own output, for which no watermark is
+    # promised.
     956: ("merge partition", "accounts"),
     # A commit of a merged shard, which has a mark for each part of its range.
     480: ("merge reshard", ""),
@@ -34,7 +44,8 @@ REGRESSIONS = {
     14: ("clock", ""),
     # Back-pressure in a circle of computations that wait for each other.
     8: ("none", "accounts"),
-    # A weak production, checkpointed because its consumer was slow, sent again after the watermark had passed it.
+    # A weak production, checkpointed because its consumer was slow, sent again after the watermark
+    # had passed it.
     30: ("kill", "numbers"),
     # A window that fires late for a key whose first record is late: its pane is late as well.
     48276: ("none", ""),
@@ -55,11 +66,13 @@ def told(case: Case) -> None:
         pytest.fail(tell(case, ex), pytrace=False)
 
 
-@pytest.mark.parametrize("seed", FIXED)
+@pytest.mark.parametrize("seed", _seeds(*range(1, 6), more=range(6, 17)))
 def test_a_cluster_under_faults_gives_the_results_of_one_without(seed: int) -> None:
     told(Case(seed))
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", sorted(ALL_FAULTS))
 def test_a_cluster_survives_each_kind_of_fault_alone(kind: str) -> None:
     told(Case(sum(kind.encode()), frozenset({kind}), size=0.5))
@@ -71,7 +84,8 @@ def test_each_workload_passes_without_faults(workload: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(seed, marks=[pytest.mark.slow, pytest.mark.long]) for seed in (2, 3))]
+    "seed",
+    _seeds(1, more=(2, 3)),
 )
 @pytest.mark.parametrize("workload", sorted(BY_NAME))
 def test_workloads_that_no_seed_chooses_survive_all_faults(workload: str, seed: int) -> None:
@@ -85,8 +99,10 @@ def test_what_went_wrong_once_does_not_again(seed: int) -> None:
     told(Case(seed, frozenset(faults.split()) - {"none"}, workload))
 
 
-@pytest.mark.parametrize("seed", range(1, 9))
-def test_a_cluster_that_the_embedded_coordinator_holds_together_survives_all_faults(seed: int) -> None:
+@pytest.mark.parametrize("seed", _seeds(1, 2, 3, more=range(4, 9)))
+def test_a_cluster_that_the_embedded_coordinator_holds_together_survives_all_faults(
+    seed: int,
+) -> None:
     told(Case(seed, embedded=True))
 
 
@@ -95,13 +111,16 @@ def test_the_embedded_coordinator_survives_each_kind_of_fault_that_concerns_it(k
     told(Case(sum(kind.encode()), frozenset({kind}), size=0.5, embedded=True))
 
 
-@pytest.mark.parametrize("seed", range(1, 7))
-def test_a_cluster_that_goes_on_from_a_savepoint_gives_the_results_of_one_that_was_never_interrupted(seed: int) -> None:
+@pytest.mark.parametrize("seed", _seeds(1, 2, 3, more=(4, 5, 6)))
+def test_a_cluster_that_goes_on_from_a_savepoint_gives_uninterrupted_results(seed: int) -> None:
     told(Case(seed, savepoint=True))
 
 
-@pytest.mark.parametrize("seed", [13, 18, 46, 114])  # workers die that have sent what they had not committed as read
-def test_a_cluster_whose_sources_are_told_to_end_gives_the_results_of_what_was_read(seed: int) -> None:
+# workers die that have sent what they had not committed as read
+@pytest.mark.parametrize("seed", [13, 18, 46, 114])
+def test_a_cluster_whose_sources_are_told_to_end_gives_the_results_of_what_was_read(
+    seed: int,
+) -> None:
     told(Case(seed, finish=True))
 
 
@@ -110,15 +129,21 @@ def test_runs_that_end_caught_up_and_go_on_give_the_results_of_one_run(seed: int
     told(Case(seed, days=True))
 
 
-@pytest.mark.parametrize("seed", [11, 23, 77, 82])  # in 11 and 23, windows in columns came in another order
+# in 11 and 23, windows in columns came in another order
+@pytest.mark.parametrize("seed", _seeds(11, 23, more=(77, 82)))
 def test_the_same_seed_gives_the_same_story(seed: int) -> None:
     first, second = simulate(Case(seed)), simulate(Case(seed))
     assert first.story == second.story
     assert first.trace_hash == second.trace_hash
 
 
-def test_the_same_seed_gives_the_same_story_in_another_process_and_another_folder(tmp_path: Path) -> None:
-    code = "from tests.sim.run import Case, simulate; [print(simulate(Case(seed)).trace_hash) for seed in (4, 45)]"
+def test_the_same_seed_gives_the_same_story_in_another_process_and_another_folder(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "from tests.sim.run import Case, simulate; [print(simulate(Case(seed)).trace_hash) for seed"
+        " in (4, 45)]"
+    )
     here, elsewhere = Path(__file__).parents[2], tmp_path / "elsewhere"
     elsewhere.mkdir()
     for package in ("millwheel", "tests"):
@@ -132,7 +157,8 @@ def test_the_same_seed_gives_the_same_story_in_another_process_and_another_folde
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        for folder, hash_seed in ((here, "1"), (elsewhere, "7"))  # sets of names are in different orders
+        # sets of names are in different orders
+        for folder, hash_seed in ((here, "1"), (elsewhere, "7"))
     ]
     first, second = (run.communicate(timeout=300)[0].split() for run in runs)
     assert len(first) == 2

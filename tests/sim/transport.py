@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millwheel.core.formats.codec import decode_batch, encode_batch
-from millwheel.workers import events as ev
-from millwheel.workers.delivery.outbox import Send
+from millwheel.engine.workers import events as ev
+from millwheel.engine.workers.delivery.outbox import Send
 from tests.sim.network import Connection
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ class Transport:
         connection = self._connections.get(address)
         if connection is None or connection.broken:
             server = world.workers[address]
-            made = world.network.connect(worker, server, lambda message: deliver(made, server, message), worker.post)
+            made = world.network.connect(
+                worker, server, lambda message: deliver(made, server, message), worker.post
+            )
             made.on_broken = lambda: worker.post(ev.PeerLost(address))
             connection = self._connections[address] = made
             if not server.alive:
@@ -59,5 +61,7 @@ class Transport:
 def deliver(connection: Connection, server: SimWorker, message: tuple[Send, int, bytes]) -> None:
     send, token, data = message
     batch = decode_batch(data)
-    event = ev.DeliveryCame(send.channel, send.node, send.target, token, send.epoch, send.index, batch, connection)
+    event = ev.DeliveryCame(
+        send.channel, send.node, send.target, token, send.epoch, send.index, batch, connection
+    )
     server.post(event)

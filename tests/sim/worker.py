@@ -1,4 +1,5 @@
-"""One life of one worker: the real loop and the real work of its threads, as tasks of a simulated process."""
+"""One life of one worker: the real loop and the real work of its threads, as tasks of a simulated
+process."""
 
 from __future__ import annotations
 
@@ -10,26 +11,33 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millwheel.adapters.clock import SteadyClock
-from millwheel.adapters.grpc.report_desk import ReportDesk
+from millwheel.adapters.grpc.report_queue import ReportQueue
 from millwheel.adapters.grpc.watermark_client import read_tallies
+from millwheel.adapters.pb import injector_pb2 as pb
+from millwheel.adapters.processes.exits import Exit
+from millwheel.control.master import events as mev
+from millwheel.control.savepoints.orders import ORDERS, OrderAnswer, SavepointOrder, Standing
 from millwheel.core.model.watermark import ShardReport, Watermarks
+from millwheel.engine.workers import events as ev
+from millwheel.engine.workers.bundle.hangs import Hangs
+from millwheel.engine.workers.dictionaries.store_form import NumbersRead
+from millwheel.engine.workers.host.assembly import Assembly
+from millwheel.engine.workers.host.background import (
+    SEAL_CHECK_S,
+    Copying,
+    OrderAnswers,
+    Publishing,
+    Recovering,
+    write_groups,
+)
+from millwheel.engine.workers.loop.runtime import WorkerRuntime
+from millwheel.engine.workers.ports import ShardWork, WorkerPorts
+from millwheel.engine.workers.queries.copies import FollowedCopies
+from millwheel.engine.workers.queries.snapshots import SnapshotCopies, SnapshotFolder
+from millwheel.engine.workers.queries.store_answers import StoreAnswers
+from millwheel.engine.workers.recovery.following import Following
+from millwheel.engine.workers.recovery.journal_reads import ReadOnce
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError
-from millwheel.master import events as mev
-from millwheel.pb import injector_pb2 as pb
-from millwheel.processes.exits import Exit
-from millwheel.savepoints.orders import ORDERS, OrderAnswer, SavepointOrder, Standing
-from millwheel.workers import events as ev
-from millwheel.workers.bundle.hangs import Hangs
-from millwheel.workers.dictionaries.stored import NumbersRead
-from millwheel.workers.host.assembly import Assembly
-from millwheel.workers.host.background import SEAL_CHECK_S, Copying, Desk, Publishing, Recovering, write_groups
-from millwheel.workers.loop.runtime import WorkerRuntime
-from millwheel.workers.ports import ShardWork, WorkerPorts
-from millwheel.workers.queries.copies import FollowedCopies
-from millwheel.workers.queries.kept import StoreAnswers
-from millwheel.workers.queries.snapshots import SnapshotCopies, SnapshotFolder
-from millwheel.workers.recovery.following import Following
-from millwheel.workers.recovery.journal_reads import ReadOnce
 from tests.sim.dying import SimDoingNote
 from tests.sim.hanging import WatchdogTask
 from tests.sim.kernel import SECOND, Failure
@@ -49,8 +57,9 @@ _RECONNECT_US = (20_000, 300_000)
 
 
 class SimWorker(Process):
-    """A worker process. ``code`` is its exit code once it has ended, by default that of a kill from outside; ``doing``
-    is what it leaves behind about the bundle in progress, where somebody looks at it."""
+    """A worker process. ``code`` is its exit code once it has ended, by default that of a kill from
+    outside; ``doing`` is what it leaves behind about the bundle in progress, where somebody looks
+    at it."""
 
     def __init__(self, world: World, slot: int) -> None:
         super().__init__(world.sim, f"w{slot}-{world.sim.number()}")
@@ -63,6 +72,8 @@ class SimWorker(Process):
         self.journal: JournalTask | None = None
         self.code: int = -signal.SIGKILL
         self.lacked_memory = False
+        self.quiet = True
+        """Between two steps of the loop, not in one that waits for the disk."""
         self.doing = SimDoingNote() if world.workload.dies else None
         self.session = world.zookeeper.connect(self)
         self.spawn(self._main)
@@ -96,11 +107,17 @@ class SimWorker(Process):
         hangs = self._watched(assembly)
         stores = world.storage.stores(self)
         now_us = self.clock.monotonic_us
-        standbys = ToldStandbys(self, Following(stores, snapshots, journals, scratch, lambda: Lock(self), now_us))
+        standbys = ToldStandbys(
+            self, Following(stores, snapshots, journals, scratch, lambda: Lock(self), now_us)
+        )
         reads = ReadOnce(journals, YieldingLock(self))
         numbers = NumbersRead(assembly.spec.computations)
-        recovering = Recovering(stores, snapshots, journals, scratch, hangs, standbys, reads, numbers)
-        opened = SnapshotCopies(SnapshotFolder(stores, snapshots, scratch, lambda: Lock(self), self.spawn, now_us))
+        recovering = Recovering(
+            stores, snapshots, journals, scratch, hangs, standbys, reads, numbers
+        )
+        opened = SnapshotCopies(
+            SnapshotFolder(stores, snapshots, scratch, lambda: Lock(self), self.spawn, now_us)
+        )
         ports = WorkerPorts(
             clock=self.steady,
             transport=self.transport,
@@ -144,16 +161,21 @@ class SimWorker(Process):
         return hangs
 
     def _loop(self, runtime: WorkerRuntime) -> None:
-        """As in :mod:`millwheel.workers.process`: whatever came, then a step."""
+        """As in :mod:`millwheel.engine.workers.process`: whatever came, then a step."""
         events: list[ev.Event] = []
         while not runtime.finished():
+            self.quiet = False
             wake_at = runtime.step(events)
+            self.quiet = True
+            self.world.checkers.sound.look(runtime)
             self.sleep(self.sim.delay(5, 200))
             at_most = self.sim.delay(1, 60)
             events = self.mailbox.take(at_most, max(0, wake_at - self.steady.now_us()))
 
     def _workers_changed(self, members: Mapping[str, bytes]) -> None:
-        self.post(ev.WorkersChanged({name: _decode(data)["address"] for name, data in members.items()}))
+        self.post(
+            ev.WorkersChanged({name: _decode(data)["address"] for name, data in members.items()})
+        )
 
 
 _encode = msgspec.json.encode
@@ -161,7 +183,8 @@ _decode = msgspec.json.decode
 
 
 class JournalTask:
-    """The journal behind a queue (see :class:`millwheel.workers.host.background.JournalThread`)."""
+    """The journal behind a queue (see
+    :class:`millwheel.engine.workers.host.background.JournalThread`)."""
 
     def __init__(self, worker: SimWorker, writer: Any) -> None:
         self._worker, self._writer = worker, writer
@@ -210,7 +233,9 @@ class JournalTask:
 
     def _post(self, event: ev.Event) -> None:
         if isinstance(event, ev.GroupDurable):
-            self._worker.world.checkers.durable(self._worker.name, event.segment, self._submitted.popleft())
+            self._worker.world.checkers.durable(
+                self._worker.name, event.segment, self._submitted.popleft()
+            )
         self._worker.post(event)
 
 
@@ -243,8 +268,8 @@ class RecoveryTask:
             content = dict(event.store.scan(b""))
             worker.world.checkers.model.recovered(worker.name, event.entry, content)
             worker.sim.trace(
-                f"{worker.name} opens {event.entry.shard} under token {event.entry.token} at commit "
-                f"{worker.world.checkers.model.shard(event.entry.shard).number}",
+                f"{worker.name} opens {event.entry.shard} under token {event.entry.token} at commit"
+                f" {worker.world.checkers.model.shard(event.entry.shard).number}",
                 *(worker.name, event.entry.shard),
             )
         worker.post(event)
@@ -275,7 +300,8 @@ class SnapshotTask:
         if isinstance(event, ev.SnapshotPublished):
             world.checkers.ledger.published(event.shard, event.last_commit)
             world.sim.trace(
-                f"{self._worker.name} has a snapshot of {event.shard} up to commit {event.last_commit}",
+                f"{self._worker.name} has a snapshot of {event.shard} up to commit"
+                f" {event.last_commit}",
                 *(self._worker.name, event.shard),
             )
             world.checkers.manifests.published(event.shard)
@@ -283,22 +309,23 @@ class SnapshotTask:
 
 
 class SavepointTask:
-    """Answers to orders, and copies of shards (see :class:`millwheel.workers.host.background.SavepointThread`)."""
+    """Answers to orders, and copies of shards (see
+    :class:`millwheel.engine.workers.host.background.SavepointThread`)."""
 
     def __init__(self, worker: SimWorker, guard: Callable[[], None], scratch: str) -> None:
         self._worker, self._scratch = worker, scratch
         storage = worker.world.storage
         self._copying = Copying(lambda index: storage.snapshots(worker, index), guard)
-        self._desk = Desk(worker.session, worker.name)
+        self._answers = OrderAnswers(worker.session, worker.name)
         self._queue = Mailbox(worker)
         if worker.world.savepoints.wanted:
             worker.spawn(self._run)
 
     def answer(self, answer: OrderAnswer) -> None:
-        self._queue.put(lambda: self._desk.say(answer))
+        self._queue.put(lambda: self._answers.say(answer))
 
     def withdraw(self) -> None:
-        self._queue.put(self._desk.withdraw)
+        self._queue.put(self._answers.withdraw)
 
     def checkpoint_path(self, order: SavepointOrder, shard: str) -> str:
         return f"{self._scratch}/savepoint-{order.name}-{shard}-{self._worker.sim.number()}"
@@ -316,11 +343,12 @@ class SavepointTask:
 
 
 class InjectorLine:
-    """The line to the leading injector (see :class:`millwheel.adapters.grpc.watermark_client.InjectorClient`)."""
+    """The line to the leading injector (see
+    :class:`millwheel.adapters.grpc.watermark_client.InjectorClient`)."""
 
     def __init__(self, worker: SimWorker) -> None:
         self._worker = worker
-        self._desk = ReportDesk()
+        self._answers = ReportQueue()
         self._watermarks = Watermarks()
         self._leader = ""
         self._connection: Connection | None = None
@@ -329,11 +357,11 @@ class InjectorLine:
 
     def report(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None:
         for node, reports in by_node.items():
-            self._desk.put(node, reports)
+            self._answers.put(node, reports)
         self._flush_soon()
 
     def forget(self, shard: str) -> None:
-        self._desk.forget(shard)
+        self._answers.forget(shard)
 
     def _flush_soon(self) -> None:
         if self._connection is not None and not self._flushing:
@@ -342,8 +370,8 @@ class InjectorLine:
 
     def _flush(self) -> None:
         self._flushing = False
-        if self._connection is not None and self._desk.waiting():
-            for frame in self._desk.take():
+        if self._connection is not None and self._answers.waiting():
+            for frame in self._answers.take():
                 self._connection.to_server(frame)
 
     def _leader_changed(self, members: Mapping[str, bytes]) -> None:
@@ -361,7 +389,7 @@ class InjectorLine:
         connection = server.accept(self._worker, self._hear)
         connection.on_broken = self._broken
         self._connection = connection
-        self._desk.begin()
+        self._answers.begin()
         self._flush_soon()
 
     def _broken(self) -> None:
@@ -388,7 +416,9 @@ class MasterLine:
     def released(self, shard: str, token: int, last_commit: int) -> None:
         self._worker.world.checkers.ledger.released[shard, token] = last_commit
         name = self._worker.name
-        self._tell(mev.ShardReleased(incarnation=name, shard=shard, token=token, last_commit=last_commit))
+        self._tell(
+            mev.ShardReleased(incarnation=name, shard=shard, token=token, last_commit=last_commit)
+        )
 
     def load(self, loads: Sequence[ShardWork]) -> None:
         now_us = self._worker.sim.now

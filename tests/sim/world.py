@@ -1,5 +1,6 @@
-"""A whole cluster in one thread: the real loops and machines of master, injector and workers, over a simulated clock,
-network, store and coordinator. Everything that happens is drawn from one seed."""
+"""A whole cluster in one thread: the real loops and machines of master, injector and workers, over
+a simulated clock, network, store and coordinator. Everything that happens is drawn from one
+seed."""
 
 from __future__ import annotations
 
@@ -7,18 +8,16 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from millwheel.control.master.state import MasterConfig
+from millwheel.control.master.tables.planner import NodeDemand, why_fixed
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.graph import NodeKind
+from millwheel.engine.workers.loop.commits import LONGEST_US
+from millwheel.engine.workers.loop.pace import RuntimeLimits
+from millwheel.engine.workers.loop.reporting import ReportPace
+from millwheel.engine.workers.loop.snapshots import SnapshotPace
 from millwheel.errors import CorruptionError
-from millwheel.master.balancing import BalanceConfig
-from millwheel.master.speeds import SpeedConfig
-from millwheel.master.state import MasterConfig
-from millwheel.master.tables.planner import NodeDemand, why_fixed
-from millwheel.workers.loop.commits import LONGEST_US
-from millwheel.workers.loop.pace import RuntimeLimits
-from millwheel.workers.loop.reporting import ReportPace
-from millwheel.workers.loop.snapshots import SnapshotPace
 from tests.sim.checkers import Checkers
 from tests.sim.coordinator import SimZooKeeper
 from tests.sim.dying import SimDriver
@@ -80,20 +79,29 @@ class Shape:
 
 
 class Refused(BaseException):
-    """A process found damage and says so: the right thing to do when bits were flipped, a failure otherwise."""
+    """A process found damage and says so: the right thing to do when bits were flipped, a failure
+    otherwise."""
 
 
 class World:
     """The cluster. What dies is started again, until :meth:`retire`."""
 
-    def __init__(self, sim: Simulation, workload: Workload, shape: Shape, savepoints: Savepoints | None = None) -> None:
+    def __init__(
+        self,
+        sim: Simulation,
+        workload: Workload,
+        shape: Shape,
+        savepoints: Savepoints | None = None,
+    ) -> None:
         self.sim, self.workload, self.shape = sim, workload, shape
         workload.now = lambda: sim.now
         self.limits = RuntimeLimits(
             few=0 if shape.greedy else 2,
             longest_work_us=0 if shape.divided else LONGEST_US,
             reports=ReportPace(load_us=shape.machines.load_us),
-            snapshots=SnapshotPace(20_000, shape.snapshot_us, replayed_bytes=5_000, retry_us=SECOND // 2),
+            snapshots=SnapshotPace(
+                20_000, shape.snapshot_us, replayed_bytes=5_000, retry_us=SECOND // 2
+            ),
         )
         self.graph = workload.assembly(Process(sim, "driver").clock).graph
         self.storage: Storage = (
@@ -110,6 +118,8 @@ class World:
         self.masters: dict[str, SimMaster] = {}
         self.injectors: dict[str, SimInjector] = {}
         self.damaged = ""
+        self.calm = True
+        """Nothing goes wrong but what the machines are given."""
         self._driver = SimDriver(self)
         self._slots: dict[str, Process] = {}
         self._retired: set[str] = set()
@@ -171,7 +181,11 @@ class World:
 
     def alive(self, kind: str = "") -> list[Any]:
         """The processes that live, by the first letter of their name."""
-        return [process for place, process in sorted(self._slots.items()) if place.startswith(kind) and process.alive]
+        return [
+            process
+            for place, process in sorted(self._slots.items())
+            if place.startswith(kind) and process.alive
+        ]
 
     def host(self, slot: int) -> str:
         """The host of the worker of a slot."""
@@ -192,9 +206,7 @@ class World:
             )
             for name, node in self.graph.nodes.items()
         )
-        balance = None
-        if self.shape.shards > 1:
-            balance = BalanceConfig(steady=1, look_us=100_000, rest_us=200_000, relief_us=300_000)
+        machines = self.shape.machines
         return MasterConfig(
             nodes=demands,
             expected_workers=self.shape.workers,
@@ -203,8 +215,8 @@ class World:
             settle_us=300_000,
             recover_us=300_000,
             standby_settle_us=300_000,
-            balance=balance,
-            speeds=SpeedConfig(records=3, work_us=100, busy=0.01, steady=1, look_us=100_000, patience_us=SECOND),
+            balance=machines.balance if self.shape.shards > 1 else None,
+            speeds=machines.speeds,
         )
 
     # --- what the parts report
@@ -223,21 +235,32 @@ class World:
     def _table_written(self, stored: RangeTable | None, table: RangeTable) -> None:
         self.checkers.tables.written(stored, table)
         self.checkers.answers.written(table)
+        self.workload.placed(self, table)
         before = {entry.shard: entry for entry in (stored.shards if stored is not None else ())}
         for entry in table.shards:
             if before.get(entry.shard) != entry:
                 moving = f", to be moved to {entry.next_owner}" if entry.next_owner else ""
                 moving += f", to be split at {entry.split_at:016x}" if entry.split_at else ""
                 moving += f", to be merged as {entry.merges_as}" if entry.merges_as else ""
-                moving += f", from {' and '.join(parent.shard for parent in entry.parents)}" if entry.parents else ""
+                moving += (
+                    f", from {' and '.join(parent.shard for parent in entry.parents)}"
+                    if entry.parents
+                    else ""
+                )
                 self.sim.trace(
-                    f"the table gives {entry.shard} to {entry.owner or 'nobody'} under token {entry.token}{moving}",
+                    f"the table gives {entry.shard} to {entry.owner or 'nobody'} under token"
+                    f" {entry.token}{moving}",
                     *(entry.shard, entry.owner or "nobody"),
                 )
 
     def close(self) -> None:
         """Unwind all processes."""
-        for process in (*self.workers.values(), *self.masters.values(), *self.injectors.values(), self._driver):
+        for process in (
+            *self.workers.values(),
+            *self.masters.values(),
+            *self.injectors.values(),
+            self._driver,
+        ):
             process.close()
 
     # --- the end of faults
@@ -251,13 +274,22 @@ class World:
         for process in self._slots.values():
             process.slow = 1
 
+    def validate(self) -> None:
+        """Raise InvariantError unless the state of every process that lives holds together."""
+        for worker in self.alive("w"):
+            if worker.quiet and worker.runtime is not None:
+                worker.runtime.validate()
+        for injector in self.alive("i"):
+            injector.runtime.state.validate()
+
     def drained(self) -> bool:
         """True when every node's watermark says that nothing can come any more."""
         for injector in self.injectors.values():
             if injector.alive and injector.leading:
                 views = {view.node: view for view in injector.runtime.state.view()}
                 return all(
-                    n in views and views[n].complete and views[n].watermark_us == MAX_TIME for n in self.graph.nodes
+                    n in views and views[n].complete and views[n].watermark_us == MAX_TIME
+                    for n in self.graph.nodes
                 )
         return False
 
@@ -267,8 +299,8 @@ class World:
         for injector in self.injectors.values():
             if injector.alive and injector.leading:
                 lines += [
-                    f"{view.node} at {view.watermark_us} by {view.holder_shard} ({view.holder}), silent "
-                    f"{view.silent_shards[:5]}"
+                    f"{view.node} at {view.watermark_us} by {view.holder_shard} ({view.holder}),"
+                    f" silent {view.silent_shards[:5]}"
                     for view in injector.runtime.state.view()
                     if view.watermark_us < MAX_TIME
                 ]

@@ -29,13 +29,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """One for all tests of this process, which leave it running; each begins with an empty database."""
+    """One for all tests of this process, which leave it running; each begins with an empty
+    database."""
     yield from running(tmp_path_factory.mktemp("redis"))
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """A PostgreSQL server for all tests of this process; they use tables of their own, and leave it running."""
+    """A PostgreSQL server for all tests of this process; they use tables of their own, and leave it
+    running."""
     need_postgres()
     made = Server()
     made.start()

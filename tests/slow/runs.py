@@ -56,16 +56,36 @@ class Run:
         return json.loads((self.folder / "summary.json").read_text())
 
     def start(self) -> Run:
-        command = [sys.executable, "-m", "millwheel", "run", str(self.pipeline), "--launcher", self.launcher]
+        command = [
+            sys.executable,
+            "-m",
+            "millwheel",
+            "run",
+            str(self.pipeline),
+            "--launcher",
+            self.launcher,
+        ]
         for name, value in self.params.items():
             command += ["--set", f"{name}={value}"]
-        command += ["--root", self.place or str(self.root), "--workers", str(self.workers), *self.more]
+        command += [
+            "--root",
+            self.place or str(self.root),
+            "--workers",
+            str(self.workers),
+            *self.more,
+        ]
         command += ["--summary", str(self.folder / "summary.json")]
         self._log = (self.folder / "said.txt").open("w+b")
         path = os.pathsep.join((str(REPO), *self.path))
-        environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "PYTHONFAULTHANDLER": "1"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": path,
+            "COLUMNS": "200",
+            "PYTHONFAULTHANDLER": "1",
+        }
         streams = {"stdout": self._log, "stderr": subprocess.STDOUT}
-        place = self.folder if self.place else None  # such a root keeps a folder below the current one
+        # such a root keeps a folder below the current one
+        place = self.folder if self.place else None
         self.process = subprocess.Popen(command, env=environment, cwd=place, **streams)  # type: ignore[call-overload]
         Run.started.append(self)
         return self
@@ -79,7 +99,9 @@ class Run:
         self._log.seek(0)
         self.said = self._log.read().decode(errors="replace")
         self._log.close()
-        assert self.code is not None, f"it still ran after {timeout_s:.0f} s, and said:\n{self.said}"
+        assert self.code is not None, (
+            f"it still ran after {timeout_s:.0f} s, and said:\n{self.said}"
+        )
         return self
 
     def end(self) -> None:
@@ -150,6 +172,15 @@ class Run:
 def ads_events(folder: Path, records: int) -> Path:
     """Generated events with late ones and duplicates."""
     events = folder / "events.jsonl"
-    command = [sys.executable, str(EXAMPLES / "ads" / "generate.py"), "--records", str(records), "--out", str(events)]
-    subprocess.run([*command, "--late", "0.002", "--duplicates", "0.01"], check=True, capture_output=True)
+    command = [
+        sys.executable,
+        str(EXAMPLES / "ads" / "generate.py"),
+        "--records",
+        str(records),
+        "--out",
+        str(events),
+    ]
+    subprocess.run(
+        [*command, "--late", "0.002", "--duplicates", "0.01"], check=True, capture_output=True
+    )
     return events

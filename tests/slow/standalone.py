@@ -67,7 +67,8 @@ class StandaloneCluster:
             process.wait(30)
 
     def submit(self, package: Path, arguments: list[str]) -> str:
-        """What ``deploy/standalone.sh`` said about these arguments, run where no millwheel lies but in ``package``."""
+        """What ``deploy/standalone.sh`` said about these arguments, run where no millwheel lies but
+        in ``package``."""
         conf = self.folder / "conf"
         conf.mkdir(exist_ok=True)
         settings = {
@@ -86,7 +87,13 @@ class StandaloneCluster:
         }
         command = [str(SUBMIT), self.url, *arguments]
         done = subprocess.run(
-            command, cwd=self.folder, env=given, capture_output=True, text=True, timeout=280, check=False
+            command,
+            cwd=self.folder,
+            env=given,
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
@@ -95,7 +102,13 @@ class StandaloneCluster:
         log = (self.folder / f"{name.rpartition('.')[2]}-{len(self._processes)}.log").open("wb")
         command = [str(SPARK_HOME / "bin" / "spark-class"), name, *options]
         self._processes.append(
-            subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=self._environment, cwd=self.folder)
+            subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                cwd=self.folder,
+            )
         )
         log.close()
 

@@ -1,4 +1,5 @@
-"""A worker that serves nothing: it joins, keeps a journal, answers Attach and releases what is to move.
+"""A worker that serves nothing: it joins, keeps a journal, answers Attach and releases what is to
+move.
 
 python -m tests.slow.stub_worker NAME ROOT ZOOKEEPER PIPELINE
 """
@@ -16,11 +17,11 @@ import grpc
 
 from millwheel.adapters.grpc.common import new_server
 from millwheel.adapters.journal.journals import FileJournals
+from millwheel.adapters.pb import worker_pb2 as pb
+from millwheel.adapters.pb.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_server
+from millwheel.adapters.processes.lifeline import die_with_parent
 from millwheel.adapters.zookeeper.coordination import ZooKeeperCoordination
 from millwheel.core.model.range_table import RangeTable
-from millwheel.pb import worker_pb2 as pb
-from millwheel.pb.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_server
-from millwheel.processes.lifeline import die_with_parent
 
 
 class Stub(WorkerServicer):
@@ -30,7 +31,9 @@ class Stub(WorkerServicer):
         self._released: dict[str, pb.Released] = {}
         self._lock = threading.Lock()
 
-    def Attach(self, request: pb.AttachRequest, context: grpc.ServicerContext) -> Iterator[pb.WorkerReport]:
+    def Attach(
+        self, request: pb.AttachRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.WorkerReport]:
         line: queue.SimpleQueue[pb.WorkerReport] = queue.SimpleQueue()
         with self._lock:
             self._lines.append(line)
@@ -42,7 +45,9 @@ class Stub(WorkerServicer):
         moving = [entry for entry in table.shards if entry.owner == self._name and entry.next_owner]
         with self._lock:
             for entry in moving:
-                self._released[entry.shard] = pb.Released(shard=entry.shard, token=entry.token, last_commit=0)
+                self._released[entry.shard] = pb.Released(
+                    shard=entry.shard, token=entry.token, last_commit=0
+                )
             for line in self._lines:
                 line.put(pb.WorkerReport(released=self._released.values()))
 

@@ -1,4 +1,5 @@
-"""A run under all attacks of the contract at once, on all of its ports: it loses no record and answers its probes."""
+"""A run under all attacks of the contract at once, on all of its ports: it loses no record and
+answers its probes."""
 
 from __future__ import annotations
 
@@ -23,9 +24,11 @@ COUNT = 6_000
 PIPELINE = f"""
 pipeline: besieged
 streams:
-  hits: {{source: {{generator: {{rate: 300, keys: 20, partitions: 2, count: {COUNT}}}}}, timestamp: ts}}
+  hits: {{source: {{generator: {{rate: 300, keys: 20, partitions: 2, count: {COUNT}}}}},
+    timestamp: ts}}
 computations:
-  counts: {{input: {{hits: {{key: key}}}}, window: {{tumbling: 1s}}, aggregate: {{n: count}}, output: counts}}
+  counts: {{input: {{hits: {{key: key}}}}, window: {{tumbling: 1s}}, aggregate: {{n: count}},
+    output: counts}}
 sinks:
   counts: {{files: {{path: out/counts, format: jsonl}}}}
 """
@@ -48,13 +51,18 @@ def ports(run: Run) -> set[int]:
     driver = psutil.Process(run.process.pid)
     for process in (driver, *driver.children(recursive=True)):
         with suppress(psutil.Error):
-            found |= {each.laddr.port for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN}
+            found |= {
+                each.laddr.port
+                for each in process.net_connections("tcp")
+                if each.status == psutil.CONN_LISTEN
+            }
     return found
 
 
 @contextmanager
 def besieged(found: set[int]) -> Iterator[list[int]]:
-    """Strangers at all ports, who come again when they are hung up on, and say a letter now and then."""
+    """Strangers at all ports, who come again when they are hung up on, and say a letter now and
+    then."""
     over, came = threading.Event(), [0]
 
     def attack(port: int) -> None:
@@ -120,5 +128,15 @@ def test_a_run_under_all_attacks_loses_no_record_and_answers_its_probes(tmp_path
     assert answered > 6
     assert came[0] > 1_000
     assert "restart" not in run.said
-    lines = [line for path in tmp_path.glob("out/counts/*.jsonl") for line in path.read_text().splitlines()]
-    assert sum(json.loads(line)["value"]["n"] if "value" in line else json.loads(line)["n"] for line in lines) == COUNT
+    lines = [
+        line
+        for path in tmp_path.glob("out/counts/*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    assert (
+        sum(
+            json.loads(line)["value"]["n"] if "value" in line else json.loads(line)["n"]
+            for line in lines
+        )
+        == COUNT
+    )

@@ -47,7 +47,9 @@ def rows_of(folder: Path) -> list[Any]:
 
 def pipeline(folder: Path, code: str, records: int) -> Path:
     (folder / "visits.py").write_text(CODE % code)
-    lines = [{"user": n % 7, "page": str(n) if n % 10 else n, "at": n * 10_000} for n in range(records)]
+    lines = [
+        {"user": n % 7, "page": str(n) if n % 10 else n, "at": n * 10_000} for n in range(records)
+    ]
     (folder / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "pipeline.yaml").write_text(PIPELINE)
     return folder / "pipeline.yaml"
@@ -65,7 +67,9 @@ def until(happens: Callable[[], bool], limit_s: float = 60.0) -> None:
         time.sleep(0.05)
 
 
-def test_a_broken_computation_stops_the_run_and_a_mended_one_goes_on_as_if_it_had_never_failed(tmp_path: Path) -> None:
+def test_a_broken_computation_stops_the_run_and_a_mended_one_goes_on_as_if_it_had_never_failed(
+    tmp_path: Path,
+) -> None:
     for name in ("right", "mended"):
         (tmp_path / name).mkdir()
     right = run(tmp_path / "right", "int(record.value['page']) + 1").wait(120)
@@ -78,11 +82,15 @@ def test_a_broken_computation_stops_the_run_and_a_mended_one_goes_on_as_if_it_ha
     mended = run(tmp_path / "mended", "int(record.value['page']) + 1").wait(120)
     assert mended.code == 0, mended.said
     assert mended.summary["dead_letters"] == 0
-    assert rows_of(tmp_path / "mended" / "out" / "sums") == rows_of(tmp_path / "right" / "out" / "sums")
+    assert rows_of(tmp_path / "mended" / "out" / "sums") == rows_of(
+        tmp_path / "right" / "out" / "sums"
+    )
     assert rows_of(tmp_path / "right" / "out" / "sums")
 
 
-def test_what_was_a_dead_letter_before_there_were_enough_to_judge_by_is_tried_again_too(tmp_path: Path) -> None:
+def test_what_was_a_dead_letter_before_there_were_enough_to_judge_by_is_tried_again_too(
+    tmp_path: Path,
+) -> None:
     def letters() -> int:
         return len(rows_of(tmp_path / "root" / "dead_letters"))
 

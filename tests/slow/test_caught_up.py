@@ -1,4 +1,5 @@
-"""Runs that end once they have caught up: a day's files each, one worker killed in the middle, and one run over all."""
+"""Runs that end once they have caught up: a day's files each, one worker killed in the middle, and
+one run over all."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ pytestmark = pytest.mark.slow
 PIPELINE = """
 pipeline: days
 streams:
-  clicks: {source: {files: {path: "${input}/*.jsonl", format: jsonl, follow: true}}, timestamp: {field: ts, unit: us},
+  clicks: {source: {files: {path: "${input}/*.jsonl", format: jsonl, follow: true}},
+    timestamp: {field: ts, unit: us},
            watermark: {max_delay: 1s}}
 computations:
   per_minute:
@@ -50,8 +52,10 @@ def caught_up(tmp_path: Path, name: str, kills: bool = False) -> Run:
     run = Run(tmp_path / "p.yaml", folder, params, more=("--until-caught-up",)).start()
     if kills:
         run.until_committed()
-        killed = run.kill_at_random(("millwheel.workers",), seed=3, times=1, pause_s=(0.0, 0.02))
-        assert killed["millwheel.workers"] == 1
+        killed = run.kill_at_random(
+            ("millwheel.engine.workers",), seed=3, times=1, pause_s=(0.0, 0.02)
+        )
+        assert killed["millwheel.engine.workers"] == 1
     run.wait()
     assert run.code == 0, run.said
     assert bool(run.summary["restarts"]) is kills, "the kill came too late"
@@ -60,14 +64,18 @@ def caught_up(tmp_path: Path, name: str, kills: bool = False) -> Run:
 
 
 def counts(run: Run) -> list[Any]:
-    return sorted(rows_of(run.folder / "out" / "counts"), key=lambda row: (row["window_start"], row["page"]))
+    return sorted(
+        rows_of(run.folder / "out" / "counts"), key=lambda row: (row["window_start"], row["page"])
+    )
 
 
 def test_runs_that_catch_up_day_by_day_are_one_run_over_all_days(tmp_path: Path) -> None:
     days = [(0, 5 * MINUTE), (5 * MINUTE, 11 * MINUTE + 30)]
     write(tmp_path / "in-daily", *days[0])
     first = counts(caught_up(tmp_path, "daily", kills=True))
-    assert [row["window_start"] // 60_000_000 for row in first] == [minute for minute in range(4) for _ in "ppp"]
+    assert [row["window_start"] // 60_000_000 for row in first] == [
+        minute for minute in range(4) for _ in "ppp"
+    ]
     write(tmp_path / "in-daily", *days[1])
     daily = caught_up(tmp_path, "daily")
     for day in days:

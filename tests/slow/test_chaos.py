@@ -1,4 +1,5 @@
-"""``millwheel chaos`` on an example: every kind of process is killed, and the results are the same."""
+"""``millwheel chaos`` on an example: every kind of process is killed, and the results are the
+same."""
 
 from __future__ import annotations
 
@@ -20,35 +21,88 @@ pytestmark = pytest.mark.slow
 def test_kills_of_every_kind_change_nothing(tmp_path: Path) -> None:
     events = ads_events(tmp_path, 500_000)  # fewer are done before the first fault
     command = [sys.executable, "-m", "millwheel", "chaos", str(EXAMPLES / "ads" / "pipeline.yaml")]
-    command += ["--set", f"input={events}", "--set", f"output={tmp_path}/out/{{run}}", "--folder", f"{tmp_path}/chaos"]
-    command += ["--kill", "workers,master,injector,zookeeper", "--every", "1s", "--faults", "5", "--seed", "4"]
+    command += [
+        "--set",
+        f"input={events}",
+        "--set",
+        f"output={tmp_path}/out/{{run}}",
+        "--folder",
+        f"{tmp_path}/chaos",
+    ]
+    command += [
+        "--kill",
+        "workers,master,injector,zookeeper",
+        "--every",
+        "1s",
+        "--faults",
+        "5",
+        "--seed",
+        "4",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
     assert done.returncode == 0, done.stderr
     assert "ctr: " in done.stderr
     assert done.stderr.count("rows, the same") == 2
     assert "killed one of the" in done.stderr
-    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
+    assert not [
+        p
+        for p in psutil.process_iter(["cmdline"])
+        if str(tmp_path) in " ".join(p.info["cmdline"] or [])
+    ]
 
 
 def left_behind() -> list[Path]:
     """Network namespaces of runs that have ended; other tests may run beside this one."""
     return [
-        each for each in Path("/run/netns").glob("mwchaos-*") if not psutil.pid_exists(int(each.name.split("-")[1]))
+        each
+        for each in Path("/run/netns").glob("mwchaos-*")
+        if not psutil.pid_exists(int(each.name.split("-")[1]))
     ]
 
 
-@pytest.mark.parametrize(("workers", "spares"), [pytest.param("4", "0", marks=pytest.mark.long), ("2", "auto")])
-def test_a_host_that_is_lost_with_all_its_workers_changes_nothing(tmp_path: Path, workers: str, spares: str) -> None:
-    """Two hosts with two workers each: without spares, or with the two that ``auto`` finds to be needed."""
+@pytest.mark.long
+@pytest.mark.parametrize(("workers", "spares"), [("4", "0"), ("2", "auto")])
+def test_a_host_that_is_lost_with_all_its_workers_changes_nothing(
+    tmp_path: Path, workers: str, spares: str
+) -> None:
+    """Two hosts with two workers each: without spares, or with the two that ``auto`` finds to be
+    needed."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("network namespaces need root and the command `ip`")
     events = ads_events(tmp_path, 400_000)
     command = [sys.executable, "-m", "millwheel", "chaos", str(EXAMPLES / "ads" / "pipeline.yaml")]
-    command += ["--set", f"input={events}", "--set", f"output={tmp_path}/out/{{run}}", "--folder", f"{tmp_path}/chaos"]
-    command += ["--kill", "hosts", "--hosts", "2", "--workers", workers, "--spares", spares, "--one-by-one"]
-    command += ["--limit", "135s"]  # of each run: what a time-out of the test kills leaves its children behind
-    command += ["--every", "500ms", "--faults", "1", "--seed", "5", "--summary", str(tmp_path / "summary.json")]
+    command += [
+        "--set",
+        f"input={events}",
+        "--set",
+        f"output={tmp_path}/out/{{run}}",
+        "--folder",
+        f"{tmp_path}/chaos",
+    ]
+    command += [
+        "--kill",
+        "hosts",
+        "--hosts",
+        "2",
+        "--workers",
+        workers,
+        "--spares",
+        spares,
+        "--one-by-one",
+    ]
+    # of each run: what a time-out of the test kills leaves its children behind
+    command += ["--limit", "135s"]
+    command += [
+        "--every",
+        "500ms",
+        "--faults",
+        "1",
+        "--seed",
+        "5",
+        "--summary",
+        str(tmp_path / "summary.json"),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=290)
     if "does not work here" in done.stderr:
@@ -71,8 +125,25 @@ def test_a_worker_that_is_cut_off_changes_nothing(tmp_path: Path) -> None:
         pytest.skip("network namespaces need root and the command `ip`")
     events = ads_events(tmp_path, 300_000)
     command = [sys.executable, "-m", "millwheel", "chaos", str(EXAMPLES / "ads" / "pipeline.yaml")]
-    command += ["--set", f"input={events}", "--set", f"output={tmp_path}/out/{{run}}", "--folder", f"{tmp_path}/chaos"]
-    command += ["--kill", "workers", "--partition", "--every", "200ms", "--faults", "1", "--seed", "17"]
+    command += [
+        "--set",
+        f"input={events}",
+        "--set",
+        f"output={tmp_path}/out/{{run}}",
+        "--folder",
+        f"{tmp_path}/chaos",
+    ]
+    command += [
+        "--kill",
+        "workers",
+        "--partition",
+        "--every",
+        "200ms",
+        "--faults",
+        "1",
+        "--seed",
+        "17",
+    ]
     command += ["--summary", str(tmp_path / "summary.json")]
     environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)

@@ -1,5 +1,5 @@
-"""One pipeline with a bit of everything, random stories from a seed, and a crash of the whole cluster at many places of
-each: streams and state stay what they are without it."""
+"""One pipeline with a bit of everything, random stories from a seed, and a crash of the whole
+cluster at many places of each: streams and state stay what they are without it."""
 
 from __future__ import annotations
 
@@ -110,11 +110,18 @@ def _story(rng: random.Random) -> list[tuple[str, Any]]:
 
 def _record(rng: random.Random, watermark: int) -> dict[str, Any]:
     at = max(0, watermark + rng.randint(-10, 25))
-    return {"user": rng.choice("abc"), "v": rng.randint(0, 5), "t": at, "id": f"{rng.randint(0, 40)}"}
+    return {
+        "user": rng.choice("abc"),
+        "v": rng.randint(0, 5),
+        "t": at,
+        "id": f"{rng.randint(0, 40)}",
+    }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8))])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 8))]
+)
 def test_nothing_that_crashes_changes_anything(seed: int, tmp_path: Path) -> None:
     (tmp_path / "mixture.yaml").write_text(PIPELINE)
     (tmp_path / "steps.py").write_text(CODE)
@@ -135,4 +142,7 @@ def test_nothing_that_crashes_changes_anything(seed: int, tmp_path: Path) -> Non
     with PipelineHarness(tmp_path / "mixture.yaml", **options) as calm:
         tell(calm)
         every = calm.units // _RUNS + 1
-    assert assert_survives_crashes(tmp_path / "mixture.yaml", tell, every=every, **options) >= _RUNS - 5
+    assert (
+        assert_survives_crashes(tmp_path / "mixture.yaml", tell, every=every, **options)
+        >= _RUNS - 5
+    )

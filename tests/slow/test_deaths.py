@@ -42,19 +42,27 @@ PIPELINE = """
 
 
 def rows(folder: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for part in folder.glob("part-*") for line in part.read_text().splitlines()]
+    return [
+        json.loads(line) for part in folder.glob("part-*") for line in part.read_text().splitlines()
+    ]
 
 
 @pytest.mark.slow
-def test_a_record_that_ends_its_worker_is_a_dead_letter_and_kills_from_outside_cost_nothing(tmp_path: Path) -> None:
+def test_a_record_that_ends_its_worker_is_a_dead_letter_and_kills_from_outside_cost_nothing(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "bad_code.py").write_text(textwrap.dedent(CODE))
     (tmp_path / "p.yaml").write_text(textwrap.dedent(PIPELINE))
     lines = [json.dumps({"n": n, "user": f"u{n % 7}", "ts": 1_000_000 + n}) for n in range(1000)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
-    run = Run(tmp_path / "p.yaml", tmp_path, {"input": f"{tmp_path}/in.jsonl", "output": f"{tmp_path}/out"}).start()
+    run = Run(
+        tmp_path / "p.yaml",
+        tmp_path,
+        {"input": f"{tmp_path}/in.jsonl", "output": f"{tmp_path}/out"},
+    ).start()
     killed = 0
     while run.process.poll() is None and killed < 3:
-        for worker in run.processes("millwheel.workers"):
+        for worker in run.processes("millwheel.engine.workers"):
             killed += 1
             os.kill(worker.pid, signal.SIGKILL)
         time.sleep(2.0)
@@ -72,7 +80,8 @@ def test_a_record_that_ends_its_worker_is_a_dead_letter_and_kills_from_outside_c
 @pytest.mark.slow
 def test_a_line_that_ends_who_reads_it_is_a_dead_letter_with_its_text(tmp_path: Path) -> None:
     (tmp_path / "bad_code.py").write_text(
-        "import ctypes\n\n\ndef at(value):\n    return ctypes.string_at(0) if value['n'] == 30 else value['n']\n"
+        "import ctypes\n\n\ndef at(value):\n    return ctypes.string_at(0) if value['n'] == 30 else"
+        " value['n']\n"
     )
     (tmp_path / "p.yaml").write_text(
         textwrap.dedent(PIPELINE)
@@ -81,7 +90,11 @@ def test_a_line_that_ends_who_reads_it_is_a_dead_letter_with_its_text(tmp_path: 
     )
     lines = [json.dumps({"n": n, "user": "u"}) for n in range(100)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
-    run = Run(tmp_path / "p.yaml", tmp_path, {"input": f"{tmp_path}/in.jsonl", "output": f"{tmp_path}/out"}).start()
+    run = Run(
+        tmp_path / "p.yaml",
+        tmp_path,
+        {"input": f"{tmp_path}/in.jsonl", "output": f"{tmp_path}/out"},
+    ).start()
     assert run.wait(150).code == 0, run.said[-3000:]
     assert [row["hits"] for row in rows(tmp_path / "out" / "out")] == [99]
     [letter] = rows(tmp_path / "out" / "dead")

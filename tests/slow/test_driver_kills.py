@@ -1,4 +1,5 @@
-"""The driver coordinates a run on one machine. It may be suspended, and killed with all that it knows."""
+"""The driver coordinates a run on one machine. It may be suspended, and killed with all that it
+knows."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def write(events: Path, stage: int) -> None:
 
 def rows(folder: Path) -> list[tuple[str, int]]:
     texts = [path.read_text() for path in (folder / "out" / "sums").glob("*.jsonl")]
-    return sorted((row["k"], row["n"]) for text in texts for row in map(json.loads, text.splitlines()))
+    return sorted(
+        (row["k"], row["n"]) for text in texts for row in map(json.loads, text.splitlines())
+    )
 
 
 def until_rows(folder: Path, stages: int, run: Run) -> None:
@@ -59,7 +62,7 @@ def until_rows(folder: Path, stages: int, run: Run) -> None:
 
 def tokens(root: Path) -> dict[str, int]:
     """The lease token of each shard, as the coordinator has stored it."""
-    from millwheel.coordinator.store import CoordinatorStore
+    from millwheel.control.coordinator.store import CoordinatorStore
     from millwheel.core.model.range_table import RangeTable
 
     store = CoordinatorStore(root / "coordinator.db")
@@ -70,7 +73,9 @@ def tokens(root: Path) -> dict[str, int]:
     return {entry.shard: entry.token for table in tables for entry in table.shards}
 
 
-def test_a_driver_that_is_suspended_or_killed_changes_nothing_and_a_run_on_its_root_goes_on(tmp_path: Path) -> None:
+def test_a_driver_that_is_suspended_or_killed_changes_nothing_and_a_run_on_its_root_goes_on(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "p.yaml").write_text(PIPELINE)
     (tmp_path / "sums.py").write_text(SUMS)
     events = tmp_path / "hits.jsonl"
@@ -78,15 +83,18 @@ def test_a_driver_that_is_suspended_or_killed_changes_nothing_and_a_run_on_its_r
     params = {"input": str(events), "output": str(tmp_path / "out")}
     first = Run(tmp_path / "p.yaml", tmp_path, params).start()
     until_rows(tmp_path, 1, first)
-    workers = {each.pid for each in first.processes("millwheel.workers")}
-    first.process.send_signal(signal.SIGSTOP)  # and with it the coordinator: longer than a worker's session lives
+    workers = {each.pid for each in first.processes("millwheel.engine.workers")}
+    # and with it the coordinator: longer than a worker's session lives
+    first.process.send_signal(signal.SIGSTOP)
     write(events, 1)
     until_rows(tmp_path, 2, first)
     time.sleep(2.5)
     first.process.send_signal(signal.SIGCONT)
     write(events, 2)
     until_rows(tmp_path, 3, first)
-    assert {each.pid for each in first.processes("millwheel.workers")} == workers, "a worker was replaced"
+    assert {each.pid for each in first.processes("millwheel.engine.workers")} == workers, (
+        "a worker was replaced"
+    )
     children = psutil.Process(first.process.pid).children(recursive=True)
     before = tokens(first.root)
     first.process.kill()
@@ -101,4 +109,6 @@ def test_a_driver_that_is_suspended_or_killed_changes_nothing_and_a_run_on_its_r
     after = tokens(second.root)
     assert before.keys() <= after.keys()
     assert all(after[shard] > token for shard, token in before.items()), "a lease was given twice"
-    assert rows(tmp_path) == sorted((f"k{key}", n + 1) for key in range(KEYS) for n in range(4 * PER_STAGE // KEYS))
+    assert rows(tmp_path) == sorted(
+        (f"k{key}", n + 1) for key in range(KEYS) for n in range(4 * PER_STAGE // KEYS)
+    )

@@ -18,16 +18,30 @@ DEBIAN_JARS = Path("/usr/share/java")
 
 @pytest.fixture
 def zookeeper(tmp_path: Path) -> Iterator[str]:
-    """A ZooKeeper from Debian's package, on loopback; skipped where the package is not installed."""
+    """A ZooKeeper from Debian's package, on loopback; skipped where the package is not
+    installed."""
     if not (DEBIAN_JARS / "zookeeper.jar").exists():
         pytest.skip("Debian's zookeeperd is not installed (apt-get install zookeeperd)")
     port = free_port()
     config = tmp_path / "zoo.cfg"
-    lines = ["tickTime=500", f"dataDir={tmp_path / 'zk'}", "clientPortAddress=127.0.0.1", f"clientPort={port}"]
-    config.write_text("\n".join([*lines, "admin.enableServer=false", "4lw.commands.whitelist=ruok"]) + "\n")
+    lines = [
+        "tickTime=500",
+        f"dataDir={tmp_path / 'zk'}",
+        "clientPortAddress=127.0.0.1",
+        f"clientPort={port}",
+    ]
+    config.write_text(
+        "\n".join([*lines, "admin.enableServer=false", "4lw.commands.whitelist=ruok"]) + "\n"
+    )
     (tmp_path / "zk").mkdir()
     classpath = f"/etc/zookeeper/conf:{DEBIAN_JARS}/zookeeper.jar:{DEBIAN_JARS}/*"
-    command = [find_java(), "-cp", classpath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
+    command = [
+        find_java(),
+        "-cp",
+        classpath,
+        "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+        str(config),
+    ]
     with (tmp_path / "zk.log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
     try:

@@ -29,12 +29,14 @@ class Running(Computation):
 
 def build():
     p = Pipeline("words")
-    lines = p.read("lines", FileSource(param("input"), "jsonl"), timestamp="ts", timestamp_unit="us")
+    lines = p.read("lines", FileSource(param("input"), "jsonl"), timestamp="ts",
+      timestamp_unit="us")
 
     def split(line):
         return [{"word": word, "n": line["n"] * FACTOR} for word in line["text"].split()]
 
-    words = lines.flat_map(split, name="words").filter(lambda value: value["word"] != "the", name="wanted")
+    words = lines.flat_map(split, name="words").filter(lambda value: value["word"] != "the",
+      name="wanted")
     words.key_by("word").process(Running, name="running").write(FileSink("${output}/running"))
     (
         words.key_by(lambda value: value["word"][0])
@@ -52,7 +54,9 @@ TEXTS = ("the cat sat", "a cat and the dog", "one dog", "the end")
 
 
 def rows_of(folder: Path) -> list[Any]:
-    return [json.loads(row) for path in folder.glob("*.jsonl") for row in path.read_text().splitlines()]
+    return [
+        json.loads(row) for path in folder.glob("*.jsonl") for row in path.read_text().splitlines()
+    ]
 
 
 def words(folder: Path, count: int) -> tuple[str, list[Any]]:
@@ -75,16 +79,20 @@ def assert_right(folder: Path, lines: list[Any]) -> None:
             totals[word] += line["n"] * 3
             running.append((word, totals[word]))
             letters[word[0], line["ts"] // 60_000_000 * 60_000_000] += 1
-    assert sorted((row["word"], row["total"]) for row in rows_of(folder / "running")) == sorted(running)
+    assert sorted((row["word"], row["total"]) for row in rows_of(folder / "running")) == sorted(
+        running
+    )
     found = {(row["key"], row["window_start"]): row["words"] for row in rows_of(folder / "letters")}
     assert found == dict(letters)
 
 
-def test_lambdas_and_nested_functions_run_on_workers_and_give_the_right_rows(tmp_path: Path) -> None:
+def test_lambdas_and_nested_functions_run_on_workers_and_give_the_right_rows(
+    tmp_path: Path,
+) -> None:
     pipeline, lines = words(tmp_path, 3_000)
     params = {"input": str(tmp_path / "in.jsonl"), "output": str(tmp_path / "out")}
     run = Run(Path(pipeline), tmp_path, params).start().until_reading()
-    run.kill_at_random(("millwheel.workers",), seed=5, times=1, pause_s=(0.0, 0.1))
+    run.kill_at_random(("millwheel.engine.workers",), seed=5, times=1, pause_s=(0.0, 0.1))
     run.wait()
     assert run.code == 0, run.said
     assert_right(tmp_path / "out", lines)
@@ -95,7 +103,13 @@ def test_an_example_gives_the_same_rows_in_both_forms(tmp_path: Path) -> None:
     for form in ("yaml", "py"):
         folder = tmp_path / form
         folder.mkdir()
-        run = Run(EXAMPLES / "zeitgeist" / f"pipeline.{form}", folder, {"output": str(folder / "out")}).start().wait()
+        run = (
+            Run(
+                EXAMPLES / "zeitgeist" / f"pipeline.{form}", folder, {"output": str(folder / "out")}
+            )
+            .start()
+            .wait()
+        )
         assert run.code == 0, run.said
         found[form] = {
             sink: sorted(json.dumps(row, sort_keys=True) for row in rows_of(folder / "out" / sink))

@@ -1,4 +1,5 @@
-"""A page of another site in a real browser: it can neither send records, nor ask, nor frame what we serve."""
+"""A page of another site in a real browser: it can neither send records, nor ask, nor frame what we
+serve."""
 
 from __future__ import annotations
 
@@ -18,15 +19,15 @@ from millwheel.adapters.front.limits import FrontLimits
 from millwheel.adapters.front.listening import listening
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.adapters.metrics.endpoint import Endpoint
-from millwheel.connectors.http.endpoint import HttpEndpoint
-from millwheel.gateway.app import Gateway, GatewaySettings
-from millwheel.gateway.owners import Owners
-from millwheel.queries.peers.asking import Workers
-from millwheel.sources.http_options import HttpOptions
-from millwheel.ui.app import PageSettings, RunPage
+from millwheel.connect.connectors.http.endpoint import HttpEndpoint
+from millwheel.connect.sources.http_options import HttpOptions
+from millwheel.engine.queries.peers.peer_client import Workers
+from millwheel.tools.gateway.app import Gateway, GatewaySettings
+from millwheel.tools.gateway.owners import Owners
+from millwheel.tools.ui.app import PageSettings, RunPage
 from tests.servers.chromium import browser
-from tests.unit.gateway.test_app import CATALOG, Links
-from tests.unit.ui.test_app import Run, Told
+from tests.unit.tools.gateway.test_app import CATALOG, Links
+from tests.unit.tools.ui.test_app import Run, Told
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,8 @@ NAMES = names_of("127.0.0.1")
 ATTACKS = """
 async (port) => {
   const here = `http://127.0.0.1:${port}`, body = '{"ad": 1}';
-  const paths = ['/', '/v1/query?name=clicks:1:1h', '/api/live', '/api/letters/replay', '/metrics', '/openapi.json'];
+  const paths = ['/', '/v1/query?name=clicks:1:1h', '/api/live', '/api/letters/replay',
+    '/metrics', '/openapi.json'];
   const tried = promise => promise.catch(() => null);
   const framed = document.body.appendChild(document.createElement('iframe'));
   framed.src = here + '/api/live';
@@ -48,7 +50,8 @@ async (port) => {
     navigator.sendBeacon(here + path, body);
   }
   const form = document.body.appendChild(document.createElement('form'));
-  form.method = 'POST'; form.enctype = 'text/plain'; form.action = here + '/'; form.target = 'elsewhere';
+  form.method = 'POST'; form.enctype = 'text/plain'; form.action = here + '/'; form.target =
+    'elsewhere';
   form.appendChild(Object.assign(document.createElement('input'), {name: body, value: ''}));
   form.submit();
   await new Promise(done => setTimeout(done, 300));
@@ -92,7 +95,8 @@ def tabs() -> Iterator[tuple[Any, str]]:
     site = ThreadingHTTPServer(("127.0.0.1", 0), Foreign)
     threading.Thread(target=site.serve_forever, daemon=True).start()
     with browser() as chromium:
-        # As sites of the world are: Chromium asks its user before they reach the loopback, and some do not ask.
+        # As sites of the world are: Chromium asks its user before they reach the loopback, and some
+        # do not ask.
         tab = chromium.new_context(permissions=["local-network-access"]).new_page()
         yield tab, f"http://127.0.0.1:{site.server_port}/"
     site.shutdown()
@@ -121,7 +125,9 @@ class Applications:
         if name == "gateway":
             run = SimpleNamespace(catalog=CATALOG, owners=Owners(frozenset({"clicks"})))
             return Gateway(run, lambda: Workers(Links()), GatewaySettings(hosts=NAMES)).app()  # type: ignore[arg-type]
-        return RunPage(Run(self._folder), self.told, PageSettings(hosts=NAMES, write_token="t")).app()  # type: ignore[arg-type]
+        return RunPage(
+            Run(self._folder), self.told, PageSettings(hosts=NAMES, write_token="t")
+        ).app()  # type: ignore[arg-type]
 
     async def _inject(self, lines: Any, ids: Any, traces: Any) -> InjectionResult:
         self.injected += lines
@@ -129,12 +135,15 @@ class Applications:
 
 
 @pytest.mark.parametrize("name", ["http source", "gateway", "page"])
-def test_a_page_of_another_site_gets_nothing_and_does_nothing(name: str, tabs: tuple[Any, str], tmp_path: Path) -> None:
+def test_a_page_of_another_site_gets_nothing_and_does_nothing(
+    name: str, tabs: tuple[Any, str], tmp_path: Path
+) -> None:
     tab, site = tabs
     applications = Applications(tmp_path)
     seen, server, thread, port = served(applications[name])
     try:
-        tab.goto(site.replace("127.0.0.1", "localhost"))  # not the site of the address that it attacks
+        # not the site of the address that it attacks
+        tab.goto(site.replace("127.0.0.1", "localhost"))
         tab.evaluate(ATTACKS, port)
         asked = {(method, path) for method, path, _ in seen.statuses}
         assert len(asked) > 5, "the browser did send them"
@@ -146,7 +155,9 @@ def test_a_page_of_another_site_gets_nothing_and_does_nothing(name: str, tabs: t
         thread.join()
 
 
-def test_the_pages_of_the_gateway_work_under_their_policy(tabs: tuple[Any, str], tmp_path: Path) -> None:
+def test_the_pages_of_the_gateway_work_under_their_policy(
+    tabs: tuple[Any, str], tmp_path: Path
+) -> None:
     tab, _ = tabs
     problems: list[str] = []
     _, server, thread, port = served(Applications(tmp_path)["gateway"])

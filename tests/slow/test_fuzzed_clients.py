@@ -1,6 +1,8 @@
-"""Whatever strangers and clients send: an answer, a refusal or an end of the connection, at once, and nothing else.
+"""Whatever strangers and clients send: an answer, a refusal or an end of the connection, at once,
+and nothing else.
 
-The seeds are what once went wrong; they are tried first, each time. ``MILLWHEEL_FUZZ=100000`` tries so many more.
+The seeds are what once went wrong; they are tried first, each time. ``MILLWHEEL_FUZZ=100000`` tries
+so many more.
 """
 
 from __future__ import annotations
@@ -23,17 +25,17 @@ from hypothesis import strategies as st
 from millwheel.adapters.exchange import frames
 from millwheel.adapters.exchange.frames import pb
 from millwheel.adapters.exchange.handshake import _GREETING, _heard
-from millwheel.connectors.http.bodies import BodyError, read_body
-from millwheel.connectors.http.unpacking import EncodingError, TooLargeError, unpacked
+from millwheel.connect.connectors.http.bodies import BodyError, read_body
+from millwheel.connect.connectors.http.unpacking import EncodingError, TooLargeError, unpacked
+from millwheel.control.savepoints.record import RECORD_FILE, encode_record, read_record
 from millwheel.core.expressions.language import compile_foreign
+from millwheel.engine.queries.formulas import literal
+from millwheel.engine.queries.model import QueryError
+from millwheel.engine.queries.resp import MAX_COMMAND_BYTES, CommandReader, ProtocolError
 from millwheel.errors import RecordError, SetupError
-from millwheel.queries.formulas import literal
-from millwheel.queries.model import QueryError
-from millwheel.queries.resp import MAX_COMMAND_BYTES, CommandReader, ProtocolError
-from millwheel.savepoints.record import RECORD_FILE, encode_record, read_record
 from tests.fuzz.test_decoders import EXAMPLES, PLAIN, damaged
 from tests.fuzz.test_small_decoders import RECORD
-from tests.unit.queries.clients.test_connection import QUESTION, REQUEST, connected
+from tests.unit.engine.queries.clients.test_connection import QUESTION, REQUEST, connected
 
 pytestmark = pytest.mark.slow
 fuzz = settings(
@@ -43,9 +45,12 @@ fuzz = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 WORDS = st.sampled_from(
-    [b"*1\r\n", b"*2\r\n$3\r\nGET\r\n", b"$", b"$4\r\nPING\r\n", b"PING\r\n", b"*0\r\n", b"*-1\r\n", b"*99999\r\n",
-     b"*2147483647\r\n", b"$1048577\r\n", b"$1\r\na\r\n", b"\r\n", b"\n", b"POST / HTTP/1.1\r\n", b"Host: x\r\n",
-     QUESTION, b"AUTH t\r\n", b"HELLO 3\r\n", b"MW.QUERY \"clicks.n+1\" 1 WINDOW 1h\r\n", b"*3\r\n", b"QUIT\r\n"]
+    [b"*1\r\n", b"*2\r\n$3\r\nGET\r\n", b"$", b"$4\r\nPING\r\n", b"PING\r\n", b"*0\r\n",
+    b"*-1\r\n", b"*99999\r\n",
+     b"*2147483647\r\n", b"$1048577\r\n", b"$1\r\na\r\n", b"\r\n", b"\n", b"POST / HTTP/1.1\r\n",
+     b"Host: x\r\n",
+     QUESTION, b"AUTH t\r\n", b"HELLO 3\r\n", b"MW.QUERY \"clicks.n+1\" 1 WINDOW 1h\r\n",
+     b"*3\r\n", b"QUIT\r\n"]
 )  # fmt: skip
 STREAM = st.lists(WORDS | st.binary(max_size=30), max_size=12).map(b"".join)
 
@@ -76,7 +81,8 @@ def test_commands_do_not_depend_on_how_they_are_cut(data: bytes, cuts: list[int]
     edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     pieces = [data[a:b] for a, b in pairwise(edges)]
     found = _commands(pieces)
-    # Behind malformed bytes the rest of a read is dropped, so only what comes before them must be the same.
+    # Behind malformed bytes the rest of a read is dropped, so only what comes before them must be
+    # the same.
     error = next((at for at, each in enumerate(whole) if isinstance(each, str)), len(whole))
     assert found[:error] == whole[:error]
 
@@ -127,22 +133,34 @@ def test_a_hello_is_admitted_refused_or_hung_up_on(data: bytes) -> None:
 BODY = b'{"a": 1}\n{"b": [1, 2]}\n'
 EVENT = b'[{"specversion": "1.0", "id": "1", "source": "s", "type": "t", "data_base64": "e30="}]'
 KINDS = st.sampled_from(
-    ["", "application/json", "application/cloudevents+json", "application/cloudevents-batch+json; charset=utf-8"]
+    [
+        "",
+        "application/json",
+        "application/cloudevents+json",
+        "application/cloudevents-batch+json; charset=utf-8",
+    ]
 )
 
 
 @fuzz
 @given(
-    body=damaged(BODY) | damaged(EVENT) | damaged(gzip.compress(BODY, mtime=0)) | st.binary(max_size=60),
+    body=damaged(BODY)
+    | damaged(EVENT)
+    | damaged(gzip.compress(BODY, mtime=0))
+    | st.binary(max_size=60),
     encoding=st.sampled_from(["", "gzip", "deflate", "zstd", "x-gzip", "br", "gzip, gzip"]),
     kind=KINDS,
-    ce=st.dictionaries(st.sampled_from(["ce-specversion", "ce-id", "ce-source", "ce-type"]), st.text(max_size=8)),
+    ce=st.dictionaries(
+        st.sampled_from(["ce-specversion", "ce-id", "ce-source", "ce-type"]), st.text(max_size=8)
+    ),
 )
 @example(gzip.compress(b"\n" * 5_000_000, mtime=0), "gzip", "", {})
 @example(b"[" * 100_000, "", "application/cloudevents-batch+json", {})
 @example(base64.b64decode("KLUv/QRYaQAAYWFhYWFhYWFhYWFhAAAA"), "zstd", "", {})
 @example(b"{}\n" * 200_000, "", "", {})
-def test_a_body_is_records_or_refused(body: bytes, encoding: str, kind: str, ce: dict[str, str]) -> None:
+def test_a_body_is_records_or_refused(
+    body: bytes, encoding: str, kind: str, ce: dict[str, str]
+) -> None:
     began_s = process_time()
     try:
         plain = unpacked(body, encoding, 1_000_000)
@@ -156,15 +174,28 @@ def test_a_body_is_records_or_refused(body: bytes, encoding: str, kind: str, ce:
 
 
 @fuzz
-@given(changed=st.dictionaries(st.sampled_from(RECORD.__struct_fields__), PLAIN, max_size=3), data=st.data())
-@example({"shards": [{"node": "..", "shard": "../../x", "lo": "0", "hi": "1", "token": 1, "commit": 1}]}, None)
+@given(
+    changed=st.dictionaries(st.sampled_from(RECORD.__struct_fields__), PLAIN, max_size=3),
+    data=st.data(),
+)
+@example(
+    {"shards": [{"node": "..", "shard": "../../x", "lo": "0", "hi": "1", "token": 1, "commit": 1}]},
+    None,
+)
 @example({"named": {"../x": 1}}, None)
-def test_a_record_of_a_savepoint_is_whole_or_a_sentence(tmp_path: Path, changed: dict[str, Any], data: Any) -> None:
+def test_a_record_of_a_savepoint_is_whole_or_a_sentence(
+    tmp_path: Path, changed: dict[str, Any], data: Any
+) -> None:
     from xxhash import xxh3_128_hexdigest
 
     body = msgspec.json.encode({**msgspec.to_builtins(RECORD), **changed})
-    sealed = msgspec.json.encode({"checksum": xxh3_128_hexdigest(body), "savepoint": msgspec.Raw(body)})
-    for content in (sealed, *([data.draw(damaged(encode_record(RECORD)))] if data is not None else ())):
+    sealed = msgspec.json.encode(
+        {"checksum": xxh3_128_hexdigest(body), "savepoint": msgspec.Raw(body)}
+    )
+    for content in (
+        sealed,
+        *([data.draw(damaged(encode_record(RECORD)))] if data is not None else ()),
+    ):
         (tmp_path / RECORD_FILE).write_bytes(content)
         try:
             record = read_record(tmp_path)
@@ -176,9 +207,12 @@ def test_a_record_of_a_savepoint_is_whole_or_a_sentence(tmp_path: Path, changed:
 
 
 PARTS = st.sampled_from(
-    ["clicks.n", "clicks", "2", "-1", "10**9", "1e308", "'a'", "'\\\\'", "[1]", "None", "true", "field('__class__')",
-     "round(", "str(", "int(", "min(", "max(", "len(", "matches(", "lower(", "get(n, ", "(", ")", ",", " + ", " * ",
-     " ** ", " // ", " % ", " in ", " and ", " if ", " else ", " == ", ".n", "[0]", "not ", "lambda: "]
+    ["clicks.n", "clicks", "2", "-1", "10**9", "1e308", "'a'", "'\\\\'", "[1]", "None", "true",
+    "field('__class__')",
+     "round(", "str(", "int(", "min(", "max(", "len(", "matches(", "lower(", "get(n, ", "(", ")",
+     ",", " + ", " * ",
+     " ** ", " // ", " % ", " in ", " and ", " if ", " else ", " == ", ".n", "[0]", "not ",
+     "lambda: "]
 )  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""All groupings in a real run, with one key that has most of the records, while workers die: the rows of DuckDB."""
+"""All groupings in a real run, with one key that has most of the records, while workers die: the
+rows of DuckDB."""
 
 from __future__ import annotations
 
@@ -61,7 +62,11 @@ def rows(source: str) -> list[tuple[object, ...]]:
     ("groupings", "records", "more"),
     [
         pytest.param(
-            [each.value for each in Divided if each.by_tables], 20_000, COSTLY, id="rows", marks=pytest.mark.long
+            [each.value for each in Divided if each.by_tables],
+            20_000,
+            COSTLY,
+            id="rows",
+            marks=pytest.mark.long,
         ),
         pytest.param(["tag", "w-choices"], 1_200_000, "", id="columns"),
     ],
@@ -70,17 +75,28 @@ def test_all_rows_are_those_of_duckdb_though_workers_die(
     tmp_path: Path, groupings: list[str], records: int, more: str
 ) -> None:
     events = written(tmp_path / "in", records)
-    computations = "".join(COMPUTATION.replace("SKEW", each).replace("MORE", more) for each in groupings)
+    computations = "".join(
+        COMPUTATION.replace("SKEW", each).replace("MORE", more) for each in groupings
+    )
     sinks = "".join(SINK.replace("SKEW", each) for each in groupings)
     pipeline = tmp_path / "grouped.yaml"
     pipeline.write_text(f"{PIPELINE}{computations}sinks:{sinks}")
     params = {"input": str(events), "out": str(tmp_path / "out")}
-    run = Run(pipeline, tmp_path, params, path=(str(REPO / "bench" / "plugins"),)).start().until_committed()
-    killed = run.kill_at_random(("millwheel.workers",), seed=records, times=4, pause_s=(0.2, 1.2))
+    run = (
+        Run(pipeline, tmp_path, params, path=(str(REPO / "bench" / "plugins"),))
+        .start()
+        .until_committed()
+    )
+    killed = run.kill_at_random(
+        ("millwheel.engine.workers",), seed=records, times=4, pause_s=(0.2, 1.2)
+    )
     run.wait()
     assert run.code == 0, run.said
-    assert killed["millwheel.workers"] >= 1, run.said
-    want = f"SELECT k, ts // 60000 * 60000000 AS at, count(*), sum(cost)::BIGINT FROM '{events}/*.jsonl' GROUP BY ALL"
+    assert killed["millwheel.engine.workers"] >= 1, run.said
+    want = (
+        "SELECT k, ts // 60000 * 60000000 AS at, count(*), sum(cost)::BIGINT FROM"
+        f" '{events}/*.jsonl' GROUP BY ALL"
+    )
     for each in groupings:
         found = rows(f"SELECT k, window_start, n, spend FROM '{tmp_path}/out/{each}/*.jsonl'")
         assert found == rows(want), each

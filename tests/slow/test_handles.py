@@ -15,8 +15,8 @@ import pytest
 
 from millwheel import Computation, GeneratorSource, Pipeline, StdoutSink, ValueState
 from millwheel.errors import BrokenError
-from millwheel.handles.attended import RunState
-from millwheel.handles.handle import RunHandle
+from millwheel.python.handles.attended import RunState
+from millwheel.python.handles.handle import RunHandle
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,9 @@ class Counting(Computation):
 def counting(rate: float | None = None, count: int | None = COUNT) -> Pipeline:
     p = Pipeline("counting")
     loads = p.read("loads", GeneratorSource(rate=rate, count=count, keys=KEYS))
-    loads.map(lambda value: {"key": value["key"]}, output="mapped").key_by("key").process(Counting, output="counted")
+    loads.map(lambda value: {"key": value["key"]}, output="mapped").key_by("key").process(
+        Counting, output="counted"
+    )
     return p
 
 
@@ -55,7 +57,7 @@ def test_a_run_in_the_background_survives_a_kill_and_gives_each_row_once(
         assert handle.status().state is RunState.RUNNING
         assert "records" in handle._repr_html_()
         children = psutil.Process(handle.pid).children(recursive=True)
-        victim = next(each for each in children if "millwheel.workers" in each.cmdline())
+        victim = next(each for each in children if "millwheel.engine.workers" in each.cmdline())
         victim.kill()
         result = handle.result(120)
     assert result.finished
@@ -63,12 +65,15 @@ def test_a_run_in_the_background_survives_a_kill_and_gives_each_row_once(
     rows = result.to_polars("counted").sort("key", "n")
     assert rows.height == COUNT
     assert (
-        rows.group_by("key").len().sort("key")["len"].to_list() == rows.group_by("key").max().sort("key")["n"].to_list()
+        rows.group_by("key").len().sort("key")["len"].to_list()
+        == rows.group_by("key").max().sort("key")["n"].to_list()
     )
     assert handle.status().state is RunState.FINISHED
-    assert counting(rate=3_000).run(background=True).result(60).to_polars().height == COUNT  # it was complete already
+    # it was complete already
+    assert counting(rate=3_000).run(background=True).result(60).to_polars().height == COUNT
 
 
+@pytest.mark.long
 def test_a_run_stops_where_it_is_and_the_same_call_continues_it(tmp_path: Path) -> None:
     handle = counting(rate=5_000).start(root=tmp_path / "root", workers=1)
     until(handle, 200)
@@ -78,12 +83,16 @@ def test_a_run_stops_where_it_is_and_the_same_call_continues_it(tmp_path: Path) 
     assert again.to_polars("counted").height == COUNT
 
 
-def test_a_run_that_fails_raises_the_reason(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_fails_raises_the_reason(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     def odd(value: Any) -> Any:
         return {"half": 1 // (value["value"] * 0)}
 
     p = Pipeline("broken")
-    p.read("loads", GeneratorSource(count=100, keys=2)).map(odd, output="halves", on_error="stop").write(StdoutSink())
+    p.read("loads", GeneratorSource(count=100, keys=2)).map(
+        odd, output="halves", on_error="stop"
+    ).write(StdoutSink())
     with pytest.raises(BrokenError, match="ZeroDivisionError") as found:
         p.run(root=tmp_path / "root", workers=1)
     assert found.value.node == "halves"
@@ -94,7 +103,8 @@ SCRIPT = """
 import sys, time
 from millwheel import GeneratorSource, Pipeline, StdoutSink
 p = Pipeline("printing")
-p.read("loads", GeneratorSource(rate=200)).map(lambda v: {"n": v["id"]}, output="seen").write(StdoutSink(flush="0s"))
+p.read("loads", GeneratorSource(rate=200)).map(lambda v: {"n": v["id"]},
+  output="seen").write(StdoutSink(flush="0s"))
 if sys.argv[1] == "wait":
     p.run(workers=1)
 else:
@@ -109,7 +119,8 @@ def test_ctrl_c_stops_the_run_in_order_and_what_it_prints_is_ours(tmp_path: Path
     script.write_text(SCRIPT)
     command = [sys.executable, str(script), "wait"]
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, text=True,
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     assert process.stdout is not None
@@ -123,7 +134,9 @@ def test_ctrl_c_stops_the_run_in_order_and_what_it_prints_is_ours(tmp_path: Path
 def test_a_run_does_not_outlive_the_program_that_holds_it(tmp_path: Path) -> None:
     script = tmp_path / "printing.py"
     script.write_text(SCRIPT)
-    holder = subprocess.Popen([sys.executable, str(script), "hold"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, str(script), "hold"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
     assert holder.stdout is not None
     driver = psutil.Process(int(holder.stdout.readline()))
     while not (children := driver.children(recursive=True)):

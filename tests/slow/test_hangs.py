@@ -12,7 +12,7 @@ import pytest
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.core.formats.codec import encode_value
-from millwheel.workers.bundle.hangs import Hang, encode_hang
+from millwheel.engine.workers.bundle.hangs import Hang, encode_hang
 from tests.slow.runs import Run
 
 CODE = """
@@ -50,11 +50,15 @@ PIPELINE = """
 
 
 def rows(folder: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for part in folder.glob("part-*") for line in part.read_text().splitlines()]
+    return [
+        json.loads(line) for part in folder.glob("part-*") for line in part.read_text().splitlines()
+    ]
 
 
 @pytest.mark.slow
-def test_records_whose_callback_never_returns_are_dead_letters_and_nothing_else_is_lost(tmp_path: Path) -> None:
+def test_records_whose_callback_never_returns_are_dead_letters_and_nothing_else_is_lost(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "poisoned_code.py").write_text(textwrap.dedent(CODE))
     (tmp_path / "p.yaml").write_text(textwrap.dedent(PIPELINE))
     lines = [json.dumps({"n": n, "user": f"u{n % 7}", "ts": 1_000_000 + n}) for n in range(1000)]
@@ -65,11 +69,15 @@ def test_records_whose_callback_never_returns_are_dead_letters_and_nothing_else_
     while run.process.poll() is None and not notes.exists():
         time.sleep(0.05)
     # As of a worker that was declared dead before it wrote: nobody will ever meet this one.
-    late = Hang("work", "work-0", 1, "record", "'u1'", encode_value(("r", "nowhere", 1)), "a line", "2s")
+    late = Hang(
+        "work", "work-0", 1, "record", "'u1'", encode_value(("r", "nowhere", 1)), "a line", "2s"
+    )
     HangNotes(open_space(str(run.root))).write("work", encode_hang(late))
     assert run.wait(100).code == 0, run.said[-3000:]
     good = rows(tmp_path / "out" / "out")
-    assert sorted(int(str(row["n"])) for row in good) == [n for n in range(1000) if n not in (500, 700)]
+    assert sorted(int(str(row["n"])) for row in good) == [
+        n for n in range(1000) if n not in (500, 700)
+    ]
     for user in range(7):
         seen = sorted(int(str(row["seen"])) for row in good if row["user"] == f"u{user}")
         assert seen == list(range(1, len(seen) + 1))

@@ -55,7 +55,9 @@ def post(port: int, body: bytes, key: str) -> tuple[int, dict[str, int]]:
         time.sleep(0.05)
 
 
-def test_what_is_posted_counts_once_while_a_worker_and_the_endpoint_are_killed(tmp_path: Path) -> None:
+def test_what_is_posted_counts_once_while_a_worker_and_the_endpoint_are_killed(
+    tmp_path: Path,
+) -> None:
     port = free_port()
     (tmp_path / "p.yaml").write_text(PIPELINE.replace("PORT", str(port)))
     (tmp_path / "counting.py").write_text(CODE)
@@ -63,7 +65,9 @@ def test_what_is_posted_counts_once_while_a_worker_and_the_endpoint_are_killed(t
     lines = b'{"page": "a", "ts": 1}\n{"page": "b", "ts": 2}\n'
     for number in range(REQUESTS):
         if number in (5, 12):
-            [victim] = run.processes("millwheel.workers" if number == 5 else "millwheel.connectors.http")
+            [victim] = run.processes(
+                "millwheel.engine.workers" if number == 5 else "millwheel.tools.http_source"
+            )
             victim.send_signal(signal.SIGKILL)
         status, told = post(port, lines, f"k{number}")
         assert (status, told["accepted"] + told["duplicates"]) == (200, 2)
@@ -78,7 +82,9 @@ def test_what_is_posted_counts_once_while_a_worker_and_the_endpoint_are_killed(t
 
 def blocks(page: str, language: str) -> list[str]:
     """The examples of a page of the docs."""
-    return re.findall(rf"```{language}\n(.*?)```", (REPO / "docs" / page).read_text(encoding="utf-8"), re.DOTALL)
+    return re.findall(
+        rf"```{language}\n(.*?)```", (REPO / "docs" / page).read_text(encoding="utf-8"), re.DOTALL
+    )
 
 
 AFTER = """
@@ -97,20 +103,39 @@ def test_the_examples_of_the_pages_work_as_they_are_written(tmp_path: Path) -> N
     if shutil.which("curl") is None:
         pytest.skip("the example needs curl")
     port = free_port()
-    [stream], [curl] = blocks("http.md", "yaml"), [each for each in blocks("http.md", "sh") if "curl" in each]
+    [stream], [curl] = (
+        blocks("http.md", "yaml"),
+        [each for each in blocks("http.md", "sh") if "curl" in each],
+    )
     assert "port: 8080" in stream
     after = AFTER.replace("OUT", str(tmp_path / "out" / "passed"))
-    (tmp_path / "p.yaml").write_text("pipeline: pages\n" + stream.replace("8080", str(port)) + after)
+    (tmp_path / "p.yaml").write_text(
+        "pipeline: pages\n" + stream.replace("8080", str(port)) + after
+    )
     run = Run(tmp_path / "p.yaml", tmp_path, workers=1).start()
     post(port, b"", "none")  # it is ready
     command, _, told = curl.replace("8080", str(port)).strip().partition("\n")
-    assert subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60).stdout.strip() == told
+    assert (
+        subprocess.run(
+            command, shell=True, capture_output=True, text=True, timeout=60
+        ).stdout.strip()
+        == told
+    )
     plain, waited = blocks("injection.md", "python")
     for code, says in ((plain, "2 0 0\n"), (waited + ASYNC, "")):
         found = subprocess.run(
-            [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(REPO)}, capture_output=True, timeout=60
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(REPO)},
+            capture_output=True,
+            timeout=60,
         )
         assert (found.stdout.decode(), found.returncode) == (says, 0), found.stderr.decode()
     done("stop", "--drain", "--root", str(run.root))
     assert run.wait().code == 0, run.said
-    assert sorted(row["page"] for row in rows_of(tmp_path / "out" / "passed")) == ["a", "a", "b", "c"]
+    assert sorted(row["page"] for row in rows_of(tmp_path / "out" / "passed")) == [
+        "a",
+        "a",
+        "b",
+        "c",
+    ]

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.slow
 PIPELINE = """
 pipeline: injected
 streams:
-  hits: {source: {injection: {}}, timestamp: ts, watermark: {idle_after: never}}  # all records have one time
+  hits: {source: {injection: {}}, timestamp: ts,
+    watermark: {idle_after: never}}  # all records have one time
 computations:
   count:
     input: {hits: {key: page}}
@@ -88,7 +89,7 @@ def test_lines_that_are_alike_count_each_while_workers_are_killed(tmp_path: Path
     told: list[int] = []
     programs.start()
     run.until_reading()
-    run.kill_at_random(("millwheel.workers",), seed=5, times=3, pause_s=(0.2, 0.6))
+    run.kill_at_random(("millwheel.engine.workers",), seed=5, times=3, pause_s=(0.2, 0.6))
     sending.join()
     programs.join()
     assert told == [SENT]
@@ -96,4 +97,8 @@ def test_lines_that_are_alike_count_each_while_workers_are_killed(tmp_path: Path
     done("stop", "--drain", "--root", str(run.root))
     assert run.wait().code == 0, run.said
     found = Counter((row["page"], row["n"]) for row in rows_of(tmp_path / "out" / "counts"))
-    assert found == {(f"p{page}", n): 1 for page in range(PAGES) for n in range(1, (LINES + SENT + 100) // PAGES + 1)}
+    assert found == {
+        (f"p{page}", n): 1
+        for page in range(PAGES)
+        for n in range(1, (LINES + SENT + 100) // PAGES + 1)
+    }

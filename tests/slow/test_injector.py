@@ -1,4 +1,5 @@
-"""The watermark service as processes, on a real ZooKeeper: killed, and taken over by one that stood by."""
+"""The watermark service as processes, on a real ZooKeeper: killed, and taken over by one that stood
+by."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.grpc.watermark_client import InjectorClient
+from millwheel.adapters.processes.exits import Exit
 from millwheel.adapters.zookeeper.coordination import ZooKeeperCoordination
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.watermark import ShardReport
 from millwheel.launch.coordinator import embedded_zookeeper
-from millwheel.processes.exits import Exit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 _DEADLINE_S = 30.0
@@ -45,7 +46,9 @@ class Injectors:
         self.leaders: queue.Queue[str] = queue.Queue()
         self.watermarks: queue.Queue[dict[str, int]] = queue.Queue()
         self.coordination = ZooKeeperCoordination(hosts, pipeline)
-        self.client = InjectorClient(lambda: self.leader, self.watermarks.put, lambda shard, token: None)
+        self.client = InjectorClient(
+            lambda: self.leader, self.watermarks.put, lambda shard, token: None
+        )
         self.coordination.watch_members("injector-leader", self._lead)
 
     def _lead(self, members: Mapping[str, bytes]) -> None:
@@ -56,7 +59,7 @@ class Injectors:
 
     def start(self) -> subprocess.Popen[bytes]:
         where = ["--zookeeper", self._hosts, "--pipeline", self._pipeline]
-        return subprocess.Popen([sys.executable, "-m", "millwheel.injector", *where])
+        return subprocess.Popen([sys.executable, "-m", "millwheel.control.injector", *where])
 
     def until(self, watermark_us: int) -> None:
         while self.watermarks.get(timeout=_DEADLINE_S) != {"n": watermark_us}:
@@ -75,7 +78,9 @@ def test_when_the_leader_is_killed_one_that_stood_by_takes_over(address: str) ->
     try:
         first = injectors.leaders.get(timeout=_DEADLINE_S)
         running.append(injectors.start())
-        injectors.client.report({"n": [ShardReport("n-0", 1, 10, "input"), ShardReport("n-1", 1, 20, "input")]})
+        injectors.client.report(
+            {"n": [ShardReport("n-0", 1, 10, "input"), ShardReport("n-1", 1, 20, "input")]}
+        )
         injectors.until(10)
         os.kill(running[0].pid, signal.SIGKILL)
         injectors.client.report({"n": [ShardReport("n-0", 1, 15, "input")]})
@@ -94,14 +99,17 @@ def test_when_the_leader_is_killed_one_that_stood_by_takes_over(address: str) ->
 
 def test_a_port_in_use_ends_the_process_with_a_sentence(address: str, tmp_path: Path) -> None:
     where = ["--zookeeper", f"{address}/millwheel", "--pipeline", "ports", "--listen", address]
-    ended = subprocess.run([sys.executable, "-m", "millwheel.injector", *where], capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-m", "millwheel.control.injector", *where], capture_output=True, text=True
+    )
     assert ended.returncode == Exit.BAD_CONFIG
     assert "the port is in use" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
 def test_one_that_is_started_while_zookeeper_is_away_waits_for_it(tmp_path: Path) -> None:
-    """A ZooKeeper that was killed may take its time on a busy machine, and what was killed with it must not give up."""
+    """A ZooKeeper that was killed may take its time on a busy machine, and what was killed with it
+    must not give up."""
     server = embedded_zookeeper(str(tmp_path / "zookeeper"))
     server.start()
     injectors = Injectors(f"{server.address}/millwheel", "patience")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from millwheel.connectors.kafka import marks
-from millwheel.connectors.kafka.marks import Mark
-from millwheel.connectors.kafka.sink import build_kafka_sink
+from millwheel.connect.connectors.kafka import marks
+from millwheel.connect.connectors.kafka.marks import Mark
+from millwheel.connect.connectors.kafka.sink import build_kafka_sink
+from millwheel.connect.sinks.base import BatchRefusedError, Sink, SinkBatch, SinkRecord
 from millwheel.errors import UnavailableError
-from millwheel.sinks.base import BatchRefusedError, Sink, SinkBatch, SinkRecord
 from millwheel.testing.contracts import ExternalSinkContract, Outside, SinkWorld, WatchedClient
 from tests.servers.kafka import Broker
 from tests.slow.kafka import committed
@@ -30,7 +30,8 @@ def _name() -> str:
 
 
 class TopicWorld(SinkWorld):
-    """A topic for each world, which takes less than the sink sends: as one whose limit was lowered during the run."""
+    """A topic for each world, which takes less than the sink sends: as one whose limit was lowered
+    during the run."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -38,7 +39,9 @@ class TopicWorld(SinkWorld):
 
     def sink(self, outside: Outside, identity: str | None = None) -> Sink:
         options = {"brokers": self._broker.address, "topic": self._topic}
-        made: Any = build_kafka_sink(options, f"root-of-{self._topic}" if identity is None else identity)
+        made: Any = build_kafka_sink(
+            options, f"root-of-{self._topic}" if identity is None else identity
+        )
         plain = made.open
 
         def opened(shard: str, token: int) -> Any:
@@ -78,12 +81,15 @@ class _Library:
 class TestATopic(ExternalSinkContract):
     every = 3  # each third call is another kind of call, after the next batch
     every_refused = 16
-    together = 6  # they wait for the broker, and librdkafka for half a second where a transaction was left open
+    # they wait for the broker, and librdkafka for half a second where a transaction was left open
+    together = 6
 
     @pytest.fixture(autouse=True)
     def _ready(self, broker: Broker) -> None:
         self._broker = broker
-        build_kafka_sink({"brokers": broker.address, "topic": broker.make_topic(_name())}).check("r")
+        build_kafka_sink({"brokers": broker.address, "topic": broker.make_topic(_name())}).check(
+            "r"
+        )
 
     def world(self) -> SinkWorld:
         return TopicWorld(self._broker)
@@ -96,12 +102,25 @@ class TestATopic(ExternalSinkContract):
 def test_rows_that_the_brokers_refuse_are_told_with_their_words_and_the_others_are_written(
     broker: Broker, guarantee: str
 ) -> None:
-    """A partition that does not exist, a key that a compacted topic asks for, and a row that is too large; none of them
-    is known before the brokers are asked."""
-    topic = broker.make_topic(_name(), 2, **{"cleanup.policy": "compact", "max.message.bytes": "1000"})
-    given = {"brokers": broker.address, "topic": topic, "key": "id", "partition": "at", "guarantee": guarantee}
+    """A partition that does not exist, a key that a compacted topic asks for, and a row that is too
+    large; none of them is known before the brokers are asked."""
+    topic = broker.make_topic(
+        _name(), 2, **{"cleanup.policy": "compact", "max.message.bytes": "1000"}
+    )
+    given = {
+        "brokers": broker.address,
+        "topic": topic,
+        "key": "id",
+        "partition": "at",
+        "guarantee": guarantee,
+    }
     writer = build_kafka_sink(given, f"root-of-{topic}").open("sink.out-0", 1)
-    rows = [{"id": "a", "at": 0}, {"id": "b", "at": 7}, {"id": None, "at": 1}, {"id": "c" * 2_000, "at": 1}]
+    rows = [
+        {"id": "a", "at": 0},
+        {"id": "b", "at": 7},
+        {"id": None, "at": 1},
+        {"id": "c" * 2_000, "at": 1},
+    ]
     rows += [{"id": "d", "at": number} for number in (0, 1)]
     records = [SinkRecord(("k", number), row, number) for number, row in enumerate(rows)]
     committable, letters = writer.prepare(SinkBatch(0, "1-0", records)), []
@@ -114,21 +133,30 @@ def test_rows_that_the_brokers_refuse_are_told_with_their_words_and_the_others_a
             committable, letters = ex.committable, [*letters, *ex.refused]
         else:
             break
-    assert sorted((letter.record for letter in letters), key=lambda record: record.timestamp) == records[1:4]
+    assert (
+        sorted((letter.record for letter in letters), key=lambda record: record.timestamp)
+        == records[1:4]
+    )
     words = {letter.record.timestamp: letter.reason for letter in letters}
-    assert words[1] == f"Kafka refuses it for partition 7 of topic '{topic}': Local: Unknown partition"
+    assert (
+        words[1] == f"Kafka refuses it for partition 7 of topic '{topic}': Local: Unknown partition"
+    )
     assert "record" in words[2]
     assert words[3].endswith("Broker: Message size too large")
     written = [json.loads(value or b"") for _, value in committed(broker, topic, 2)]
     assert written == [rows[0], rows[4], rows[5]]
 
 
-def test_the_open_transaction_of_another_shard_hides_no_mark(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that dies takes all its shards with it: one has committed its mark behind where another's transaction,
-    still open, begins."""
+def test_the_open_transaction_of_another_shard_hides_no_mark(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that dies takes all its shards with it: one has committed its mark behind where
+    another's transaction, still open, begins."""
     topic = broker.make_topic(_name(), 1)
     shared = {"bootstrap.servers": broker.address}
-    own, other = (Producer({**shared, "transactional.id": f"{topic}-{name}"}) for name in ("own", "other"))
+    own, other = (
+        Producer({**shared, "transactional.id": f"{topic}-{name}"}) for name in ("own", "other")
+    )
     for producer, name in ((other, b"other"), (own, b"own")):
         producer.init_transactions(60)
         producer.begin_transaction()
@@ -137,13 +165,16 @@ def test_the_open_transaction_of_another_shard_hides_no_mark(broker: Broker, mon
     own.commit_transaction(60)
     given = {**shared, "group.id": topic, "enable.partition.eof": True}
     committed, everything = (
-        Consumer({**given, "isolation.level": level}) for level in ("read_committed", "read_uncommitted")
+        Consumer({**given, "isolation.level": level})
+        for level in ("read_committed", "read_uncommitted")
     )
     monkeypatch.setattr(marks, "_SILENCE_S", 0.6)
     with pytest.raises(UnavailableError, match="and then nothing came"):
         marks.last_mark(committed, marks.MarksEnd(topic), "own", everything)
     other.abort_transaction(60)
-    assert eventual(lambda: marks.last_mark(committed, marks.MarksEnd(topic), "own", everything)) == Mark(7, 1)
+    assert eventual(
+        lambda: marks.last_mark(committed, marks.MarksEnd(topic), "own", everything)
+    ) == Mark(7, 1)
     assert marks.last_mark(committed, marks.MarksEnd(topic), "other", everything) is None
     committed.close()
     everything.close()

@@ -1,4 +1,5 @@
-"""A table's changes through a real broker: the table itself, and an aggregation of it, at the end."""
+"""A table's changes through a real broker: the table itself, and an aggregation of it, at the
+end."""
 
 from __future__ import annotations
 
@@ -39,7 +40,12 @@ def changes(table: dict[int, dict[str, Any]]) -> Iterator[tuple[int, Any, Any]]:
         if before is None or draw.random() < 0.7:
             after = table[key] = {"id": key, "country": draw.choice(COUNTRIES), "visits": number}
         op = "d" if after is None else "c" if before is None else "u"
-        event: Any = {"before": before, "after": after, "op": op, "ts_ms": 1_700_000_000_000 + number}
+        event: Any = {
+            "before": before,
+            "after": after,
+            "op": op,
+            "ts_ms": 1_700_000_000_000 + number,
+        }
         partition, message_key = key % 2, json.dumps({"id": key}).encode()
         yield partition, message_key, {"schema": {}, "payload": event} if number % 3 else event
         if after is None:
@@ -47,7 +53,11 @@ def changes(table: dict[int, dict[str, Any]]) -> Iterator[tuple[int, Any, Any]]:
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
+    return [
+        json.loads(line)
+        for path in folder.glob("*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
 
 
 def test_a_table_is_mirrored_and_counted(broker: Broker, tmp_path: Path) -> None:

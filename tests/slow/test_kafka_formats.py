@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-from millwheel.connectors.kafka.sink import build_kafka_sink
-from millwheel.connectors.kafka.source import build_kafka_source
+from millwheel.connect.connectors.kafka.sink import build_kafka_sink
+from millwheel.connect.connectors.kafka.source import build_kafka_source
+from millwheel.connect.sinks.base import SinkBatch, SinkRecord
 from millwheel.errors import ExhaustedError, SetupError, UnavailableError
-from millwheel.sinks.base import SinkBatch, SinkRecord
 from tests.fakes.protobuf import FULL, write_descriptors
 from tests.servers.kafka import Broker, need_kafka
 from tests.servers.registry import RegistryServer, need_registry
@@ -22,8 +22,15 @@ from tests.slow.kafka import drained, produce, source, values
 
 pytestmark = pytest.mark.slow
 
-OLD: dict[str, Any] = {"type": "record", "name": "shop.Click", "fields": [{"name": "ad", "type": "long"}]}
-NEW = {**OLD, "fields": [*OLD["fields"], {"name": "page", "type": ["null", "string"], "default": None}]}
+OLD: dict[str, Any] = {
+    "type": "record",
+    "name": "shop.Click",
+    "fields": [{"name": "ad", "type": "long"}],
+}
+NEW = {
+    **OLD,
+    "fields": [*OLD["fields"], {"name": "page", "type": ["null", "string"], "default": None}],
+}
 OTHER = {**OLD, "fields": [{"name": "user", "type": "string"}]}
 
 
@@ -45,9 +52,16 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryServe
     made.kill()
 
 
-def send(broker: Broker, topic: str, form: Any, rows: list[Any], folder: Path = Path()) -> list[str]:
+def send(
+    broker: Broker, topic: str, form: Any, rows: list[Any], folder: Path = Path()
+) -> list[str]:
     """Write rows by the sink, as a run would; what it refuses."""
-    options = {"brokers": broker.address, "topic": topic, "format": form, "guarantee": "at_least_once"}
+    options = {
+        "brokers": broker.address,
+        "topic": topic,
+        "format": form,
+        "guarantee": "at_least_once",
+    }
     sink = build_kafka_sink(options, "root", str(folder))
     sink.check("root")
     writer = sink.open("s-0", 1)
@@ -58,7 +72,9 @@ def send(broker: Broker, topic: str, form: Any, rows: list[Any], folder: Path = 
 
 
 def read(broker: Broker, topic: str, form: Any) -> tuple[list[Any], list[str]]:
-    found = build_kafka_source({"brokers": broker.address, "topics": [topic], "until": "latest", "format": form})
+    found = build_kafka_source(
+        {"brokers": broker.address, "topics": [topic], "until": "latest", "format": form}
+    )
     partition, until = found.partitions()[0], time.monotonic() + 30
     while True:
         try:
@@ -68,7 +84,9 @@ def read(broker: Broker, topic: str, form: Any) -> tuple[list[Any], list[str]]:
             assert time.monotonic() < until
 
 
-def test_readers_take_what_older_and_newer_writers_wrote(broker: Broker, registry: RegistryServer) -> None:
+def test_readers_take_what_older_and_newer_writers_wrote(
+    broker: Broker, registry: RegistryServer
+) -> None:
     topic = broker.make_topic("avro")
     form = {"schema": OLD, "registry": {"url": registry.url}}
     assert send(broker, topic, {"avro": form}, [{"ad": 1}, {"ad": "x"}]) == [
@@ -92,26 +110,40 @@ def test_a_schema_that_is_not_compatible_is_refused_before_anything_starts(
     with SchemaRegistryClient({"url": registry.url}) as client:
         client.register_schema("strict-value", Schema(json.dumps(OLD), "AVRO"))
         client.set_compatibility("strict-value", "BACKWARD")
-    with pytest.raises(SetupError, match=r"refuses the schema for the subject 'strict-value': it is not compatible"):
+    with pytest.raises(
+        SetupError, match=r"refuses the schema for the subject 'strict-value': it is not compatible"
+    ):
         send(broker, topic, {"avro": {"schema": OTHER, "registry": {"url": registry.url}}}, [])
     looks_up = {"schema": NEW, "registry": {"url": registry.url, "auto_register": False}}
     with pytest.raises(SetupError, match="has no such schema under the subject 'strict-value'"):
         send(broker, topic, {"avro": looks_up}, [])
 
 
-def test_protobuf_messages_tell_their_schema(broker: Broker, registry: RegistryServer, tmp_path: Path) -> None:
+def test_protobuf_messages_tell_their_schema(
+    broker: Broker, registry: RegistryServer, tmp_path: Path
+) -> None:
     topic = broker.make_topic("protobuf")
-    form: dict[str, Any] = {"message": "shop.Click", "descriptor": str(tmp_path / write_descriptors(tmp_path))}
+    form: dict[str, Any] = {
+        "message": "shop.Click",
+        "descriptor": str(tmp_path / write_descriptors(tmp_path)),
+    }
     form["registry"] = {"url": registry.url}
     assert not send(broker, topic, {"protobuf": form}, [FULL], tmp_path)
     assert read(broker, topic, {"protobuf": form}) == ([FULL], [])
 
 
-def test_while_the_registry_is_away_nothing_is_lost(broker: Broker, registry: RegistryServer, tmp_path: Path) -> None:
+def test_while_the_registry_is_away_nothing_is_lost(
+    broker: Broker, registry: RegistryServer, tmp_path: Path
+) -> None:
     topic = broker.make_topic("away")
     other = RegistryServer(tmp_path)
     form = {"avro": {"schema": OLD, "registry": {"url": other.url}}}
-    options = {"brokers": broker.address, "topic": topic, "format": form, "guarantee": "at_least_once"}
+    options = {
+        "brokers": broker.address,
+        "topic": topic,
+        "format": form,
+        "guarantee": "at_least_once",
+    }
     sink = build_kafka_sink(options, "root")
     with pytest.raises(SetupError, match="does not answer"):
         sink.check("root")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.connectors.kafka.sink import build_kafka_sink
+from millwheel.connect.connectors.kafka.sink import build_kafka_sink
 from millwheel.errors import SetupError
 from tests.servers.kafka import PASSWORD, USER, Broker
 from tests.slow.kafka import committed, produce, source
@@ -60,12 +60,16 @@ def test_a_password_opens_topics_and_lies_nowhere(
     rows = [json.loads(value or b"") for _, value in committed(broker, "guarded-out", 1)]
     assert sorted((row["ad"], row["clicks"]) for row in rows) == [(0, 10), (1, 10), (2, 10)]
     monkeypatch.setenv("PW", wrong := "wr0ng-of-alice")
-    refused = Run(tmp_path / "p.yaml", tmp_path, workers=1, place=str(tmp_path / "other")).start().wait()
+    refused = (
+        Run(tmp_path / "p.yaml", tmp_path, workers=1, place=str(tmp_path / "other")).start().wait()
+    )
     assert refused.code != 0
     assert "lets nobody in" in refused.said
     assert "Traceback" not in refused.said
     told = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert [path for path, data in told.items() if PASSWORD.encode() in data or wrong.encode() in data] == []
+    assert [
+        path for path, data in told.items() if PASSWORD.encode() in data or wrong.encode() in data
+    ] == []
     assert PASSWORD not in run.said + refused.said
     assert wrong not in refused.said
 
@@ -76,10 +80,14 @@ def test_a_wrong_password_is_told_at_once_and_not_shown(broker: Broker) -> None:
         read = source(broker, "guarded-any", until="latest", config=settings("wr0ng"))
     finally:
         broker.address = open_one
-    sink = build_kafka_sink({"brokers": broker.guarded, "topic": "t", "config": settings("wr0ng")}, "r")
+    sink = build_kafka_sink(
+        {"brokers": broker.guarded, "topic": "t", "config": settings("wr0ng")}, "r"
+    )
     for ask in (read.partitions, read.check, lambda: sink.check("r")):
         began = time.monotonic()
-        with pytest.raises(SetupError, match=r"lets nobody in.*[Aa]uthentication.*option 'config'") as told:
+        with pytest.raises(
+            SetupError, match=r"lets nobody in.*[Aa]uthentication.*option 'config'"
+        ) as told:
             ask()
         assert "wr0ng" not in str(told.value)
         assert time.monotonic() - began < 9, "it need not wait for the time to run out"

@@ -23,10 +23,13 @@ PARTITIONS, ADS, STEP_MS, RECORDS = 4, 50, 20, 40_000
 
 @pytest.mark.timeout(600)
 def test_each_count_appears_once(broker: Broker, tmp_path: Path) -> None:
-    """Two executors of Spark with a worker each; the broker is killed, too. See test_ads_run.py for plain processes."""
+    """Two executors of Spark with a worker each; the broker is killed, too. See test_ads_run.py for
+    plain processes."""
     source, target = broker.make_topic("in-spark", PARTITIONS), broker.make_topic("out-spark", 2)
     clicks = [{"ad": number * 7 % ADS, "ts": number * STEP_MS} for number in range(RECORDS)]
-    produce(broker, source, [(number % PARTITIONS, None, click) for number, click in enumerate(clicks)])
+    produce(
+        broker, source, [(number % PARTITIONS, None, click) for number, click in enumerate(clicks)]
+    )
     produce(broker, source, [(1, None, b"{no json")])
     params = {"brokers": broker.address, "input": source, "output": target}
     run = Run(EXAMPLES / "kafka" / "clicks.yaml", tmp_path, params, "spark").start()
@@ -42,17 +45,24 @@ def test_each_count_appears_once(broker: Broker, tmp_path: Path) -> None:
     assert len(rows) == len(found), "a row appears twice"
     assert found == Counter((click["ad"], click["ts"] // 60_000 * 60_000) for click in clicks)
     assert run.summary["dead_letters"] == 1, run.summary
-    # Nobody waits for the answer to the last offsets, which a broker that has just come back may not have taken.
+    # Nobody waits for the answer to the last offsets, which a broker that has just come back may
+    # not have taken.
     assert lag(broker, "kafka_clicks", source) < RECORDS
 
 
 def lag(broker: Broker, group: str, topic: str) -> int:
     """What a tool shows that compares a consumer group with the ends of the partitions."""
-    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, number) for number in range(PARTITIONS)])
-    admin = AdminClient({"bootstrap.servers": broker.address})  # a new one: the broker may have been away
+    asked = ConsumerGroupTopicPartitions(
+        group, [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    )
+    # a new one: the broker may have been away
+    admin = AdminClient({"bootstrap.servers": broker.address})
     found = admin.list_consumer_group_offsets([asked])[group].result(90).topic_partitions
     consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "lag"})
-    behind = [consumer.get_watermark_offsets(each, timeout=30)[1] - max(each.offset, 0) for each in found or ()]
+    behind = [
+        consumer.get_watermark_offsets(each, timeout=30)[1] - max(each.offset, 0)
+        for each in found or ()
+    ]
     consumer.close()
     assert len(behind) == PARTITIONS
     return sum(behind)

@@ -1,4 +1,5 @@
-"""Topics as a sink: what a reader of committed messages of a real broker sees, whoever publishes when."""
+"""Topics as a sink: what a reader of committed messages of a real broker sees, whoever publishes
+when."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from typing import Any
 import pytest
 
 from millwheel import Retraction
-from millwheel.connectors.kafka.publishing import Transactions
-from millwheel.connectors.kafka.sink import KafkaWriter, build_kafka_sink
+from millwheel.connect.connectors.kafka.publishing import Transactions
+from millwheel.connect.connectors.kafka.sink import KafkaWriter, build_kafka_sink
+from millwheel.connect.sinks.base import SinkBatch, SinkRecord
 from millwheel.errors import FencedError, SetupError, UnavailableError
-from millwheel.sinks.base import SinkBatch, SinkRecord
 from tests.servers.kafka import Broker
 from tests.slow.kafka import committed, committed_messages
 
@@ -26,7 +27,9 @@ class Shard:
 
     def __init__(self, broker: Broker, topic: str, **options: Any) -> None:
         self.topic = broker.make_topic(topic)
-        self._sink = build_kafka_sink({"brokers": broker.address, "topic": topic, **options}, f"root-of-{topic}")
+        self._sink = build_kafka_sink(
+            {"brokers": broker.address, "topic": topic, **options}, f"root-of-{topic}"
+        )
         self._sink.check("")
 
     def owner(self, token: int) -> KafkaWriter:
@@ -52,7 +55,10 @@ def until_it_works(publish: Callable[[bytes], None], receipt: bytes) -> None:
 
 
 def rows(broker: Broker, topic: str) -> list[tuple[int, int]]:
-    return [(row["cut"], row["row"]) for row in (json.loads(value or b"") for _, value in committed(broker, topic, 1))]
+    return [
+        (row["cut"], row["row"])
+        for row in (json.loads(value or b"") for _, value in committed(broker, topic, 1))
+    ]
 
 
 def expected(cuts: int, count: int = 3) -> list[tuple[int, int]]:
@@ -78,7 +84,8 @@ CALLS = ("begin_transaction", "produce", "commit_transaction", "init_transaction
 def test_a_zombie_between_any_two_calls_adds_nothing(
     broker: Broker, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The former owner comes back just before ``when`` of its successor, and once more at the end."""
+    """The former owner comes back just before ``when`` of its successor, and once more at the
+    end."""
     topic = f"zombie-{when.strip('_')}"
     shard = Shard(broker, topic)
     old, new = shard.owner(1), shard.owner(2)
@@ -100,8 +107,11 @@ def test_a_zombie_between_any_two_calls_adds_nothing(
     assert rows(broker, topic) == expected(4)
 
 
-def before(publisher: Any, name: str, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run ``act`` once, just before the first call of a method of the publisher or of its producer."""
+def before(
+    publisher: Any, name: str, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run ``act`` once, just before the first call of a method of the publisher or of its
+    producer."""
     done: list[bool] = []
 
     def hooked(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,7 +148,9 @@ def before(publisher: Any, name: str, act: Callable[[], None], monkeypatch: pyte
 
 
 @pytest.mark.parametrize("dies_at", ["before", "after"])
-def test_a_crash_around_the_commit_of_a_transaction_repeats_nothing(broker: Broker, dies_at: str) -> None:
+def test_a_crash_around_the_commit_of_a_transaction_repeats_nothing(
+    broker: Broker, dies_at: str
+) -> None:
     topic = f"crash-{dies_at}"
     shard = Shard(broker, topic)
     dying = shard.owner(1)
@@ -148,7 +160,11 @@ def test_a_crash_around_the_commit_of_a_transaction_repeats_nothing(broker: Brok
     producer.begin_transaction()
     for row in range(3):
         producer.produce(topic, json.dumps({"cut": 1, "row": row}).encode())
-    producer.produce("millwheel-marks", key=f"root-of-{topic}/sink.out-0".encode(), value=b'{"number":1,"token":1}')
+    producer.produce(
+        "millwheel-marks",
+        key=f"root-of-{topic}/sink.out-0".encode(),
+        value=b'{"number":1,"token":1}',
+    )
     producer.flush(10)
     if dies_at == "after":
         producer.commit_transaction(-1)  # its reply is lost with the process
@@ -159,7 +175,9 @@ def test_a_crash_around_the_commit_of_a_transaction_repeats_nothing(broker: Brok
 
 
 def test_a_transaction_that_times_out_while_the_broker_hangs_loses_nothing(broker: Broker) -> None:
-    shard = Shard(broker, "timeout", config={"transaction.timeout.ms": 1_500, "message.timeout.ms": 1_400})
+    shard = Shard(
+        broker, "timeout", config={"transaction.timeout.ms": 1_500, "message.timeout.ms": 1_400}
+    )
     writer = shard.owner(1)
     until_it_works(writer.publish, committable(writer, 0))
     broker.pause()
@@ -197,12 +215,17 @@ def test_at_least_once_needs_no_transactions(broker: Broker) -> None:
 
 
 def test_a_row_that_is_taken_back_becomes_a_tombstone(broker: Broker) -> None:
-    shard = Shard(broker, "tombs", mode="upsert", key="id", headers={"from": "'here'"}, partition="0")
+    shard = Shard(
+        broker, "tombs", mode="upsert", key="id", headers={"from": "'here'"}, partition="0"
+    )
     writer = shard.owner(1)
     records = [SinkRecord(1, {"id": 1, "n": 5}, 0), SinkRecord(1, Retraction({"id": 1, "n": 5}), 0)]
     until_it_works(writer.publish, writer.prepare(SinkBatch(0, "1-1", records)))
     messages = committed_messages(broker, "tombs", 1)
-    assert [(message.key(), message.value()) for message in messages] == [(b"1", b'{"id":1,"n":5}'), (b"1", None)]
+    assert [(message.key(), message.value()) for message in messages] == [
+        (b"1", b'{"id":1,"n":5}'),
+        (b"1", None),
+    ]
     assert messages[0].headers() == [("from", b"here")]
 
 
@@ -211,7 +234,10 @@ def test_changes_are_rows_with_a_mark(broker: Broker) -> None:
     writer = shard.owner(1)
     records = [SinkRecord(1, {"n": 5}, 0), SinkRecord(1, Retraction({"n": 5}), 0)]
     until_it_works(writer.publish, writer.prepare(SinkBatch(0, "1-1", records)))
-    assert [value for _, value in committed(broker, "changes", 1)] == [b'{"op":"+","n":5}', b'{"op":"-","n":5}']
+    assert [value for _, value in committed(broker, "changes", 1)] == [
+        b'{"op":"+","n":5}',
+        b'{"op":"-","n":5}',
+    ]
 
 
 def test_a_topic_that_is_not_there_is_a_sentence(broker: Broker) -> None:
@@ -221,13 +247,17 @@ def test_a_topic_that_is_not_there_is_a_sentence(broker: Broker) -> None:
 
 def test_a_topic_that_takes_less_than_the_sink_sends_is_a_sentence(broker: Broker) -> None:
     broker.make_topic("narrow", **{"max.message.bytes": "50000"})
-    with pytest.raises(SetupError, match=r"up to 50000 bytes in topic 'narrow'.*message\.max\.bytes: 50000"):
+    with pytest.raises(
+        SetupError, match=r"up to 50000 bytes in topic 'narrow'.*message\.max\.bytes: 50000"
+    ):
         build_kafka_sink({"brokers": broker.address, "topic": "narrow"}, "r").check("r")
     narrow = {"brokers": broker.address, "topic": "narrow", "config": {"message.max.bytes": 50_000}}
     sink = build_kafka_sink(narrow, "root-of-narrow")
     sink.check("r")
     writer = sink.open("sink.out-0", 1)
-    records = [SinkRecord(1, {"cut": 0, "row": 0, "text": "x" * size}, 0) for size in (60_000, 49_000)]
+    records = [
+        SinkRecord(1, {"cut": 0, "row": 0, "text": "x" * size}, 0) for size in (60_000, 49_000)
+    ]
     until_it_works(writer.publish, writer.prepare(SinkBatch(0, "1-1", records)))
     assert [refused.record for refused in writer.take_refused()] == records[:1]
     assert rows(broker, "narrow") == [(0, 0)]
@@ -236,7 +266,10 @@ def test_a_topic_that_takes_less_than_the_sink_sends_is_a_sentence(broker: Broke
 def test_a_compacted_topic_needs_the_key_that_the_sink_would_not_write(broker: Broker) -> None:
     broker.make_topic("by-key", **{"cleanup.policy": "compact,delete"})
     given = {"brokers": broker.address, "topic": "by-key"}
-    with pytest.raises(SetupError, match=r"topic 'by-key'.* is compacted: each of its messages needs a key.*key: id"):
+    with pytest.raises(
+        SetupError,
+        match=r"topic 'by-key'.* is compacted: each of its messages needs a key.*key: id",
+    ):
         build_kafka_sink(given, "r").check("r")
     build_kafka_sink({**given, "key": "id"}, "r").check("r")
 
@@ -256,4 +289,6 @@ def test_rows_go_to_the_topic_that_they_name_all_in_one_transaction(broker: Brok
         until_it_works(writer.publish, receipt)
     assert (len(committed(broker, shard.topic, 1)), len(committed(broker, "to-fr", 1))) == (2, 1)
     with pytest.raises(SetupError, match="has no topic 'to-nowhere'"):
-        build_kafka_sink({"brokers": broker.address, "topic": {"by": "c", "among": ["to-nowhere"]}}, "r").check("r")
+        build_kafka_sink(
+            {"brokers": broker.address, "topic": {"by": "c", "among": ["to-nowhere"]}}, "r"
+        ).check("r")

@@ -12,16 +12,16 @@ import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.cimpl import NewPartitions
 
-from millwheel.connectors.kafka.source import KafkaSource
+from millwheel.connect.connectors.kafka.source import KafkaTopicSource
+from millwheel.connect.sources.base import Partition
 from millwheel.errors import ExhaustedError, SetupError
-from millwheel.sources.base import Partition
 from tests.servers.kafka import Broker
 from tests.slow.kafka import drained, positions, produce, source, values
 
 pytestmark = pytest.mark.slow
 
 
-def listed_by(read: KafkaSource) -> list[Partition]:
+def listed_by(read: KafkaTopicSource) -> list[Partition]:
     """Its partitions, once the broker has told."""
     until = time.monotonic() + 30
     while True:
@@ -41,7 +41,10 @@ def test_a_bounded_source_reads_what_was_there_and_ends(broker: Broker) -> None:
     produce(broker, topic, [*numbered(20, 0), *numbered(5, 1)])
     read = source(broker, topic, until="latest")
     partitions = read.partitions()
-    assert [(each.name, each.version) for each in partitions] == [("bounded/0", (0, 20)), ("bounded/1", (0, 5))]
+    assert [(each.name, each.version) for each in partitions] == [
+        ("bounded/0", (0, 20)),
+        ("bounded/1", (0, 5)),
+    ]
     produce(broker, topic, numbered(3, 0))
     chunks = drained(read.open(partitions[0]))
     assert positions(chunks) == list(range(1, 21))
@@ -79,14 +82,23 @@ def test_offsets_of_aborted_and_finished_transactions_are_passed_over(broker: Br
 @pytest.mark.parametrize("rows", [True, False])
 def test_what_is_no_record_is_told_with_its_place(broker: Broker, rows: bool) -> None:
     topic = broker.make_topic(f"broken-{rows}")
-    bad = [(0, None, b"{bad"), (0, None, None), (0, None, b"  "), (0, None, b""), (0, None, {"n": "x"})]
+    bad = [
+        (0, None, b"{bad"),
+        (0, None, None),
+        (0, None, b"  "),
+        (0, None, b""),
+        (0, None, {"n": "x"}),
+    ]
     produce(broker, topic, [*numbered(2), *bad, *numbered(1)])
     read = source(broker, topic, fields={"n": "int"}, until="latest")
     chunks = drained(read.open(read.partitions()[0]), rows=rows)
     assert positions(chunks) == [1, 2, 8]
     told = [(reject.position, reject.reason) for chunk in chunks for reject in chunk.rejects]
     assert [position for position, _ in told] == [3, 4, 5, 6, 7]
-    assert all(f"topic broken-{rows}, partition 0, offset {position - 1}: " in reason for position, reason in told)
+    assert all(
+        f"topic broken-{rows}, partition 0, offset {position - 1}: " in reason
+        for position, reason in told
+    )
     assert "tombstone" in told[1][1]
     assert "empty" in told[2][1]
     assert "empty" in told[3][1]
@@ -112,7 +124,8 @@ def test_where_latest_was_is_decided_once(broker: Broker) -> None:
     assert chunk.begins is not None
     produce(broker, topic, numbered(2))
     assert positions(drained(reader, enough=2)) == [5, 6]
-    # The worker died before anything was committed but the decision; another one lists the topic later.
+    # The worker died before anything was committed but the decision; another one lists the topic
+    # later.
     again = source(broker, topic, start="latest")
     other = again.open(listed_by(again)[0])
     other.resume([(0, b""), chunk.begins])
@@ -130,8 +143,12 @@ def test_reading_begins_at_a_moment_or_where_a_group_stands(broker: Broker) -> N
     group = Consumer({"bootstrap.servers": broker.address, "group.id": "others"})
     group.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
     group.close()
-    assert source(broker, topic, until="latest", start={"group": "others"}).partitions()[0].version == (2, 6)
-    assert source(broker, topic, until="latest", start={"group": "none"}).partitions()[0].version == (0, 6)
+    assert source(broker, topic, until="latest", start={"group": "others"}).partitions()[
+        0
+    ].version == (2, 6)
+    assert source(broker, topic, until="latest", start={"group": "none"}).partitions()[
+        0
+    ].version == (0, 6)
 
 
 def test_what_retention_has_taken_stops_reading_or_is_passed_over(
@@ -143,12 +160,16 @@ def test_what_retention_has_taken_stops_reading_or_is_passed_over(
     next(iter(admin.delete_records([TopicPartition(topic, 0, 6)]).values())).result(30)
     stops = source(broker, topic)
     reader = stops.open(listed_by(stops)[0])
-    with pytest.raises(SetupError, match=r"topic retention, partition 0: Kafka has no offset 2 any more.*on_gap"):
+    with pytest.raises(
+        SetupError, match=r"topic retention, partition 0: Kafka has no offset 2 any more.*on_gap"
+    ):
         drained(reader, 2, enough=4)
     goes_on = source(broker, topic, on_gap="continue")
     chunks = drained(goes_on.open(listed_by(goes_on)[0]), 2, enough=4)
     assert positions(chunks) == [7, 8, 9, 10]
-    assert [chunk.next_position for chunk in chunks] == sorted(chunk.next_position for chunk in chunks)
+    assert [chunk.next_position for chunk in chunks] == sorted(
+        chunk.next_position for chunk in chunks
+    )
     assert [reject.position for chunk in chunks for reject in chunk.rejects] == [6]
     assert "offsets 2 to 5 are gone" in caplog.text
 
@@ -162,10 +183,14 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_former_one(broker: Brok
     broker.admin().delete_topics([topic])[topic].result(30)
     until_it_can(lambda: broker.make_topic("anew"))
     produce(broker, topic, numbered(3))
-    with pytest.raises(SetupError, match=r"ends at offset 3, and was read to 10 already.*created again"):
+    with pytest.raises(
+        SetupError, match=r"ends at offset 3, and was read to 10 already.*created again"
+    ):
         until_it_fails(reader, 10)
     again = source(broker, topic, on_gap="continue")
-    with pytest.raises(SetupError, match=r"ends at offset 3, and was read to 10 already.*created again"):
+    with pytest.raises(
+        SetupError, match=r"ends at offset 3, and was read to 10 already.*created again"
+    ):
         until_it_fails(again.open(listed_by(again)[0]), 10)
 
 
@@ -191,7 +216,7 @@ def until_it_can(act: Callable[[], object]) -> None:
 def test_a_partition_or_topic_that_appears_is_read_from_its_beginning(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millwheel.connectors.kafka.listing._EVERY_S", 0.2)
+    monkeypatch.setattr("millwheel.connect.connectors.kafka.listing._EVERY_S", 0.2)
     topic = broker.make_topic("growing")
     produce(broker, topic, numbered(3))
     read = source(broker, "^grow.*", start="latest")
@@ -207,7 +232,7 @@ def test_a_partition_or_topic_that_appears_is_read_from_its_beginning(
     assert positions(drained(reader, enough=2)) == [1, 2]
 
 
-def until_it_can_see(read: KafkaSource, name: str) -> None:
+def until_it_can_see(read: KafkaTopicSource, name: str) -> None:
     until = time.monotonic() + 60
     while name not in [each.name for each in read.partitions()]:
         assert time.monotonic() < until
@@ -229,8 +254,21 @@ def test_a_source_that_is_dropped_asks_no_more(broker: Broker) -> None:
 
 def test_keys_times_and_headers_become_fields(broker: Broker) -> None:
     topic = broker.make_topic("extras", **{"retention.ms": "-1"})
-    produce(broker, topic, [(0, "k", {"n": 1})], headers=[("a", b"x"), ("a", b"y")], timestamp=1_700_000_000_123)
-    read = source(broker, topic, until="latest", key_field="key", timestamp_field="ts", headers_field="headers")
+    produce(
+        broker,
+        topic,
+        [(0, "k", {"n": 1})],
+        headers=[("a", b"x"), ("a", b"y")],
+        timestamp=1_700_000_000_123,
+    )
+    read = source(
+        broker,
+        topic,
+        until="latest",
+        key_field="key",
+        timestamp_field="ts",
+        headers_field="headers",
+    )
     (chunk,) = drained(read.open(read.partitions()[0]))
     assert chunk.values == [{"n": 1, "key": "k", "ts": 1_700_000_000_123, "headers": {"a": "y"}}]
 
@@ -250,7 +288,7 @@ def test_a_topic_that_is_not_there_and_a_broker_that_does_not_answer_are_sentenc
 ) -> None:
     with pytest.raises(SetupError, match=r"has no topic 'nothing'"):
         source(broker, "nothing", until="latest").partitions()
-    monkeypatch.setattr("millwheel.connectors.kafka.client.ANSWER_S", 1.0)
+    monkeypatch.setattr("millwheel.connect.connectors.kafka.client.ANSWER_S", 1.0)
     broker.address, right = "127.0.0.1:1", broker.address
     try:
         with pytest.raises(SetupError, match=r"no Kafka broker at 127.0.0.1:1 answers"):

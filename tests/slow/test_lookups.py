@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.connectors.postgres.lookup import build_postgres_lookup
-from millwheel.connectors.redis.lookup import build_redis_lookup
+from millwheel.connect.connectors.postgres.lookup import build_postgres_lookup
+from millwheel.connect.connectors.redis.lookup import build_redis_lookup
+from millwheel.connect.lookups.base import NoAnswer, answers_to
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.lookups.base import NoAnswer, answers_to
 from tests.servers.postgres import Server
 from tests.servers.redis import RedisServer
 from tests.slow.runs import Run
@@ -46,11 +46,22 @@ def test_redis_that_is_not_there_is_waited_for() -> None:
 def test_postgres_answers_all_keys_with_one_query(server: Server) -> None:
     server.sql("DROP TABLE IF EXISTS items")
     server.sql("CREATE TABLE items (id int, country text, cents int, since timestamptz)")
-    server.sql("INSERT INTO items VALUES (1, 'de', 80, '2026-01-01'), (2, 'de', 95, NULL), (2, 'fr', 99, NULL)")
-    both = build_postgres_lookup({"dsn": server.dsn, "table": "items", "by": ["id", "country"], "columns": ["cents"]})
+    server.sql(
+        "INSERT INTO items VALUES (1, 'de', 80, '2026-01-01'), (2, 'de', 95, NULL), (2, 'fr', 99,"
+        " NULL)"
+    )
+    both = build_postgres_lookup(
+        {"dsn": server.dsn, "table": "items", "by": ["id", "country"], "columns": ["cents"]}
+    )
     both.check()
-    assert answers_to(both, [(2, "de"), (3, "de"), (2, "fr")]) == [{"cents": 95}, None, {"cents": 99}]
-    one = build_postgres_lookup({"dsn": server.dsn, "query": "SELECT id, cents FROM items", "by": "id"})
+    assert answers_to(both, [(2, "de"), (3, "de"), (2, "fr")]) == [
+        {"cents": 95},
+        None,
+        {"cents": 99},
+    ]
+    one = build_postgres_lookup(
+        {"dsn": server.dsn, "query": "SELECT id, cents FROM items", "by": "id"}
+    )
     found = answers_to(one, [(1,), ("no number",), (2,), (5,)])
     assert found[0] == {"id": 1, "cents": 80}
     assert "invalid input syntax for type integer" in found[1].reason
@@ -74,7 +85,8 @@ streams:
 computations:
   priced:
     input: {orders: {key: user}}
-    enrich: {lookup: {redis: {url: "${url}", key: "item:{item}"}}, fields: {cents: price}, cache: {size: 3, ttl: 1m}}
+    enrich: {lookup: {redis: {url: "${url}", key: "item:{item}"}}, fields: {cents: price},
+      cache: {size: 3, ttl: 1m}}
     output: priced
 sinks:
   priced: {files: {path: "${output}/priced", flush: 50ms}}
@@ -82,24 +94,35 @@ sinks:
 ORDERS, ITEMS, USERS = 60_000, 7, 40
 
 
-def test_each_order_is_priced_once_while_a_worker_is_killed(redis_server: RedisServer, tmp_path: Path) -> None:
+def test_each_order_is_priced_once_while_a_worker_is_killed(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
     client = redis_server.client()
     client.flushall()
     for item in range(1, ITEMS):  # one item has no price
         client.hset(f"item:i{item}", mapping={"price": item * 10})
-    orders = [{"at": n, "n": n, "user": f"u{n * 31 % USERS}", "item": f"i{n % ITEMS}"} for n in range(ORDERS)]
+    orders = [
+        {"at": n, "n": n, "user": f"u{n * 31 % USERS}", "item": f"i{n % ITEMS}"}
+        for n in range(ORDERS)
+    ]
     (tmp_path / "orders.jsonl").write_text("".join(json.dumps(order) + "\n" for order in orders))
     (tmp_path / "p.yaml").write_text(PRICED)
-    params = {"input": str(tmp_path / "orders.jsonl"), "output": str(tmp_path / "out"), "url": redis_server.url}
+    params = {
+        "input": str(tmp_path / "orders.jsonl"),
+        "output": str(tmp_path / "out"),
+        "url": redis_server.url,
+    }
     run = Run(tmp_path / "p.yaml", tmp_path, params).start().until_reading()
-    killed = run.kill_at_random(("millwheel.workers",), seed=1, times=1, pause_s=(0.0, 0.02))
+    killed = run.kill_at_random(("millwheel.engine.workers",), seed=1, times=1, pause_s=(0.0, 0.02))
     run.wait()
     assert run.code == 0, run.said
-    assert killed["millwheel.workers"] == 1
+    assert killed["millwheel.engine.workers"] == 1
     assert run.summary["restarts"], "the kill came too late"
     files = sorted((tmp_path / "out" / "priced").glob("part-*.jsonl"))
     rows = [json.loads(line) for path in files for line in path.read_text().splitlines()]
     prices = {f"i{item}": str(item * 10) if item else None for item in range(ITEMS)}
-    assert sorted(rows, key=lambda row: row["n"]) == [{**each, "cents": prices[str(each["item"])]} for each in orders]
+    assert sorted(rows, key=lambda row: row["n"]) == [
+        {**each, "cents": prices[str(each["item"])]} for each in orders
+    ]
     counted = run.summary["nodes"]["priced"]  # type: ignore[index]
     assert counted["unmatched"] == sum(each["item"] == "i0" for each in orders)

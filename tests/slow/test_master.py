@@ -15,17 +15,17 @@ import pytest
 
 from millwheel.adapters.grpc.common import new_channel
 from millwheel.adapters.journal.journals import FileJournals
+from millwheel.adapters.pb import master_pb2 as pb
+from millwheel.adapters.pb.master_pb2_grpc import MasterStub
+from millwheel.adapters.processes.lifeline import child_environment
 from millwheel.adapters.zookeeper.coordination import ZooKeeperCoordination
 from millwheel.adapters.zookeeper.server import EmbeddedZooKeeper
+from millwheel.control.master.__main__ import demands
+from millwheel.control.roots.shipping import ship
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import FencedError
+from millwheel.language.spec import load_pipeline
 from millwheel.launch.coordinator import embedded_zookeeper
-from millwheel.master.__main__ import demands
-from millwheel.pb import master_pb2 as pb
-from millwheel.pb.master_pb2_grpc import MasterStub
-from millwheel.processes.lifeline import child_environment
-from millwheel.roots.shipping import ship
-from millwheel.spec import load_pipeline
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
@@ -67,19 +67,25 @@ class Cluster:
         self.members: Mapping[str, bytes] = {}
         self.leaders: Mapping[str, bytes] = {}
         self.session.watch_members("workers", lambda members: setattr(self, "members", members))
-        self.session.watch_members("masters-leader", lambda members: setattr(self, "leaders", members))
+        self.session.watch_members(
+            "masters-leader", lambda members: setattr(self, "leaders", members)
+        )
 
     def start_master(self, name: str, workers: int = 2) -> None:
         flags = ["--root", str(self.root), "--zookeeper", self.zookeeper, "--pipeline", "hits"]
-        self._start(name, ["-m", "millwheel.master", *flags, "--workers", str(workers)])
+        self._start(name, ["-m", "millwheel.control.master", *flags, "--workers", str(workers)])
 
     def start_worker(self, name: str) -> None:
-        self._start(name, ["-m", "tests.slow.stub_worker", name, str(self.root), self.zookeeper, "hits"])
+        self._start(
+            name, ["-m", "tests.slow.stub_worker", name, str(self.root), self.zookeeper, "hits"]
+        )
 
     def _start(self, name: str, arguments: list[str]) -> None:
         with (self.root / f"{name}.log").open("ab") as log:
             command = [sys.executable, *arguments]
-            self.pids[name] = subprocess.Popen(command, stderr=log, stdout=log, env=child_environment())
+            self.pids[name] = subprocess.Popen(
+                command, stderr=log, stdout=log, env=child_environment()
+            )
 
     def send(self, name: str, number: int) -> None:
         self.pids[name].send_signal(number)
@@ -112,7 +118,9 @@ class Cluster:
         return time.monotonic() - began
 
     def logs(self) -> str:
-        return "\n".join(f"--- {path.name}\n{path.read_text()}" for path in sorted(self.root.glob("*.log")))
+        return "\n".join(
+            f"--- {path.name}\n{path.read_text()}" for path in sorted(self.root.glob("*.log"))
+        )
 
     def close(self) -> None:
         for process in self.pids.values():
@@ -158,7 +166,9 @@ def test_a_worker_that_joins_gets_its_share_by_planned_moves(cluster: Cluster) -
         assert all(a.sealed_end == -1 for entry in table.shards for a in entry.lineage)
 
 
-def test_a_second_master_takes_over_when_the_first_is_killed_together_with_a_worker(cluster: Cluster) -> None:
+def test_a_second_master_takes_over_when_the_first_is_killed_together_with_a_worker(
+    cluster: Cluster,
+) -> None:
     cluster.start_master("m1")
     cluster.eventually(lambda: cluster.leaders)
     first = set(cluster.leaders)
@@ -173,7 +183,9 @@ def test_a_second_master_takes_over_when_the_first_is_killed_together_with_a_wor
     assert set(cluster.leaders) != first
 
 
-def test_a_paused_worker_loses_its_ranges_with_its_session_and_ends_when_it_wakes(cluster: Cluster) -> None:
+def test_a_paused_worker_loses_its_ranges_with_its_session_and_ends_when_it_wakes(
+    cluster: Cluster,
+) -> None:
     cluster.start_master("m1")
     for name in ("w1", "w2"):
         cluster.start_worker(name)
@@ -191,7 +203,9 @@ def test_the_leader_describes_and_moves_and_refuses_nonsense(cluster: Cluster) -
         cluster.start_worker(name)
     cluster.eventually(lambda: cluster.served_by("w1", "w2"))
     leader = cluster.leader()
-    cluster.eventually(lambda: sorted(leader.Describe(pb.DescribeRequest(), timeout=5).workers) == ["w1", "w2"])
+    cluster.eventually(
+        lambda: sorted(leader.Describe(pb.DescribeRequest(), timeout=5).workers) == ["w1", "w2"]
+    )
     reply = leader.Describe(pb.DescribeRequest(), timeout=5)
     assert {RangeTable.decode(data, 0).computation for data in reply.tables} == cluster.nodes
     before = next(entry for entry in cluster.tables()["traffic"].shards if entry.owner == "w1")
@@ -203,12 +217,16 @@ def test_the_leader_describes_and_moves_and_refuses_nonsense(cluster: Cluster) -
         return entry is not None and (entry.owner, entry.token) == ("w2", before.token + 1)
 
     cluster.eventually(done)
-    refused = leader.Move(pb.MoveRequest(node="traffic", shard="traffic-99", worker="w2"), timeout=5)
+    refused = leader.Move(
+        pb.MoveRequest(node="traffic", shard="traffic-99", worker="w2"), timeout=5
+    )
     assert not refused.accepted
     assert "traffic-99" in refused.reason
 
 
-def test_a_killed_zookeeper_that_comes_back_disturbs_nobody(cluster: Cluster, server: EmbeddedZooKeeper) -> None:
+def test_a_killed_zookeeper_that_comes_back_disturbs_nobody(
+    cluster: Cluster, server: EmbeddedZooKeeper
+) -> None:
     cluster.start_master("m1")
     for name in ("w1", "w2"):
         cluster.start_worker(name)
@@ -221,5 +239,7 @@ def test_a_killed_zookeeper_that_comes_back_disturbs_nobody(cluster: Cluster, se
     server.restart()
     cluster.start_worker("w3")
     cluster.eventually(lambda: set(cluster.members) == {"w1", "w2", "w3"})
-    assert cluster.tables() == before or cluster.eventually(lambda: cluster.served_by("w1", "w2", "w3"))
+    assert cluster.tables() == before or cluster.eventually(
+        lambda: cluster.served_by("w1", "w2", "w3")
+    )
     assert all(process.poll() is None for process in cluster.pids.values()), cluster.logs()

@@ -26,7 +26,8 @@ PIPELINE = """
       hits:
         source: {generator: {rate: 500, keys: 20, partitions: 2}}
     computations:
-      counts: {input: {hits: {key: key}}, window: {tumbling: 1s}, aggregate: {hits: count}, output: counts}
+      counts: {input: {hits: {key: key}}, window: {tumbling: 1s}, aggregate: {hits: count},
+        output: counts}
     sinks:
       counts: {files: {path: out/counts, format: jsonl}}
 """
@@ -58,22 +59,27 @@ def prometheus(tmp_path: Path, run: Run) -> Iterator[Prometheus]:
     yield from running(tmp_path)
 
 
-def test_prometheus_scrapes_a_run_and_an_alert_fires_when_a_worker_is_stopped(run: Run, prometheus: Prometheus) -> None:
+def test_prometheus_scrapes_a_run_and_an_alert_fires_when_a_worker_is_stopped(
+    run: Run, prometheus: Prometheus
+) -> None:
     by_node = f"query?query={quote('sum by (computation) (millwheel_records_in_total)')}"
 
     def read(answer: dict[str, list[dict[str, dict[str, str]]]]) -> bool:
-        return {"source.hits", "counts", "sink.counts"} <= {each["metric"]["computation"] for each in answer["result"]}
+        return {"source.hits", "counts", "sink.counts"} <= {
+            each["metric"]["computation"] for each in answer["result"]
+        }
 
     prometheus.until(by_node, read)
     up = f"query?query={quote('sum(millwheel_process_up)')}"
     prometheus.until(up, lambda answer: answer["result"][0]["value"][1] == "4")
     assert not prometheus.ask("targets")["activeTargets"][0]["lastError"]
-    stopped = run.processes("millwheel.workers")[0]
+    stopped = run.processes("millwheel.engine.workers")[0]
     stopped.send_signal(signal.SIGSTOP)
 
     def fires(answer: dict[str, list[dict[str, dict[str, str]]]]) -> bool:
         return any(
-            alert["labels"]["alertname"] == "MillwheelProcessDown" and alert["labels"]["member"].startswith("worker-")
+            alert["labels"]["alertname"] == "MillwheelProcessDown"
+            and alert["labels"]["member"].startswith("worker-")
             for alert in answer["alerts"]
         )
 

@@ -1,4 +1,5 @@
-"""What a new user does on a machine with Python only, in the order and with the commands of the tutorial."""
+"""What a new user does on a machine with Python only, in the order and with the commands of the
+tutorial."""
 
 from __future__ import annotations
 
@@ -28,17 +29,25 @@ VERSION = SUPPORTED[-1]
 
 
 class User:
-    """A shell in a folder, with nothing on its path but a clean environment. Commands must stand on the page."""
+    """A shell in a folder, with nothing on its path but a clean environment. Commands must stand on
+    the page."""
 
     def __init__(self, folder: Path, programs: Path) -> None:
         self.folder = folder
         self.ports = {"8081": str(free_port()), "8082": str(free_port())}
         self._programs = programs
-        self._environment = {"PATH": str(programs), "HOME": str(folder), "LANG": "C.UTF-8", "COLUMNS": "160"}
+        self._environment = {
+            "PATH": str(programs),
+            "HOME": str(folder),
+            "LANG": "C.UTF-8",
+            "COLUMNS": "160",
+        }
 
     def words(self, command: str) -> list[str]:
         """The command of the page, at a port that is free."""
-        assert re.search(rf"^{re.escape(command)}\b", PAGE, re.MULTILINE), f"the page has no {command}"
+        assert re.search(rf"^{re.escape(command)}\b", PAGE, re.MULTILINE), (
+            f"the page has no {command}"
+        )
         name, *rest = shlex.split(command)
         return [str(self._programs / name), *(self.ports.get(word, word) for word in rest)]
 
@@ -73,7 +82,9 @@ def run(user: User) -> Iterator[psutil.Popen]:
     text, changes = re.subn(r"source: .*", f"source: {followed}", pipeline.read_text())
     assert changes == 1
     pipeline.write_text(text)
-    process = user.start("millwheel run visits.yaml --set input=visits.jsonl --set output=out --ui 8081")
+    process = user.start(
+        "millwheel run visits.yaml --set input=visits.jsonl --set output=out --ui 8081"
+    )
     yield process
     if process.poll() is None:
         for each in (*process.children(recursive=True), process):
@@ -105,11 +116,17 @@ def until(asked: Callable[[], str], pattern: str, within_s: float = 60) -> str:
     raise AssertionError(f"no {pattern} in {answer}")
 
 
-def test_install_run_look_kill_a_worker_and_replay_a_dead_letter(user: User, run: psutil.Popen, tab: Any) -> None:
+def test_install_run_look_kill_a_worker_and_replay_a_dead_letter(
+    user: User, run: psutil.Popen, tab: Any
+) -> None:
     until(lambda: tab.inner_text("#graph"), "by_page")
     status = until(lambda: user.runs("millwheel status"), "source.visits")
     assert "by_page" in status
-    [worker, *_] = [each for each in run.children(recursive=True) if "millwheel.workers" in each.cmdline()]
+    [worker, *_] = [
+        each
+        for each in run.children(recursive=True)
+        if "millwheel.engine.workers" in each.cmdline()
+    ]
     worker.kill()
     assert "The run reports `1 restart`" in PAGE
     until(user.said, "1 restart")

@@ -27,13 +27,21 @@ def test_each_count_stands_once_and_the_password_nowhere(
         lines = "".join(json.dumps(click) + "\n" for click in clicks[part::4])
         (tmp_path / f"clicks-{part}.jsonl").write_text(lines)
     server.sql(
-        "create table ctr (ad_id bigint, window_start timestamptz, clicks bigint, primary key (ad_id, window_start))"
+        "create table ctr (ad_id bigint, window_start timestamptz, clicks bigint, primary key"
+        " (ad_id, window_start))"
     )
-    run = Run(EXAMPLES / "postgres" / "clicks.yaml", tmp_path, {"input": str(tmp_path / "clicks-*.jsonl")}).start()
+    run = Run(
+        EXAMPLES / "postgres" / "clicks.yaml", tmp_path, {"input": str(tmp_path / "clicks-*.jsonl")}
+    ).start()
     while not server.sql("select 1 from ctr limit 1"):
         assert run.process.poll() is None, "it ended before anything was written"
         time.sleep(0.02)
-    assert run.kill_at_random(("millwheel.workers",), seed=1, times=1, pause_s=(0.0, 0.1))["millwheel.workers"] == 1
+    assert (
+        run.kill_at_random(("millwheel.engine.workers",), seed=1, times=1, pause_s=(0.0, 0.1))[
+            "millwheel.engine.workers"
+        ]
+        == 1
+    )
     server.kill()
     time.sleep(1)
     server.start()
@@ -46,4 +54,6 @@ def test_each_count_stands_once_and_the_password_nowhere(
     assert PASSWORD not in run.said
     for folder, _, names in os.walk(run.root):
         for name in names:
-            assert PASSWORD.encode() not in Path(folder, name).read_bytes(), f"{folder}/{name} has the password"
+            assert PASSWORD.encode() not in Path(folder, name).read_bytes(), (
+                f"{folder}/{name} has the password"
+            )

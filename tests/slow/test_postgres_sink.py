@@ -11,14 +11,14 @@ import psycopg
 import pytest
 
 from millwheel import Retraction
-from millwheel.connectors.postgres import client
-from millwheel.connectors.postgres.sink import build_postgres_sink
-from millwheel.connectors.postgres.target import PostgresTarget
-from millwheel.connectors.postgres.writing import statements
+from millwheel.connect.connectors.postgres import client
+from millwheel.connect.connectors.postgres.sink import build_postgres_sink
+from millwheel.connect.connectors.postgres.target import PostgresTarget
+from millwheel.connect.connectors.postgres.writing import statements
+from millwheel.connect.sinks.base import BatchRefusedError, Sink, SinkBatch, SinkRecord
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.sinks.base import BatchRefusedError, Sink, SinkBatch, SinkRecord
 from millwheel.testing.contracts import ExternalSinkContract, Outside, SinkWorld, WatchedClient
-from millwheel.testing.contracts.worlds import IDENTITY
+from millwheel.tools.testing.contracts.worlds import IDENTITY
 from tests.servers.postgres import PASSWORD, Server
 
 pytestmark = pytest.mark.slow
@@ -52,7 +52,10 @@ class TableWorld(SinkWorld):
         key = "primary key (batch, row)" if mode == "upsert" else "unique (batch, row)"
         if mode == "upsert":
             self._options["by"] = ["batch", "row"]
-        server.sql(f"create table {self._name} (came serial, batch int, row int check (row <> 13), note jsonb, {key})")
+        server.sql(
+            f"create table {self._name} (came serial, batch int, row int check (row <> 13), note"
+            f" jsonb, {key})"
+        )
         made = build_postgres_sink(self._options)
         made.check(IDENTITY)
 
@@ -160,23 +163,31 @@ class TableShard:
 
 
 @pytest.mark.parametrize("bulk", [1, 1000])
-def test_the_latest_row_of_each_identity_stands(server: Server, bulk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_latest_row_of_each_identity_stands(
+    server: Server, bulk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(statements, "BULK_ROWS", bulk)
-    shard = TableShard(server, "ad int, n float, tags jsonb, raw json, primary key (ad)", mode="upsert", by="ad")
+    shard = TableShard(
+        server, "ad int, n float, tags jsonb, raw json, primary key (ad)", mode="upsert", by="ad"
+    )
 
     def row(ad: int, n: float) -> dict[str, Any]:
         return {"ad": ad, "n": n, "tags": {"n": n}, "raw": [n]}
 
     assert not shard.write(row(1, 1.5), row(2, 1), row(1, 2.5), row(3, 1), row(3, float("nan")))
     assert shard.rows("ad, n::text") == [(1, "2.5"), (2, "1"), (3, "NaN")]
-    assert not shard.write(Retraction(row(1, 1.5)), Retraction(row(2, 1)), Retraction(row(3, float("nan"))), row(4, 0))
+    assert not shard.write(
+        Retraction(row(1, 1.5)), Retraction(row(2, 1)), Retraction(row(3, float("nan"))), row(4, 0)
+    )
     assert shard.rows("ad, n") == [(1, 2.5), (4, 0.0)]
     assert not shard.write(row(5, 1), Retraction(row(5, 1)), Retraction(row(4, 0)), row(4, 9))
     assert shard.rows("ad, n") == [(1, 2.5), (4, 9.0)]
 
 
 def test_rows_without_a_column_leave_its_value_as_it_is(server: Server) -> None:
-    shard = TableShard(server, "ad int primary key, n int default 7, note text", mode="upsert", by=["ad"])
+    shard = TableShard(
+        server, "ad int primary key, n int default 7, note text", mode="upsert", by=["ad"]
+    )
     assert not shard.write({"ad": 1, "note": "a"}, {"ad": 1, "n": 8}, {"ad": 2})
     assert shard.rows() == [(1, 8, "a"), (2, 7, None)]
 
@@ -189,8 +200,8 @@ def test_changes_are_rows_with_a_mark(server: Server) -> None:
 
 def test_values_become_what_the_columns_hold(server: Server) -> None:
     columns = (
-        "n bigint, amount numeric(10,2), at timestamptz, day date, local timestamp, ok boolean, words text[], "
-        "grid int[][], doc jsonb, note text, data bytea, moments timestamptz[]"
+        "n bigint, amount numeric(10,2), at timestamptz, day date, local timestamp, ok boolean,"
+        " words text[], grid int[][], doc jsonb, note text, data bytea, moments timestamptz[]"
     )
     us = 1_767_258_000_123_456
     value = {
@@ -269,7 +280,9 @@ def test_a_deferred_constraint_tells_the_row_too(server: Server) -> None:
 
 
 def test_columns_may_be_computed(server: Server) -> None:
-    shard = TableShard(server, '"the ad" int, "100%" float', columns={"the ad": "ad", "100%": "part * 100"})
+    shard = TableShard(
+        server, '"the ad" int, "100%" float', columns={"the ad": "ad", "100%": "part * 100"}
+    )
     assert not shard.write({"ad": 5, "part": 0.5, "other": 1})
     ((_, reason),) = shard.write({"ad": 5})
     assert "part" in reason
@@ -297,23 +310,40 @@ def check(server: Server, **options: Any) -> str:
     return str(caught.value)
 
 
-def test_a_table_that_is_not_there_is_a_sentence_with_the_statement_to_create_it(server: Server) -> None:
+def test_a_table_that_is_not_there_is_a_sentence_with_the_statement_to_create_it(
+    server: Server,
+) -> None:
     server.sql("create table if not exists clicks (ad int, n int)")
     told = check(server, table="click", mode="upsert", by=["ad", "day"])
     assert "has no table 'click'; did you mean 'clicks'?" in told
-    assert 'create table if not exists "click" ("ad" TYPE, "day" TYPE, primary key ("ad", "day"))' in told
+    assert (
+        'create table if not exists "click" ("ad" TYPE, "day" TYPE, primary key ("ad", "day"))'
+        in told
+    )
 
 
-def test_a_column_that_is_not_there_and_one_that_cannot_be_written_are_sentences(server: Server) -> None:
+def test_a_column_that_is_not_there_and_one_that_cannot_be_written_are_sentences(
+    server: Server,
+) -> None:
     server.sql("create table fits (ad int, n int, twice int generated always as (n * 2) stored)")
-    assert "has no column 'add'; did you mean 'ad'?" in check(server, table="fits", mode="upsert", by="add")
+    assert "has no column 'add'; did you mean 'ad'?" in check(
+        server, table="fits", mode="upsert", by="add"
+    )
     told = check(server, table="fits", mode="upsert", by="ad")
-    assert "no unique index on (ad), which option 'by' names; create one: alter table \"fits\" add primary key" in told
-    assert "twice of the table fits is generated" in check(server, table="fits", columns={"twice": "n"})
+    assert (
+        "no unique index on (ad), which option 'by' names; create one: alter table \"fits\" add"
+        " primary key" in told
+    )
+    assert "twice of the table fits is generated" in check(
+        server, table="fits", columns={"twice": "n"}
+    )
 
 
 def test_rows_that_can_never_fit_are_told_before_the_run(server: Server) -> None:
-    server.sql("create table fitting (ad int, day date not null, clicks int, made timestamptz not null default now())")
+    server.sql(
+        "create table fitting (ad int, day date not null, clicks int, made timestamptz not null"
+        " default now())"
+    )
 
     def told(*fields: str, **options: Any) -> str:
         sink = build_postgres_sink({"dsn": server.dsn, "table": "fitting", **options})
@@ -333,7 +363,9 @@ def test_rows_that_can_never_fit_are_told_before_the_run(server: Server) -> None
     assert "'day'" in told("ad", "other", columns={"ad": "ad"})
 
 
-def test_a_wrong_password_and_a_server_that_is_not_there_are_sentences_without_the_password(server: Server) -> None:
+def test_a_wrong_password_and_a_server_that_is_not_there_are_sentences_without_the_password(
+    server: Server,
+) -> None:
     wrong = server.dsn.replace(PASSWORD, "another-secret")
     with pytest.raises(SetupError, match="password authentication failed for user") as caught:
         build_postgres_sink({"dsn": wrong, "table": "t"}).check("r")
@@ -355,14 +387,20 @@ def test_a_table_is_created_on_request(server: Server) -> None:
     for _ in range(2):
         build_postgres_sink(options).check("r")
     assert server.sql("select count(*) from made") == [(0,)]
-    assert "has no column 'm'" in check(server, **{**options, "create": {"ad": "bigint", "m": "int"}})
+    assert "has no column 'm'" in check(
+        server, **{**options, "create": {"ad": "bigint", "m": "int"}}
+    )
 
 
 def test_who_may_not_create_the_table_of_batches_is_told_the_statement(server: Server) -> None:
     server.sql("create role reader login password 'reader-pass'; create table granted (n int)")
     dsn = server.dsn.replace("mill:" + PASSWORD, "reader:reader-pass")
-    with pytest.raises(SetupError, match=r"does not create the table other_batches.*Create it: create table"):
-        build_postgres_sink({"dsn": dsn, "table": "granted", "batches_table": "other_batches"}).check("r")
+    with pytest.raises(
+        SetupError, match=r"does not create the table other_batches.*Create it: create table"
+    ):
+        build_postgres_sink(
+            {"dsn": dsn, "table": "granted", "batches_table": "other_batches"}
+        ).check("r")
 
 
 def test_a_time_without_a_zone_is_utc_whatever_the_database_sets(server: Server) -> None:
@@ -370,23 +408,35 @@ def test_a_time_without_a_zone_is_utc_whatever_the_database_sets(server: Server)
     try:
         shard = TableShard(server, "with_zone timestamptz, plain timestamp")
         at = "2026-01-01T00:00:00"
-        assert not shard.write(*({"with_zone": at + zone, "plain": at + zone} for zone in ("", "Z", "+02:00")))
+        assert not shard.write(
+            *({"with_zone": at + zone, "plain": at + zone} for zone in ("", "Z", "+02:00"))
+        )
     finally:
         server.sql("alter database postgres reset timezone")
-    found = server.sql(f"select (with_zone at time zone 'UTC')::text, plain::text from {shard.table}")
+    found = server.sql(
+        f"select (with_zone at time zone 'UTC')::text, plain::text from {shard.table}"
+    )
     assert found == [("2026-01-01 00:00:00",) * 2] * 2 + [("2025-12-31 22:00:00",) * 2]
 
 
 @pytest.mark.parametrize("count", [10, 200])
-def test_rows_that_are_equal_for_the_server_are_one_row_and_the_last_one_stays(server: Server, count: int) -> None:
+def test_rows_that_are_equal_for_the_server_are_one_row_and_the_last_one_stays(
+    server: Server, count: int
+) -> None:
     day = 86_400_000_000
-    shard = TableShard(server, "day date, id int, n int, primary key (day, id)", mode="upsert", by=["day", "id"])
+    shard = TableShard(
+        server, "day date, id int, n int, primary key (day, id)", mode="upsert", by=["day", "id"]
+    )
     rows = [{"day": day * 3 + n, "id": f"{n % 5:0{1 + n // 5 % 3}d}", "n": n} for n in range(count)]
     assert not shard.write(*rows)
-    assert server.sql(f"select id, n from {shard.table} order by id") == [(n, count - 5 + n) for n in range(5)]
+    assert server.sql(f"select id, n from {shard.table} order by id") == [
+        (n, count - 5 + n) for n in range(5)
+    ]
 
 
 def test_a_view_that_takes_no_rows_is_refused_before_the_run(server: Server) -> None:
     server.sql("create view counted as select 1 as id, count(*) as n from pg_class")
-    with pytest.raises(SetupError, match=r"counted of PostgreSQL at .* is a view that takes no rows"):
+    with pytest.raises(
+        SetupError, match=r"counted of PostgreSQL at .* is a view that takes no rows"
+    ):
         build_postgres_sink({"dsn": server.dsn, "table": "counted"}).check("r")

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from millwheel.connectors.postgres.source import build_postgres_source
+from millwheel.connect.connectors.postgres.source import build_postgres_source
+from millwheel.connect.sources.base import Source
 from millwheel.errors import SetupError
-from millwheel.sources.base import Source
 from millwheel.testing.contracts import SourceContract
 from tests.servers.postgres import PASSWORD, Server
 
@@ -20,11 +20,12 @@ ROWS = 23
 @pytest.fixture(scope="module", autouse=True)
 def _orders(server: Server) -> None:
     server.sql(
-        # Tests that run side by side may leave this module and come back to it, with the same server.
-        "drop table if exists orders; "
-        "create table orders (id bigint primary key, at timestamptz unique, amount float8, tags text[], doc jsonb);"
-        f"insert into orders select 3 * n - 40, '2026-01-01T00:00:00Z'::timestamptz + n * interval '1.5 s', n / 2.0, "
-        f"array['a', 'b'], jsonb_build_object('n', n) from generate_series(1, {ROWS}) n"
+        # Tests that run side by side may leave this module and come back to it, with the same
+        # server.
+        "drop table if exists orders; create table orders (id bigint primary key, at timestamptz"
+        " unique, amount float8, tags text[], doc jsonb);insert into orders select 3 * n - 40,"
+        " '2026-01-01T00:00:00Z'::timestamptz + n * interval '1.5 s', n / 2.0, array['a', 'b'],"
+        f" jsonb_build_object('n', n) from generate_series(1, {ROWS}) n"
     )
 
 
@@ -56,7 +57,11 @@ class TestATableByItsKey(OfOrders):
 
 
 class TestAQueryByTimesInParts(OfOrders):
-    options = {"query": "select * from orders where amount >= 0;", "order_by": "at", "partitions": 3}
+    options = {
+        "query": "select * from orders where amount >= 0;",
+        "order_by": "at",
+        "partitions": 3,
+    }
 
 
 def source(server: Server, **options: Any) -> Source:
@@ -64,7 +69,10 @@ def source(server: Server, **options: Any) -> Source:
 
 
 def test_rows_that_come_and_go_move_no_other(server: Server) -> None:
-    server.sql("create table moving (id int primary key); insert into moving select 2 * n from generate_series(1, 9) n")
+    server.sql(
+        "create table moving (id int primary key); insert into moving select 2 * n from"
+        " generate_series(1, 9) n"
+    )
     read = source(server, table="moving", order_by="id", page_rows=2)
     (partition,) = read.partitions()
     server.sql("insert into moving values (1), (5), (21); delete from moving where id = 8")
@@ -96,7 +104,9 @@ def test_what_is_no_record_of_the_declared_types_is_a_reject(server: Server) -> 
         amount: int
 
     for form in ({"schema": Order}, {"fields": {"amount": "int"}}):
-        read = build_postgres_source({"dsn": server.dsn, "table": "orders", "order_by": "id"}, **form)
+        read = build_postgres_source(
+            {"dsn": server.dsn, "table": "orders", "order_by": "id"}, **form
+        )
         reader = read.open(read.partitions()[0])
         positions, rejects, position = [], [], 0
         while True:
@@ -116,14 +126,22 @@ def test_what_is_no_record_of_the_declared_types_is_a_reject(server: Server) -> 
     [
         ({"table": "order", "order_by": "id"}, 'relation "order" does not exist'),
         ({"table": "orders", "order_by": "ids"}, "has no column 'ids' there; did you mean 'id'?"),
-        ({"query": "select id, amount::text as a from orders", "order_by": "a"}, "which is text; a position needs"),
+        (
+            {"query": "select id, amount::text as a from orders", "order_by": "a"},
+            "which is text; a position needs",
+        ),
         ({"query": "select 1 as id from orders", "order_by": "id"}, "has a value more than once"),
         ({"query": "select null::int as id from orders", "order_by": "id"}, "is null in some rows"),
         ({"query": "selct 1", "order_by": "id"}, "syntax error"),
-        ({"query": "insert into orders (id) values (1) returning id", "order_by": "id"}, "syntax error"),
+        (
+            {"query": "insert into orders (id) values (1) returning id", "order_by": "id"},
+            "syntax error",
+        ),
     ],
 )
-def test_what_cannot_be_read_is_a_sentence(server: Server, options: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_read_is_a_sentence(
+    server: Server, options: dict[str, Any], told: str
+) -> None:
     with pytest.raises(SetupError) as caught:
         source(server, **options).partitions()
     assert told in str(caught.value)

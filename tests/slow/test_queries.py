@@ -1,4 +1,5 @@
-"""A running pipeline is asked while a shard moves, a worker stands still, and one is killed: every answer is right."""
+"""A running pipeline is asked while a shard moves, a worker stands still, and one is killed: every
+answer is right."""
 
 from __future__ import annotations
 
@@ -80,7 +81,12 @@ class Seen(Computation):
 
 
 def record(number: int) -> dict[str, Any]:
-    return {"at": FIRST_US + number * STEP_US, "key": number % KEYS, "cost": number % 7, "path": f"/{number % KEYS}"}
+    return {
+        "at": FIRST_US + number * STEP_US,
+        "key": number % KEYS,
+        "cost": number % 7,
+        "path": f"/{number % KEYS}",
+    }
 
 
 def expected(key: int, start_us: int, end_us: int, upto: int) -> dict[str, int]:
@@ -99,7 +105,9 @@ def until(what: Any, within_s: float = 60.0) -> Any:
     raise AssertionError("it did not happen in time")
 
 
-def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong(tmp_path: Path) -> None:
+def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong(
+    tmp_path: Path,
+) -> None:
     port, events = free_port(), tmp_path / "in"
     events.mkdir()
     lines = [json.dumps(record(number)) + "\n" for number in range(RECORDS)]
@@ -107,7 +115,12 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
     pipeline = tmp_path / "pipeline.yaml"
     pipeline.write_text(PIPELINE)
     (tmp_path / "seen.py").write_text(CALLBACK)
-    run = Run(pipeline, tmp_path, params={"events": f"{events}/*.jsonl"}, more=("--query-port", str(port))).start()
+    run = Run(
+        pipeline,
+        tmp_path,
+        params={"events": f"{events}/*.jsonl"},
+        more=("--no-balance", "--query-port", str(port)),
+    ).start()
     gateway = None
     try:
         plain = until(lambda: _connected(port, run))
@@ -128,24 +141,34 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
         check_windows(client, url)
         check_benchmark(port, run.token)
         check_divided(port, run)
-        owners = {client.nodes_manager.get_node_from_slot(slot_of_key(key)).port for key in range(KEYS)}
+        owners = {
+            client.nodes_manager.get_node_from_slot(slot_of_key(key)).port for key in range(KEYS)
+        }
         assert len(owners) == 2  # both workers answer
         check_moved(client, url, run.root)
         check_silent(url, run, port)
         victim = until(lambda: run.processes("--slot 1"))[0]
         victim.kill()
         # The gateway tries again until somebody has the shards of the dead worker.
-        batch = {"queries": [{"name": f"clicks.n:{key}:10m@{END_US}"} for key in range(KEYS)], "deadline_ms": 30_000}
+        batch = {
+            "queries": [{"name": f"clicks.n:{key}:10m@{END_US}"} for key in range(KEYS)],
+            "deadline_ms": 30_000,
+        }
         assert [each["values"]["n"] for each in answers_of(url, batch)] == [RECORDS // KEYS] * KEYS
         answers = 0
         while victim.is_running() or answers < 50:
-            with suppress(redis.RedisError, RedisClusterException, OSError):  # no answer is no wrong one
-                assert int(client.get(f"clicks.n:{{{answers % KEYS}}}:10m@{END_US}")) == RECORDS // KEYS
+            # no answer is no wrong one
+            with suppress(redis.RedisError, RedisClusterException, OSError):
+                assert (
+                    int(client.get(f"clicks.n:{{{answers % KEYS}}}:10m@{END_US}"))
+                    == RECORDS // KEYS
+                )
             answers += 1
         until(lambda: counted() == RECORDS)
         check(client)
         compare(url, 5)
-        assert client.get(f"share:{{3}}@{END_US}") == str(share_of(3))  # whoever serves now knows it, too
+        # whoever serves now knows it, too
+        assert client.get(f"share:{{3}}@{END_US}") == str(share_of(3))
     finally:
         if gateway is not None:
             gateway.kill()
@@ -165,9 +188,11 @@ def raw() -> Any:
     return known
 
 
-def compare(url: str, seed: int, consistency: str = "durable", deadline_ms: int = 30_000) -> set[str]:
-    """Windows of all lengths, each with another end, are what the raw records of the span that is covered make. Of
-    which consistency the answers were."""
+def compare(
+    url: str, seed: int, consistency: str = "durable", deadline_ms: int = 30_000
+) -> set[str]:
+    """Windows of all lengths, each with another end, are what the raw records of the span that is
+    covered make. Of which consistency the answers were."""
     rng, known, kinds = random.Random(seed), raw(), set()
     asked = [
         {
@@ -179,7 +204,9 @@ def compare(url: str, seed: int, consistency: str = "durable", deadline_ms: int 
         }
         for _ in range(200)
     ]
-    for question, answer in zip(asked, answers_of(url, {"queries": asked, "deadline_ms": deadline_ms}), strict=True):
+    for question, answer in zip(
+        asked, answers_of(url, {"queries": asked, "deadline_ms": deadline_ms}), strict=True
+    ):
         assert "error" not in answer, answer
         start_us, end_us = answer["covered_start"], answer["covered_end"]
         assert start_us <= question["until"] - question["window"] < start_us + SLICE_US
@@ -188,7 +215,10 @@ def compare(url: str, seed: int, consistency: str = "durable", deadline_ms: int 
             "select count(*), sum(cost) from events where key = ? and at_us >= ? and at_us < ?",
             [question["key"], start_us, end_us],
         ).fetchall()
-        assert (answer["values"]["n"], answer["values"]["spend"]) == (right[0], int(right[1] or 0)), question
+        assert (answer["values"]["n"], answer["values"]["spend"]) == (
+            right[0],
+            int(right[1] or 0),
+        ), question
         kinds.add(answer["consistency"])
     return kinds
 
@@ -196,7 +226,9 @@ def compare(url: str, seed: int, consistency: str = "durable", deadline_ms: int 
 def check_moved(client: Any, url: str, root: Path) -> None:
     """While a shard goes to the other worker, and behind that."""
     name = f"clicks:{{3}}:10m@{END_US}"
-    before = json.loads(client.execute_command("MW.QUERY", "clicks", 3, "WINDOW", "10m", "UNTIL", END_US))
+    before = json.loads(
+        client.execute_command("MW.QUERY", "clicks", 3, "WINDOW", "10m", "UNTIL", END_US)
+    )
     shown = json.loads(millwheel("ranges", "show", "--root", root, "--json"))
     rows = [each for each in shown if each["shard"].startswith("clicks-")]
     owner = next(each["owner"] for each in rows if each["shard"] == before["shard"])
@@ -213,15 +245,21 @@ def token_of(client: Any) -> int:
 
 
 def check_silent(url: str, run: Run, port: int) -> None:
-    """A worker stands still, too short to be replaced: standbys answer for it, and say so. Behind that, it does. They
-    have all that it committed, although nothing more has come."""
+    """A worker stands still, too short to be replaced: standbys answer for it, and say so. Behind
+    that, it does. They have all that it committed, although nothing more has come."""
     rows = lambda: json.loads(millwheel("ranges", "show", "--root", run.root, "--json"))  # noqa: E731
     until(lambda: all(each["standby"] for each in rows() if each["shard"].startswith("cl")))
 
     def followed() -> bool:
-        asked = [{"name": f"clicks.n:{key}:10m@{END_US}", "consistency": "standby"} for key in range(KEYS)]
+        asked = [
+            {"name": f"clicks.n:{key}:10m@{END_US}", "consistency": "standby"}
+            for key in range(KEYS)
+        ]
         found = answers_of(url, {"queries": asked})
-        return all(each.get("consistency") == "standby" and each["values"]["n"] == RECORDS // KEYS for each in found)
+        return all(
+            each.get("consistency") == "standby" and each["values"]["n"] == RECORDS // KEYS
+            for each in found
+        )
 
     until(followed)
     assert compare(url, 2, "standby") == {"standby"}
@@ -238,21 +276,44 @@ def check_silent(url: str, run: Run, port: int) -> None:
 
 
 def check_replicas(port: int, token: str) -> None:
-    """A client that reads from replicas asks owners and standbys in turn, and is told which one it was."""
+    """A client that reads from replicas asks owners and standbys in turn, and is told which one it
+    was."""
     client = clustered(port, token, read_from_replicas=True)
-    found = [client.hgetall(f"clicks:{{{key}}}:10m@{END_US}") for key in range(KEYS) for _ in range(2)]
+    found = [
+        client.hgetall(f"clicks:{{{key}}}:10m@{END_US}") for key in range(KEYS) for _ in range(2)
+    ]
     assert {each["n"] for each in found} == {str(RECORDS // KEYS)}
     assert {each.get("consistency") for each in found} == {None, "standby"}
     client.close()
 
 
 def check_benchmark(port: int, token: str) -> None:
-    """redis-benchmark asks each worker for the slots that it has, and ends with an error at the first redirection."""
+    """redis-benchmark asks each worker for the slots that it has, and ends with an error at the
+    first redirection."""
     *before, server = command()
     tool = str(Path(server).with_name("redis-benchmark"))
-    line = [*before, tool, "--cluster", "-p", str(port), "-a", token, "-n", "2000", "-c", "8", "-r", "40", "--csv"]
+    line = [
+        *before,
+        tool,
+        "--cluster",
+        "-p",
+        str(port),
+        "-a",
+        token,
+        "-n",
+        "2000",
+        "-c",
+        "8",
+        "-r",
+        "40",
+        "--csv",
+    ]
     done = subprocess.run(
-        [*line, "GET", "paths:{tag}/__rand_int__:10m"], capture_output=True, text=True, timeout=60, check=False
+        [*line, "GET", "paths:{tag}/__rand_int__:10m"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "Cluster has 2 master nodes" in done.stdout
@@ -271,7 +332,9 @@ def check_named(client: Any, root: Path) -> None:
     assert client.hgetall(f"cpc:3:10m@{END_US}")["covered_end"] == str(END_US)
     with pytest.raises(redis.ResponseError, match="no indicator 'share'"):
         client.get("share:{3}")
-    millwheel("queries", "set", root, "share", "--formula", "costly.n / clicks.n", "--window", "10m")
+    millwheel(
+        "queries", "set", root, "share", "--formula", "costly.n / clicks.n", "--window", "10m"
+    )
     assert client.get(f"share:{{3}}@{END_US}") == str(share_of(3))
     assert "share: costly.n / clicks.n, of 10m" in millwheel("queries", "list", root)
     millwheel("queries", "remove", root, "cpc")
@@ -303,10 +366,17 @@ def answers_of(url: str, batch: dict[str, Any]) -> Any:
 def check_http(url: str) -> None:
     """The same questions by HTTP, one by one and together, with what is wrong among them."""
     right = expected(3, END_US - 600_000_000, END_US, RECORDS)
-    one = HTTP.get(f"{url}/v1/query", params={"indicator": "clicks", "key": 3, "window": "10m", "until": END_US})
+    one = HTTP.get(
+        f"{url}/v1/query",
+        params={"indicator": "clicks", "key": 3, "window": "10m", "until": END_US},
+    )
     assert one.json()["values"] == right
     asked = {"key": 3, "window": "10m", "until": END_US}
-    questions = [{"formula": "clicks.spend / clicks.n"}, {"indicator": "share"}, {"indicator": "cpc"}]
+    questions = [
+        {"formula": "clicks.spend / clicks.n"},
+        {"indicator": "share"},
+        {"indicator": "cpc"},
+    ]
     values, share, unknown = answers_of(url, {"queries": [{**asked, **each} for each in questions]})
     assert values["values"] == {"value": right["spend"] / right["n"]}
     assert share["values"] == {"share": share_of(3)}
@@ -326,7 +396,8 @@ def check_state(client: Any, url: str) -> None:
 
 
 def check_windows(client: Any, url: str) -> None:
-    """The newest result of a window, and those that are open, each what the raw records of its span say."""
+    """The newest result of a window, and those that are open, each what the raw records of its span
+    say."""
     fired = until(lambda: client.hgetall("minutes:{3}"))
     start_us, end_us = int(fired["covered_start"]), int(fired["covered_end"])
     assert end_us - start_us == 60_000_000
@@ -342,11 +413,13 @@ def check_windows(client: Any, url: str) -> None:
 
 
 def check_divided(port: int, run: Run) -> None:
-    """The newest results of windows go with their keys when a shard is split, and when its halves are merged."""
+    """The newest results of windows go with their keys when a shard is split, and when its halves
+    are merged."""
     root, client = run.root, clustered(port, run.token)  # it learns where windows are, too
 
     def newest() -> list[int]:
-        """When the newest window of each key began: the last one is over once the file has been silent for a while."""
+        """When the newest window of each key began: the last one is over once the file has been
+        silent for a while."""
         found = []
         for key in range(KEYS):
             answer = client.hgetall(f"minutes:{{{key}}}")
@@ -363,7 +436,9 @@ def check_divided(port: int, run: Run) -> None:
 
     def names() -> set[str]:
         rows = json.loads(millwheel("ranges", "show", "--root", root, "--json"))
-        return {each["shard"] for each in rows if each["shard"].startswith("minutes-") and each["owner"]}
+        return {
+            each["shard"] for each in rows if each["shard"].startswith("minutes-") and each["owner"]
+        }
 
     latest, before = newest(), names()
     shard = min(before)
@@ -377,14 +452,20 @@ def check_divided(port: int, run: Run) -> None:
 
 def millwheel(*words: object) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "millwheel", *map(str, words)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "millwheel", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def clustered(port: int, token: str, **more: Any) -> Any:
-    return redis.RedisCluster(host="127.0.0.1", port=port, password=token, decode_responses=True, **more)
+    return redis.RedisCluster(
+        host="127.0.0.1", port=port, password=token, decode_responses=True, **more
+    )
 
 
 def _connected(port: int, run: Run) -> Any:
@@ -404,7 +485,9 @@ def check(client: Any) -> None:
         assert {"n": int(found["n"]), "spend": int(found["spend"])} == right
         assert client.get(f"clicks.spend:{{{key}}}:{minutes}m@{until_us}") == str(right["spend"])
         asked = json.loads(
-            client.execute_command("MW.QUERY", "clicks", key, "WINDOW", f"{minutes}m", "UNTIL", until_us)
+            client.execute_command(
+                "MW.QUERY", "clicks", key, "WINDOW", f"{minutes}m", "UNTIL", until_us
+            )
         )
         assert asked["values"] == right
         assert asked["consistency"] == "durable"

@@ -1,4 +1,5 @@
-"""Programs of others ask the server of queries as they ask Redis: redis-cli, redis-py, what Grafana's source sends."""
+"""Programs of others ask the server of queries as they ask Redis: redis-cli, redis-py, what
+Grafana's source sends."""
 
 from __future__ import annotations
 
@@ -13,18 +14,18 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from millwheel.adapters.grpc.certificates import server_context
 from millwheel.adapters.grpc.security import Security, load_security
-from millwheel.adapters.metrics.tls import server_context
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
+from millwheel.engine.queries.cluster import ClusterMap
+from millwheel.engine.queries.commands import QueryService
+from millwheel.engine.queries.model import Answer
+from millwheel.engine.queries.named_queries import NamedQueries
+from millwheel.engine.queries.names import Catalog
+from millwheel.engine.queries.query_queue import AskedQueries
+from millwheel.engine.queries.server import QueryServer
 from millwheel.launch.certificates import make_set
-from millwheel.queries.asked import AskedQueries
-from millwheel.queries.cluster import ClusterMap
-from millwheel.queries.commands import QueryService
-from millwheel.queries.model import Answer
-from millwheel.queries.named import NamedQueries
-from millwheel.queries.names import Catalog
-from millwheel.queries.server import QueryServer
 from tests.servers.redis import command
 
 pytestmark = pytest.mark.slow
@@ -34,14 +35,21 @@ CATALOG = Catalog({"clicks": "int"}, frozenset({"clicks"}), NamedQueries())
 
 def answered(asked: AskedQueries) -> None:
     """Every key has its own number."""
-    asked.reply([Answer({"n": each.key}, 10, 70, 65, True, "clicks-0", 4, 9) for each in asked.queries])
+    asked.reply(
+        [Answer({"n": each.key}, 10, 70, 65, True, "clicks-0", 4, 9) for each in asked.queries]
+    )
 
 
 @contextmanager
 def served(security: Security | None = None) -> Iterator[str]:
-    cluster = ClusterMap("w0", "clicks", {}, RangeTable("clicks", (ShardEntry("clicks-0", tile(1)[0], "w0", 1),), 1))
+    cluster = ClusterMap(
+        "w0", "clicks", {}, RangeTable("clicks", (ShardEntry("clicks-0", tile(1)[0], "w0", 1),), 1)
+    )
     service = QueryService(
-        CATALOG, cluster, lambda: 1, (lambda shown: shown == security.token.encode()) if security else None
+        CATALOG,
+        cluster,
+        lambda: 1,
+        (lambda shown: shown == security.token.encode()) if security else None,
     )
     tls = server_context(security.tls) if security and security.tls else None
     server = QueryServer("127.0.0.1:0", service, answered, lambda: None, tls)
@@ -56,8 +64,17 @@ def served(security: Security | None = None) -> Iterator[str]:
 def cli(port: str, *words: str, given: str = "") -> str:
     """What redis-cli prints."""
     server = command()
-    called = [*server[:-1], server[-1].removesuffix("redis-server") + "redis-cli", "-h", "127.0.0.1", "-p", port]
-    done = subprocess.run([*called, *words], input=given, capture_output=True, text=True, timeout=60, check=False)
+    called = [
+        *server[:-1],
+        server[-1].removesuffix("redis-server") + "redis-cli",
+        "-h",
+        "127.0.0.1",
+        "-p",
+        port,
+    ]
+    done = subprocess.run(
+        [*called, *words], input=given, capture_output=True, text=True, timeout=60, check=False
+    )
     return done.stdout + done.stderr
 
 
@@ -68,7 +85,9 @@ def test_redis_cli_asks_one_by_one_by_cluster_and_in_bulk() -> None:
         assert "keys of clicks are whole numbers" in cli(port, "GET", "clicks:x:3h")
         lines = "".join(f"GET clicks:{key}:3h\n" for key in range(1_000))
         assert cli(port, given=lines).split() == [str(key) for key in range(1_000)]
-        assert "[OK] All 16384 slots covered." in cli(port, "--cluster", "check", f"127.0.0.1:{port}")
+        assert "[OK] All 16384 slots covered." in cli(
+            port, "--cluster", "check", f"127.0.0.1:{port}"
+        )
 
 
 def test_with_tls_and_the_token_clients_need_the_ca_and_a_password(tmp_path: Path) -> None:
@@ -77,10 +96,16 @@ def test_with_tls_and_the_token_clients_need_the_ca_and_a_password(tmp_path: Pat
     assert security is not None
     with served(security) as port:
         tls = ["--tls", "--cacert", f"{folder}/ca.pem"]
-        assert "42" in cli(port, *tls, "-a", security.token, "--no-auth-warning", "GET", "clicks:42:3h")
+        assert "42" in cli(
+            port, *tls, "-a", security.token, "--no-auth-warning", "GET", "clicks:42:3h"
+        )
         assert "NOAUTH" in cli(port, *tls, "GET", "clicks:42:3h")
         assert "Error" in cli(port, "GET", "clicks:42:3h")
-        given: dict[str, Any] = {"ssl": True, "ssl_ca_certs": f"{folder}/ca.pem", "ssl_check_hostname": False}
+        given: dict[str, Any] = {
+            "ssl": True,
+            "ssl_ca_certs": f"{folder}/ca.pem",
+            "ssl_check_hostname": False,
+        }
         given["retry"] = Retry(NoBackoff(), 0)
         client = redis.Redis(port=int(port), password=security.token, **given)
         assert client.get("clicks:7:3h") == b"7"

@@ -22,13 +22,15 @@ PIPELINE = """
         timestamp: {field: at, unit: s}
         watermark: {max_delay: 1s, idle_after: 2s}
     computations:
-      counts: {input: {hits: {key: page}}, window: {tumbling: 1s}, aggregate: {hits: count}, output: counts}
+      counts: {input: {hits: {key: page}}, window: {tumbling: 1s}, aggregate: {hits: count},
+        output: counts}
     sinks:
       counts: {files: {path: out/counts, format: jsonl}}
 """
 SETTLE_S, MEASURE_S = 21, 8
 MOST = 0.08
-"""Of a core, for each worker: a busy loop takes far more; what a quiet machine measures is in docs/performance.md."""
+"""Of a core, for each worker: a busy loop takes far more; what a quiet machine measures is in
+docs/performance.md."""
 
 
 def test_the_workers_of_a_quiet_pipeline_sleep(tmp_path: Path) -> None:
@@ -38,7 +40,7 @@ def test_the_workers_of_a_quiet_pipeline_sleep(tmp_path: Path) -> None:
     (tmp_path / "quiet.yaml").write_text(dedent(PIPELINE))
     run = Run(tmp_path / "quiet.yaml", tmp_path).start().until_reading()
     time.sleep(SETTLE_S)
-    workers = run.processes("millwheel.workers")
+    workers = run.processes("millwheel.engine.workers")
     assert len(workers) == 2
     before = [used(worker) for worker in workers]
     time.sleep(MEASURE_S)

@@ -1,5 +1,5 @@
-"""Splits, merges, moves and other numbers of workers while a pipeline runs in real processes: the results are those of
-one that was left alone."""
+"""Splits, merges, moves and other numbers of workers while a pipeline runs in real processes: the
+results are those of one that was left alone."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from millwheel.cli import ranges
-from millwheel.cli.scale import scale
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.ranges import tile
+from millwheel.tools.cli.change import ranges
+from millwheel.tools.cli.change.scale import scale
 from tests.slow.runs import Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
@@ -58,7 +58,11 @@ class Counting(Computation):
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
+    return [
+        json.loads(line)
+        for path in sorted(folder.glob("*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
 
 
 class Tool:
@@ -79,23 +83,29 @@ class Tool:
     def owners(self, node: str) -> set[str]:
         return {row[3].partition("-")[0] for row in self.shards(node)}
 
-    def until(self, what: str, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
+    def until(self, what: str, holds: Callable[[], bool], within_s: float = 60) -> None:
+        deadline = time.monotonic() + within_s
         while not holds():
             assert time.monotonic() < deadline, f"{what}: {self.shards('')}"
             assert self.run.process.poll() is None, f"{what}: the run has ended"
             time.sleep(0.05)
 
 
-def test_a_run_is_split_merged_moved_and_scaled_and_its_results_are_the_same(tmp_path: Path) -> None:
+def test_a_run_is_split_merged_moved_and_scaled_and_its_results_are_the_same(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "ranges.yaml").write_text(PIPELINE)
     (tmp_path / "counting.py").write_text(CALLBACK)
-    run = Run(tmp_path / "ranges.yaml", tmp_path, {"out": str(tmp_path / "out")}).start()
+    out = {"out": str(tmp_path / "out")}
+    run = Run(tmp_path / "ranges.yaml", tmp_path, out, more=("--no-balance",)).start()
     run.until_reading()
     tool = Tool(run)
     ranges.split(tool.place, "counting-0", "", "", tool.console)
     ranges.split(tool.place, "totals-2", "", "k7", tool.console)
-    tool.until("both are split", lambda: (len(tool.shards("counting")), len(tool.shards("totals"))) == (5, 5))
+    tool.until(
+        "both are split",
+        lambda: (len(tool.shards("counting")), len(tool.shards("totals"))) == (5, 5),
+    )
     scale(tool.place, 3, 60, tool.console)
     tool.until("the third worker is used", lambda: tool.owners("counting") == {"w0", "w1", "w2"})
     ranges.merge(tool.place, "counting-2", "counting-3", tool.console)
@@ -112,8 +122,8 @@ def check_results(run: Run) -> None:
 
 
 def check_rows(run: Run) -> None:
-    """Stop the run. Each record was numbered once, in the state of its key, and counted in one window: what is visible
-    is a prefix of what a run without any changes says."""
+    """Stop the run. Each record was numbered once, in the state of its key, and counted in one
+    window: what is visible is a prefix of what a run without any changes says."""
     run.process.send_signal(signal.SIGINT)
     run.wait(60)
     assert run.code == 0, run.said
@@ -167,16 +177,20 @@ class Slow(Counting):
 KEYS = @keys
 
 def make(index, partition):
-    return {"key": KEYS[0] if index % 5 < 2 else KEYS[index % len(KEYS)], "ts": 1_767_225_600_000_000 + index * 833}
+    return {"key": KEYS[0] if index % 5 < 2 else KEYS[index % len(KEYS)],
+      "ts": 1_767_225_600_000_000 + index * 833}
 """
 )
 
 
-def test_a_skewed_run_is_split_and_balanced_by_itself_and_its_results_are_the_same(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_a_skewed_run_is_split_and_balanced_by_itself_and_its_results_are_the_same(
+    tmp_path: Path,
+) -> None:
     crowded = [key for key in map("k{}".format, range(400)) if key_hash(key) in tile(4)[0]][:20]
     (tmp_path / "skewed.yaml").write_text(SKEWED)
     (tmp_path / "skewed.py").write_text(SLOW.replace("@keys", repr(crowded)))
-    run = Run(tmp_path / "skewed.yaml", tmp_path, {"out": str(tmp_path / "out")}, more=("--balance",)).start()
+    run = Run(tmp_path / "skewed.yaml", tmp_path, {"out": str(tmp_path / "out")}).start()
     run.until_reading()
     tool = Tool(run)
     assert len(tool.shards("counting")) == 4
@@ -189,6 +203,6 @@ def test_a_skewed_run_is_split_and_balanced_by_itself_and_its_results_are_the_sa
                 busy[row[3]] += float(row[4].rstrip("%"))
         return len(busy) == 2 and min(busy.values()) >= 10
 
-    tool.until("both workers work", balanced)
+    tool.until("both workers work", balanced, 120)
     assert len(tool.shards("counting")) > 4
     check_results(run)

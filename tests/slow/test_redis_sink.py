@@ -13,13 +13,13 @@ import pytest
 import redis
 
 from millwheel import Retraction
-from millwheel.connectors.external.absence import forget
-from millwheel.connectors.redis.sink import RedisSink, build_redis_sink
+from millwheel.connect.connectors.external.absence import forget
+from millwheel.connect.connectors.redis.sink import RedisKeySink, build_redis_sink
+from millwheel.connect.sinks.base import BatchRefusedError, SinkBatch, SinkRecord
 from millwheel.errors import FencedError, SetupError, UnavailableError
-from millwheel.sinks.base import BatchRefusedError, SinkBatch, SinkRecord
 from millwheel.testing.contracts import ExternalSinkContract, SinkWorld
-from millwheel.testing.contracts.outside import Outside, WatchedClient
-from millwheel.testing.contracts.worlds import IDENTITY
+from millwheel.tools.testing.contracts.outside import Outside, WatchedClient
+from millwheel.tools.testing.contracts.worlds import IDENTITY
 from tests.servers.redis import PASSWORD, RedisServer, running
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ class World(SinkWorld):
         self._server, self._options = server, options
         self.reader = server.client()
 
-    def sink(self, outside: Outside) -> RedisSink:
+    def sink(self, outside: Outside) -> RedisKeySink:
         made = build_redis_sink({"url": self._server.url, **self._options})
         connect = made.connect
         made.connect = lambda: WatchedClient(connect(), outside, ["eval"])  # type: ignore[assignment]
@@ -59,7 +59,10 @@ class Hashes(World):
 
     def refused(self) -> tuple[Any, str]:
         self.reader.set("row:0:13", "somebody else's")
-        return {"batch": 0, "row": 13}, "WRONGTYPE Operation against a key holding the wrong kind of value"
+        return {
+            "batch": 0,
+            "row": 13,
+        }, "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 
 class Channel(World):
@@ -104,7 +107,7 @@ class TestMessages(ExternalSinkContract):
         return Channel(self.server)
 
 
-# --- what rows become ------------------------------------------------------------------------------------------
+# --- what rows become -----------------------------------------------------------------------------
 
 
 class Shard:
@@ -128,10 +131,15 @@ class Shard:
 WINDOW = {"window_start": 0, "window_end": 60_000_000}
 
 
-def test_a_hash_has_the_fields_of_the_last_row_and_lives_as_long_as_its_window(redis_server: RedisServer) -> None:
+def test_a_hash_has_the_fields_of_the_last_row_and_lives_as_long_as_its_window(
+    redis_server: RedisServer,
+) -> None:
     shard, reader = Shard(redis_server, key="ctr:{ad_id}", expire="window"), redis_server.client()
     shard.write({"ad_id": 7, "clicks": 1, "old": "x", **WINDOW})
-    shard.write({"ad_id": 7, "clicks": 2, "note": None, "more": [1], **WINDOW}, {"ad_id": "a", "ok": True, **WINDOW})
+    shard.write(
+        {"ad_id": 7, "clicks": 2, "note": None, "more": [1], **WINDOW},
+        {"ad_id": "a", "ok": True, **WINDOW},
+    )
     bounds = {"window_start": "0", "window_end": "60000000"}
     assert reader.hgetall("ctr:7") == {"ad_id": "7", "clicks": "2", "more": "[1]", **bounds}
     assert reader.hgetall("ctr:a") == {"ad_id": "a", "ok": "true", **bounds}
@@ -140,7 +148,9 @@ def test_a_hash_has_the_fields_of_the_last_row_and_lives_as_long_as_its_window(r
 
 def test_strings_sorted_sets_and_chosen_fields(redis_server: RedisServer) -> None:
     reader = redis_server.client()
-    Shard(redis_server, kind="string", key="s:{k}", value="n * 2", expire="1h").write({"k": "a", "n": 21})
+    Shard(redis_server, kind="string", key="s:{k}", value="n * 2", expire="1h").write(
+        {"k": "a", "n": 21}
+    )
     assert reader.get("s:a") == "42"
     assert 3_599_000 < reader.pttl("s:a") <= 3_600_000
     redis_server.client().delete("millwheel:root/sink.out-0")
@@ -186,7 +196,7 @@ def test_a_row_that_is_taken_back_goes_unless_another_has_replaced_it(
     assert there()
 
 
-# --- the server is away ----------------------------------------------------------------------------------------
+# --- the server is away ---------------------------------------------------------------------------
 
 
 def test_a_server_that_hangs_and_dies_loses_and_doubles_nothing(tmp_path: Path) -> None:
@@ -196,7 +206,9 @@ def test_a_server_that_hangs_and_dies_loses_and_doubles_nothing(tmp_path: Path) 
 
         def write() -> None:
             for n in range(300):
-                committable = shard.writer.prepare(SinkBatch(n, f"1-{n}", [SinkRecord("k", {"n": n}, 1)]))
+                committable = shard.writer.prepare(
+                    SinkBatch(n, f"1-{n}", [SinkRecord("k", {"n": n}, 1)])
+                )
                 _until_it_works(shard.writer.publish, committable)
                 done.append(n)
 
@@ -222,7 +234,10 @@ def test_a_server_that_forgets_is_told_of_and_written_to_again(
     committable = shard.writer.prepare(SinkBatch(2, "1-2", [SinkRecord("k", {"n": 2}, 1)]))
     shard.writer.publish(committable)
     assert reader.keys("s:*") == ["s:2"]
-    assert "has lost data: it knows the batches of root/sink.out-0 up to -1, and those up to 1" in caplog.text
+    assert (
+        "has lost data: it knows the batches of root/sink.out-0 up to -1, and those up to 1"
+        in caplog.text
+    )
 
 
 def test_a_newer_owner_shuts_out_the_former_one(redis_server: RedisServer) -> None:
@@ -234,11 +249,13 @@ def test_a_newer_owner_shuts_out_the_former_one(redis_server: RedisServer) -> No
         shard.write({"n": 3})
 
 
-# --- bad input -------------------------------------------------------------------------------------------------
+# --- bad input ------------------------------------------------------------------------------------
 
 
 def test_a_server_that_is_not_there_and_a_wrong_password_are_sentences(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"Redis at 127\.0\.0\.1:1 does not answer: .*Is it running"):
+    with pytest.raises(
+        SetupError, match=r"Redis at 127\.0\.0\.1:1 does not answer: .*Is it running"
+    ):
         build_redis_sink({"url": "redis://127.0.0.1:1/0", "key": "k"}).check("root")
     for server in running(tmp_path, PASSWORD):
         build_redis_sink({"url": server.url, "key": "k"}).check("root")
@@ -248,7 +265,9 @@ def test_a_server_that_is_not_there_and_a_wrong_password_are_sentences(tmp_path:
             assert "wr0ng" not in str(raised.value)
 
 
-def test_a_key_of_another_type_refuses_its_rows_with_the_words_of_the_server(redis_server: RedisServer) -> None:
+def test_a_key_of_another_type_refuses_its_rows_with_the_words_of_the_server(
+    redis_server: RedisServer,
+) -> None:
     redis_server.client().rpush("row:1", "a list")
     shard = Shard(redis_server, key="row:{n}")
     with pytest.raises(BatchRefusedError, match="has no field 'n'") as raised:

@@ -23,7 +23,8 @@ pipeline: visits
 streams:
   hits: {source: {files: {path: "${input}", format: jsonl}}, timestamp: at}
 computations:
-  visits: {input: {hits: {key: user}}, callback: "visits:Visits", output: out, on_error: dead_letter}
+  visits: {input: {hits: {key: user}}, callback: "visits:Visits", output: out,
+    on_error: dead_letter}
 sinks:
   out: {files: {path: "${output}/out", flush: 50ms}}
 """
@@ -44,7 +45,9 @@ class Visits(Computation):
 
 
 def rows_of(folder: Path) -> list[Any]:
-    return [json.loads(row) for path in folder.glob("*.jsonl") for row in path.read_text().splitlines()]
+    return [
+        json.loads(row) for path in folder.glob("*.jsonl") for row in path.read_text().splitlines()
+    ]
 
 
 def run(folder: Path, code: str) -> Run:
@@ -54,7 +57,15 @@ def run(folder: Path, code: str) -> Run:
 
 
 def replay(folder: Path, kill_after_s: float | None = None) -> str:
-    command = [sys.executable, "-m", "millwheel", "replay", str(folder / "root"), "--reason", "TypeError"]
+    command = [
+        sys.executable,
+        "-m",
+        "millwheel",
+        "replay",
+        str(folder / "root"),
+        "--reason",
+        "TypeError",
+    ]
     process = subprocess.Popen(command, cwd=REPO, stderr=subprocess.PIPE, text=True)
     if kill_after_s is not None:
         time.sleep(kill_after_s)
@@ -63,7 +74,10 @@ def replay(folder: Path, kill_after_s: float | None = None) -> str:
 
 
 def test_letters_are_replayed_once_whoever_is_killed(tmp_path: Path) -> None:
-    lines = [{"user": n % 7, "n": n, "page": str(n) if n % 2 else n, "at": n * 1_000} for n in range(RECORDS)]
+    lines = [
+        {"user": n % 7, "n": n, "page": str(n) if n % 2 else n, "at": n * 1_000}
+        for n in range(RECORDS)
+    ]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
     broken = run(tmp_path, "record.value['page'] + 1").wait(120)
@@ -76,7 +90,12 @@ def test_letters_are_replayed_once_whoever_is_killed(tmp_path: Path) -> None:
     replay(tmp_path)
     assert "0 dead letters are tried again" in replay(tmp_path)
     mended = run(tmp_path, "int(record.value['page']) + 1")
-    mended.kill_at_random(("millwheel.workers", "millwheel.master", "millwheel.workers"), 3, 4, (0.3, 1.0))
+    mended.kill_at_random(
+        ("millwheel.engine.workers", "millwheel.control.master", "millwheel.engine.workers"),
+        3,
+        4,
+        (0.3, 1.0),
+    )
     mended.wait(180)
     assert mended.code == 0, mended.said
     rows = rows_of(tmp_path / "out" / "out")

@@ -29,7 +29,9 @@ def ads(tmp_path: Path, events: Path, launcher: str = "processes", *more: str) -
 
 
 def rows_of(folder: Path) -> list[Any]:
-    return [json.loads(row) for path in folder.glob("*.jsonl") for row in path.read_text().splitlines()]
+    return [
+        json.loads(row) for path in folder.glob("*.jsonl") for row in path.read_text().splitlines()
+    ]
 
 
 def assert_right(run: Run, events: Path) -> None:
@@ -44,7 +46,9 @@ def assert_right(run: Run, events: Path) -> None:
     lines = events.read_bytes().count(b"\n")
     summary = run.summary
     assert summary["records_in"] == lines
-    ids = duckdb.execute("select count(*), count(distinct event_id) from read_json(?)", [str(events)]).fetchone()
+    ids = duckdb.execute(
+        "select count(*), count(distinct event_id) from read_json(?)", [str(events)]
+    ).fetchone()
     assert ids is not None
     assert 0 < summary["duplicates"] <= ids[0] - ids[1]
     assert summary["late"] > 0
@@ -55,18 +59,24 @@ def assert_right(run: Run, events: Path) -> None:
 
 def test_killed_workers_injector_and_master_change_nothing(tmp_path: Path, events: Path) -> None:
     run = ads(tmp_path, events).start().until_reading()
-    kinds = ("millwheel.workers", "millwheel.injector", "millwheel.workers", "millwheel.master")
+    kinds = (
+        "millwheel.engine.workers",
+        "millwheel.control.injector",
+        "millwheel.engine.workers",
+        "millwheel.control.master",
+    )
     killed = run.kill_at_random(kinds, seed=7, times=8, pause_s=(0.1, 0.6))
     run.wait()
     assert sum(killed.values()) >= 3, run.said
     assert_right(run, events)
 
 
+@pytest.mark.long
 def test_paused_workers_are_replaced_and_change_nothing(tmp_path: Path, events: Path) -> None:
     run = ads(tmp_path, events).start().until_reading()
-    for worker in run.processes("millwheel.workers")[:1]:
+    for worker in run.processes("millwheel.engine.workers")[:1]:
         worker.send_signal(signal.SIGSTOP)
-    paused = run.processes("millwheel.workers")
+    paused = run.processes("millwheel.engine.workers")
     time.sleep(6)
     for worker in paused:
         if worker.is_running():
@@ -74,13 +84,17 @@ def test_paused_workers_are_replaced_and_change_nothing(tmp_path: Path, events: 
     assert_right(run.wait(), events)
 
 
-def test_a_stopped_run_continues_where_it_stopped_and_a_finished_one_says_so(tmp_path: Path, events: Path) -> None:
+def test_a_stopped_run_continues_where_it_stopped_and_a_finished_one_says_so(
+    tmp_path: Path, events: Path
+) -> None:
     first = ads(tmp_path, events).start().until_reading()
     first.process.send_signal(signal.SIGINT)
     first.wait()
     assert first.code == 0, first.said
     assert "continues" in first.said
-    assert not (tmp_path / "summary.json").exists(), "the input was drained before the run could be stopped"
+    assert not (tmp_path / "summary.json").exists(), (
+        "the input was drained before the run could be stopped"
+    )
     assert_right(ads(tmp_path, events).start().wait(), events)
     again = ads(tmp_path, events).start().wait(60)
     assert again.code == 0, again.said
@@ -128,8 +142,16 @@ def test_two_files_are_judged_each_by_its_own_progress(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("example", ["weblog", "zeitgeist"])
 def test_the_example_runs_and_its_numbers_are_right(example: str, tmp_path: Path) -> None:
-    command = [sys.executable, str(EXAMPLES / example / "check.py"), "--launcher", "processes", "--fresh"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
+    command = [
+        sys.executable,
+        str(EXAMPLES / example / "check.py"),
+        "--launcher",
+        "processes",
+        "--fresh",
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -146,7 +168,14 @@ def test_bad_lines_are_kept_as_dead_letters_and_counted(tmp_path: Path) -> None:
     far = {**good, "event_id": "2", "ts": 9_767_225_600_000}
     no_key = {name: value for name, value in good.items() if name != "ad_id"} | {"event_id": "3"}
     no_time = {name: value for name, value in good.items() if name != "ts"} | {"event_id": "4"}
-    lines = [json.dumps(good), "{broken", json.dumps(far), json.dumps(no_key), json.dumps(no_time), "[1, 2]"]
+    lines = [
+        json.dumps(good),
+        "{broken",
+        json.dumps(far),
+        json.dumps(no_key),
+        json.dumps(no_time),
+        "[1, 2]",
+    ]
     events = tmp_path / "events.jsonl"
     events.write_text("\n".join(lines) + "\n")
     run = ads(tmp_path, events).start().wait(90)
@@ -178,7 +207,9 @@ def test_an_unreachable_zookeeper_is_a_sentence(tmp_path: Path, events: Path) ->
 
 def test_killed_executors_of_spark_change_nothing(tmp_path: Path, events: Path) -> None:
     run = ads(tmp_path, events, "spark").start().until_reading(timeout_s=90)
-    killed = run.kill_at_random(("CoarseGrainedExecutorBackend",), seed=3, times=2, pause_s=(0.05, 1.0))
+    killed = run.kill_at_random(
+        ("CoarseGrainedExecutorBackend",), seed=3, times=2, pause_s=(0.05, 1.0)
+    )
     run.wait(240)
     assert killed["CoarseGrainedExecutorBackend"] >= 1, run.said
     assert_right(run, events)

@@ -59,9 +59,12 @@ class Counting(Computation):
     def process_record(self, ctx, record):
         seen = self.seen.get()
         seen.count += 1
-        ctx.produce("numbers", {"user": ctx.key, "n": record.value["n"], "count": seen.count, "code": "old"})
+        ctx.produce("numbers", {"user": ctx.key, "n": record.value["n"], "count": seen.count,
+          "code": "old"})
 """
-NEW_CODE = CODE.replace("count: int = 0", "count: int = 0\n    last: int | None = None").replace('"old"', '"new"')
+NEW_CODE = CODE.replace("count: int = 0", "count: int = 0\n    last: int | None = None").replace(
+    '"old"', '"new"'
+)
 USERS = 7
 
 
@@ -75,7 +78,10 @@ class Clicks:
 
     def grow(self, count: int) -> None:
         first = len(self.rows)
-        fresh = [{"user": f"u{n % USERS}", "n": n, "t": 1_700_000_000 + n // 10} for n in range(first, first + count)]
+        fresh = [
+            {"user": f"u{n % USERS}", "n": n, "t": 1_700_000_000 + n // 10}
+            for n in range(first, first + count)
+        ]
         self.rows += fresh
         with self.file.open("a") as file:
             file.writelines(json.dumps(row) + "\n" for row in fresh)
@@ -103,7 +109,9 @@ def done(*words: str, folder: Path | None = None) -> str:
 
 
 def rows_of(folder: Path) -> list[Any]:
-    return [json.loads(row) for path in folder.glob("*.jsonl") for row in path.read_text().splitlines()]
+    return [
+        json.loads(row) for path in folder.glob("*.jsonl") for row in path.read_text().splitlines()
+    ]
 
 
 def until(holds: Callable[[], bool], run: Run) -> None:
@@ -163,7 +171,9 @@ def test_a_pipeline_goes_on_from_a_savepoint_elsewhere_with_other_code_and_is_dr
     told = done("explain-upgrade", str(tmp_path / "last"), str(new), *sets)
     assert "the type of state 'seen' has changed and reads the old values" in told
     clicks.grow(5_000)
-    second = Run(new, tmp_path / "b", params, workers=1, more=("--from-savepoint", str(tmp_path / "last"))).start()
+    second = Run(
+        new, tmp_path / "b", params, workers=1, more=("--from-savepoint", str(tmp_path / "last"))
+    ).start()
     running.append(second)
     until(lambda: len(rows_of(out / "numbers")) == len(clicks.rows), second)
     said = done("stop", "--drain", "--root", str(second.root))
@@ -177,9 +187,19 @@ def test_a_pipeline_goes_on_from_a_savepoint_elsewhere_with_other_code_and_is_dr
     )
     codes = {n: "old" if n < before else "new" for n in range(len(clicks.rows))}
     assert {row["n"]: row["code"] for row in numbers} == codes
-    got = Counter({(row["user"], row["window_start"] // 1_000_000): row["clicks"] for row in rows_of(out / "minutes")})
+    got = Counter(
+        {
+            (row["user"], row["window_start"] // 1_000_000): row["clicks"]
+            for row in rows_of(out / "minutes")
+        }
+    )
     assert got == clicks.per(60)
-    hours = Counter({(row["user"], row["window_start"] // 1_000_000): row["clicks"] for row in rows_of(out / "hours")})
+    hours = Counter(
+        {
+            (row["user"], row["window_start"] // 1_000_000): row["clicks"]
+            for row in rows_of(out / "hours")
+        }
+    )
     assert hours == clicks.per(3600, before)
 
 
@@ -187,7 +207,15 @@ def test_what_cannot_be_is_said_before_anything_is_started(tmp_path: Path) -> No
     old = pipeline(tmp_path / "old", OLD, CODE)
     (tmp_path / "input").mkdir()
     sets = ("--set", f"input={tmp_path / 'input'}", "--set", f"output={tmp_path / 'out'}")
-    ended = command("run", str(old), *sets, "--launcher", "processes", "--from-savepoint", str(tmp_path / "none"))
+    ended = command(
+        "run",
+        str(old),
+        *sets,
+        "--launcher",
+        "processes",
+        "--from-savepoint",
+        str(tmp_path / "none"),
+    )
     assert ended.returncode == 1
     assert "contains no savepoint" in ended.stderr
     ended = command("stop", "--drain", "--savepoint", str(tmp_path / "s"))
@@ -237,7 +265,9 @@ def test_what_the_refusal_names_gets_a_run_that_fails_at_once_out_of_its_root(
     assert again.wait(120).code == 0, again.said
 
     clicks.grow(500)
-    last = Run(new, tmp_path / "c", params, workers=1, more=("--from-savepoint", str(tmp_path / "saved"))).start()
+    last = Run(
+        new, tmp_path / "c", params, workers=1, more=("--from-savepoint", str(tmp_path / "saved"))
+    ).start()
     running.append(last)
     until(lambda: len(rows_of(out / "numbers")) == len(clicks.rows), last)
     done("stop", "--drain", "--root", str(last.root))

@@ -1,4 +1,5 @@
-"""Balance by measured load on machines that differ, or come to: the results are those of equal ones."""
+"""Balance by measured load on machines that differ, or come to: the results are those of equal
+ones."""
 
 from __future__ import annotations
 
@@ -40,11 +41,14 @@ OF_ITS_MACHINE = """
 import os, sys, threading
 
 if "millwheel.launch.launchers.warm_parent" in sys.orig_argv:
-    threading.Thread(target=threading.Event().wait, daemon=True).start()  # so workers are executed, not forked
-if "millwheel.workers" in sys.orig_argv:
-    os.environ["MILLWHEEL_WEIGHT"] = "3" if sys.orig_argv[sys.orig_argv.index("--slot") + 1] == "0" else "1"
+    # So workers are executed, not forked.
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+if "millwheel.engine.workers" in sys.orig_argv:
+    slot = sys.orig_argv[sys.orig_argv.index("--slot") + 1]
+    os.environ["MILLWHEEL_WEIGHT"] = "3" if slot == "0" else "1"
 """
-"""The environment of the machine on which a worker starts: that of slot 0 has three times as much of everything."""
+"""The environment of the machine on which a worker starts: that of slot 0 has three times as much
+of everything."""
 
 
 ON_TWO_HOSTS = """
@@ -52,7 +56,7 @@ import os, sys, threading
 
 if "millwheel.launch.launchers.warm_parent" in sys.orig_argv:
     threading.Thread(target=threading.Event().wait, daemon=True).start()
-if "millwheel.workers" in sys.orig_argv:
+if "millwheel.engine.workers" in sys.orig_argv:
     os.environ["MILLWHEEL_HOST"] = "host" + sys.orig_argv[sys.orig_argv.index("--slot") + 1]
 """
 """Each worker is on a machine of its own, as it says."""
@@ -69,16 +73,20 @@ sys.stdin.read()
 
 def busy_run(folder: Path, path: tuple[str, ...] = ()) -> Run:
     """Two workers, and eight shards whose callback takes its time."""
-    text = PIPELINE.replace("counting:Counting", "busy:Busy\n    shards: 8").replace("keys: 40", "keys: 4000")
+    text = PIPELINE.replace("counting:Counting", "busy:Busy\n    shards: 8").replace(
+        "keys: 40", "keys: 4000"
+    )
     (folder / "ranges.yaml").write_text(text)
     (folder / "busy.py").write_text(BUSY)
     out = {"out": str(folder / "out")}
-    return Run(folder / "ranges.yaml", folder, out, more=("--balance",), path=path).start().until_reading()
+    return Run(folder / "ranges.yaml", folder, out, path=path).start().until_reading()
 
 
 def held(tool: Tool, slot: int) -> int:
     """How many shards of the computation the worker of a slot has."""
-    owners = Counter(row[3].partition("-")[0] for row in tool.shards("counting") if len(row) == len(ROW))
+    owners = Counter(
+        row[3].partition("-")[0] for row in tool.shards("counting") if len(row) == len(ROW)
+    )
     return owners[f"w{slot}"]
 
 
@@ -91,7 +99,11 @@ def everything(tool: Tool) -> tuple[set[str], set[str]]:
 
 def of_slot(run: Run, slot: int) -> psutil.Process:
     """The process of a worker."""
-    found = [each for each in run.processes("millwheel.workers") if f"--slot {slot}" in " ".join(each.cmdline())]
+    found = [
+        each
+        for each in run.processes("millwheel.engine.workers")
+        if f"--slot {slot}" in " ".join(each.cmdline())
+    ]
     assert len(found) == 1
     return found[0]
 
@@ -119,7 +131,8 @@ def slowed(process: psutil.Process) -> Iterator[None]:
 
 @contextmanager
 def memory_group() -> Iterator[Path]:
-    """A memory group of the kernel, with a limit. Who is in it at the end goes back to the group around it."""
+    """A memory group of the kernel, with a limit. Who is in it at the end goes back to the group
+    around it."""
     folder = Path(f"/sys/fs/cgroup/memory/millwheel-full-{os.getpid()}")
     try:
         folder.mkdir()
@@ -138,7 +151,12 @@ def memory_group() -> Iterator[Path]:
 def container(holding_mb: int) -> Iterator[Path]:
     """A memory group in which a process holds this much."""
     with memory_group() as group:
-        command = [sys.executable, "-c", f"import sys; sys.stdin.readline()\n{BALLAST}", str(holding_mb)]
+        command = [
+            sys.executable,
+            "-c",
+            f"import sys; sys.stdin.readline()\n{BALLAST}",
+            str(holding_mb),
+        ]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ballast:
             assert ballast.stdin is not None
             assert ballast.stdout is not None
@@ -156,7 +174,9 @@ def slowness(slot: int) -> Any:
     """What ``millwheel status`` says of a worker: that it is slow."""
 
     def holds(standing: dict[str, Any]) -> bool:
-        return any(worker["slot"] == slot and worker["slowness"] > 1.5 for worker in standing["workers"])
+        return any(
+            worker["slot"] == slot and worker["slowness"] > 1.5 for worker in standing["workers"]
+        )
 
     return holds
 
@@ -165,14 +185,15 @@ def test_a_worker_that_becomes_slow_loses_shards_and_is_never_declared_dead(tmp_
     run = busy_run(tmp_path)
     tool = Tool(run)
     tool.until("shards are even", lambda: held(tool, 0) == held(tool, 1) == 4)
-    time.sleep(5)
+    time.sleep(12)  # until both have been there for as long as it takes to be judged
     names = {row[3] for row in tool.shards("counting")}
     with slowed(of_slot(run, 1)):
         began_s = time.monotonic()
         standing = asked(run, slowness(1))
         print(f"known after {time.monotonic() - began_s:.1f} s: {standing['troubles']}")
         tool.until("it has lost a shard", lambda: held(tool, 1) < 4)
-        print(f"the first shard moves after {time.monotonic() - began_s:.1f} s")
+        print(f"the first shard has moved after {(passed_s := time.monotonic() - began_s):.1f} s")
+        assert passed_s < 8, "5 s, and what a machine that is not alone adds"
         tool.until("it has lost another", lambda: held(tool, 1) < 3)
         print(f"the second after {time.monotonic() - began_s:.1f} s")
     assert any("times as long as the others" in trouble for trouble in standing["troubles"])
@@ -192,7 +213,10 @@ def test_a_worker_whose_container_is_full_hands_a_shard_to_another_host(tmp_path
         before = everything(tool)
         (group / "cgroup.procs").write_text(str(of_slot(run, 1).pid))
         tool.until("a shard moves to where memory is", lambda: everything(tool)[0] > before[0])
-        workers = {each["slot"]: each for each in asked(run, lambda found: len(found["workers"]) == 2)["workers"]}
+        workers = {
+            each["slot"]: each
+            for each in asked(run, lambda found: len(found["workers"]) == 2)["workers"]
+        }
         assert workers[1]["memory"] > 0.95 > workers[0]["memory"]
         check_results(run)
 
@@ -204,7 +228,8 @@ def test_balance_keeps_the_proportions_of_machines_that_state_their_weights(tmp_
     tool = Tool(run)
     tool.until("shards are dealt by weight", lambda: (held(tool, 0), held(tool, 1)) == (6, 2))
     weights = {
-        worker["slot"]: worker["weight"] for worker in asked(run, lambda found: len(found["workers"]) == 2)["workers"]
+        worker["slot"]: worker["weight"]
+        for worker in asked(run, lambda found: len(found["workers"]) == 2)["workers"]
     }
     assert weights == {0: 3, 1: 1}
     with slowed(of_slot(run, 0)):  # it has not three times as much: it has less

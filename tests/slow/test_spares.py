@@ -1,4 +1,5 @@
-"""Spares and standbys in real processes: one that owns nothing follows a worker that is killed, and is followed."""
+"""Spares and standbys in real processes: one that owns nothing follows a worker that is killed, and
+is followed."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.coordination import open_coordination
-from millwheel.roots.root import read_run
+from millwheel.control.roots.root import read_run
 from tests.slow.runs import Run
 from tests.slow.test_ranges import CALLBACK, PIPELINE, Tool, check_rows, rows
 
@@ -23,13 +24,17 @@ FOLLOWED = PIPELINE.replace("output: numbered", "output: numbered\n    standby: 
 def start(folder: Path, pipeline: str) -> Run:
     (folder / "ranges.yaml").write_text(pipeline)
     (folder / "counting.py").write_text(CALLBACK)
-    run = Run(folder / "ranges.yaml", folder, {"out": str(folder / "out")}, more=("--spares", "1")).start()
+    run = Run(
+        folder / "ranges.yaml", folder, {"out": str(folder / "out")}, more=("--spares", "1")
+    ).start()
     return run.until_reading()
 
 
 def kill(run: Run, slot: str) -> None:
     (process,) = [
-        each for each in run.processes("millwheel.workers") if f"--slot {slot[1:]} " in " ".join(each.cmdline())
+        each
+        for each in run.processes("millwheel.engine.workers")
+        if f"--slot {slot[1:]} " in " ".join(each.cmdline())
     ]
     process.kill()
 
@@ -67,7 +72,9 @@ def test_a_spare_gets_what_a_killed_worker_had_and_nothing_moves_back(tmp_path: 
         victim, other = sorted(serving)
         kill(run, victim)
         tool.until("it is no member", lambda victim=victim: victim not in joined.slots)  # type: ignore[misc]
-        tool.until("the spare follows", lambda other=other, spare=spare: tool.owners("") == {other, spare})  # type: ignore[misc]
+        tool.until(
+            "the spare follows", lambda other=other, spare=spare: tool.owners("") == {other, spare}
+        )  # type: ignore[misc]
     joined.session.close()
     check_what_follows(run, tool)
 
@@ -79,7 +86,12 @@ def test_a_standby_takes_over_what_a_killed_worker_had_without_replay(tmp_path: 
     (spare,) = {"w0", "w1", "w2"} - serving
     victim, other = sorted(serving)
     log = run.root / "logs" / f"worker-{spare[1:]}.log"
-    lost = {row[0] for node in ("counting", "totals") for row in tool.shards(node) if row[3].startswith(victim)}
+    lost = {
+        row[0]
+        for node in ("counting", "totals")
+        for row in tool.shards(node)
+        if row[3].startswith(victim)
+    }
     assert lost
 
     def said(pattern: str) -> dict[str, str]:
@@ -93,4 +105,7 @@ def test_a_standby_takes_over_what_a_killed_worker_had_without_replay(tmp_path: 
     tool.until("it has opened all", lambda: lost <= said(taken).keys())
     check_what_follows(run, tool)
     assert said(taken).keys() == lost
-    assert not lost & said(r"Shard (\S+) is restored to commit (\d+); [1-9]\d* commits are replayed").keys()
+    assert (
+        not lost
+        & said(r"Shard (\S+) is restored to commit (\d+); [1-9]\d* commits are replayed").keys()
+    )

@@ -1,4 +1,5 @@
-"""The Spark launcher on a real local cluster, with a stand-in for the worker: every process of the chain is killed."""
+"""The Spark launcher on a real local cluster, with a stand-in for the worker: every process of the
+chain is killed."""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from millwheel.handles.tables import RunResult, StreamFiles
 from millwheel.launch.launchers.base import WorkerExit
+from millwheel.launch.launchers.spark.class_archive import archive_of
+from millwheel.launch.launchers.spark.connecting import installed_jars
 from millwheel.launch.launchers.spark.launcher import SparkLauncher
 from millwheel.launch.launchers.spark.settings import SparkSettings
 from millwheel.launch.progress.summary import Summary
+from millwheel.python.handles.tables import RunResult, StreamFiles
 from tests.slow.runs import EXAMPLES, ads_events
 from tests.unit.launch.helpers import eventually, lives, template, write_worker
 
@@ -37,7 +40,9 @@ class Cluster:
         self.folder = folder
         self.exits: list[WorkerExit] = []
         self.given = template(folder, module)
-        settings = SparkSettings("", 2, "test", str(folder / "scratch"), str(folder / "logs" / "spark.log"))
+        settings = SparkSettings(
+            "", 2, "test", str(folder / "scratch"), str(folder / "logs" / "spark.log")
+        )
         self.launcher = SparkLauncher(self.given, settings, str(folder / "stop"))
         for slot in (0, 1):
             self.launcher.start(slot)
@@ -77,7 +82,8 @@ def alive(pid: int) -> psutil.Process | None:
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     for name in ("SPARK_HOME", "SPARK_LOCAL_IP", "JAVA_HOME", "PYSPARK_PYTHON"):
-        monkeypatch.setenv(name, os.environ.get(name, ""))  # so that what the launcher sets is taken back
+        # so that what the launcher sets is taken back
+        monkeypatch.setenv(name, os.environ.get(name, ""))
         if not os.environ[name]:
             monkeypatch.delenv(name)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{REPO}")
@@ -97,13 +103,38 @@ def test_whatever_is_killed_the_worker_comes_back_and_nothing_is_left(cluster: C
         print(f"{what} killed, there again after {took_s:.2f} s")
         assert took_s < 60  # other tests may start their JVMs
         eventually(lambda gone=chain["worker"]: alive(gone.pid) is None, 10)  # type: ignore[misc]
-        assert len(lives(cluster.folder, 1)) == other, f"killing the {what} of one slot ended the worker of another"
+        assert len(lives(cluster.folder, 1)) == other, (
+            f"killing the {what} of one slot ended the worker of another"
+        )
         assert cluster.exits[-1].code == -signal.SIGKILL, cluster.exits[-1]
     cluster.launcher.stop(20)
     for slot in (0, 1):
         assert not [pid for pid in lives(cluster.folder, slot) if alive(pid)]
     log = (cluster.folder / "logs" / "worker-0.log").read_text()
     assert log.endswith("stopped\n"), "the last life was not asked to stop"
+
+
+@pytest.fixture
+def archive() -> Path:
+    found = archive_of(installed_jars())
+    if not found.exists():
+        subprocess.run(
+            [sys.executable, "-m", "millwheel.launch.launchers.spark.class_archive"], check=True
+        )
+    return found
+
+
+@pytest.mark.long
+def test_every_jvm_of_a_run_maps_the_archive_of_its_classes(
+    archive: Path, cluster: Cluster
+) -> None:
+    jvms = [
+        each
+        for each in psutil.Process(lives(cluster.folder, 0)[-1]).parents()
+        if each.name() == "java"
+    ]
+    assert len(jvms) == 2, "an executor and its driver"
+    assert all(any(each.path == str(archive) for each in jvm.memory_maps()) for jvm in jvms)
 
 
 def test_exit_codes_and_last_words_come_up(cluster: Cluster, tmp_path: Path) -> None:
@@ -127,7 +158,9 @@ def _strangers_are_told_nothing_and_no_command_line_has_its_secret(cluster: Clus
             words = " ".join(process.cmdline())
             assert secret not in words
             if "org.apache.spark" in words:  # and no server of another test
-                ports |= {at.laddr.port for at in process.net_connections("tcp") if at.status == "LISTEN"}
+                ports |= {
+                    at.laddr.port for at in process.net_connections("tcp") if at.status == "LISTEN"
+                }
     answers = {port: _status_of_page(port) for port in ports}
     pages = {port: status for port, status in answers.items() if status}
     assert len(pages) >= 3, "those of a master and two workers"
@@ -156,12 +189,15 @@ time.sleep(600)
 
 
 def _the_rows_of_a_run_are_a_dataframe_of_its_session(cluster: Cluster, folder: Path) -> None:
-    """Here, because a JVM of its own would take ten seconds. The slots are taken: nothing but the driver computes."""
+    """Here, because a JVM of its own would take ten seconds. The slots are taken: nothing but the
+    driver computes."""
     from pyspark.sql import SparkSession
 
     folder.mkdir()
     (folder / "part-a-1.jsonl").write_text('{"page": "a", "n": 1}\n{"page": "b", "n": 2}\n')
-    result = RunResult(Summary(2, 2, 0, 0, 0, 1.0, 2.0), True, {"pages": StreamFiles(folder, "jsonl")})
+    result = RunResult(
+        Summary(2, 2, 0, 0, 0, 1.0, 2.0), True, {"pages": StreamFiles(folder, "jsonl")}
+    )
     session = SparkSession(cluster.launcher._context)
     found = result.to_spark("pages", session)
     assert found.columns == ["page", "n"]
@@ -189,7 +225,7 @@ import glob, sys, time
 from pyspark import java_gateway
 
 def record(*_given):
-    seen, until = set(), time.monotonic() + 8  # the injector leads by then, and would have been asked
+    seen, until = set(), time.monotonic() + 8  # the injector leads by then
     while time.monotonic() < until:
         seen |= set(map(name, glob.glob("/proc/self/task/*/comm")))
         time.sleep(0.01)
@@ -203,17 +239,31 @@ def name(path):
         return ""  # it has just ended
 
 java_gateway.launch_gateway = record
-from millwheel.cli import main
+from millwheel.tools.cli import main
 sys.argv = ["millwheel", *sys.argv[1:]]
 main()
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="native threads have names in /proc")
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="native threads have names in /proc"
+)
 def test_the_jvm_is_forked_before_the_driver_uses_grpc(tmp_path: Path) -> None:
-    """Forking while another thread is in gRPC can stop a process for ever, so nobody asks the injector before."""
-    pipeline = [str(EXAMPLES / "ads" / "pipeline.yaml"), "--set", f"input={ads_events(tmp_path, 100)}"]
-    index = ["--set", f"output={tmp_path / 'out'}", "--root", str(tmp_path / "root"), "--launcher", "spark"]
+    """Forking while another thread is in gRPC can stop a process for ever, so nobody asks the
+    injector before."""
+    pipeline = [
+        str(EXAMPLES / "ads" / "pipeline.yaml"),
+        "--set",
+        f"input={ads_events(tmp_path, 100)}",
+    ]
+    index = [
+        "--set",
+        f"output={tmp_path / 'out'}",
+        "--root",
+        str(tmp_path / "root"),
+        "--launcher",
+        "spark",
+    ]
     command = [sys.executable, "-c", NATIVE_THREADS, "run", *pipeline, *index]
     driver = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=120)
     assert driver.returncode == 1, driver.stderr

@@ -1,4 +1,5 @@
-"""``millwheel status`` on a run: a silent partition and a slow callback are named, with partition, key and line."""
+"""``millwheel status`` on a run: a silent partition and a slow callback are named, with partition,
+key and line."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ CODE = """
 """
 
 
-def asked(run: Run, holds: Callable[[dict[str, Any]], bool], within_s: float = 60.0) -> dict[str, Any]:
+def asked(
+    run: Run, holds: Callable[[dict[str, Any]], bool], within_s: float = 60.0
+) -> dict[str, Any]:
     """What the command says, once ``holds`` is true of it."""
     command = [sys.executable, "-m", "millwheel", "status", str(run.root), "--json"]
     deadline_s, found = time.monotonic() + within_s, {}
@@ -61,11 +64,14 @@ def asked(run: Run, holds: Callable[[dict[str, Any]], bool], within_s: float = 6
 
 
 def page_shows(run: Run, port: int, words: str) -> bool:
-    """Whether the page of the run gets to tell these words, among what stands still or beside a node."""
+    """Whether the page of the run gets to tell these words, among what stands still or beside a
+    node."""
     deadline_s = time.monotonic() + 30
     while time.monotonic() < deadline_s:
         live = httpx.get(f"http://127.0.0.1:{port}/api/live", headers=run.bearer).json()
-        if words in " ".join([*live["troubles"], *(node["held"]["words"] for node in live["nodes"] if node["held"])]):
+        if words in " ".join(
+            [*live["troubles"], *(node["held"]["words"] for node in live["nodes"] if node["held"])]
+        ):
             return True
         time.sleep(0.2)
     return False
@@ -76,14 +82,20 @@ def test_a_slow_callback_and_a_silent_partition_are_named(tmp_path: Path) -> Non
     (tmp_path / "slow.py").write_text(dedent(CODE))
     (tmp_path / "p.yaml").write_text(dedent(PIPELINE))
     go = tmp_path / "go"
-    (tmp_path / "in" / "a.jsonl").write_text(json.dumps({"page": "slow", "at": 1_000, "until": str(go)}) + "\n")
+    (tmp_path / "in" / "a.jsonl").write_text(
+        json.dumps({"page": "slow", "at": 1_000, "until": str(go)}) + "\n"
+    )
     (tmp_path / "in" / "b.jsonl").write_text("")
     port = free_port()
-    run = Run(tmp_path / "p.yaml", tmp_path, more=("--log-format", "json", "--ui", str(port))).start()
+    run = Run(
+        tmp_path / "p.yaml", tmp_path, more=("--log-format", "json", "--ui", str(port))
+    ).start()
     try:
         [trouble] = [
             each
-            for each in asked(run, lambda found: any("one step" in each for each in found["troubles"]))["troubles"]
+            for each in asked(
+                run, lambda found: any("one step" in each for each in found["troubles"])
+            )["troubles"]
             if "one step" in each
         ]
         assert "record of key 'slow' in calls-" in trouble
@@ -100,7 +112,16 @@ def test_a_slow_callback_and_a_silent_partition_are_named(tmp_path: Path) -> Non
     finally:
         run.end()
         run.wait()
-    command = [sys.executable, "-m", "millwheel", "logs", str(run.root), "--computation", "calls", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "millwheel",
+        "logs",
+        str(run.root),
+        "--computation",
+        "calls",
+        "--json",
+    ]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     [said] = [line for line in map(json.loads, lines) if line["message"] == "called"]
     assert (said["node"], said["key_hash"]) == ("calls", f"{key_hash('slow'):016x}")
@@ -141,26 +162,33 @@ def test_a_timer_that_falls_behind_and_a_sink_that_is_away_are_named(tmp_path: P
     (tmp_path / "chain.py").write_text(dedent(CHAIN))
     (tmp_path / "p.yaml").write_text(dedent(WAITING))
     go = tmp_path / "go"
-    record = {"page": "p", "at": 1_795_428_000_000_000, "until": str(go)}  # when the generator begins
+    # when the generator begins
+    record = {"page": "p", "at": 1_795_428_000_000_000, "until": str(go)}
     (tmp_path / "in" / "a.jsonl").write_text(json.dumps(record) + "\n")
     (tmp_path / "redis").mkdir()
     target = RedisServer(tmp_path / "redis")
     target.start()
     port = free_port()
-    run = Run(tmp_path / "p.yaml", tmp_path, params={"url": target.url}, more=("--ui", str(port))).start()
+    run = Run(
+        tmp_path / "p.yaml", tmp_path, params={"url": target.url}, more=("--ui", str(port))
+    ).start()
 
     def held_by(found: dict[str, Any], node: str, words: str) -> bool:
         held = {each["node"]: each["held_by"] for each in found["nodes"]}
         return held.get(node) is not None and words in held[node]["words"]
 
     try:
-        found = asked(run, lambda found: held_by(found, "chained", "timer 'tick' of key 'p' at 2026-11-23 10:00:"))
+        found = asked(
+            run,
+            lambda found: held_by(found, "chained", "timer 'tick' of key 'p' at 2026-11-23 10:00:"),
+        )
         assert held_by(found, "sink.called", "timer 'tick'")
         assert page_shows(run, port, "timer 'tick' of key 'p' at 2026-11-23 10:00:")
         go.touch()
         asked(run, lambda found: found["nodes"][2]["state"] == "drained")
         target.kill()
-        # Where the sink was about to write, its client waits; where it had committed, what it has not published does.
+        # Where the sink was about to write, its client waits; where it had committed, what it has
+        # not published does.
         away = asked(run, lambda found: any("onnect" in each for each in found["troubles"]))
         trouble = next(each for each in away["troubles"] if "onnect" in each)
         if "not yet published: " in trouble:

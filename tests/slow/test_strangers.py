@@ -1,4 +1,5 @@
-"""A run, and another user of its machine: what it asks of anything of the run is refused, and the run goes on."""
+"""A run, and another user of its machine: what it asks of anything of the run is refused, and the
+run goes on."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ from millwheel.adapters.exchange.handshake import dial
 from millwheel.adapters.grpc.master_client import MasterClient
 from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.grpc.watermark_client import fetch_status
-from millwheel.client.injector import Injector
+from millwheel.control.roots.attaching import LiveMembers, connected
+from millwheel.control.roots.root import RunInfo, read_run
 from millwheel.errors import UnavailableError
 from millwheel.launch.certificates import make_set
 from millwheel.launch.progress.polling import LEADER_ROLE, MASTER_ROLE
-from millwheel.roots.attaching import LiveMembers, connected
-from millwheel.roots.root import RunInfo, read_run
+from millwheel.tools.client.injector import Injector
 from tests.servers.ports import free_port
 from tests.slow.runs import Run
 from tests.strangers import needs_a_stranger, said_by_a_stranger
@@ -47,7 +48,8 @@ REACHES = """
 import os, socket, sys
 root, at = sys.argv[1:3]
 found = []
-for path in (root, f"{root}/run.json", f"{root}/access/token", f"{root}/driver.lock", f"{root}/coordinator.db-shm"):
+for path in (root, f"{root}/run.json", f"{root}/access/token", f"{root}/driver.lock",
+  f"{root}/coordinator.db-shm"):
     try:
         os.listdir(path) if path == root else open(path)
         found.append(path)
@@ -71,7 +73,13 @@ class Victim:
         more = ["--query-port", str(self.query), "--ui", str(self.page)]
         more += ["--security", str(make_set(str(folder / "set")))] if secured else []
         self.run = Run(folder / "p.yaml", folder, more=tuple(more)).start()
-        until(lambda: listens(self.query) and listens(self.page) and (self.run.root / "metrics.json").exists())
+        until(
+            lambda: (
+                listens(self.query)
+                and listens(self.page)
+                and (self.run.root / "metrics.json").exists()
+            )
+        )
 
     @property
     def info(self) -> RunInfo:
@@ -105,10 +113,13 @@ def test_a_stranger_reads_nothing_and_changes_nothing(victim: Victim) -> None:
     refuses_pages(victim)
     refuses_services(victim)
     refuses_another_user(victim)
-    with Injector(str(victim.run.root), "events") as clicks:  # the run goes on, and its own are let in
+    # the run goes on, and its own are let in
+    with Injector(str(victim.run.root), "events") as clicks:
         assert clicks.send([{"key": "a", "ts": 1_700_000_000_000_000}]).accepted == 1
     token = victim.security.token
-    assert b"clicks" in redis.Redis(port=victim.query, password=token).execute_command("MW.INDICATORS")
+    assert b"clicks" in redis.Redis(port=victim.query, password=token).execute_command(
+        "MW.INDICATORS"
+    )
     shown = {"authorization": f"Bearer {token}"}
     assert httpx.get(f"http://127.0.0.1:{victim.page}/api/live", headers=shown).status_code == 200
 
@@ -118,20 +129,37 @@ def refuses_queries(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), 5) as stranger:
         stranger.sendall(b"PING\r\n")
         assert stranger.recv(100) == b"+PONG\r\n"
-    for words in (("MW.QUERY", "clicks.n", "1", "WINDOW", "1h"), ("GET", "clicks.n:1:1h"), ("CLUSTER", "SLOTS")):
+    for words in (
+        ("MW.QUERY", "clicks.n", "1", "WINDOW", "1h"),
+        ("GET", "clicks.n:1:1h"),
+        ("CLUSTER", "SLOTS"),
+    ):
         for password in (None, "x" * 43):
             with pytest.raises(redis.AuthenticationError):
                 redis.Redis(port=port, password=password).execute_command(*words)
 
 
 def refuses_pages(victim: Victim) -> None:
-    for path in ("live", "rows", "letters", "settings", "graph", "timeline", "savepoints", "events"):
+    for path in (
+        "live",
+        "rows",
+        "letters",
+        "settings",
+        "graph",
+        "timeline",
+        "savepoints",
+        "events",
+    ):
         assert httpx.get(f"http://127.0.0.1:{victim.page}/api/{path}").status_code == 401
-    processes = [each["targets"][0] for each in json.loads((victim.run.root / "metrics.json").read_text())]
+    processes = [
+        each["targets"][0] for each in json.loads((victim.run.root / "metrics.json").read_text())
+    ]
     for address in processes:
         for path in ("standing", "rows"):
             assert httpx.get(f"http://{address}/{path}").status_code == 401
-        assert httpx.get(f"http://{address}/metrics").status_code == (401 if victim.secured else 200)
+        assert httpx.get(f"http://{address}/metrics").status_code == (
+            401 if victim.secured else 200
+        )
         assert httpx.get(f"http://{address}/healthz").status_code == 200
 
 

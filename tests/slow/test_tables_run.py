@@ -19,9 +19,10 @@ pytest.importorskip("pyiceberg")
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
-from millwheel.connectors.tables.delta import DeltaLakeTable
-from millwheel.connectors.tables.table import TableChange, TableConflictError, TableMark
-from tests.fakes.s3_server import BUCKET, S3Server
+from millwheel.connect.connectors.tables.delta import DeltaLakeTable
+from millwheel.connect.connectors.tables.table import TableChange, TableConflictError, TableMark
+from tests.fakes.buckets import BUCKET
+from tests.fakes.s3_server import S3Server
 from tests.slow.runs import EXAMPLES, Run
 
 pytestmark = pytest.mark.slow
@@ -33,7 +34,11 @@ COUNTRIES = ("DE", "FR", "IT", "ES", "PL")
 def counted(rows: Any) -> Counter[tuple[str, int]]:
     """By country and minute; each has one row."""
     with duckdb.connect() as connection:
-        found = connection.from_arrow(rows).project("country, epoch_ms(window_start), clicks").fetchall()
+        found = (
+            connection.from_arrow(rows)
+            .project("country, epoch_ms(window_start), clicks")
+            .fetchall()
+        )
     counts = Counter({(country, int(at)): clicks for country, at, clicks in found})
     assert len(counts) == len(found), "a row appears twice"
     return counts
@@ -69,7 +74,9 @@ def test_each_row_is_in_its_table_once(tmp_path: Path) -> None:
     run = Run(EXAMPLES / "tables" / "clicks.yaml", tmp_path, params).start()
     try:
         until_writing(run, tables / "counts" / "_delta_log")
-        killed = run.kill_at_random(("millwheel.workers",), seed=5, times=2, pause_s=(0.0, 0.2))["millwheel.workers"]
+        killed = run.kill_at_random(
+            ("millwheel.engine.workers",), seed=5, times=2, pause_s=(0.0, 0.2)
+        )["millwheel.engine.workers"]
     finally:
         run.wait(180)
     assert killed, "it ended before it was disturbed"

@@ -80,7 +80,9 @@ def test_the_way_of_a_posted_record_through_two_workers_is_one_trace(
         for trace, page in TRACES.items():
             body = b'{"page": "%s", "ts": 1}' % page.encode()
             assert posted(port, body, {"traceparent": f"00-{trace}-{PARENT}-01"})
-        assert posted(port, b'{"page": "unsampled", "ts": 1}', {"traceparent": f"00-{'e' * 32}-{PARENT}-00"})
+        assert posted(
+            port, b'{"page": "unsampled", "ts": 1}', {"traceparent": f"00-{'e' * 32}-{PARENT}-00"}
+        )
         done("stop", "--drain", "--root", str(run.root))
         assert run.wait().code == 0, run.said
         spans = collected.spans
@@ -114,11 +116,17 @@ def test_a_context_goes_from_topic_to_topic_and_some_records_without_one_are_sam
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = broker.make_topic("traced-in"), broker.make_topic("traced-out")
-    produce(broker, source, [(0, None, {"ad": number % 10, "ts": number}) for number in range(RECORDS)])
+    produce(
+        broker, source, [(0, None, {"ad": number % 10, "ts": number}) for number in range(RECORDS)]
+    )
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     headers = [("traceparent", f"00-{trace}-{PARENT}-01".encode()), ("tracestate", b"v=1")]
     produce(broker, source, [(0, None, {"ad": 1, "ts": RECORDS})], headers=headers)
-    made = FROM_TOPIC.replace("BROKERS", broker.address).replace("INPUT", source).replace("OUTPUT", target)
+    made = (
+        FROM_TOPIC.replace("BROKERS", broker.address)
+        .replace("INPUT", source)
+        .replace("OUTPUT", target)
+    )
     (tmp_path / "p.yaml").write_text(made)
     with collector() as collected:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collected.endpoint)
@@ -128,7 +136,10 @@ def test_a_context_goes_from_topic_to_topic_and_some_records_without_one_are_sam
     whole = way(spans, trace)
     stages = ["source.clicks read", "seen process", "sink.seen process", "sink.seen publish"]
     assert [span.name for span in whole] == stages
-    assert (whole[0].attributes["millwheel.position"], whole[1].attributes["millwheel.key"]) == (RECORDS + 1, "1")
+    assert (whole[0].attributes["millwheel.position"], whole[1].attributes["millwheel.key"]) == (
+        RECORDS + 1,
+        "1",
+    )
     rows = committed_messages(broker, target, 1)
     told = {dict(row.headers() or ()).get("traceparent") for row in rows}
     mine = f"00-{trace}-{whole[2].span}-01".encode()

@@ -35,7 +35,9 @@ def test_the_first_run_can_be_killed_and_the_same_command_completes_it(tmp_path:
         run.send_signal(signal.SIGKILL)
         run.wait()
     assert total(tmp_path) > 0
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert "It prints `6000 hits`" in page.read_text()
     assert total(tmp_path) == 6000
@@ -43,5 +45,7 @@ def test_the_first_run_can_be_killed_and_the_same_command_completes_it(tmp_path:
 
 def total(folder: Path) -> int:
     """What ``total.py`` says."""
-    done = subprocess.run([sys.executable, "total.py"], cwd=folder, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "total.py"], cwd=folder, capture_output=True, text=True, check=True
+    )
     return int(done.stdout.split()[0])

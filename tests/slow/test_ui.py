@@ -1,4 +1,5 @@
-"""The page of a real run in a real browser: graph, a kill seen on it, hostile records, replay of a dead letter."""
+"""The page of a real run in a real browser: graph, a kill seen on it, hostile records, replay of a
+dead letter."""
 
 from __future__ import annotations
 
@@ -32,8 +33,10 @@ streams:
   per_shop: {}
   large: {}
 computations:
-  revenue: {input: {orders: {key: shop}}, output: per_shop, window: {tumbling: 10s}, aggregate: {total: {sum: amount}}}
-  check: {input: {orders: {key: shop}}, output: large, callback: "checks:Check", on_error: dead_letter}
+  revenue: {input: {orders: {key: shop}}, output: per_shop, window: {tumbling: 10s},
+    aggregate: {total: {sum: amount}}}
+  check: {input: {orders: {key: shop}}, output: large, callback: "checks:Check",
+    on_error: dead_letter}
 sinks:
   per_shop: {files: {path: "${out}/shops", format: jsonl}}
   large: {files: {path: "${out}/large", format: jsonl}}
@@ -46,7 +49,8 @@ SHOPS = ["berlin", {HOSTILE!r}]
 
 
 def order(index, partition):
-    return {{"ts": 1_795_441_200_000_000 + index * 3_333, "shop": SHOPS[index % 2], "amount": index % 100,
+    return {{"ts": 1_795_441_200_000_000 + index * 3_333, "shop": SHOPS[index % 2],
+      "amount": index % 100,
             "api_token": "hidden-value"}}
 
 
@@ -77,14 +81,17 @@ class Shown:
         tab.on("pageerror", lambda error: self.problems.append(str(error)))
         tab.on("dialog", lambda dialog: self.problems.append(dialog.message))
         asked = here.split("#")[0]
-        tab.on("request", lambda request: request.url.startswith(asked) or self.problems.append(request.url))
+        tab.on(
+            "request",
+            lambda request: request.url.startswith(asked) or self.problems.append(request.url),
+        )
         tab.goto(here)
         tab.wait_for_selector("[data-name='check']")
         return tab
 
     def workers(self) -> list[psutil.Process]:
         children = psutil.Process(self.run.process.pid).children(recursive=True)
-        return [each for each in children if "millwheel.workers" in each.cmdline()]
+        return [each for each in children if "millwheel.engine.workers" in each.cmdline()]
 
 
 def until(so: Callable[[], Any], within_s: float = 60.0) -> Any:
@@ -101,7 +108,9 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     (folder / "p.yaml").write_text(PIPELINE)
     (folder / "checks.py").write_text(CODE)
     port = free_port()
-    run = Run(folder / "p.yaml", folder, params={"out": str(folder / "out")}, more=("--ui", str(port))).start()
+    run = Run(
+        folder / "p.yaml", folder, params={"out": str(folder / "out")}, more=("--ui", str(port))
+    ).start()
     Run.started.remove(run)  # all tests of this file use it
     url = f"http://127.0.0.1:{port}/"
 
@@ -124,7 +133,11 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
 def test_the_graph_has_figures_and_can_be_walked_by_keys(shown: Shown) -> None:
     tab = shown.open()
     assert tab.title() == "orders – MillWheel"
-    until(lambda: tab.evaluate("document.querySelector(\"[data-name='check'] .rate\").textContent.match(/in [1-9]/)"))
+    until(
+        lambda: tab.evaluate(
+            "document.querySelector(\"[data-name='check'] .rate\").textContent.match(/in [1-9]/)"
+        )
+    )
     assert [each.get_attribute("data-name") for each in tab.query_selector_all(".node")] == [
         "source.orders", "revenue", "check", "sink.per_shop", "sink.large",
     ]  # fmt: skip
@@ -137,7 +150,8 @@ def test_the_graph_has_figures_and_can_be_walked_by_keys(shown: Shown) -> None:
     assert first in tab.inner_text("#node h3")
     tab.keyboard.press("ArrowDown")
     assert tab.inner_text("#node h3").startswith("sink.")
-    until(lambda: tab.evaluate("document.querySelectorAll('#node tbody tr').length >= 6"))  # 4 shards, 2 workers
+    # 4 shards, 2 workers
+    until(lambda: tab.evaluate("document.querySelectorAll('#node tbody tr').length >= 6"))
     assert "Its watermark is held by" in tab.inner_text("#node")
     tab.focus("#tab-timeline")
     tab.keyboard.press("ArrowRight")
@@ -171,7 +185,11 @@ def test_rows_are_live_text_without_secrets(shown: Shown) -> None:
     text = tab.inner_text("#panel")
     assert '"api_token":"***"' in text
     assert "hidden-value" not in tab.content()
-    until(lambda: tab.evaluate(f"document.getElementById('panel').textContent.includes({json.dumps(HOSTILE)})"))
+    until(
+        lambda: tab.evaluate(
+            f"document.getElementById('panel').textContent.includes({json.dumps(HOSTILE)})"
+        )
+    )
     assert shown.problems == []
     tab.close()
 
@@ -180,7 +198,11 @@ def test_a_killed_worker_is_seen_with_its_recovery(shown: Shown) -> None:
     tab = shown.open()
     before = [each.pid for each in shown.workers()]
     shown.workers()[0].kill()
-    until(lambda: tab.evaluate("document.querySelector('#panel .gone') && document.querySelector('#panel .recovered')"))
+    until(
+        lambda: tab.evaluate(
+            "document.querySelector('#panel .gone') && document.querySelector('#panel .recovered')"
+        )
+    )
     said = tab.inner_text("#panel")
     assert re.search(r"worker [01] is gone \(w[01]-\w+\); \d+ shards wait for another owner", said)
     assert re.search(r"\d+ shards of w[01]-\w+ went to w\S+ within \d+\.\d s", said)
@@ -205,7 +227,8 @@ def test_dead_letters_are_replayed_by_who_has_the_token(shown: Shown) -> None:
         assert ui.stdout is not None
         address = ui.stdout.readline().removeprefix("The page is at ").strip()
         page, token = address.split("#token=")
-        tab = shown.open(f"{page}#token={shown.run.token}")  # with it one may look, but not change anything
+        # with it one may look, but not change anything
+        tab = shown.open(f"{page}#token={shown.run.token}")
         tab.click("#tab-letters")
         tab.click("#panel article > button")
         for given in ("wrong", token):
@@ -214,7 +237,11 @@ def test_dead_letters_are_replayed_by_who_has_the_token(shown: Shown) -> None:
             tab.keyboard.press("Enter")
         tab.wait_for_selector("#panel [role=status]:has-text('tried again, now')")
         tab.close()
-        until(lambda: httpx.get(f"{page}api/letters", headers=shown.run.bearer).json()["groups"][0]["replayed"])
+        until(
+            lambda: httpx.get(f"{page}api/letters", headers=shown.run.bearer).json()["groups"][0][
+                "replayed"
+            ]
+        )
         tab = shown.open(address)
         assert tab.url == page  # the token does not stay in the address
         assert tab.evaluate("sessionStorage.getItem('millwheel-token')") == token

@@ -1,4 +1,5 @@
-"""The wheel: equal bytes from each build, its metadata, and a clean environment with nothing else in it."""
+"""The wheel: equal bytes from each build, its metadata, and a clean environment with nothing else
+in it."""
 
 from __future__ import annotations
 
@@ -50,12 +51,15 @@ def test_an_sdist_and_the_wheel_made_from_it_contain_every_module(wheel: Path) -
     assert names == {str(path.relative_to(REPO)) for path in (REPO / "millwheel").rglob("*.py")}
 
 
-def test_two_builds_at_different_times_and_places_are_equal_byte_for_byte(wheel: Path, tmp_path: Path) -> None:
+def test_two_builds_at_different_times_and_places_are_equal_byte_for_byte(
+    wheel: Path, tmp_path: Path
+) -> None:
     copy = tmp_path / "elsewhere"
     copy.mkdir()
     for name in SOURCES:
         if (REPO / name).is_dir():
-            shutil.copytree(REPO / name, copy / name, copy_function=shutil.copyfile)  # with the times of the copy
+            # with the times of the copy
+            shutil.copytree(REPO / name, copy / name, copy_function=shutil.copyfile)
         else:
             shutil.copyfile(REPO / name, copy / name)
     (copy / ".gitignore").write_text("__pycache__/\n")
@@ -92,7 +96,9 @@ def test_the_metadata_has_what_an_index_shows(wheel: Path) -> None:
 def interpreter(version: str) -> str:
     """A Python of this version; skips the test where there is none."""
     homes = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*"), reverse=True)
-    indexes = [str(home / "bin" / "python") for home in homes] + [shutil.which(f"python{version}") or ""]
+    indexes = [str(home / "bin" / "python") for home in homes] + [
+        shutil.which(f"python{version}") or ""
+    ]
     for index in (index for index in indexes if index and Path(index).exists()):
         said = subprocess.run([index, "-c", VERSION], capture_output=True, text=True, check=False)
         if said.stdout.strip() == version:
@@ -101,11 +107,22 @@ def interpreter(version: str) -> str:
 
 
 def installed(wheel: Path, version: str, folder: Path, extra: str = "") -> Path:
-    """The ``bin`` folder of a new environment that has the wheel and what it and an extra require, and nothing else."""
+    """The ``bin`` folder of a new environment that has the wheel and what it and an extra require,
+    and nothing else."""
     uv = program("uv", "uv")
     environment = {**os.environ, "VIRTUAL_ENV": str(folder)}
-    subprocess.run([uv, "venv", "-q", "--python", interpreter(version), folder], check=True, timeout=60)
-    install = [uv, "pip", "install", "-q", "--link-mode", "symlink", f"{wheel}{f'[{extra}]' if extra else ''}"]
+    subprocess.run(
+        [uv, "venv", "-q", "--python", interpreter(version), folder], check=True, timeout=60
+    )
+    install = [
+        uv,
+        "pip",
+        "install",
+        "-q",
+        "--link-mode",
+        "symlink",
+        f"{wheel}{f'[{extra}]' if extra else ''}",
+    ]
     # What was fetched once is not asked for again.
     if subprocess.run([*install, "--offline"], env=environment, capture_output=True).returncode:
         subprocess.run(install, env=environment, check=True, timeout=280)
@@ -113,14 +130,25 @@ def installed(wheel: Path, version: str, folder: Path, extra: str = "") -> Path:
 
 
 PARTS = {
-    "visits": ["millwheel", "validate", "visits.yaml", "--set", "input=visits.jsonl", "--set", "output=out"],
+    "visits": [
+        "millwheel",
+        "validate",
+        "visits.yaml",
+        "--set",
+        "input=visits.jsonl",
+        "--set",
+        "output=out",
+    ],
     "hello": ["python", "hello.py"],
     "test": ["python", "test.py"],
 }
 
 
-# Each version has a part of the README, of which the oldest starts processes; so does the newest, in test_new_user.py.
-@pytest.mark.parametrize(("version", "part"), [("3.10", "hello"), ("3.11", "test"), ("3.12", "visits")])
+# Each version has a part of the README, of which the oldest starts processes; so does the newest,
+# in test_new_user.py.
+@pytest.mark.parametrize(
+    ("version", "part"), [("3.10", "hello"), ("3.11", "test"), ("3.12", "visits")]
+)
 def test_what_the_readme_shows_runs_where_only_the_wheel_is_installed(
     wheel: Path, version: str, part: str, tmp_path: Path
 ) -> None:
@@ -133,7 +161,12 @@ def test_what_the_readme_shows_runs_where_only_the_wheel_is_installed(
     environment = {"PATH": str(folder), "HOME": str(tmp_path), "LANG": "C.UTF-8"}
     command, *words = PARTS[part]
     done = subprocess.run(
-        [folder / command, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+        [folder / command, *words],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     if part == "hello":

@@ -1,4 +1,5 @@
-"""The wheel beside the packages that it requires, and no others: what works, and which extra each connector names."""
+"""The wheel beside the packages that it requires, and no others: what works, and which extra each
+connector names."""
 
 from __future__ import annotations
 
@@ -24,24 +25,33 @@ CASES = {
     "plain": ("{injection: {}}", "{stdout: {}}", ""),
     "kafka source": (f"{{{KAFKA}topics: [t]}}}}", "{stdout: {}}", "kafka"),
     "kafka sink": ("{injection: {}}", f"{{{KAFKA}topic: t}}}}", "kafka"),
-    "avro": ("{injection: {}}", f"{{{KAFKA}topic: t, format: {{avro: {{schema: s.avsc}}}}}}}}", "avro"),
+    "avro": (
+        "{injection: {}}",
+        f"{{{KAFKA}topic: t, format: {{avro: {{schema: s.avsc}}}}}}}}",
+        "avro",
+    ),
     "postgres": ("{injection: {}}", '{postgres: {dsn: "postgres://h/d", table: t}}', "postgres"),
     "redis": ("{injection: {}}", '{redis: {url: "redis://h", kind: hash, key: "k:{a}"}}', "redis"),
     "delta": ("{injection: {}}", "{delta: {path: t}}", "delta"),
-    "iceberg": ("{injection: {}}", '{iceberg: {table: a.t, catalog: {type: sql, uri: "sqlite:////x"}}}', "iceberg"),
+    "iceberg": (
+        "{injection: {}}",
+        '{iceberg: {table: a.t, catalog: {type: sql, uri: "sqlite:////x"}}}',
+        "iceberg",
+    ),
     "http": ("{http: {port: 8080}}", "{stdout: {}}", "http"),
     "objects in": ('{files: {path: "s3://bucket/p", format: jsonl}}', "{stdout: {}}", "s3"),
     "objects out": ("{injection: {}}", '{files: {path: "gs://bucket/p"}}', "s3"),
 }
 ASK = """
 import contextlib, io, json, sys
-import millwheel, millwheel.cli
+import millwheel, millwheel.tools.cli
 found = {}
 for name in sys.argv[1:]:
     said = io.StringIO()
     sys.argv = ["millwheel", "validate", name]
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
-        millwheel.cli.main()
+    printed = contextlib.redirect_stderr(said), contextlib.redirect_stdout(said)
+    with printed[0], printed[1], contextlib.suppress(SystemExit):
+        millwheel.tools.cli.main()
     found[name] = said.getvalue()
 print(json.dumps(found))
 """
@@ -61,7 +71,16 @@ def required(names: list[str], known: dict[str, str]) -> dict[str, str]:
 
 def clean(tmp_path: Path) -> str:
     """A path for Python with the wheel and what it requires."""
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
+    build = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "-t",
+        "wheel",
+        "-d",
+        str(tmp_path / "dist"),
+    ]
     subprocess.run(build, cwd=REPO, check=True, capture_output=True, timeout=120)
     [wheel] = (tmp_path / "dist").glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "wheel")
@@ -70,7 +89,11 @@ def clean(tmp_path: Path) -> str:
     (tmp_path / "site").mkdir()
     for name in required(needs, {}).values():
         found = distribution(name)
-        for top in {file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}:
+        for top in {
+            file.parts[0]
+            for file in found.files or ()
+            if file.parts[0] not in ("..", "__pycache__")
+        }:
             link = tmp_path / "site" / top
             if not link.exists():
                 link.symlink_to(Path(str(found.locate_file(top))))
@@ -83,7 +106,9 @@ def test_a_plain_install_works_and_each_connector_names_its_extra(tmp_path: Path
         text = f"pipeline: p\nstreams:\n  {STREAM.replace('SOURCE', source)}\ncomputations:\n"
         text += "  c: {input: {p: {key: a}}, steps: [{filter: a > 1}], output: out}\n"
         (tmp_path / f"{number}.yaml").write_text(f"{text}sinks: {{out: {sink}}}\n")
-    (tmp_path / "s.avsc").write_text('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}')
+    (tmp_path / "s.avsc").write_text(
+        '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
+    )
     ended = subprocess.run(
         [sys.executable, "-S", "-c", ASK, *(f"{number}.yaml" for number in range(len(CASES)))],
         cwd=tmp_path,
@@ -93,9 +118,13 @@ def test_a_plain_install_works_and_each_connector_names_its_extra(tmp_path: Path
         timeout=120,
     )
     assert ended.returncode == 0, ended.stderr
-    for said, (name, (_, _, extra)) in zip(json.loads(ended.stdout).values(), CASES.items(), strict=True):
+    for said, (name, (_, _, extra)) in zip(
+        json.loads(ended.stdout).values(), CASES.items(), strict=True
+    ):
         told = set(re.findall(r"millwheel-spark\[(\w+)\]", said))
         # Avro into Kafka lacks both, and may name either first.
-        assert told <= {extra, "kafka"} if extra == "avro" else told == ({extra} if extra else set()), f"{name}: {said}"
+        assert (
+            told <= {extra, "kafka"} if extra == "avro" else told == ({extra} if extra else set())
+        ), f"{name}: {said}"
         assert bool(told) == bool(extra), f"{name}: {said}"
         assert "Traceback" not in said, said

@@ -45,7 +45,9 @@ def proxy(server: EmbeddedZooKeeper) -> Iterator[TcpProxy]:
 
 
 @pytest.fixture
-def direct(server: EmbeddedZooKeeper, request: pytest.FixtureRequest) -> Iterator[ZooKeeperCoordination]:
+def direct(
+    server: EmbeddedZooKeeper, request: pytest.FixtureRequest
+) -> Iterator[ZooKeeperCoordination]:
     made = ZooKeeperCoordination(server.address, request.node.name[:60])
     yield made
     made.close()
@@ -82,7 +84,9 @@ def in_thread(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
 
 
 def table(owner: str, version: int) -> RangeTable:
-    return RangeTable("traffic", (ShardEntry("traffic-0", tile(1)[0], owner, version + 2),), version)
+    return RangeTable(
+        "traffic", (ShardEntry("traffic-0", tile(1)[0], owner, version + 2),), version
+    )
 
 
 def test_a_write_whose_reply_was_lost_is_found_to_have_succeeded(
@@ -92,7 +96,9 @@ def test_a_write_whose_reply_was_lost_is_found_to_have_succeeded(
     for version, owner in ((-1, "w1"), (0, "w2")):
         proxy.mute()
         thread, results = in_thread(lambda v=version, o=owner: shaky.write_table(table(o, v)))  # type: ignore[misc]
-        eventually(lambda v=version: getattr(direct.tables().get("traffic"), "version", -1) == v + 1)
+        eventually(
+            lambda v=version: getattr(direct.tables().get("traffic"), "version", -1) == v + 1
+        )
         proxy.heal()
         proxy.cut()
         thread.join(_DEADLINE_S)
@@ -117,7 +123,9 @@ def test_a_join_whose_reply_was_lost_is_found_to_have_succeeded(
 def test_a_place_in_line_whose_reply_was_lost_is_found_again_and_not_taken_twice(
     server: EmbeddedZooKeeper, proxy: TcpProxy
 ) -> None:
-    direct, shaky = (ZooKeeperSession(index, 4.0, 4.0, 5.0) for index in (server.address, proxy.address))
+    direct, shaky = (
+        ZooKeeperSession(index, 4.0, 4.0, 5.0) for index in (server.address, proxy.address)
+    )
     direct.ensure("/line")
     proxy.mute()
     thread, results = in_thread(lambda: shaky.create_in_sequence("/line", "mark"))
@@ -171,7 +179,9 @@ def test_a_session_is_given_up_on_our_own_clock_when_no_server_answers(
 
 
 @pytest.mark.alone
-def test_a_server_that_is_silent_is_given_up_too(shaky: ZooKeeperCoordination, proxy: TcpProxy) -> None:
+def test_a_server_that_is_silent_is_given_up_too(
+    shaky: ZooKeeperCoordination, proxy: TcpProxy
+) -> None:
     lost: list[str] = []
     shaky.on_lost(lambda: lost.append("lost"))
     proxy.mute()
@@ -181,7 +191,9 @@ def test_a_server_that_is_silent_is_given_up_too(shaky: ZooKeeperCoordination, p
 def test_nobody_at_the_address_is_a_sentence_in_bounded_time() -> None:
     port = free_port()
     began = time.monotonic()
-    with pytest.raises(SetupError, match=rf"ZooKeeper at 127\.0\.0\.1:{port} did not answer within 1 s"):
+    with pytest.raises(
+        SetupError, match=rf"ZooKeeper at 127\.0\.0\.1:{port} did not answer within 1 s"
+    ):
         ZooKeeperCoordination(f"127.0.0.1:{port}/x", "hits", connect_timeout_s=1.0)
     assert time.monotonic() - began < 5.0
 
@@ -193,7 +205,9 @@ def test_a_malformed_address_is_refused(hosts: str) -> None:
 
 
 @pytest.mark.alone  # a JVM must be there again before a session ends
-def test_a_killed_server_comes_back_at_its_address_with_its_data_and_sessions(tmp_path: Path) -> None:
+def test_a_killed_server_comes_back_at_its_address_with_its_data_and_sessions(
+    tmp_path: Path,
+) -> None:
     server = embedded_zookeeper(str(tmp_path))
     server.start()
     try:
@@ -219,6 +233,33 @@ def test_a_killed_server_comes_back_at_its_address_with_its_data_and_sessions(tm
         assert again.address == before
     finally:
         again.stop()
+
+
+@pytest.mark.alone  # a JVM must be there again before a session ends
+def test_a_handshake_that_a_server_swallows_is_not_waited_for_until_the_session_is_over(
+    tmp_path: Path,
+) -> None:
+    """A server that is just starting may take a client and forget it."""
+    server = embedded_zookeeper(str(tmp_path))
+    server.start()
+    try:
+        session = ZooKeeperCoordination(server.address, "hits", session_timeout_s=8.0)
+        lost: list[str] = []
+        session.on_lost(lambda: lost.append("lost"))
+        session.put_if_absent("identity", b"x")
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+        eventually(lambda: not server.alive())
+        host, _, port = server.address.rpartition(":")
+        with socket.create_server((host, int(port))) as starting:
+            swallowed, _ = starting.accept()
+        with swallowed:
+            server.restart()
+            assert session.get("identity") == b"x"
+        assert not lost
+        session.close()
+    finally:
+        server.stop()
 
 
 def test_two_servers_never_share_their_data(server: EmbeddedZooKeeper, tmp_path: Path) -> None:
@@ -273,7 +314,9 @@ def test_what_a_user_created_is_closed_to_everybody_else(server: EmbeddedZooKeep
         finally:
             stranger.close()
     beside = ZooKeeperCoordination(hosts, "visits", guard=ZooKeeperGuard("other", "user"))
-    assert beside.put_if_absent("instance", b"b") == b"b", "pipelines of several users share a chroot"
+    assert beside.put_if_absent("instance", b"b") == b"b", (
+        "pipelines of several users share a chroot"
+    )
     beside.close()
     again = ZooKeeperCoordination(hosts, "hits", guard=ZooKeeperGuard("mill", "secret"))
     assert again.get("instance") == b"a"

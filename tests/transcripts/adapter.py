@@ -1,9 +1,11 @@
-"""Drives WindowHarness by transcripts in the style of Apache Beam's own: a window function, a trigger, and what goes in
-and comes out. What they say is independent of this project's words; the adapter only translates.
+"""Drives WindowHarness by transcripts in the style of Apache Beam's own: a window function, a
+trigger, and what goes in and comes out. What they say is independent of this project's words; the
+adapter only translates.
 
-A step is ``input`` (elements, which are their own timestamps), ``watermark``, ``clock``, ``state`` or ``expect``. An
-``expect`` holds every output of the step before it, in any order, each described by as much as matters. Windows are
-written with their last instant, ``[0, 9]``. Without ``allowed_lateness`` no window is ever collected.
+A step is ``input`` (elements, which are their own timestamps), ``watermark``, ``clock``, ``state``
+or ``expect``. An ``expect`` holds every output of the step before it, in any order, each described
+by as much as matters. Windows are written with their last instant, ``[0, 9]``. Without
+``allowed_lateness`` no window is ever collected.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ def run(document: Any) -> None:
         if action == "state":
             _look(harness, given, where)
             continue
-        assert not emitted, f"Unexpected output before {where}: {[described(pane) for pane in emitted]}"
+        assert not emitted, (
+            f"Unexpected output before {where}: {[described(pane) for pane in emitted]}"
+        )
         _ACTIONS[action](harness, given)
         emitted = harness.take()
     assert not emitted, f"Unexpected output at the end: {[described(pane) for pane in emitted]}"
@@ -113,7 +117,10 @@ def _window(window: Window) -> Any:
 def _match(emitted: list[Pane], expected: list[Any], where: str) -> None:
     left = [described(pane) for pane in emitted]
     for wanted in expected:
-        found = next((pane for pane in left if all(pane[name] == value for name, value in wanted.items())), None)
+        found = next(
+            (pane for pane in left if all(pane[name] == value for name, value in wanted.items())),
+            None,
+        )
         assert found is not None, f"Unmatched output at {where}: {dict(wanted)} is not among {left}"
         left.remove(found)
     assert not left, f"Unexpected output at {where}: {left}"
@@ -124,21 +131,26 @@ def _look(harness: WindowHarness, given: Any, where: str) -> None:
         if state in given:
             windows = [_window(window) for window in getattr(harness, method)(KEY)]
             assert windows == list(given[state]), f"{where}: {state} are {windows}"
-    known = [_window(window) for window in [*harness.open_windows(KEY), *harness.closed_windows(KEY)]]
+    known = [
+        _window(window) for window in [*harness.open_windows(KEY), *harness.closed_windows(KEY)]
+    ]
     for window in given.get("absent", []):
         assert window not in known, f"{where}: {window} is still known"
 
 
 _ACTIONS: dict[str, Callable[[WindowHarness, Any], None]] = {
     "input": lambda harness, given: harness.push_bundle([(KEY, at, at) for at in given]),
-    "retract": lambda harness, given: harness.push_bundle([(KEY, Retraction(at), at) for at in given]),
+    "retract": lambda harness, given: harness.push_bundle(
+        [(KEY, Retraction(at), at) for at in given]
+    ),
     "watermark": lambda harness, given: harness.advance_watermark(given),
     "clock": lambda harness, given: harness.advance_processing_time(given),
 }
 
 
 def _made(text: str) -> Any:
-    """The window or trigger that an expression such as ``AfterWatermark(early=AfterCount(2))`` names."""
+    """The window or trigger that an expression such as ``AfterWatermark(early=AfterCount(2))``
+    names."""
     return _value(ast.parse(text, mode="eval").body)
 
 

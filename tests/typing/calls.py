@@ -1,4 +1,5 @@
-"""Checked by mypy and basedpyright in ``tests/slow/test_typing.py``: right calls of streams pass, wrong ones do not."""
+"""Checked by mypy and basedpyright in ``tests/slow/test_typing.py``: right calls of streams pass,
+wrong ones do not."""
 
 from __future__ import annotations
 
@@ -6,10 +7,15 @@ from millwheel import (
     AfterCount,
     Computation,
     Context,
+    CsvFormat,
     FileSink,
     FileSource,
+    KafkaSink,
+    KafkaSource,
     Pipeline,
+    PostgresSink,
     Record,
+    RedisLookup,
     Sessions,
     Tumbling,
     ValueState,
@@ -26,12 +32,26 @@ class Limit(Computation):
 
 
 p = Pipeline("p")
-hits = p.read("hits", FileSource(param("input"), "jsonl"), timestamp="ts", fields={"a": int, "b": "float"})
+hits = p.read(
+    "hits", FileSource(param("input"), "jsonl"), timestamp="ts", fields={"a": int, "b": "float"}
+)
 one = hits.key_by("user").process(Limit)
 kept, left = hits.key_by("user", "path").process(Limit, output=["kept", "left"])
 keyed = p.flatten(one, kept).key_by(lambda value: value["x"])
-both = keyed.window(Tumbling("1m"), late="refire").trigger(AfterCount(3)).aggregate({"n": agg.count(), "m": "count"})
+both = (
+    keyed.window(Tumbling("1m"), late="refire")
+    .trigger(AfterCount(3))
+    .aggregate({"n": agg.count(), "m": "count"})
+)
 both.write(FileSink("out", flush="1s")).filter("n > 3").map({"n": "n"}, shards=4)
+orders = p.read(
+    "orders",
+    KafkaSource("b:1", ["orders"], CsvFormat(columns=["ts"]), start={"group": "g"}),
+    timestamp="ts",
+)
+orders.look_up(RedisLookup("redis://r", "k:{k}"), field="found").write(
+    KafkaSink("b:1", "t", mode="upsert", key="k")
+)
 
 hits.window(Sessions("1m"), output_time="begin")  # error
 hits.map(3)  # error
@@ -41,5 +61,9 @@ hits.process(int)  # error
 hits.windw(Tumbling("1m"))  # error
 hits.filter("x", shard=4)  # error
 FileSource("x", "json")  # error
+PostgresSink("d", "t", mode="replace")  # error
+KafkaSource("b:1")  # error
+CsvFormat(column=["a"])  # error
+KafkaSink("b:1", "t", keys="k")  # error
 agg.top_k("x")  # error
 kept.key_by("a").aggregate({})  # error

@@ -1,4 +1,5 @@
-"""Checked by mypy and basedpyright in ``tests/slow/test_typing.py``: streams carry the type of their records."""
+"""Checked by mypy and basedpyright in ``tests/slow/test_typing.py``: streams carry the type of
+their records."""
 
 from __future__ import annotations
 
@@ -7,7 +8,17 @@ from typing import Any
 import msgspec
 from typing_extensions import assert_type
 
-from millwheel import Computation, Context, InjectionSource, KeyedStream, Pipeline, Record, Stream, Tumbling, agg
+from millwheel import (
+    Computation,
+    Context,
+    InjectionSource,
+    KeyedStream,
+    Pipeline,
+    Record,
+    Stream,
+    Tumbling,
+    agg,
+)
 
 
 class Click(msgspec.Struct):
@@ -40,7 +51,10 @@ assert_type(clicks.flat_map(lambda click: [click.user, click.user]), Stream[str]
 assert_type(clicks.map({"who": "user"}), Stream[dict[str, Any]])
 assert_type(clicks.key_by("user"), KeyedStream[Click])
 assert_type(clicks.key_by(lambda click: click.user).deduplicate(within="1m"), Stream[Click])
-assert_type(clicks.key_by("user").window(Tumbling("1m")).aggregate({"n": agg.count()}), Stream[dict[str, Any]])
+assert_type(
+    clicks.key_by("user").window(Tumbling("1m")).aggregate({"n": agg.count()}),
+    Stream[dict[str, Any]],
+)
 assert_type(p.stream("others", schema=Priced), Stream[Priced])
 free = p.read("free", InjectionSource(), timestamp="at")
 assert_type(free.map(lambda value: value["x"]), Stream[Any])

@@ -1,4 +1,5 @@
-"""Checked by mypy and basedpyright in tests/slow/test_typing.py: what user code may leave out, and what is wrong."""
+"""Checked by mypy and basedpyright in tests/slow/test_typing.py: what user code may leave out, and
+what is wrong."""
 
 from __future__ import annotations
 

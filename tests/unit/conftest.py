@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel import waits
+from millwheel.adapters import waits
 from millwheel.launch.certificates import make_set
 
 

@@ -14,7 +14,11 @@ class Stateful(Computation):
 
 
 def test_a_state_knows_its_name_type_and_time_to_live() -> None:
-    assert (Stateful.seen.name, Stateful.seen.type, Stateful.seen.ttl_us) == ("seen", int, 60_000_000)
+    assert (Stateful.seen.name, Stateful.seen.type, Stateful.seen.ttl_us) == (
+        "seen",
+        int,
+        60_000_000,
+    )
     assert (Stateful.items.ttl_us, Stateful.entries.ttl_us) == (None, 5)
     with pytest.raises(ValueError, match="soon"):
         ValueState(int, ttl="soon")
@@ -22,13 +26,17 @@ def test_a_state_knows_its_name_type_and_time_to_live() -> None:
 
 @pytest.mark.parametrize("name", ["seen", "items", "entries"])
 def test_state_outside_of_a_callback_says_how_to_test_it(name: str) -> None:
-    with pytest.raises(AttributeError, match=f"state '{name}' can only be used while .* use millwheel.testing"):
+    with pytest.raises(
+        AttributeError, match=f"state '{name}' can only be used while .* use millwheel.testing"
+    ):
         getattr(Stateful(), name)
 
 
 def test_a_callback_that_is_missing_is_named_with_its_signature() -> None:
     anything: Any = None
-    with pytest.raises(TypeError, match=r"Stateful has an input but no process_record\(self, ctx, record\)"):
+    with pytest.raises(
+        TypeError, match=r"Stateful has an input but no process_record\(self, ctx, record\)"
+    ):
         Stateful().process_record(anything, anything)
     with pytest.raises(TypeError, match="Stateful sets timers but has no process_timer"):
         Stateful().process_timer(anything, anything)
@@ -41,4 +49,9 @@ def test_timers_may_call_whatever_has_a_method_for_them() -> None:
         def process_timer(self, ctx: Any, timer: Any) -> None:
             pass
 
-    assert [sets_timers(kind) for kind in (Stateful, Timed, object, "text")] == [False, True, True, True]
+    assert [sets_timers(kind) for kind in (Stateful, Timed, object, "text")] == [
+        False,
+        True,
+        True,
+        True,
+    ]

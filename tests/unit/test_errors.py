@@ -6,7 +6,11 @@ from millwheel import errors
 
 
 def test_every_error_of_ours_is_in_one_tree_and_public() -> None:
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    kinds = [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, Exception)
+    ]
     assert all(issubclass(kind, errors.MillwheelError) for kind in kinds)
     assert {kind.__name__ for kind in kinds} <= set(errors.__all__)
 

@@ -1,4 +1,5 @@
-"""Each module with logic has its test where one looks for it: ``millwheel/a/b.py`` in ``tests/unit/a/test_b.py``."""
+"""Each module with logic has its test where one looks for it: ``millwheel/a/b.py`` in
+``tests/unit/a/test_b.py``."""
 
 from __future__ import annotations
 
@@ -13,15 +14,22 @@ UNIT = Path(__file__).resolve().parent
 
 
 def has_logic(tree: ast.AST) -> bool:
-    """Whether a function does more than to return a constant: declarations, contracts and events have none."""
-    functions = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    return any(not _says_nothing(statement) for function in functions for statement in function.body)
+    """Whether a function does more than to return a constant: declarations, contracts and events
+    have none."""
+    functions = (
+        node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+    return any(
+        not _says_nothing(statement) for function in functions for statement in function.body
+    )
 
 
 def _says_nothing(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Return):
         return (
-            statement.value is None or isinstance(statement.value, ast.Constant) or ast.unparse(statement.value) == "[]"
+            statement.value is None
+            or isinstance(statement.value, ast.Constant)
+            or ast.unparse(statement.value) == "[]"
         )
     return isinstance(statement, ast.Pass) or (
         isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
@@ -29,13 +37,18 @@ def _says_nothing(statement: ast.stmt) -> bool:
 
 
 def unmirrored() -> set[str]:
-    """Modules with logic and without a test file of their own. A package's and a command's entry have none."""
+    """Modules with logic and without a test file of their own. A package's and a command's entry
+    have none."""
     found = set()
     for path in rooms.modules().values():
         index = path.relative_to(rooms.PACKAGE)
         mirror = UNIT / index.parent / f"test_{index.name}"
         entry = path.name in ("__init__.py", "__main__.py")
-        if not entry and not mirror.exists() and has_logic(ast.parse(path.read_text(encoding="utf-8"))):
+        if (
+            not entry
+            and not mirror.exists()
+            and has_logic(ast.parse(path.read_text(encoding="utf-8")))
+        ):
             found.add(index.as_posix())
     return found
 

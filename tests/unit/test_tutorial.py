@@ -25,7 +25,9 @@ def files_of(page: Path, folder: Path) -> list[str]:
     return list(found)
 
 
-@pytest.mark.parametrize("page", [step for step in STEPS if "crash()" in step.read_text()], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [step for step in STEPS if "crash()" in step.read_text()], ids=lambda page: page.stem
+)
 def test_a_program_that_crashes_goes_on(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,10 +12,15 @@ import pytest
 from millwheel_ledger import build_sink, build_source
 from millwheel_ledger.sink import LedgerSink, LedgerTarget, connected
 
-from millwheel.sinks.base import Sink
-from millwheel.sources.base import Source
-from millwheel.testing.contracts import ExternalSinkContract, Outside, SinkWorld, SourceContract, WatchedClient
-from millwheel.testing.contracts.worlds import IDENTITY
+from millwheel.plugins import Sink, Source
+from millwheel.testing.contracts import (
+    IDENTITY,
+    ExternalSinkContract,
+    Outside,
+    SinkWorld,
+    SourceContract,
+    WatchedClient,
+)
 
 
 class LedgerWorld(SinkWorld):
@@ -32,7 +37,8 @@ class LedgerWorld(SinkWorld):
         class Target(LedgerTarget):
             def connect(self) -> Any:
                 connection = outside.call("connect", connected, path)
-                connection.execute("pragma synchronous = off")  # no crash here is one of the machine
+                # no crash here is one of the machine
+                connection.execute("pragma synchronous = off")
                 return WatchedClient(connection, outside, ["execute"])
 
         made = LedgerSink(path)
@@ -78,7 +84,9 @@ class TestTheSource(SourceContract):
         return build_source({"path": "in.db"}, self._folder)
 
     def values(self) -> list[Any]:
-        return [{"id": number, "account": "a", "amount": number * 2} for number in (3, 4, 9, 10, 20)]
+        return [
+            {"id": number, "account": "a", "amount": number * 2} for number in (3, 4, 9, 10, 20)
+        ]
 
 
 def test_another_option_is_a_sentence() -> None:

@@ -1,7 +1,7 @@
 """The data plane between workers: plain connections that the loop itself reads and writes.
 
-No thread stands between a socket and the loop. With few records in each frame, waking one up, and getting the
-interpreter back from it, costs more than the frame.
+No thread stands between a socket and the loop. With few records in each frame, waking one up, and
+getting the interpreter back from it, costs more than the frame.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from millwheel.adapters.exchange.handshake import Handshakes, RefusedError, dial
 from millwheel.adapters.exchange.line import Line
 from millwheel.adapters.exchange.mailbox import Mailbox
 from millwheel.adapters.grpc.security import Security
+from millwheel.adapters.pb import worker_pb2 as pb
 from millwheel.errors import CorruptionError
-from millwheel.pb import worker_pb2 as pb
 
 log = logging.getLogger("millwheel.exchange")
 
@@ -38,8 +38,9 @@ _SELECT_FDS = 1024
 
 @dataclass(slots=True, eq=False)
 class End:
-    """Our end of a connection: what is queued for one frame, and the line, once it is open. ``address`` is where we
-    dialled, or where the caller said that it can be dialled ("": nowhere)."""
+    """Our end of a connection: what is queued for one frame, and the line, once it is open.
+    ``address`` is where we dialled, or where the caller said that it can be dialled ("":
+    nowhere)."""
 
     address: str = ""
     line: Line | None = None
@@ -50,7 +51,8 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """The result of a thread that opens a connection: a socket, or an error; or a worker has ``called``."""
+    """The result of a thread that opens a connection: a socket, or an error; or a worker has
+    ``called``."""
 
     end: End
     connected: socket.socket | None
@@ -58,11 +60,13 @@ class _Opened:
 
 
 class Exchange:
-    """All connections of one worker. Everything but the opening happens on the thread that calls :meth:`wait`.
+    """All connections of one worker. Everything but the opening happens on the thread that calls
+    :meth:`wait`.
 
-    ``on_frame`` gets what came, and the end it came to; ``on_lost`` the address of a peer whose connection broke: what
-    was sent to it may or may not have arrived. The next delivery to that address dials again, unless that peer has
-    called: one connection serves both directions, so deliveries and answers to a peer share a frame.
+    ``on_frame`` gets what came, and the end it came to; ``on_lost`` the address of a peer whose
+    connection broke: what was sent to it may or may not have arrived. The next delivery to that
+    address dials again, unless that peer has called: one connection serves both directions, so
+    deliveries and answers to a peer share a frame.
     """
 
     def __init__(
@@ -84,13 +88,16 @@ class Exchange:
         self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
         self._selector.register(mailbox, selectors.EVENT_READ, None)
-        self._handshakes = Handshakes(listen, lambda it, at: self._tell(_Opened(End(at), it, called=True)), security)
+        self._handshakes = Handshakes(
+            listen, lambda it, at: self._tell(_Opened(End(at), it, called=True)), security
+        )
         self.address = self._handshakes.address
 
     # --- sending
 
     def deliver(self, address: str, delivery: pb.Delivery, batch: Sequence[bytes]) -> None:
-        """Queue a delivery, which has no batch yet, and its batch in pieces; :meth:`flush` sends it."""
+        """Queue a delivery, which has no batch yet, and its batch in pieces; :meth:`flush` sends
+        it."""
         end = self._peers.get(address)
         if end is None:
             end = self._peers[address] = self._callers.get(address) or self._dialling(address)
@@ -100,7 +107,8 @@ class Exchange:
             self._close_frame(end)
 
     def answer(self, end: End) -> pb.Frame:
-        """The frame that the next :meth:`flush` sends to that caller; messages are appended to it."""
+        """The frame that the next :meth:`flush` sends to that caller; messages are appended to
+        it."""
         self._unflushed[end] = None
         return end.building.message
 
@@ -125,9 +133,11 @@ class Exchange:
     # --- receiving
 
     def wait(self, timeout_s: float) -> None:
-        """Read arrived data and write queued data. Sleeps until a socket or the mailbox's bell is ready."""
+        """Read arrived data and write queued data. Sleeps until a socket or the mailbox's bell is
+        ready."""
         found = self._ready(0 if self._opened else timeout_s)
-        self._mailbox.wake()  # what we put there ourselves rings no bell, which would wake us once more, for nothing
+        # what we put there ourselves rings no bell, which would wake us once more, for nothing
+        self._mailbox.wake()
         for key, ready in found:
             end: End | None = key.data
             if end is None:
@@ -164,7 +174,9 @@ class Exchange:
             do(end.line)
         except (OSError, DecodeError, CorruptionError) as ex:
             if not isinstance(ex, ConnectionError):
-                log.warning("The connection %s is closed: %s", end.address or "of a worker that called", ex)
+                log.warning(
+                    "The connection %s is closed: %s", end.address or "of a worker that called", ex
+                )
             self._lose(end)
             return
         if end.line.waits_to_write != end.writing:
@@ -188,7 +200,9 @@ class Exchange:
 
     def _dialling(self, address: str) -> End:
         end = End(address)
-        threading.Thread(target=self._dial, args=(end,), name=f"dial-{address}", daemon=True).start()
+        threading.Thread(
+            target=self._dial, args=(end,), name=f"dial-{address}", daemon=True
+        ).start()
         return end
 
     def _dial(self, end: End) -> None:
@@ -223,7 +237,8 @@ class Exchange:
                 self._guarded(end, lambda line, frame=frame: line.send(frame))  # type: ignore[misc]
 
     def _called(self, end: End) -> None:
-        """A peer dials only if it has no connection to us: if we think that it has one, it has given that one up."""
+        """A peer dials only if it has no connection to us: if we think that it has one, it has
+        given that one up."""
         before = self._callers.get(end.address)
         if before is not None:
             self._lose(before)

@@ -1,9 +1,10 @@
 """Frames in their protobuf form, put together and taken apart without a copy of their batches.
 
-A message that is given a batch copies it, once more when it becomes part of a frame, and again when the frame becomes
-bytes; the same happens on the other side. For batches of a megabyte these copies cost more than all the rest of a
-delivery. So the bytes of a message and those of its batch are joined here, by the rules of protobuf: a field is its tag
-and its value, fields come in any order, and two messages behind each other are one.
+A message that is given a batch copies it, once more when it becomes part of a frame, and again when
+the frame becomes bytes; the same happens on the other side. For batches of a megabyte these copies
+cost more than all the rest of a delivery. So the bytes of a message and those of its batch are
+joined here, by the rules of protobuf: a field is its tag and its value, fields come in any order,
+and two messages behind each other are one.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from millwheel.pb import worker_pb2 as pb
+from millwheel.adapters.pb import worker_pb2 as pb
 
 Buffer = bytes | memoryview
 
 _LARGE_BYTES = 64 << 10
-"""Smaller batches and frames are left to protobuf, which has copied them sooner than their fields are written or found
-here."""
+"""Smaller batches and frames are left to protobuf, which has copied them sooner than their fields
+are written or found here."""
 _VARINT, _FIXED64, _LEN, _FIXED32 = 0, 1, 2, 5  # Fixed: wire types of protobuf
 _TYPE_BITS, _GROUP_BITS, _MORE = 3, 7, 0x80  # Fixed: of tags and numbers in protobuf
 _LONGEST = 10  # Fixed: bytes of a number in protobuf
@@ -40,8 +41,8 @@ class Frame:
 
 @dataclass(slots=True)
 class Building:
-    """What is queued for one frame: a ``message`` with answers and small deliveries, and ``deliveries`` as bytes behind
-    it. ``size`` is that of the batches."""
+    """What is queued for one frame: a ``message`` with answers and small deliveries, and
+    ``deliveries`` as bytes behind it. ``size`` is that of the batches."""
 
     message: pb.Frame = field(default_factory=pb.Frame)
     deliveries: list[bytes] = field(default_factory=list)
@@ -50,7 +51,8 @@ class Building:
     def add(self, delivery: pb.Delivery, batch: Sequence[bytes]) -> None:
         """Queue a delivery, which has no batch yet, and its batch in pieces."""
         size = sum(map(len, batch))
-        if size < _LARGE_BYTES and not self.deliveries:  # only before those that are bytes: all stay in order
+        # only before those that are bytes: all stay in order
+        if size < _LARGE_BYTES and not self.deliveries:
             delivery.batch = b"".join(batch)
             self.message.deliveries.append(delivery)
             self.size += size
@@ -69,7 +71,9 @@ def taken_apart(data: Buffer) -> Frame:
     """A frame that came. Its batches are parts of ``data`` if it is large. Raises DecodeError."""
     if len(data) < _LARGE_BYTES:
         told = pb.Frame.FromString(bytes(data))
-        return Frame([(delivery, delivery.batch) for delivery in told.deliveries], told.acks, told.refusals)
+        return Frame(
+            [(delivery, delivery.batch) for delivery in told.deliveries], told.acks, told.refusals
+        )
     view = memoryview(data)
     deliveries, rest = [], []
     for each in _fields(view):

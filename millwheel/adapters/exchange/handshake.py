@@ -1,8 +1,10 @@
-"""How a connection between two workers comes about: TLS if the run has certificates, then a hello with the token and
-the address at which the caller itself is called, so that one connection serves both directions.
+"""How a connection between two workers comes about: TLS if the run has certificates, then a hello
+with the token and the address at which the caller itself is called, so that one connection serves
+both directions.
 
-A connection that has said nothing waits in the front, with its limits and deadlines. A handshake may wait and runs on a
-thread of its own: whoever has not shown that it belongs to the pipeline never reaches the loop.
+A connection that has said nothing waits in the front, with its limits and deadlines. A handshake
+may wait and runs on a thread of its own: whoever has not shown that it belongs to the pipeline
+never reaches the loop.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
+from time import monotonic
 
 from millwheel.adapters.front import limits as front_limits
 from millwheel.adapters.front.limits import FrontLimits
 from millwheel.adapters.front.listening import Front, listening
-from millwheel.adapters.front.refusals import RefusalLog
 from millwheel.adapters.front.tls import shaken
 from millwheel.adapters.front.visitors import Visitor, VisitPhase
 from millwheel.adapters.grpc.certificates import Certificates, RenewedContext
@@ -28,9 +30,16 @@ _GREETING = b"millwheel-exchange-2\n"
 _WELCOME, _REFUSED = b"+", b"-"
 _LONGEST_TOKEN = 4096  # characters of a token that a stranger may make us read
 _LONGEST_ADDRESS = 512  # bytes of the address of a caller
-_HELLO_TIMEOUT_S = 10.0  # for one read or write of a handshake; the front has a deadline for the whole
-_KEEP_ALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 8_000))
-"""A peer whose machine is gone is noticed after eight seconds; a process that dies is noticed at once."""
+# for one read or write of a handshake; the front has a deadline for the whole
+_HELLO_TIMEOUT_S = 10.0
+_KEEP_ALIVE = (
+    ("TCP_KEEPIDLE", 5),
+    ("TCP_KEEPINTVL", 1),
+    ("TCP_KEEPCNT", 3),
+    ("TCP_USER_TIMEOUT", 8_000),
+)
+"""A peer whose machine is gone is noticed after eight seconds; a process that dies is noticed at
+once."""
 
 
 class RefusedError(ConnectionError):
@@ -38,7 +47,8 @@ class RefusedError(ConnectionError):
 
 
 class Handshakes:
-    """Lets workers in. ``on_open`` gets each connected socket and the address of the caller, on a thread of its own."""
+    """Lets workers in. ``on_open`` gets each connected socket and the address of the caller, on a
+    thread of its own."""
 
     def __init__(
         self,
@@ -47,13 +57,16 @@ class Handshakes:
         security: Security | None = None,
         limits: FrontLimits | None = None,
     ) -> None:
-        """``listen`` is host:port. Raises SetupError if it is not available, or would be open to everybody."""
+        """``listen`` is host:port. Raises SetupError if it is not available, or would be open to
+        everybody."""
         check_listen(listen, security)
         self._on_open = on_open
         self._refusals = RefusalLog(log)
         self._security = security
         tls = security.tls if security else None
-        self._tls = RenewedContext(tls, lambda now: _context(now, ssl.PROTOCOL_TLS_SERVER)) if tls else None
+        self._tls = (
+            RenewedContext(tls, lambda now: _context(now, ssl.PROTOCOL_TLS_SERVER)) if tls else None
+        )
         bound = listening(listen, "cannot listen on", "; choose another address or port")
         self.address = f"{listen.rpartition(':')[0]}:{bound.getsockname()[1]}"
         self._front = Front(bound, limits or front_limits.exchange(), self._spoke, "exchange")
@@ -67,7 +80,9 @@ class Handshakes:
         return not shown if self._security is None else self._security.admits(shown, self.address)
 
     def _spoke(self, caller: socket.socket, visitor: Visitor) -> None:
-        threading.Thread(target=self._hello, args=(caller, visitor), name="exchange-hello", daemon=True).start()
+        threading.Thread(
+            target=self._hello, args=(caller, visitor), name="exchange-hello", daemon=True
+        ).start()
 
     def _hello(self, caller: socket.socket, visitor: Visitor) -> None:
         try:
@@ -76,7 +91,9 @@ class Handshakes:
                 caller = shaken(self._tls.now(), caller, visitor)
             problem, address = _heard(caller, self._admits)
             if problem:
-                self._refusals.tell("Refused a worker's connection from %s: %s.", visitor.address, problem)
+                self._refusals.tell(
+                    "Refused a worker's connection from %s: %s.", visitor.address, problem
+                )
                 caller.sendall(_REFUSED)
                 caller.close()
             elif not self._front.advance(visitor, VisitPhase.ADMITTED):
@@ -85,15 +102,18 @@ class Handshakes:
                 caller.sendall(_WELCOME)
                 self._on_open(caller, address)
         except OSError as ex:
-            self._refusals.tell("A connection from %s ended before it was a worker's: %s.", visitor.address, ex)
+            self._refusals.tell(
+                "A connection from %s ended before it was a worker's: %s.", visitor.address, ex
+            )
             caller.close()
         finally:
-            self._front.leave(visitor)  # it belongs to the loop, which has its own deadlines, or is closed
+            # it belongs to the loop, which has its own deadlines, or is closed
+            self._front.leave(visitor)
 
 
 def dial(address: str, security: Security | None = None, mine: str = "") -> socket.socket:
-    """A connected socket past its hello, in which we say that ``mine`` is our own address. Raises OSError; RefusedError
-    when the other side does not want us."""
+    """A connected socket past its hello, in which we say that ``mine`` is our own address. Raises
+    OSError; RefusedError when the other side does not want us."""
     connected = socket.create_connection(_host_port(address), timeout=_HELLO_TIMEOUT_S)
     try:
         _prepare(connected)
@@ -102,7 +122,8 @@ def dial(address: str, security: Security | None = None, mine: str = "") -> sock
             connected = tls.wrap_socket(connected, server_hostname=NAME)
         token = security.shown_at(address).encode() if security else b""
         connected.sendall(
-            _GREETING + b"".join(len(part).to_bytes(2, "little") + part for part in (token, mine.encode()))
+            _GREETING
+            + b"".join(len(part).to_bytes(2, "little") + part for part in (token, mine.encode()))
         )
         answer = connected.recv(1)
         if answer != _WELCOME:
@@ -162,3 +183,29 @@ def _context(tls: Certificates, side: int) -> ssl.SSLContext:
 def _host_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
+
+
+_PAUSE_S = 1.0  # between two lines: thousands of refusals must not fill a disk
+
+
+class RefusalLog:
+    """Writes the first refusal, and then at most one in each second, with the number of those that
+    were left out."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._again_s = 0.0
+        self._left_out = 0
+
+    def tell(self, text: str, *values: object) -> None:
+        """Write a line, or count it (any thread)."""
+        with self._lock:
+            now_s = monotonic()
+            if now_s < self._again_s:
+                self._left_out += 1
+                return
+            self._again_s = now_s + _PAUSE_S
+            left_out, self._left_out = self._left_out, 0
+        more = f" {left_out} others were refused since the last line." if left_out else ""
+        self._log.warning(text + more, *values)

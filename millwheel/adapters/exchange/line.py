@@ -1,6 +1,7 @@
 """One open connection between two workers: frames out, frames in, and never a wait.
 
-A frame is its length (4 bytes, little-endian) and a :class:`millwheel.pb.worker_pb2.Frame`.
+A frame is its length (4 bytes, little-endian) and a
+:class:`millwheel.adapters.pb.worker_pb2.Frame`.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from millwheel.adapters.exchange.frames import Buffer
 MAX_FRAME_BYTES = 64 << 20
 """No frame is larger; senders cut their batches well below it."""
 _LENGTH = Struct("<I")
-_READ_BYTES = 256 << 10  # one read of a connection: several deliveries, and little memory for each worker
+# one read of a connection: several deliveries, and little memory for each worker
+_READ_BYTES = 256 << 10
 _TOGETHER_BYTES = 64 << 10  # smaller pieces are joined and sent in one call
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Line:
-    """A connected socket whose hello is over, made non-blocking. For one thread. Raises OSError when it is broken."""
+    """A connected socket whose hello is over, made non-blocking. For one thread. Raises OSError
+    when it is broken."""
 
     def __init__(self, connected: socket.socket) -> None:
         connected.setblocking(False)
@@ -106,7 +109,9 @@ class Line:
         while len(got) - at >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(got, at)
             if size > MAX_FRAME_BYTES:
-                raise ConnectionError(f"the peer announced a frame of {size:,} bytes; the most is {MAX_FRAME_BYTES:,}")
+                raise ConnectionError(
+                    f"the peer announced a frame of {size:,} bytes; the most is {MAX_FRAME_BYTES:,}"
+                )
             begin, end = at + _LENGTH.size, at + _LENGTH.size + size
             if len(got) >= end:
                 frames.append(bytes(memoryview(got)[begin:end]))

@@ -11,9 +11,11 @@ _BELLS = 4096  # wake-ups that are taken off the socket in one read
 
 
 class Mailbox:
-    """A queue whose reader may sleep in a selector on :meth:`fileno`: a byte arrives there when it is to wake up.
+    """A queue whose reader may sleep in a selector on :meth:`fileno`: a byte arrives there when it
+    is to wake up.
 
-    ``put`` is for any thread, the rest for the loop. Ringing costs a system call, so only a sleeper is rung for.
+    ``put`` is for any thread, the rest for the loop. Ringing costs a system call, so only a sleeper
+    is rung for.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,9 @@
-"""What browsers may ask of a server: its own pages, and what a person types, but not the pages of others.
+"""What browsers may ask of a server: its own pages, and what a person types, but not the pages of
+others.
 
-A server on the loopback answers to its own names only: a page elsewhere could give its own name our address, and a
-browser would then take the two for one site (DNS rebinding). Browsers also say from where a request comes, in headers
-that no page can change; programs send neither, and pass.
+A server on the loopback answers to its own names only: a page elsewhere could give its own name our
+address, and a browser would then take the two for one site (DNS rebinding). Browsers also say from
+where a request comes, in headers that no page can change; programs send neither, and pass.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 def content_policy(scripts: str = "'self'", styles: str = "'self'") -> str:
-    """A content security policy: a page loads nothing from elsewhere, and nobody may frame it. ``scripts`` and
-    ``styles`` are their sources."""
+    """A content security policy: a page loads nothing from elsewhere, and nobody may frame it.
+    ``scripts`` and ``styles`` are their sources."""
     return (
-        f"default-src 'none'; script-src {scripts}; style-src {styles}; img-src 'self' data:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; script-src {scripts}; style-src {styles}; img-src 'self' data:;"
+        " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 
 
@@ -53,10 +54,10 @@ class ForeignRequest:
 
 @dataclass(frozen=True, slots=True)
 class BrowserRules:
-    """``names``: host names by which clients may call the server; () allows any. ``origins``: other sites whose pages
-    may ask; "*" means all. ``remedy`` ends the sentence for those that use another name. ``programs_by_any_name``: only
-    requests of browsers must use one of the names, where all that matters is a POST, with which browsers always send
-    an origin."""
+    """``names``: host names by which clients may call the server; () allows any. ``origins``: other
+    sites whose pages may ask; "*" means all. ``remedy`` ends the sentence for those that use
+    another name. ``programs_by_any_name``: only requests of browsers must use one of the names,
+    where all that matters is a POST, with which browsers always send an origin."""
 
     names: Collection[str] = ()
     origins: Collection[str] = ()
@@ -64,13 +65,17 @@ class BrowserRules:
     programs_by_any_name: bool = False
 
     def refused(self, headers: RequestHeaders, linked: bool = False) -> ForeignRequest | None:
-        """Why the request is foreign, None if it is not. ``linked``: what is asked for is a page, to which other sites
-        may have links."""
-        host, origin, site = (headers.get(name, "") for name in ("host", "origin", "sec-fetch-site"))
+        """Why the request is foreign, None if it is not. ``linked``: what is asked for is a page,
+        to which other sites may have links."""
+        host, origin, site = (
+            headers.get(name, "") for name in ("host", "origin", "sec-fetch-site")
+        )
         must_be_named = bool(origin or site) or not self.programs_by_any_name
         if self.names and must_be_named and host_of(host) not in self.names:
             name = host_of(host)
-            return ForeignRequest(421, f"this server is not called {name!r}; {self.remedy.replace('NAME', name)}")
+            return ForeignRequest(
+                421, f"this server is not called {name!r}; {self.remedy.replace('NAME', name)}"
+            )
         if origin and (origin in self.origins or "*" in self.origins):
             return None
         if origin and origin.partition("://")[2] != host:
@@ -87,10 +92,15 @@ def host_of(header: str) -> str:
 
 
 def names_of(host: str, more: Collection[str] = ()) -> tuple[str, ...]:
-    """The names of a server that listens on ``host``, an address of this machine, and those that were added."""
+    """The names of a server that listens on ``host``, an address of this machine, and those that
+    were added."""
     return (*LOOPBACK_NAMES, host.lower(), *(name.lower() for name in more))
 
 
 def _is_opened(headers: RequestHeaders) -> bool:
-    """Whether a person followed a link, and sees the page in a tab of its own: nothing of it reaches the other page."""
-    return headers.get("sec-fetch-mode", "") == "navigate" and headers.get("sec-fetch-dest", "") == "document"
+    """Whether a person followed a link, and sees the page in a tab of its own: nothing of it
+    reaches the other page."""
+    return (
+        headers.get("sec-fetch-mode", "") == "navigate"
+        and headers.get("sec-fetch-dest", "") == "document"
+    )

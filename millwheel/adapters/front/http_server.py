@@ -1,7 +1,8 @@
 """The HTTP server of pages, the gateway and the HTTP source: uvicorn behind the front.
 
-uvicorn has no deadline for a first request, a head, a body or an answer, and its parser in C no bound for a head. So
-connections come from the front, which has them, and the protocol classes count what does not become a request.
+uvicorn has no deadline for a first request, a head, a body or an answer, and its parser in C no
+bound for a head. So connections come from the front, which has them, and the protocol classes count
+what does not become a request.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _PIPELINED = 16  # requests that a client may send before the first is answered;
 
 
 class _Visited:
-    """A connection of uvicorn that tells the front when it waits for the next request, and when it is over."""
+    """A connection of uvicorn that tells the front when it waits for the next request, and when it
+    is over."""
 
     front: Front
     visitor: Visitor
@@ -51,7 +53,8 @@ except ImportError:
 else:
 
     class _VisitedTools(_Visited, HttpToolsProtocol):
-        """Of the parser in C: bytes that become neither a head nor a part of a body are counted here."""
+        """Of the parser in C: bytes that become neither a head nor a part of a body are counted
+        here."""
 
         _unparsed = 0
 
@@ -64,7 +67,8 @@ else:
         def on_headers_complete(self) -> None:
             self._unparsed = 0
             if len(self.pipeline) >= _PIPELINED:
-                raise ValueError("too many requests before the first is answered")  # uvicorn answers with 400
+                # uvicorn answers with 400
+                raise ValueError("too many requests before the first is answered")
             super().on_headers_complete()
 
         def on_body(self, body: bytes) -> None:
@@ -75,9 +79,9 @@ else:
 
 
 class FrontedServer(uvicorn.Server):
-    """Serves ``app`` on the socket ``bound``, which it owns. ``probes`` are paths of health checks. ``renews`` is
-    called with the TLS context, if there is one, and may change its certificates later. ``settings`` are those of
-    :class:`uvicorn.Config`."""
+    """Serves ``app`` on the socket ``bound``, which it owns. ``probes`` are paths of health checks.
+    ``renews`` is called with the TLS context, if there is one, and may change its certificates
+    later. ``settings`` are those of :class:`uvicorn.Config`."""
 
     def __init__(
         self,
@@ -134,7 +138,10 @@ class FrontedServer(uvicorn.Server):
         try:
             connection.setblocking(False)
             await self._loop.connect_accepted_socket(
-                lambda: self._made(visitor), connection, ssl=self.config.ssl, ssl_handshake_timeout=handshake_s
+                lambda: self._made(visitor),
+                connection,
+                ssl=self.config.ssl,
+                ssl_handshake_timeout=handshake_s,
             )
         except OSError:  # no TLS, or the client has gone
             connection.close()

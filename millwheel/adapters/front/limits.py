@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import resource
+from contextlib import suppress
 from dataclasses import dataclass
-
-from millwheel.adapters.front.files import connections
 
 
 @dataclass(frozen=True, slots=True)
 class FrontLimits:
-    """The limits of one listener. ``strangers`` and ``most`` bound the connections that have not been admitted yet, and
-    those that have; ``per_address`` bounds both for one address off the loopback, which has half of the room for
-    strangers at most. Of the strangers the oldest silent one goes when there are too many, but none within ``grace_s``:
-    until then newcomers wait in the kernel. The others are deadlines: ``silent_s`` for the first byte, ``head_s`` for a
-    handshake with token or the head of a request, ``body_s`` for its body, ``pause_s`` for the next request,
-    ``answer_s`` for the answer to be computed and taken, ``stall_s`` for a client to take one piece of a stream that
-    has no end."""
+    """The limits of one listener. ``strangers`` and ``most`` bound the connections that have not
+    been admitted yet, and those that have; ``per_address`` bounds both for one address off the
+    loopback, which has half of the room for strangers at most. Of the strangers the oldest silent
+    one goes when there are too many, but none within ``grace_s``: until then newcomers wait in the
+    kernel. The others are deadlines: ``silent_s`` for the first byte, ``head_s`` for a handshake
+    with token or the head of a request, ``body_s`` for its body, ``pause_s`` for the next request,
+    ``answer_s`` for the answer to be computed and taken, ``stall_s`` for a client to take one piece
+    of a stream that has no end."""
 
     strangers: int = 512
     most: int = 10_000
@@ -36,14 +37,20 @@ def exchange() -> FrontLimits:
 
 
 def metrics() -> FrontLimits:
-    """Of ``/metrics`` and the probes. A request has a thread; ``most`` are pages, and probes come on top of them."""
-    return FrontLimits(strangers=64, most=16, per_address=32, head_s=5.0, answer_s=5.0, head_bytes=16 << 10)
+    """Of ``/metrics`` and the probes. A request has a thread; ``most`` are pages, and probes come
+    on top of them."""
+    return FrontLimits(
+        strangers=64, most=16, per_address=32, head_s=5.0, answer_s=5.0, head_bytes=16 << 10
+    )
 
 
 def queries() -> FrontLimits:
-    """Of the Redis protocol of a worker, whose clients stay connected. The worker needs its other files."""
+    """Of the Redis protocol of a worker, whose clients stay connected. The worker needs its other
+    files."""
     most = connections(10_000)
-    return FrontLimits(strangers=min(1_024, most // 4 or 1), most=most, per_address=max(1, most // 2))
+    return FrontLimits(
+        strangers=min(1_024, most // 4 or 1), most=most, per_address=max(1, most // 2)
+    )
 
 
 def page() -> FrontLimits:
@@ -58,5 +65,28 @@ def gateway() -> FrontLimits:
 
 
 def http_source() -> FrontLimits:
-    """Of an endpoint that accepts records; its options bound the requests in progress and the time for a body."""
+    """Of an endpoint that accepts records; its options bound the requests in progress and the time
+    for a body."""
     return FrontLimits(most=connections(2_000), per_address=1_000, body_s=600.0)
+
+
+_MOST_FILES = 1 << 20  # where the hard limit is none: more than any process here can use
+_RESERVE = 1_000  # files for journals, stores, snapshots and other workers, whatever clients do
+
+
+def raise_limit() -> None:
+    """Raise the soft limit of open files to the hard one, once, at the start of a process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(ValueError, OSError):  # some systems have a lower bound of their own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def connections(wanted: int) -> int:
+    """``wanted``, or what the limit of files leaves for the connections of one listener: at most
+    half of it."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, max(soft - _RESERVE, soft // 2) // 2))

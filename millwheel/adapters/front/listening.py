@@ -1,8 +1,8 @@
 """Listening sockets, and one thread for each that keeps strangers until they have said something.
 
-Only a connection whose first byte is there reaches the server behind the front; silent ones cost a socket and an entry
-of a table. The thread also hangs up on whoever exceeds a deadline later, whatever reads that connection by then: a
-thread that waits for it, or a loop, sees its end.
+Only a connection whose first byte is there reaches the server behind the front; silent ones cost a
+socket and an entry of a table. The thread also hangs up on whoever exceeds a deadline later,
+whatever reads that connection by then: a thread that waits for it, or a loop, sees its end.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ _PAUSE_S = 0.05  # between tries to accept when that fails, for example without 
 _AT_ONCE = 64  # connections that are accepted before the deadlines of others are looked at
 
 Spoke = Callable[[socket.socket, Visitor], None]
-"""Takes over a connection whose first byte can be read. Called on the front's thread; must not wait."""
+"""Takes over a connection whose first byte can be read. Called on the front's thread; must not
+wait."""
 
 
 def listening(address: str, cannot: str, instead: str = "") -> socket.socket:
-    """A socket that listens on ``address`` (host:port; port 0 takes a free one). Raises SetupError, which begins with
-    ``cannot`` and ends with ``instead``."""
+    """A socket that listens on ``address`` (host:port; port 0 takes a free one). Raises SetupError,
+    which begins with ``cannot`` and ends with ``instead``."""
     host, _, port = address.rpartition(":")
     bare = host.strip("[]")
     try:
@@ -51,9 +52,11 @@ def hang_up(connection: socket.socket) -> None:
 
 
 class Front:
-    """Accepts the connections of one listening socket, which it owns, and passes those on that speak.
+    """Accepts the connections of one listening socket, which it owns, and passes those on that
+    speak.
 
-    The server behind it says with :meth:`advance` and :meth:`leave`, on any thread, how far each visitor is."""
+    The server behind it says with :meth:`advance` and :meth:`leave`, on any thread, how far each
+    visitor is."""
 
     def __init__(self, bound: socket.socket, limits: FrontLimits, spoke: Spoke, name: str) -> None:
         self._socket = bound
@@ -166,7 +169,9 @@ class Front:
             self._arrived(connection, str(peer[0]))
 
     def _arrived(self, connection: socket.socket, address: str) -> None:
-        visitor = Visitor(address, partial(hang_up, connection), partial(_waits_to_be_read, connection))
+        visitor = Visitor(
+            address, partial(hang_up, connection), partial(_waits_to_be_read, connection)
+        )
         with self._lock:
             room = self._visitors.arrive(visitor, monotonic())
         if room.displaced is not None:
@@ -203,7 +208,8 @@ class Front:
 
 
 def _waits_to_be_read(connection: socket.socket) -> bool:
-    """Whether a connection, which another thread or loop may be reading, has bytes that have not been read."""
+    """Whether a connection, which another thread or loop may be reading, has bytes that have not
+    been read."""
     asked = select.poll()  # recv of a socket with a timeout would wait for it
     try:
         asked.register(connection, select.POLLIN)

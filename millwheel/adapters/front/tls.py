@@ -12,7 +12,8 @@ from millwheel.adapters.front.visitors import Visitor
 
 
 class GuardedSSLSocket(ssl.SSLSocket):
-    """Closes itself when it is garbage-collected, even if it was half made because the caller hung up meanwhile."""
+    """Closes itself when it is garbage-collected, even if it was half made because the caller hung
+    up meanwhile."""
 
     def __del__(self) -> None:
         with suppress(OSError):
@@ -20,10 +21,11 @@ class GuardedSSLSocket(ssl.SSLSocket):
 
 
 def shaken(context: ssl.SSLContext, connection: socket, visitor: Visitor) -> ssl.SSLSocket:
-    """The connection after its TLS handshake; ``connection`` is used up. Raises OSError if it fails, or if the front
-    hangs up on the visitor meanwhile."""
+    """The connection after its TLS handshake; ``connection`` is used up. Raises OSError if it
+    fails, or if the front hangs up on the visitor meanwhile."""
     context.sslsocket_class = GuardedSSLSocket
-    connection.getpeername()  # fails if the caller has hung up: a TLS wrapper would then be lost half made
+    # fails if the caller has hung up: a TLS wrapper would then be lost half made
+    connection.getpeername()
     wrapped = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
     visitor.hang_up = partial(hang_up, wrapped)
     if visitor.left:  # hung up on between the two sockets

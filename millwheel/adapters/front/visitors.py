@@ -1,8 +1,10 @@
-"""The visitors of a listener: who is where on the way in, who goes when there are too many, and whose time is over.
+"""The visitors of a listener: who is where on the way in, who goes when there are too many, and
+whose time is over.
 
-A visitor is a *stranger* until it is admitted: it says nothing yet, or has not finished what it must show first. A
-stranger may be displaced by a newcomer; whoever is being answered, or belongs to the pipeline, never is. Time is an
-argument, and each phase has one deadline, so the first visitor of a phase is always its oldest and the next one due.
+A visitor is a *stranger* until it is admitted: it says nothing yet, or has not finished what it
+must show first. A stranger may be displaced by a newcomer; whoever is being answered, or belongs to
+the pipeline, never is. Time is an argument, and each phase has one deadline, so the first visitor
+of a phase is always its oldest and the next one due.
 """
 
 from __future__ import annotations
@@ -41,17 +43,19 @@ class VisitPhase(Enum):
 _QUIET = (VisitPhase.SILENT, VisitPhase.PAUSE)
 _HALFWAY = (VisitPhase.HEAD, VisitPhase.BODY)
 STRANGERS = (*_QUIET, *_HALFWAY)
-"""Those that may be displaced: first those that say nothing, then whoever has been in the middle of something for the
-longest time. Nobody is whose words nobody has read yet: then it is we who are slow."""
+"""Those that may be displaced: first those that say nothing, then whoever has been in the middle of
+something for the longest time. Nobody is whose words nobody has read yet: then it is we who are
+slow."""
 _READ_S = 0.05  # so long newcomers wait for us to read what was said
-_PATIENCE_S = 2.0  # so long a stranger stays for that; more than anybody reads may be sent to keep a place
+# so long a stranger stays for that; more than anybody reads may be sent to keep a place
+_PATIENCE_S = 2.0
 _COUNTED = frozenset({VisitPhase.ANSWER, VisitPhase.STREAM, VisitPhase.ADMITTED})
 
 
 @dataclass(slots=True, eq=False)
 class Visitor:
-    """One connection. ``hang_up`` ends it, from any thread; ``unread`` says whether it has said something that has not
-    been read."""
+    """One connection. ``hang_up`` ends it, from any thread; ``unread`` says whether it has said
+    something that has not been read."""
 
     address: str
     hang_up: Callable[[], None]
@@ -63,7 +67,8 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Whether a newcomer may come in: at once if ``wait_s`` is 0. ``displaced`` has left for it, and is hung up on."""
+    """Whether a newcomer may come in: at once if ``wait_s`` is 0. ``displaced`` has left for it,
+    and is hung up on."""
 
     wait_s: float = 0.0
     displaced: Visitor | None = None
@@ -74,7 +79,9 @@ class Visitors:
     """All visitors of one listener. Not safe for threads."""
 
     limits: FrontLimits
-    _phases: dict[VisitPhase, dict[Visitor, None]] = field(default_factory=lambda: {phase: {} for phase in VisitPhase})
+    _phases: dict[VisitPhase, dict[Visitor, None]] = field(
+        default_factory=lambda: {phase: {} for phase in VisitPhase}
+    )
     _strangers_of: Counter[str] = field(default_factory=Counter)
     _admitted_of: Counter[str] = field(default_factory=Counter)
 
@@ -95,7 +102,8 @@ class Visitors:
         return self._displacing("", now_s)
 
     def arrive(self, visitor: Visitor, now_s: float) -> Room:
-        """Let a newcomer in. With ``wait_s`` its address has too many strangers already, and it is not in."""
+        """Let a newcomer in. With ``wait_s`` its address has too many strangers already, and it is
+        not in."""
         address = visitor.address
         room = Room()
         most = min(self.limits.per_address, -(-self.limits.strangers // 2))
@@ -107,11 +115,15 @@ class Visitors:
         return room
 
     def advance(self, visitor: Visitor, phase: VisitPhase, now_s: float) -> bool:
-        """Move a visitor to another phase. False, and nothing has changed, if too many have been admitted already, or
-        if it has left."""
+        """Move a visitor to another phase. False, and nothing has changed, if too many have been
+        admitted already, or if it has left."""
         if visitor.left:
             return False
-        if phase in _COUNTED and visitor.phase not in _COUNTED and not self._admits(visitor.address):
+        if (
+            phase in _COUNTED
+            and visitor.phase not in _COUNTED
+            and not self._admits(visitor.address)
+        ):
             return False
         self._exit(visitor)
         self._enter(visitor, phase, now_s)
@@ -156,10 +168,13 @@ class Visitors:
         }.get(phase)
 
     def _displacing(self, address: str, now_s: float) -> Room:
-        """Displace the first stranger, of this address if one is given, that had its time to say something."""
+        """Displace the first stranger, of this address if one is given, that had its time to say
+        something."""
         wait_s = max(self.limits.grace_s, _READ_S)
         for phases in (_QUIET, _HALFWAY):
-            for each in heapq.merge(*(self._phases[phase] for phase in phases), key=lambda each: each.since_s):
+            for each in heapq.merge(
+                *(self._phases[phase] for phase in phases), key=lambda each: each.since_s
+            ):
                 if address and each.address != address:
                     continue
                 left_s = each.since_s + self.limits.grace_s - now_s

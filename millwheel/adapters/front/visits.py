@@ -1,4 +1,5 @@
-"""The requests of a visitor, as an application sees them: its body, its answer, a stream without an end."""
+"""The requests of a visitor, as an application sees them: its body, its answer, a stream without an
+end."""
 
 from __future__ import annotations
 
@@ -17,12 +18,14 @@ VISITOR = "millwheel.visitor"
 _STREAM = b"text/event-stream"
 
 
-_BUSY = PlainTextResponse("too many requests at a time; ask again\n", 503, {"retry-after": "1", "connection": "close"})
+_BUSY = PlainTextResponse(
+    "too many requests at a time; ask again\n", 503, {"retry-after": "1", "connection": "close"}
+)
 
 
 class Visits:
-    """Says to the front how far each request of ``app`` is. A request for which there is no room is answered with 503;
-    there is always room for ``probes``."""
+    """Says to the front how far each request of ``app`` is. A request for which there is no room is
+    answered with 503; there is always room for ``probes``."""
 
     def __init__(self, app: ASGIApp, front: Front, probes: Collection[str] = ()) -> None:
         self._app = app
@@ -45,7 +48,9 @@ class Visits:
 class _Request:
     """What an application hears of a client, and says to it, on the way through the front."""
 
-    def __init__(self, front: Front, visitor: Visitor, answer: VisitPhase, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, front: Front, visitor: Visitor, answer: VisitPhase, receive: Receive, send: Send
+    ) -> None:
         self._front = front
         self._visitor = visitor
         self._answer = answer
@@ -54,20 +59,25 @@ class _Request:
         self._refused = False
 
     async def receive(self) -> Message:
-        """The next message of the client. If there is no room when its body is whole, it is refused, and has gone for
-        the application."""
+        """The next message of the client. If there is no room when its body is whole, it is
+        refused, and has gone for the application."""
         if self._refused:
             return {"type": "http.disconnect"}
         message = await self._receive()
         whole = message["type"] == "http.request" and not message.get("more_body")
-        if whole and self._visitor.phase is VisitPhase.BODY and not self._front.advance(self._visitor, self._answer):
+        if (
+            whole
+            and self._visitor.phase is VisitPhase.BODY
+            and not self._front.advance(self._visitor, self._answer)
+        ):
             self._refused = True
             await _BUSY({"type": "http", "method": "POST"}, self._receive, self._send)
             return {"type": "http.disconnect"}
         return message
 
     async def send(self, message: Message) -> None:
-        """Send to the client. One that does not take a stream is hung up on: the application sees that it has gone."""
+        """Send to the client. One that does not take a stream is hung up on: the application sees
+        that it has gone."""
         if self._refused:
             return
         if message["type"] == "http.response.start" and _is_stream(message):
@@ -88,4 +98,6 @@ def _has_body(scope: Scope) -> bool:
 
 
 def _is_stream(message: Message) -> bool:
-    return any(name == b"content-type" and value.startswith(_STREAM) for name, value in message["headers"])
+    return any(
+        name == b"content-type" and value.startswith(_STREAM) for name, value in message["headers"]
+    )

@@ -1,8 +1,10 @@
-"""The master's lines to its workers: reports in, and the death of a process known within milliseconds.
+"""The master's lines to its workers: reports in, and the death of a process known within
+milliseconds.
 
-When a process is killed, the kernel closes its sockets: the line breaks, and whoever connects again is
-refused. Only that refusal counts as death. A line that breaks and can be made again was a hiccup, and silence
-(a paused process, a machine that is gone) is left to ZooKeeper's session time-out.
+When a process is killed, the kernel closes its sockets: the line breaks, and whoever connects again
+is refused. Only that refusal counts as death. A line that breaks and can be made again was a
+hiccup, and silence (a paused process, a machine that is gone) is left to ZooKeeper's session
+time-out.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ import grpc
 
 from millwheel.adapters.grpc.common import new_channel
 from millwheel.adapters.grpc.security import Security
+from millwheel.adapters.pb import worker_pb2 as pb
+from millwheel.adapters.pb.worker_pb2_grpc import WorkerStub
 from millwheel.core.model.names import WorkerName
-from millwheel.pb import worker_pb2 as pb
-from millwheel.pb.worker_pb2_grpc import WorkerStub
 
-_PROBE_TIMEOUT_S = 1.0  # to connect to a worker's port; the attempt shows at once whether the worker lives
+# to connect to a worker's port; the attempt shows at once whether the worker lives
+_PROBE_TIMEOUT_S = 1.0
 _BACK_OFF_S = (0.005, 0.5)  # first and longest pause before a worker is attached again
 
 OnReport = Callable[[WorkerName, pb.WorkerReport], None]
@@ -27,10 +30,13 @@ OnDead = Callable[[WorkerName, str], None]
 
 
 class WorkerLines:
-    """One line per attached worker. ``on_report`` and ``on_dead(incarnation, reason)`` come on threads of the
-    lines and must only enqueue; a line that reported a death is silent from then on."""
+    """One line per attached worker. ``on_report`` and ``on_dead(incarnation, reason)`` come on
+    threads of the lines and must only enqueue; a line that reported a death is silent from then
+    on."""
 
-    def __init__(self, master: str, on_report: OnReport, on_dead: OnDead, security: Security | None = None) -> None:
+    def __init__(
+        self, master: str, on_report: OnReport, on_dead: OnDead, security: Security | None = None
+    ) -> None:
         self._security = security
         self._master = master
         self._on_report = on_report

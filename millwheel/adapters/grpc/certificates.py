@@ -1,7 +1,9 @@
-"""The certificates of a process: what it shows in handshakes, until when, and new ones without a stop.
+"""The certificates of a process: what it shows in handshakes, until when, and new ones without a
+stop.
 
-New files in a security folder are taken with the next handshake. The set before them stays in use as long as the new
-one is not complete: a certificate and its key are two files, and somebody may be copying them.
+New files in a security folder are taken with the next handshake. The set before them stays in use
+as long as the new one is not complete: a certificate and its key are two files, and somebody may be
+copying them.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ Stamp = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Ours, its key, and the CA that we believe, as PEM. They do not show in ``repr``. ``files`` are where newer ones
-    appear (None: nowhere)."""
+    """Ours, its key, and the CA that we believe, as PEM. They do not show in ``repr``. ``files``
+    are where newer ones appear (None: nowhere)."""
 
     ca: bytes = field(repr=False)
     certificate: bytes = field(repr=False)
@@ -46,10 +48,12 @@ class Certificates:
         return self if self.files is None else self.files.current(self)
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """For a server that asks every client for a certificate of our CA. Each handshake is made with the current
-        certificates."""
+        """For a server that asks every client for a certificate of our CA. Each handshake is made
+        with the current certificates."""
         if self.files is None:
-            return grpc.ssl_server_credentials([(self.key, self.certificate)], self.ca, require_client_auth=True)
+            return grpc.ssl_server_credentials(
+                [(self.key, self.certificate)], self.ca, require_client_auth=True
+            )
         first = self.current()
         told = [first]
 
@@ -60,7 +64,9 @@ class Certificates:
             told[0] = now
             return now._configuration()
 
-        return grpc.dynamic_ssl_server_credentials(first._configuration(), newer, require_client_authentication=True)
+        return grpc.dynamic_ssl_server_credentials(
+            first._configuration(), newer, require_client_authentication=True
+        )
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
         """For a channel that shows our certificate as of now."""
@@ -68,7 +74,8 @@ class Certificates:
         return grpc.ssl_channel_credentials(now.ca, now.key, now.certificate)
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """Let a context show ours from now on. OpenSSL reads it from a file, which is ours alone and gone at once."""
+        """Let a context show ours from now on. OpenSSL reads it from a file, which is ours alone
+        and gone at once."""
         with tempfile.NamedTemporaryFile(prefix="millwheel-", suffix=".pem") as file:
             os.fchmod(file.fileno(), 0o600)
             file.write(self.key + b"\n" + self.certificate)
@@ -76,11 +83,14 @@ class Certificates:
             context.load_cert_chain(file.name)
 
     def ends(self) -> datetime:
-        """When the first of our certificate and its CA ends; of several CAs, the one that ends last counts."""
+        """When the first of our certificate and its CA ends; of several CAs, the one that ends last
+        counts."""
         from cryptography import x509
 
         own = x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
-        return min(own, max(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(self.ca)))
+        return min(
+            own, max(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(self.ca))
+        )
 
     def _configuration(self) -> grpc.ServerCertificateConfiguration:
         return grpc.ssl_server_certificate_configuration([(self.key, self.certificate)], self.ca)
@@ -103,14 +113,18 @@ class CertificateFiles:
             if stamp != self._stamp:
                 with suppress(SetupError, ssl.SSLError, OSError):  # half of a new set
                     found = self._read()
-                    found.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # refuses a key of another certificate
+                    # refuses a key of another certificate
+                    found.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
                     self._last, self._stamp = found, stamp
                     log.info("New certificates are in use; they end on %s.", in_words(found.ends()))
             return self._last or first
 
     def _stamped(self) -> Stamp:
         with suppress(OSError):
-            return tuple((found.st_ino, found.st_size, found.st_mtime_ns) for found in map(os.stat, self._paths))
+            return tuple(
+                (found.st_ino, found.st_size, found.st_mtime_ns)
+                for found in map(os.stat, self._paths)
+            )
         return ()
 
 
@@ -159,11 +173,17 @@ def renewing(tls: Certificates | None) -> Callable[[ssl.SSLContext], None] | Non
 
 
 def warning_of(ends: datetime, now: datetime | None = None) -> str:
-    """A warning about certificates that end soon; "" if there is time. Raises SetupError when they are over."""
+    """A warning about certificates that end soon; "" if there is time. Raises SetupError when they
+    are over."""
     left = ends - (now or datetime.now(timezone.utc))
-    fix = "`millwheel certs FOLDER --renew` makes new ones, which a running pipeline takes without a stop"
+    fix = (
+        "`millwheel certs FOLDER --renew` makes new ones, which a running pipeline takes without a"
+        " stop"
+    )
     if left <= timedelta(0):
-        raise SetupError(f"The certificates of the security folder have ended on {in_words(ends)}. {fix}")
+        raise SetupError(
+            f"The certificates of the security folder have ended on {in_words(ends)}. {fix}"
+        )
     if left > timedelta(days=WARNING_DAYS):
         return ""
     days = left.days
@@ -174,3 +194,20 @@ def warning_of(ends: datetime, now: datetime | None = None) -> str:
 def in_words(moment: datetime) -> str:
     """A moment for people."""
     return moment.strftime("%Y-%m-%d %H:%M UTC")
+
+
+def server_context(tls: Certificates) -> ssl.SSLContext:
+    """Shows our certificate. Clients show the token: a Prometheus has no certificate of this
+    pipeline's CA."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.current().load_into(context)
+    return context
+
+
+def client_context(tls: Certificates) -> ssl.SSLContext:
+    """Believes our CA. Names are not looked at, because addresses change with every restart: the CA
+    is the identity."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(cadata=tls.current().ca.decode())
+    return context

@@ -1,4 +1,5 @@
-"""Shared by every gRPC server and channel of this project: limits, keep-alive, and error messages."""
+"""Shared by every gRPC server and channel of this project: limits, keep-alive, and error
+messages."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
-from millwheel.adapters.front.files import connections
+from millwheel.adapters.front.limits import connections
 from millwheel.adapters.grpc.security import NAME, Security, TokenCheck, TokenShown, check_listen
 from millwheel.adapters.grpc.strangers import Strangers, watch
 from millwheel.errors import SetupError
@@ -46,7 +47,8 @@ SERVER_OPTIONS: _Options = (
 )
 CHANNEL_OPTIONS: _Options = (
     *_LIMITS,
-    ("grpc.use_local_subchannel_pool", 1),  # a new channel starts without the back-off of an older one
+    # a new channel starts without the back-off of an older one
+    ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
@@ -54,13 +56,17 @@ CHANNEL_OPTIONS: _Options = (
 )
 
 
-def new_server(max_workers: int, listen: str, security: Security | None = None) -> tuple[grpc.Server, str]:
+def new_server(
+    max_workers: int, listen: str, security: Security | None = None
+) -> tuple[grpc.Server, str]:
     """A server that is bound but not started, and the address it is reached by.
 
-    ``listen`` is ``host:port``; port 0 takes a free one. A stream occupies one of the ``max_workers`` threads
-    while it lives; threads are created when needed. With ``security``, whoever does not show its token, or has no
-    certificate where it has some, is refused; who does not show the token in time is hung up on, and the oldest when
-    there are many (:mod:`.strangers`). Raises SetupError when the port cannot be had, or would be open to everybody.
+    ``listen`` is ``host:port``; port 0 takes a free one. A stream occupies one of the
+    ``max_workers`` threads while it lives; threads are created when needed. With ``security``,
+    whoever does not show its token, or has no certificate where it has some, is refused; who does
+    not show the token in time is hung up on, and the oldest when there are many
+    (:mod:`.strangers`). Raises SetupError when the port cannot be had, or would be open to
+    everybody.
     """
     check_listen(listen, security)
     strangers = Strangers()
@@ -76,8 +82,8 @@ def new_server(max_workers: int, listen: str, security: Security | None = None) 
             port = server.add_secure_port(listen, security.tls.server_credentials())
     except RuntimeError as ex:
         raise SetupError(
-            f"cannot listen on {listen}: the port is in use or the address is not one of this machine; "
-            "choose another, or port 0 for any free one"
+            f"cannot listen on {listen}: the port is in use or the address is not one of this"
+            " machine; choose another, or port 0 for any free one"
         ) from ex
     address = f"{host}:{port}"
     for check in checks:

@@ -9,17 +9,18 @@ import grpc
 
 from millwheel.adapters.grpc.common import CALL_TIMEOUT_S, new_channel
 from millwheel.adapters.grpc.security import Security
+from millwheel.adapters.pb import master_pb2 as pb
+from millwheel.adapters.pb.master_pb2_grpc import MasterStub
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.pb import master_pb2 as pb
-from millwheel.pb.master_pb2_grpc import MasterStub
 
 _GRACE_S = 2.0  # beyond the master's own timeout, whose answer is more precise
 _Reply = TypeVar("_Reply", pb.DescribeReply, pb.MoveReply)
 
 
 class MasterClient:
-    """Asks the master at ``address``. Every method raises SetupError, with the master's own words, when it refuses,
-    and UnavailableError if it does not answer; it may have carried out the request all the same."""
+    """Asks the master at ``address``. Every method raises SetupError, with the master's own words,
+    when it refuses, and UnavailableError if it does not answer; it may have carried out the request
+    all the same."""
 
     def __init__(self, address: str, security: Security | None) -> None:
         self._address = address
@@ -37,17 +38,23 @@ class MasterClient:
     def move(self, node: str, shard: str, worker: str) -> None:
         """Begin a planned move of a shard."""
         request = pb.MoveRequest(node=node, shard=shard, worker=worker)
-        self._accepted(self._ask(lambda stub: stub.Move(request, timeout=CALL_TIMEOUT_S + _GRACE_S)))
+        self._accepted(
+            self._ask(lambda stub: stub.Move(request, timeout=CALL_TIMEOUT_S + _GRACE_S))
+        )
 
     def split(self, node: str, shard: str, at: str) -> None:
         """Begin a split at a hash in hex, or, with "", in the middle of the range."""
         request = pb.ReshapeRequest(node=node, shard=shard, at=at)
-        self._accepted(self._ask(lambda stub: stub.Reshape(request, timeout=CALL_TIMEOUT_S + _GRACE_S)))
+        self._accepted(
+            self._ask(lambda stub: stub.Reshape(request, timeout=CALL_TIMEOUT_S + _GRACE_S))
+        )
 
     def merge(self, node: str, lower: str, upper: str) -> None:
         """Begin a merge of two neighbours."""
         request = pb.ReshapeRequest(node=node, shard=lower, merge_with=upper)
-        self._accepted(self._ask(lambda stub: stub.Reshape(request, timeout=CALL_TIMEOUT_S + _GRACE_S)))
+        self._accepted(
+            self._ask(lambda stub: stub.Reshape(request, timeout=CALL_TIMEOUT_S + _GRACE_S))
+        )
 
     def _ask(self, call: Callable[[MasterStub], _Reply]) -> _Reply:
         try:

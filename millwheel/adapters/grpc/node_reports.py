@@ -1,7 +1,8 @@
 """The reports of a worker's shards of one node, as columns by number.
 
-What changes most is watermarks, so a report in which nothing else changed is two entries of columns, here and in the
-message. The rest of it goes out with the first report of a session and whenever it changed: the shard is spelled out.
+What changes most is watermarks, so a report in which nothing else changed is two entries of
+columns, here and in the message. The rest of it goes out with the first report of a session and
+whenever it changed: the shard is spelled out.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from millwheel.adapters.pb import injector_pb2 as pb
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.watermark import ShardReport, share_columns
-from millwheel.pb import injector_pb2 as pb
 
-_MAX_SPELLED_OUT = 10_000  # reports in one message: some 100 bytes each, far below the limit of a message
+# reports in one message: some 100 bytes each, far below the limit of a message
+_MAX_SPELLED_OUT = 10_000
 _MAX_CHANGED = 100_000
 """Reports in one message. It must stay well below the largest message that gRPC takes."""
 _MAX_SAMPLES = 1_000  # latency samples of a shard that are kept until they are sent
@@ -24,7 +26,8 @@ _MAX_SAMPLES = 1_000  # latency samples of a shard that are kept until they are 
 
 @dataclass(slots=True)
 class _Shard:
-    """The newest report of a shard but for its watermark. Samples go out once, totals once per session and change."""
+    """The newest report of a shard but for its watermark. Samples go out once, totals once per
+    session and change."""
 
     report: ShardReport
     totals: dict[str, int] = field(default_factory=dict)
@@ -32,9 +35,11 @@ class _Shard:
     samples: list[float] = field(default_factory=list)
 
     def take(self, report: ShardReport) -> bool:
-        """Replace the report; its totals stay when the newer one brings none. True when more than its watermark counts.
+        """Replace the report; its totals stay when the newer one brings none. True when more than
+        its watermark counts.
 
-        With shares, everything does: a share that did not change may have been reset by an idle watermark.
+        With shares, everything does: a share that did not change may have been reset by an idle
+        watermark.
         """
         before, self.report = self.report, report
         if not Lease(before.token).admits(report.token):
@@ -42,7 +47,11 @@ class _Shard:
         if report.counters and report.counters != self.totals:
             self.totals, self.totals_sent = dict(report.counters), False
         self.samples.extend(report.latencies_ms[: _MAX_SAMPLES - len(self.samples)])
-        same = (report.token, report.holder, report.idle_us) == (before.token, before.holder, before.idle_us)
+        same = (report.token, report.holder, report.idle_us) == (
+            before.token,
+            before.holder,
+            before.idle_us,
+        )
         return not (same and self.totals_sent) or bool(self.samples or report.shares)
 
     def take_totals(self) -> dict[str, int]:
@@ -58,7 +67,8 @@ class _Shard:
 
 
 class NodeReports:
-    """For one thread at a time. Shards get numbers from 0 on; that of a forgotten shard is given again."""
+    """For one thread at a time. Shards get numbers from 0 on; that of a forgotten shard is given
+    again."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -71,14 +81,17 @@ class NodeReports:
         self._any_changed = False
 
     def put(self, reports: Sequence[ShardReport]) -> None:
-        """A newer report of a shard replaces one that was not sent yet; one under an older token is dropped."""
+        """A newer report of a shard replaces one that was not sent yet; one under an older token is
+        dropped."""
         for report in reports:
             number = self._numbers.get(report.shard)
             if number is None:
                 number = self._number_for(report)
             shard = self._shards[number]
             if shard is None or Lease(shard.report.token).outlived(report.token):
-                continue  # of an owner that this worker was before: its watermark is not that of the shard any more
+                # of an owner that this worker was before: its watermark is not that of the shard
+                # any more
+                continue
             self._watermarks[number] = report.watermark_us
             if shard.take(report) or number in self._fresh:
                 self._fresh[number] = None
@@ -87,7 +100,8 @@ class NodeReports:
                 self._changed[number] = self._any_changed = True
 
     def change(self, numbers: NDArray[np.int64], watermarks: NDArray[np.int64]) -> None:
-        """New watermarks (µs) of shards by number, at the cost of an array; all else that they reported stays."""
+        """New watermarks (µs) of shards by number, at the cost of an array; all else that they
+        reported stays."""
         self._watermarks[numbers] = watermarks
         self._changed[numbers] = self._any_changed = True
 

@@ -1,13 +1,14 @@
 """One token per run, and mutual TLS where it has certificates, for every server and channel.
 
-A *security folder* holds what a process needs: ``token``, and ``ca.pem``, ``ROLE.pem`` and ``ROLE.key`` (a certificate
-that the CA signed, and its private key; ``process`` stands in for any role). Both sides must show a certificate of that
-CA, whose name is always :data:`NAME`: addresses change with every restart, so the CA, which belongs to one pipeline, is
-the identity.
+A *security folder* holds what a process needs: ``token``, and ``ca.pem``, ``ROLE.pem`` and
+``ROLE.key`` (a certificate that the CA signed, and its private key; ``process`` stands in for any
+role). Both sides must show a certificate of that CA, whose name is always :data:`NAME`: addresses
+change with every restart, so the CA, which belongs to one pipeline, is the identity.
 
-A run without a folder of its user's has one in its root, with a token and without certificates. It serves the loopback
-only. There a stranger may take the port of a process that has ended, so nobody shows the token itself without TLS, but
-a proof of it that is good for that one port (:meth:`Security.shown_at`).
+A run without a folder of its user's has one in its root, with a token and without certificates. It
+serves the loopback only. There a stranger may take the port of a process that has ended, so nobody
+shows the token itself without TLS, but a proof of it that is good for that one port
+(:meth:`Security.shown_at`).
 """
 
 from __future__ import annotations
@@ -36,41 +37,44 @@ NAME = "millwheel"
 CA_FILE, TOKEN_FILE, AUTH_FILE = "ca.pem", "token", "zookeeper.auth"
 _MIN_TOKEN_CHARS = 16  # below that a token could be guessed
 _MAX_FILE_BYTES = 1 << 20  # of a certificate, key or token: more is none, and is not read
-_OTHERS, _ALL_OTHERS = 0o077, 0o007  # Fixed: the permissions of everybody but the owner, and of those but the group
+# Fixed: the permissions of everybody but the owner, and of those but the group
+_OTHERS, _ALL_OTHERS = 0o077, 0o007
 _HEADER = "authorization"
 _BEARER = b"Bearer "
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The identity of a run, as one process has it. Without ``tls`` it serves the loopback only, in plain text. The
-    token does not show in ``repr``."""
+    """The identity of a run, as one process has it. Without ``tls`` it serves the loopback only, in
+    plain text. The token does not show in ``repr``."""
 
     token: str = field(repr=False)
     tls: Certificates | None = None
 
     def proof(self, address: str) -> str:
-        """A text that proves to whoever serves at ``address`` (host:port) that we have the token, and is of no use
-        at another port."""
+        """A text that proves to whoever serves at ``address`` (host:port) that we have the token,
+        and is of no use at another port."""
         port = address.rpartition(":")[2]
         return hmac.new(self.token.encode(), f"port {port}".encode(), sha256).hexdigest()
 
     def shown_at(self, address: str) -> str:
-        """What to show at ``address`` in a connection of services: the token over TLS, else the proof."""
+        """What to show at ``address`` in a connection of services: the token over TLS, else the
+        proof."""
         return self.proof(address) if self.tls is None else self.token
 
     def admits(self, shown: bytes, address: str) -> bool:
-        """Whether a client of ours, that serves at ``address``, has shown the token or the proof. In constant time."""
+        """Whether a client of ours, that serves at ``address``, has shown the token or the proof.
+        In constant time."""
         whole = hmac.compare_digest(shown, self.token.encode())
         return hmac.compare_digest(shown, self.proof(address).encode()) or whole
 
 
 def load_security(folder: str, role: str = "process") -> Security | None:
-    """The files of a security folder for ``role``; None for "", which means neither TLS nor token. A folder without any
-    certificate gives a token only.
+    """The files of a security folder for ``role``; None for "", which means neither TLS nor token.
+    A folder without any certificate gives a token only.
 
-    Raises SetupError when a file is missing, empty, or, being private, readable by others; when others may write it or
-    its folder; and when the certificates are over.
+    Raises SetupError when a file is missing, empty, or, being private, readable by others; when
+    others may write it or its folder; and when the certificates are over.
     """
     if not folder:
         return None
@@ -78,7 +82,9 @@ def load_security(folder: str, role: str = "process") -> Security | None:
     _check_rights(path)
     token = _private(path / TOKEN_FILE).decode("ascii", "replace").strip()
     if len(token) < _MIN_TOKEN_CHARS or not token.isprintable() or not token.isascii():
-        raise SetupError(f"{path / TOKEN_FILE} must hold at least {_MIN_TOKEN_CHARS} printable ASCII characters")
+        raise SetupError(
+            f"{path / TOKEN_FILE} must hold at least {_MIN_TOKEN_CHARS} printable ASCII characters"
+        )
     if not any(path.glob("*.pem")):
         return Security(token)
     own = role if (path / f"{role}.pem").exists() else "process"
@@ -96,16 +102,22 @@ def _certificates(ca: Path, certificate: Path, key: Path) -> Certificates:
     parts = (_read(ca), _read(certificate), _private(key))
     for path, content in zip((ca, certificate, key), parts, strict=True):
         if not content.lstrip().startswith(b"-----BEGIN "):
-            raise SetupError(f"{path} is not in PEM form; `millwheel certs FOLDER` makes a development set")
+            raise SetupError(
+                f"{path} is not in PEM form; `millwheel certs FOLDER` makes a development set"
+            )
     return Certificates(*parts)
 
 
 def make_token(folder: Path) -> None:
-    """Create a security folder with a token and a user for ZooKeeper, unless it is there: the user must stay the same,
-    because what it creates in ZooKeeper is its own. Whoever may enter the folder above may read it."""
+    """Create a security folder with a token and a user for ZooKeeper, unless it is there: the user
+    must stay the same, because what it creates in ZooKeeper is its own. Whoever may enter the
+    folder above may read it."""
     shared = group_of(folder.parent) is not None
     folder.mkdir(mode=0o700, exist_ok=True)
-    for name, content in ((TOKEN_FILE, secrets.token_urlsafe(32)), (AUTH_FILE, f"{NAME}:{secrets.token_urlsafe(24)}")):
+    for name, content in (
+        (TOKEN_FILE, secrets.token_urlsafe(32)),
+        (AUTH_FILE, f"{NAME}:{secrets.token_urlsafe(24)}"),
+    ):
         path = folder / name
         if not path.exists():
             write_private(path, f"{content}\n".encode())
@@ -114,11 +126,13 @@ def make_token(folder: Path) -> None:
 
 
 def check_listen(listen: str, security: Security | None) -> None:
-    """Raises SetupError if ``listen`` (host:port) can be reached from other machines and there are no certificates."""
+    """Raises SetupError if ``listen`` (host:port) can be reached from other machines and there are
+    no certificates."""
     if (security is None or security.tls is None) and not is_loopback(listen.rpartition(":")[0]):
         raise SetupError(
-            f"refusing to listen on {listen} without authentication: other machines could read and write the pipeline. "
-            "Give --security FOLDER (`millwheel certs FOLDER` makes one for development), or listen on 127.0.0.1"
+            f"refusing to listen on {listen} without authentication: other machines could read and"
+            " write the pipeline. Give --security FOLDER (`millwheel certs FOLDER` makes one for"
+            " development), or listen on 127.0.0.1"
         )
 
 
@@ -155,16 +169,21 @@ class _Details(grpc.ClientCallDetails):  # type: ignore[misc,unused-ignore]
 class TokenShown(*_AnyCall):  # type: ignore[misc,unused-ignore]
     """Shows the token with each call of a channel.
 
-    Not by call credentials: for those, gRPC's core calls Python from threads of its own, also while a channel is being
-    closed by a thread that holds Python's lock and waits for them; then the process stands still (grpc/grpc#42247).
+    Not by call credentials: for those, gRPC's core calls Python from threads of its own, also while
+    a channel is being closed by a thread that holds Python's lock and waits for them; then the
+    process stands still (grpc/grpc#42247).
     """
 
     def __init__(self, token: str) -> None:
         self._header = (_HEADER, f"Bearer {token}")
 
-    def _shown(self, continuation: Callable[..., Any], given: grpc.ClientCallDetails, request: Any) -> Any:
+    def _shown(
+        self, continuation: Callable[..., Any], given: grpc.ClientCallDetails, request: Any
+    ) -> Any:
         metadata = (*(given.metadata or ()), self._header)
-        optional = (getattr(given, name, None) for name in ("credentials", "wait_for_ready", "compression"))
+        optional = (
+            getattr(given, name, None) for name in ("credentials", "wait_for_ready", "compression")
+        )
         return continuation(_Details(given.method, given.timeout, metadata, *optional), request)
 
     intercept_unary_unary = intercept_unary_stream = _shown
@@ -172,11 +191,13 @@ class TokenShown(*_AnyCall):  # type: ignore[misc,unused-ignore]
 
 
 class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
-    """Ends calls that do not show the token, before anything of them is read. ``refused`` counts them. ``address`` is
-    where the server serves, once that is known. ``admit`` is told the peer of each call that shows it, in gRPC's
-    words."""
+    """Ends calls that do not show the token, before anything of them is read. ``refused`` counts
+    them. ``address`` is where the server serves, once that is known. ``admit`` is told the peer of
+    each call that shows it, in gRPC's words."""
 
-    def __init__(self, security: Security, admit: Callable[[str], None] = lambda peer: None) -> None:
+    def __init__(
+        self, security: Security, admit: Callable[[str], None] = lambda peer: None
+    ) -> None:
         self._security = security
         self._admit = admit
         self._admitting: dict[str, tuple[_Handler, _Handler]] = {}
@@ -190,8 +211,14 @@ class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
         handler_call_details: grpc.HandlerCallDetails,
     ) -> _Handler | None:
         """Pass the call on, or answer it with a refusal."""
-        shown = [value for name, value in handler_call_details.invocation_metadata or () if name == _HEADER]
-        if len(shown) == 1 and self._security.admits(_octets(shown[0]).removeprefix(_BEARER), self.address):
+        shown = [
+            value
+            for name, value in handler_call_details.invocation_metadata or ()
+            if name == _HEADER
+        ]
+        if len(shown) == 1 and self._security.admits(
+            _octets(shown[0]).removeprefix(_BEARER), self.address
+        ):
             return self._told(handler_call_details.method, continuation(handler_call_details))
         method = handler_call_details.method
         with self._lock:
@@ -200,8 +227,17 @@ class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
         what = "a wrong token" if shown else "no token"
 
         def refuse(requests: object, context: grpc.ServicerContext) -> Iterator[bytes]:
-            log.warning("Refused a call of %s from %s: %s (refusal %d).", method, context.peer(), what, number)
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, f"{what}: this run wants its own (`millwheel token ROOT`)")
+            log.warning(
+                "Refused a call of %s from %s: %s (refusal %d).",
+                method,
+                context.peer(),
+                what,
+                number,
+            )
+            context.abort(
+                grpc.StatusCode.UNAUTHENTICATED,
+                f"{what}: this run wants its own (`millwheel token ROOT`)",
+            )
             yield b""
 
         return grpc.stream_stream_rpc_method_handler(refuse)
@@ -228,7 +264,9 @@ def _saying(admit: Callable[[str], None], handler: Any) -> Any:
         return call
 
     behaviours = {name: getattr(handler, name) for name in _BEHAVIOURS}
-    return handler._replace(**{name: wrapped(each) for name, each in behaviours.items() if each is not None})
+    return handler._replace(
+        **{name: wrapped(each) for name, each in behaviours.items() if each is not None}
+    )
 
 
 def _octets(value: str | bytes) -> bytes:
@@ -256,7 +294,8 @@ def _read(path: Path) -> bytes:
         refuse_writable(path)
     except OSError as error:
         raise SetupError(
-            f"the security folder has no readable {path} ({error.strerror}); `millwheel certs FOLDER` makes one"
+            f"the security folder has no readable {path} ({error.strerror}); `millwheel certs"
+            " FOLDER` makes one"
         ) from error
     if not content.strip():
         raise SetupError(f"{path} is empty")

@@ -1,9 +1,9 @@
 """Hangs up on strangers of a gRPC server, which cannot do so itself.
 
-gRPC ends a half handshake in time. But whoever speaks HTTP/2 and shows no token may stay, and when there are too many
-connections it refuses newcomers, members among them. So a thread looks at the sockets of the server's port: strangers
-go when their time is over, and the oldest first when there are many. It works on the sockets themselves, beside gRPC,
-so members pay nothing for it.
+gRPC ends a half handshake in time. But whoever speaks HTTP/2 and shows no token may stay, and when
+there are too many connections it refuses newcomers, members among them. So a thread looks at the
+sockets of the server's port: strangers go when their time is over, and the oldest first when there
+are many. It works on the sockets themselves, beside gRPC, so members pay nothing for it.
 """
 
 from __future__ import annotations
@@ -48,13 +48,19 @@ class Strangers:
             self._members.add(found)
 
     def look(self, connected: Iterable[Peer], now_s: float) -> tuple[list[Peer], float]:
-        """Those to hang up on, and when to look again (s from now). OSError of ``connected`` leaves all as it was."""
-        # Before it is looked who is there: one that connects and is admitted meanwhile has not gone.
+        """Those to hang up on, and when to look again (s from now). OSError of ``connected`` leaves
+        all as it was."""
+        # Before it is looked who is there: one that connects and is admitted meanwhile has not
+        # gone.
         known = frozenset(self._members)
         there = set(connected)
         for gone in known - there:  # one by one: members are admitted meanwhile
             self._members.discard(gone)
-        since_s = {peer: at for peer, at in self._since_s.items() if peer in there and peer not in self._members}
+        since_s = {
+            peer: at
+            for peer, at in self._since_s.items()
+            if peer in there and peer not in self._members
+        }
         since_s |= dict.fromkeys(there - since_s.keys() - self._members, now_s)
         limits, most = self.limits, self.limits.strangers
         spare = len(since_s) - most
@@ -73,12 +79,15 @@ class Strangers:
 
 def peer_of(name: str) -> Peer | None:
     """``ipv4:127.0.0.1:5000`` or ``ipv6:%5B::1%5D:5000`` as a socket names it."""
-    found = _PEER.fullmatch(name.replace("%5B", "").replace("%5D", "").replace("[", "").replace("]", ""))
+    found = _PEER.fullmatch(
+        name.replace("%5B", "").replace("%5D", "").replace("[", "").replace("]", "")
+    )
     return (_plain(found[1]), int(found[2])) if found else None
 
 
 def watch(port: int, strangers: Strangers, ended: threading.Event) -> threading.Thread:
-    """Look at the connections of this process's server at ``port`` until it has ended, on a thread of its own."""
+    """Look at the connections of this process's server at ``port`` until it has ended, on a thread
+    of its own."""
 
     def run() -> None:
         wait_s = _BUSY_S
@@ -104,9 +113,10 @@ def _hang_up(port: int, peers: frozenset[Peer]) -> None:
 
 
 def _connections(port: int) -> Iterator[tuple[Peer, socket.socket]]:
-    """The connections that this process has accepted at a port; each is only to be used until the next one comes. What
-    is looked at is a copy of the descriptor: the number itself may be another file's by then. Raises OSError where
-    there is no descriptor for a copy: then nobody knows who is connected."""
+    """The connections that this process has accepted at a port; each is only to be used until the
+    next one comes. What is looked at is a copy of the descriptor: the number itself may be another
+    file's by then. Raises OSError where there is no descriptor for a copy: then nobody knows who is
+    connected."""
     for number in map(int, os.listdir("/dev/fd")):
         try:
             if not stat.S_ISSOCK(os.fstat(number).st_mode):

@@ -1,8 +1,9 @@
 """A worker's line to the watermark service: reports out, watermarks and known tokens in, for ever.
 
-One thread keeps the line: it looks the leader up, connects, and listens; gRPC's own thread of the stream sends.
-The newest report of each shard is remembered, and all of them are sent again on every new connection, so that an
-injector that starts from nothing has its tiling complete as soon as every worker has found it.
+One thread keeps the line: it looks the leader up, connects, and listens; gRPC's own thread of the
+stream sends. The newest report of each shard is remembered, and all of them are sent again on every
+new connection, so that an injector that starts from nothing has its tiling complete as soon as
+every worker has found it.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ from contextlib import closing
 import grpc
 
 from millwheel.adapters.grpc.common import CALL_TIMEOUT_S, new_channel
-from millwheel.adapters.grpc.report_desk import ReportDesk
+from millwheel.adapters.grpc.report_queue import ReportQueue
 from millwheel.adapters.grpc.security import Security
+from millwheel.adapters.pb import injector_pb2 as pb
+from millwheel.adapters.pb.injector_pb2_grpc import InjectorStub
 from millwheel.core.model.failures import CallKind, Tally
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.watermark import ShardReport, Watermarks
 from millwheel.errors import UnavailableError
-from millwheel.pb import injector_pb2 as pb
-from millwheel.pb.injector_pb2_grpc import InjectorStub
 
 _SEND_EVERY_S = 0.005  # reports of all shards go together at most this often
 _BACK_OFF_S = (0.02, 1.0)  # first and longest pause before the service is called again
 
 
 class StatusLine:
-    """Asks the injector at ``address``, again and again over one channel: with TLS, a new one for each question takes
-    both sides several milliseconds."""
+    """Asks the injector at ``address``, again and again over one channel: with TLS, a new one for
+    each question takes both sides several milliseconds."""
 
     def __init__(self, address: str, security: Security | None = None) -> None:
         self.address = address
@@ -42,15 +43,20 @@ class StatusLine:
         try:
             return self._stub.Status(pb.StatusRequest(), timeout=timeout_s)
         except grpc.RpcError as ex:
-            raise UnavailableError(f"the injector at {self.address} did not answer: {_words(ex)}") from ex
+            raise UnavailableError(
+                f"the injector at {self.address} did not answer: {_words(ex)}"
+            ) from ex
 
     def close(self) -> None:
         """Ask no more."""
         self._channel.close()
 
 
-def fetch_status(address: str, timeout_s: float = CALL_TIMEOUT_S, security: Security | None = None) -> pb.StatusReply:
-    """Where the watermarks stand, asked once. Raises UnavailableError when the injector does not answer."""
+def fetch_status(
+    address: str, timeout_s: float = CALL_TIMEOUT_S, security: Security | None = None
+) -> pb.StatusReply:
+    """Where the watermarks stand, asked once. Raises UnavailableError when the injector does not
+    answer."""
     with closing(StatusLine(address, security)) as line:
         return line.ask(timeout_s)
 
@@ -59,29 +65,30 @@ def _words(error: grpc.RpcError) -> str:
     return str(error.details() or error.code()) if isinstance(error, grpc.Call) else str(error)
 
 
-class _Desk:
-    """A :class:`ReportDesk` for threads: the loop puts reports on it, gRPC's thread of the stream takes frames."""
+class _SharedReports:
+    """A :class:`ReportQueue` for threads: the loop puts reports on it, gRPC's thread of the stream
+    takes frames."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._desk = ReportDesk()
+        self._reports = ReportQueue()
         self._session = 0
 
     def put(self, by_node: Mapping[NodeName, Sequence[ShardReport]]) -> None:
         with self._changed:
             for node, reports in by_node.items():
-                self._desk.put(node, reports)
+                self._reports.put(node, reports)
             self._changed.notify_all()
 
     def forget(self, shard: str) -> None:
         with self._changed:
-            self._desk.forget(shard)
+            self._reports.forget(shard)
 
     def open(self) -> int:
         """A new session, in which everything is to be sent again."""
         with self._changed:
             self._session += 1
-            self._desk.begin()
+            self._reports.begin()
             return self._session
 
     def end(self) -> None:
@@ -91,7 +98,8 @@ class _Desk:
             self._changed.notify_all()
 
     def frames(self, session: int) -> Iterator[pb.ReportFrame]:
-        """The frames to send in ``session``, while it lasts. A pause between frames lets the next one carry more."""
+        """The frames to send in ``session``, while it lasts. A pause between frames lets the next
+        one carry more."""
         while (frames := self._next(session)) is not None:
             yield from frames
             with self._changed:
@@ -99,26 +107,29 @@ class _Desk:
 
     def _next(self, session: int) -> list[pb.ReportFrame] | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._desk.waiting() or self._session != session)
-            return self._desk.take() if self._session == session else None
+            self._changed.wait_for(lambda: self._reports.waiting() or self._session != session)
+            return self._reports.take() if self._session == session else None
 
 
 def read_tallies(message: pb.Broadcast) -> dict[str, dict[CallKind, Tally]]:
     """Tallies of calls by node, from a message."""
     found: dict[str, dict[CallKind, Tally]] = {}
     for each in message.tallies:
-        found.setdefault(each.node, {})[CallKind(each.judged, each.what)] = Tally(each.tried, each.failed)
+        found.setdefault(each.node, {})[CallKind(each.judged, each.what)] = Tally(
+            each.tried, each.failed
+        )
     return found
 
 
 class InjectorClient:
     """Reports of this worker's shards, and what the service answers.
 
-    ``find_address`` says where the leader is now (None: nobody leads) and is called on the client's thread before
-    each attempt; it may block shortly. ``on_watermarks`` gets the nodes whose published watermark (µs) rose,
-    ``on_token_known`` (shard, token) once a first report has arrived: from then on its owner may ack deliveries.
-    ``on_tallies`` gets how calls of nodes went, over all of their shards. All are called on the client's thread,
-    must only enqueue, and may repeat what was said on another connection.
+    ``find_address`` says where the leader is now (None: nobody leads) and is called on the client's
+    thread before each attempt; it may block shortly. ``on_watermarks`` gets the nodes whose
+    published watermark (µs) rose, ``on_token_known`` (shard, token) once a first report has
+    arrived: from then on its owner may ack deliveries. ``on_tallies`` gets how calls of nodes went,
+    over all of their shards. All are called on the client's thread, must only enqueue, and may
+    repeat what was said on another connection.
     """
 
     def __init__(
@@ -134,7 +145,7 @@ class InjectorClient:
         self._on_watermarks = on_watermarks
         self._on_token_known = on_token_known
         self._on_tallies = on_tallies
-        self._desk = _Desk()
+        self._reports = _SharedReports()
         self._watermarks = Watermarks()
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -145,15 +156,17 @@ class InjectorClient:
         self._thread.start()
 
     def report(self, by_node: Mapping[NodeName, Sequence[ShardReport]]) -> None:
-        """Send these when the line is free; a newer report of a shard replaces one that was not sent yet."""
-        self._desk.put(by_node)
+        """Send these when the line is free; a newer report of a shard replaces one that was not
+        sent yet."""
+        self._reports.put(by_node)
 
     def forget(self, shard: str) -> None:
         """The shard left this worker: do not report it again."""
-        self._desk.forget(shard)
+        self._reports.forget(shard)
 
     def leader_changed(self) -> None:
-        """Look the leader up now. Ends a pause between attempts, and a connection to a former leader."""
+        """Look the leader up now. Ends a pause between attempts, and a connection to a former
+        leader."""
         self._wake.set()
         with self._lock:
             call, address = self._call, self._address
@@ -164,7 +177,9 @@ class InjectorClient:
         """Where the watermarks stand. Raises UnavailableError when nobody leads or answers."""
         address = self._find_address()
         if address is None:
-            raise UnavailableError("no injector leads at the moment; it is elected within seconds, ask again")
+            raise UnavailableError(
+                "no injector leads at the moment; it is elected within seconds, ask again"
+            )
         return fetch_status(address, timeout_s, self._security)
 
     def close(self) -> None:
@@ -173,7 +188,7 @@ class InjectorClient:
             self._closed = True
             call = self._call
         self._wake.set()
-        self._desk.end()
+        self._reports.end()
         if call is not None:
             call.cancel()
         self._thread.join()
@@ -193,7 +208,7 @@ class InjectorClient:
         """Hold one connection until it breaks; whether the service ever answered on it."""
         served = False
         with new_channel(address, self._security) as channel:
-            call = InjectorStub(channel).Connect(self._desk.frames(self._desk.open()))
+            call = InjectorStub(channel).Connect(self._reports.frames(self._reports.open()))
             if self._hold(call, address):
                 try:
                     for message in call:
@@ -202,7 +217,7 @@ class InjectorClient:
                 except grpc.RpcError:
                     pass  # any failure is handled alike: look the leader up and connect again
             self._hold(None, None)
-            self._desk.end()
+            self._reports.end()
         return served
 
     def _hold(self, call: grpc.Call | None, address: str | None) -> bool:

@@ -1,8 +1,10 @@
-"""The append form: a commit is one write and one fdatasync to a segment, and then a look for the seal.
+"""The append form: a commit is one write and one fdatasync to a segment, and then a look for the
+seal.
 
-Why that is safe: the sealer creates the seal first and reads the length of the journal afterwards. A commit that
-was durable before the seal existed is inside the length. One that was not looks for the seal after it became
-durable, sees it, and is never acked, whether it is inside the length or not.
+Why that is safe: the sealer creates the seal first and reads the length of the journal afterwards.
+A commit that was durable before the seal existed is inside the length. One that was not looks for
+the seal after it became durable, sees it, and is never acked, whether it is inside the length or
+not.
 """
 
 from __future__ import annotations
@@ -11,9 +13,17 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 
-from millwheel.adapters.journal.folder import COLLECTED, SEAL, SEALED_END, JournalFolder, SegmentFolder, segment_name
+from millwheel.adapters.journal.folder import (
+    COLLECTED,
+    SEAL,
+    SEALED_END,
+    JournalFolder,
+    SegmentFolder,
+    segment_name,
+)
 from millwheel.adapters.journal.following import certain_groups, groups_between
 from millwheel.adapters.journal.reading import load_segment, read_segments, valid_part
+from millwheel.adapters.ports import Followed
 from millwheel.adapters.spaces.durable import read_whole, write_all
 from millwheel.adapters.spaces.files import Files, explained
 from millwheel.core.formats.journal_segment import (
@@ -29,22 +39,29 @@ from millwheel.core.formats.journal_segment import (
     encode_sealed_end,
     unpack_end,
 )
-from millwheel.errors import CorruptionError, InvariantError, MillwheelError, UnavailableError, invariant
-from millwheel.ports import Followed
+from millwheel.errors import (
+    CorruptionError,
+    InvariantError,
+    MillwheelError,
+    UnavailableError,
+    invariant,
+)
 
 _SEGMENT_GROUPS = 4_000
-"""A segment has no more groups than that: some 20 s of a busy worker's. To seal a journal its last segment is read, and
-to recover a shard all that have not been deleted; what they take is a matter of groups where these are small."""
+"""A segment has no more groups than that: some 20 s of a busy worker's. To seal a journal its last
+segment is read, and to recover a shard all that have not been deleted; what they take is a matter
+of groups where these are small."""
 
 
 _SMALL_PART = 8
-"""Groups of at most this part of the room have zeros written for them first. For larger ones that would double what is
-written, to save a small part of what writing them takes."""
+"""Groups of at most this part of the room have zeros written for them first. For larger ones that
+would double what is written, to save a small part of what writing them takes."""
 
 
 class AppendForm:
-    """Segments of about ``segment_bytes``, or of fewer in many groups, that are appended to. ``room_bytes``: small
-    groups are written over so many zeros, which were written before them (0: there is no room, files grow)."""
+    """Segments of about ``segment_bytes``, or of fewer in many groups, that are appended to.
+    ``room_bytes``: small groups are written over so many zeros, which were written before them (0:
+    there is no room, files grow)."""
 
     def __init__(self, files: Files, segment_bytes: int, room_bytes: int = 0) -> None:
         self._files = files
@@ -58,10 +75,13 @@ class AppendForm:
         """Seal, then measure, then publish. The first sealer to publish decides for all."""
         folder = self._on_files(folder)
         if (end := _published_end(folder)) is None:
-            # The seal first, its name durable, and only then the length. Measured before, a group could be written,
-            # synced and acked in between, and no later owner would read it (tests/contract/journals/test_sealing.py
-            # tries every interleaving; mutation owner_before_seal).
-            seal = SegmentHeader(folder.incarnation, 0, 0, os.urandom(PUT_ID_BYTES), SegmentKind.SEAL)
+            # The seal first, its name durable, and only then the length. Measured before, a group
+            # could be written, synced and acked in between, and no later owner would read it
+            # (tests/contract/journals/test_sealing.py tries every interleaving; mutation
+            # owner_before_seal).
+            seal = SegmentHeader(
+                folder.incarnation, 0, 0, os.urandom(PUT_ID_BYTES), SegmentKind.SEAL
+            )
             folder.create(SEAL, encode_header(seal))
             folder.create(SEALED_END, encode_sealed_end(folder.incarnation, _measured_end(folder)))
             end = _published_end(folder)
@@ -69,14 +89,18 @@ class AppendForm:
         assert end is not None
         return end.packed()
 
-    def read(self, folder: JournalFolder, upto: int, since: JournalPosition | None = None) -> Iterator[list[bytes]]:
-        """The entries of each group up to a sealed end; in a live journal, of those that are durable by now."""
+    def read(
+        self, folder: JournalFolder, upto: int, since: JournalPosition | None = None
+    ) -> Iterator[list[bytes]]:
+        """The entries of each group up to a sealed end; in a live journal, of those that are
+        durable by now."""
         folder = self._on_files(folder)
         end = _published_end(folder)
         if upto >= 0 and end is not None and end.packed() != upto:
             raise CorruptionError(
-                f"{folder.path}/{SEALED_END} says {end}, the range table {unpack_end(upto)}: one of them is of another "
-                "run. Point the pipeline at the root and the ZooKeeper path that belong together"
+                f"{folder.path}/{SEALED_END} says {end}, the range table {unpack_end(upto)}: one of"
+                " them is of another run. Point the pipeline at the root and the ZooKeeper path"
+                " that belong together"
             )
         if since is not None and upto >= 0:
             yield from groups_between(folder, since, upto)
@@ -90,7 +114,9 @@ class AppendForm:
         folder = self._on_files(folder)
         end = _published_end(folder)
         if end is None:
-            raise InvariantError(f"{folder.path} is not sealed: only the journals of the dead are collected")
+            raise InvariantError(
+                f"{folder.path} is not sealed: only the journals of the dead are collected"
+            )
         folder.begin_collecting(read_segments(folder, end))
         for name in folder.names():
             if name not in (SEAL, SEALED_END, COLLECTED):
@@ -109,18 +135,22 @@ def _published_end(folder: SegmentFolder) -> JournalEnd | None:
     try:
         return decode_sealed_end(data)
     except CorruptionError as ex:
-        raise CorruptionError(f"{path}: {ex}. Restore it from a copy of the disk; do not delete it") from ex
+        raise CorruptionError(
+            f"{path}: {ex}. Restore it from a copy of the disk; do not delete it"
+        ) from ex
 
 
 def _measured_end(folder: SegmentFolder) -> JournalEnd:
-    """Where the valid groups end. Earlier segments are whole by construction, and checked when they are read."""
+    """Where the valid groups end. Earlier segments are whole by construction, and checked when they
+    are read."""
     segments = folder.segments()
     if not segments:
         return JournalEnd(0, 0)
     last = segments[-1]
     fd = folder.files.open_read(folder.segment_path(last))
     try:
-        # A counted group must survive a power cut, even if its writer died between write and fdatasync.
+        # A counted group must survive a power cut, even if its writer died between write and
+        # fdatasync.
         folder.files.sync(fd)
         found = load_segment(folder, last, fd)
         return JournalEnd(last, valid_part(folder, found, fd).end)
@@ -157,10 +187,10 @@ class AppendWriter:
     # --- committing
 
     def commit(self, entries: Sequence[bytes]) -> int:
-        """See :class:`millwheel.ports.JournalWriter`.
+        """See :class:`millwheel.adapters.ports.JournalWriter`.
 
-        After UnavailableError from a write that was undone (a full disk) the journal goes on where it was; after
-        any other error it answers every call with that error.
+        After UnavailableError from a write that was undone (a full disk) the journal goes on where
+        it was; after any other error it answers every call with that error.
         """
         if self._broken is not None:
             raise self._broken
@@ -168,9 +198,10 @@ class AppendWriter:
             if self._offset >= self._segment_bytes or self._group >= self._full_at:
                 self._roll_or_explain()
             self._append(encode_group(self._seed, self._group, entries))
-        # After the sync, never before: a sealer that came in between has measured a length without this group, and
-        # what is acked now would be lost (mutation seal_not_looked_for). Also without entries: an idle writer must
-        # learn that it was declared dead (mutation seal_not_noticed_when_idle).
+        # After the sync, never before: a sealer that came in between has measured a length without
+        # this group, and what is acked now would be lost (mutation seal_not_looked_for). Also
+        # without entries: an idle writer must learn that it was declared dead (mutation
+        # seal_not_noticed_when_idle).
         try:
             sealed = self._files.exists(self._seal)
         except OSError as ex:
@@ -193,8 +224,9 @@ class AppendWriter:
         self._group += 1
 
     def _make_room(self) -> None:
-        """Zeros for the next groups. To sync what is written over them takes the disk once; where the file grows, its
-        file system writes, and waits for, a record of that as well. Without space for them the file grows."""
+        """Zeros for the next groups. To sync what is written over them takes the disk once; where
+        the file grows, its file system writes, and waits for, a record of that as well. Without
+        space for them the file grows."""
         try:
             write_all(self._files, self._fd, bytes(self._room_bytes), self._size)
             self._size += self._room_bytes
@@ -203,9 +235,12 @@ class AppendWriter:
             self._size = self._offset
 
     def _failed(self, ex: OSError, end: int) -> MillwheelError:
-        """Undo a write that stopped in the middle of a file that grows. One that is complete but perhaps not durable
-        must stand: a sealer may have counted it already. Over zeros, nobody knows which of both it is."""
-        error = explained(ex, f"write group {self._group} to {self._folder.segment_path(self._segment)}")
+        """Undo a write that stopped in the middle of a file that grows. One that is complete but
+        perhaps not durable must stand: a sealer may have counted it already. Over zeros, nobody
+        knows which of both it is."""
+        error = explained(
+            ex, f"write group {self._group} to {self._folder.segment_path(self._segment)}"
+        )
         try:
             if self._files.size(self._fd) < end:
                 self._files.truncate(self._fd, self._offset)
@@ -216,7 +251,10 @@ class AppendWriter:
         except OSError:
             pass
         return self._break(
-            UnavailableError(f"{error}. Whether it is durable is not known, so this process must exit and be replaced")
+            UnavailableError(
+                f"{error}. Whether it is durable is not known, so this process must exit and be"
+                " replaced"
+            )
         )
 
     def _break(self, error: MillwheelError) -> MillwheelError:
@@ -232,10 +270,12 @@ class AppendWriter:
             raise explained(ex, f"create {self._folder.segment_path(self._segment + 1)}") from ex
 
     def _roll(self) -> None:
-        """Start the next segment. Its name is durable before anything is written to it; a second try after a
-        failure finds its own bytes there."""
+        """Start the next segment. Its name is durable before anything is written to it; a second
+        try after a failure finds its own bytes there."""
         segment = self._segment + 1
-        head = encode_header(SegmentHeader(self._folder.incarnation, segment, self._group, self._put_id))
+        head = encode_header(
+            SegmentHeader(self._folder.incarnation, segment, self._group, self._put_id)
+        )
         if not self._folder.create(segment_name(segment), head):
             raise self._break(self._folder.fenced())
         fd = self._files.open_write(self._folder.segment_path(segment))
@@ -249,12 +289,13 @@ class AppendWriter:
             self._segments = (*self._segments, segment)
 
     def segments(self) -> Sequence[int]:
-        """See :class:`millwheel.ports.JournalWriter`."""
+        """See :class:`millwheel.adapters.ports.JournalWriter`."""
         with self._lock:
             return [segment for segment in self._segments if segment not in self._forgotten]
 
     def delete_segment(self, segment: int) -> None:
-        """See :class:`millwheel.ports.JournalWriter`. A segment stays on disk while an older one is needed."""
+        """See :class:`millwheel.adapters.ports.JournalWriter`. A segment stays on disk while an
+        older one is needed."""
         with self._lock:
             invariant(segment < self._segment, f"segment {segment} is still being written to")
             if segment in self._segments:
@@ -274,7 +315,7 @@ class AppendWriter:
             raise explained(ex, f"delete {path}") from ex
 
     def close(self) -> None:
-        """See :class:`millwheel.ports.JournalWriter`."""
+        """See :class:`millwheel.adapters.ports.JournalWriter`."""
         if self._fd >= 0:
             self._files.close(self._fd)
             self._fd = -1

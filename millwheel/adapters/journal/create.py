@@ -1,8 +1,10 @@
-"""The create form: group commit *n* is the object *n*, created if absent; the seal is the number behind the newest.
+"""The create form: group commit *n* is the object *n*, created if absent; the seal is the number
+behind the newest.
 
-The writer has one create in flight at a time, so the numbers have no holes, and the number that the sealer takes
-is the one the writer would take next: one of the two creates fails. Nothing is ever written in place. How a sealer
-gets that number is described in :mod:`millwheel.adapters.journal.numbers`.
+The writer has one create in flight at a time, so the numbers have no holes, and the number that the
+sealer takes is the one the writer would take next: one of the two creates fails. Nothing is ever
+written in place. How a sealer gets that number is described in
+:mod:`millwheel.adapters.journal.numbers`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,15 @@ import threading
 from collections.abc import Iterator, Sequence
 
 from millwheel.adapters.journal.folder import COLLECTED, JournalFolder, segment_name
-from millwheel.adapters.journal.numbers import KEPT_GROUPS, first_group, load, look, take_end, top_of
+from millwheel.adapters.journal.numbers import (
+    KEPT_GROUPS,
+    first_group,
+    load,
+    look,
+    take_end,
+    top_of,
+)
+from millwheel.adapters.ports import Followed
 from millwheel.adapters.spaces.files import explained
 from millwheel.core.formats.journal_segment import (
     PUT_ID_BYTES,
@@ -29,7 +39,6 @@ from millwheel.core.formats.journal_segment import (
     valid_prefix,
 )
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError, invariant
-from millwheel.ports import Followed
 
 _AT_ONCE = 1_000
 """The most groups that are followed in one call."""
@@ -44,12 +53,16 @@ class CreateForm:
     def seal(self, folder: JournalFolder) -> int:
         return JournalEnd(take_end(folder), 0).packed()
 
-    def read(self, folder: JournalFolder, upto: int, since: JournalPosition | None = None) -> Iterator[list[bytes]]:
+    def read(
+        self, folder: JournalFolder, upto: int, since: JournalPosition | None = None
+    ) -> Iterator[list[bytes]]:
         """The entries of all groups before the seal; of a live journal those that exist now."""
         if since is not None and upto >= 0:
             first, end = since.group, unpack_end(upto).segment
             if first > end:
-                raise CorruptionError(f"{folder.path} was followed to group {first}, but it was sealed at {end}")
+                raise CorruptionError(
+                    f"{folder.path} was followed to group {first}, but it was sealed at {end}"
+                )
         else:
             top = top_of(folder)
             end = unpack_end(upto).segment if upto >= 0 else top.newest + 1
@@ -63,22 +76,33 @@ class CreateForm:
             yield _entries(folder, number, data, opened)
 
     def follow(self, folder: JournalFolder, since: JournalPosition | None) -> Followed:
-        """A group counts once there is another one behind it: its create has returned, so its name is durable, too."""
+        """A group counts once there is another one behind it: its create has returned, so its name
+        is durable, too."""
         number = since.group if since is not None else _oldest(folder)
         groups: list[list[bytes]] = []
         newest = _group(folder, number)
-        while newest is not None and len(groups) < _AT_ONCE and (after := _group(folder, number + 1)) is not None:
+        while (
+            newest is not None
+            and len(groups) < _AT_ONCE
+            and (after := _group(folder, number + 1)) is not None
+        ):
             groups.append(newest)
             newest, number = after, number + 1
         # At every number but the first there was a group.
-        if newest is None and (number > 1 or top_of(folder).newest) and _group(folder, number) is None:
+        if (
+            newest is None
+            and (number > 1 or top_of(folder).newest)
+            and _group(folder, number) is None
+        ):
             folder.refuse_gap(number)
         return Followed(groups, JournalPosition(number, 0, number), whole=len(groups) < _AT_ONCE)
 
     def collect(self, folder: JournalFolder) -> None:
         end = top_of(folder).end
         if not end:
-            raise InvariantError(f"{folder.path} is not sealed: only the journals of the dead are collected")
+            raise InvariantError(
+                f"{folder.path} is not sealed: only the journals of the dead are collected"
+            )
         folder.begin_collecting(self.read(folder, JournalEnd(end, 0).packed()), end)
         for name in folder.names():
             if name not in (COLLECTED, segment_name(end)):
@@ -86,8 +110,9 @@ class CreateForm:
 
 
 def _still_there(folder: JournalFolder, first: int, end: int) -> int:
-    """The oldest group, when ``first`` was it in a listing. Its writer deletes what nobody needs, oldest first, and its
-    last request may arrive after its death: see test_the_last_delete_of_a_dead_writer_is_no_gap."""
+    """The oldest group, when ``first`` was it in a listing. Its writer deletes what nobody needs,
+    oldest first, and its last request may arrive after its death: see
+    test_the_last_delete_of_a_dead_writer_is_no_gap."""
     while first < end - 1 and not folder.exists(segment_name(first)):
         first += 1
     return first
@@ -129,11 +154,13 @@ class CreateWriter:
         self.commit(())
 
     def commit(self, entries: Sequence[bytes]) -> int:
-        """See :class:`millwheel.ports.JournalWriter`. A group that may have been created is tried again by the
-        next call with the same entries: the same bytes under the same number are the same group.
+        """See :class:`millwheel.adapters.ports.JournalWriter`. A group that may have been created
+        is tried again by the next call with the same entries: the same bytes under the same number
+        are the same group.
 
-        Without entries this creates an empty group. To look for the seal would be cheaper, but a network file
-        system may answer from a cache that the name is free; a create is never answered from one.
+        Without entries this creates an empty group. To look for the seal would be cheaper, but a
+        network file system may answer from a cache that the name is free; a create is never
+        answered from one.
         """
         if self._broken is not None:
             raise self._broken
@@ -144,7 +171,9 @@ class CreateWriter:
         return self._next - 1
 
     def _create(self, entries: Sequence[bytes]) -> None:
-        head = encode_header(SegmentHeader(self._folder.incarnation, self._next, self._next, self._put_id))
+        head = encode_header(
+            SegmentHeader(self._folder.incarnation, self._next, self._next, self._put_id)
+        )
         group = encode_group(decode_header(head).seed, self._next, entries)
         if not self._folder.create(segment_name(self._next), head + group):
             self._broken = self._folder.fenced()
@@ -154,13 +183,14 @@ class CreateWriter:
             self._next += 1
 
     def segments(self) -> Sequence[int]:
-        """See :class:`millwheel.ports.JournalWriter`. Every group is a segment of its own."""
+        """See :class:`millwheel.adapters.ports.JournalWriter`. Every group is a segment of its
+        own."""
         with self._lock:
             return [group for group in self._groups if group not in self._forgotten]
 
     def delete_segment(self, segment: int) -> None:
-        """See :class:`millwheel.ports.JournalWriter`. A group stays while an older one is needed, or as one of the
-        newest :data:`KEPT_GROUPS`."""
+        """See :class:`millwheel.adapters.ports.JournalWriter`. A group stays while an older one is
+        needed, or as one of the newest :data:`KEPT_GROUPS`."""
         with self._lock:
             invariant(segment < self._next - 1, f"group {segment} is the newest one and stays")
             if segment in self._groups:
@@ -176,5 +206,5 @@ class CreateWriter:
             raise explained(ex, f"delete {self._folder.segment_path(group)}") from ex
 
     def close(self) -> None:
-        """See :class:`millwheel.ports.JournalWriter`."""
+        """See :class:`millwheel.adapters.ports.JournalWriter`."""
         self._broken = self._broken or InvariantError(f"the journal {self._folder.path} is closed")

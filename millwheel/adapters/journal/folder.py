@@ -2,12 +2,14 @@
 
     <incarnation>/00000001.log ...     segments (append form) or group commits (create form)
     <incarnation>/SEAL                 append form: no commit may be acked once it exists
-    <incarnation>/SEALED_END           append form: where the journal ends; the first one to publish it decides
-    <incarnation>/COLLECTED            the segments are being deleted, or were; records whether they were empty
+    <incarnation>/SEALED_END           append form: where the journal ends; the first one to publish
+                                       it decides
+    <incarnation>/COLLECTED            the segments are being deleted, or were; records whether they
+                                       were empty
     <incarnation>/.tmp-...             being written
 
-A folder is claimed by making it, once and for ever: by its writer or by whoever seals a journal that was never
-written. It is never removed, nor is a seal: a zombie may come back after any time.
+A folder is claimed by making it, once and for ever: by its writer or by whoever seals a journal
+that was never written. It is never removed, nor is a seal: a zombie may come back after any time.
 """
 
 from __future__ import annotations
@@ -70,15 +72,17 @@ class JournalFolder:
         self.space.delete(f"{self.path}/{name}")
 
     def begin_collecting(self, groups: Iterator[list[bytes]], end: int = 0) -> None:
-        """Say that the segments may go, whether there was anything in them (``groups``, read if need be), and which of
-        them is the seal (``end``), where that is one."""
+        """Say that the segments may go, whether there was anything in them (``groups``, read if
+        need be), and which of them is the seal (``end``), where that is one."""
         if self.exists(COLLECTED):
             return
         try:
             empty = not any(groups)
         except (CorruptionError, FencedError):
             empty = False
-        self.create(COLLECTED, (_NO_ENTRIES if empty else b"") + (b"end %d\n" % end if end else b""))
+        self.create(
+            COLLECTED, (_NO_ENTRIES if empty else b"") + (b"end %d\n" % end if end else b"")
+        )
 
     def collected_end(self) -> int:
         """The seal of a journal whose collection has begun, 0 when it has not."""
@@ -89,34 +93,38 @@ class JournalFolder:
         return int(found[1]) if found else 0
 
     def was_empty(self) -> bool:
-        """True when the journal was collected and held nothing. A range table may name it all the same: its worker
-        was so slow to join that it counted as dead before it was given its first shard."""
+        """True when the journal was collected and held nothing. A range table may name it all the
+        same: its worker was so slow to join that it counted as dead before it was given its first
+        shard."""
         if not self.exists(COLLECTED):
             return False
         return self.space.get(f"{self.path}/{COLLECTED}").startswith(_NO_ENTRIES)
 
     def fenced(self) -> FencedError:
         return FencedError(
-            f"the journal of {self.incarnation} is sealed: its shards belong to others. This process must exit; "
-            "a new one takes its place"
+            f"the journal of {self.incarnation} is sealed: its shards belong to others. This"
+            " process must exit; a new one takes its place"
         )
 
     def damaged(self, segment: int, offset: int, what: str) -> CorruptionError:
         return CorruptionError(
-            f"{self.segment_path(segment)}: damaged at offset {offset}: {what}. Nothing behind it can be trusted. "
-            "Restore the file from a copy of the disk, or start the pipeline on a new root and replay its input"
+            f"{self.segment_path(segment)}: damaged at offset {offset}: {what}. Nothing behind it"
+            " can be trusted. Restore the file from a copy of the disk, or start the pipeline on a"
+            " new root and replay its input"
         )
 
     def refuse_gap(self, missing: int) -> NoReturn:
         """The error for an absent segment: it was collected, or it is lost."""
         if self.exists(COLLECTED):
             raise FencedError(
-                f"the journal of {self.incarnation} was collected: whoever still needs it works from an old range "
-                "table, and newer snapshots exist. Start again from the table as it is now"
+                f"the journal of {self.incarnation} was collected: whoever still needs it works"
+                " from an old range table, and newer snapshots exist. Start again from the table"
+                " as it is now"
             )
         raise CorruptionError(
-            f"{self.segment_path(missing)} is missing, but what comes before or behind it is there or was sealed. "
-            "Restore the file from a copy of the disk, or start the pipeline on a new root and replay its input"
+            f"{self.segment_path(missing)} is missing, but what comes before or behind it is there"
+            " or was sealed. Restore the file from a copy of the disk, or start the pipeline on a"
+            " new root and replay its input"
         )
 
 

@@ -1,8 +1,10 @@
-"""Reads an append-form journal from a position in the middle: as it grows, or the rest of a sealed one.
+"""Reads an append-form journal from a position in the middle: as it grows, or the rest of a sealed
+one.
 
 A reader of a growing journal may trust a group once another group or segment follows it.
-A writer continues only after it has made a group durable and has then found no seal, so a later sealer counts
-that group. The newest group may have been written behind a sealed end, or be lost with the power: it is not shown.
+A writer continues only after it has made a group durable and has then found no seal, so a later
+sealer counts that group. The newest group may have been written behind a sealed end, or be lost
+with the power: it is not shown.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from millwheel.adapters.journal.folder import SegmentFolder
+from millwheel.adapters.ports import Followed
 from millwheel.core.formats.journal_segment import (
     GROUP_HEADER_BYTES,
     HEADER_BYTES,
@@ -26,7 +29,6 @@ from millwheel.core.formats.journal_segment import (
     valid_prefix,
 )
 from millwheel.errors import CorruptionError
-from millwheel.ports import Followed
 
 
 def certain_groups(folder: SegmentFolder, since: JournalPosition | None) -> Followed:
@@ -45,19 +47,30 @@ def certain_groups(folder: SegmentFolder, since: JournalPosition | None) -> Foll
     prefix = valid_prefix(data, opened)
     if finished:
         _check_whole(folder, since, prefix, len(data), data)
-        return Followed(_entries(data, prefix), JournalPosition(since.segment + 1, 0, prefix.next_group), whole=False)
+        return Followed(
+            _entries(data, prefix),
+            JournalPosition(since.segment + 1, 0, prefix.next_group),
+            whole=False,
+        )
     return _without_newest(since, data, opened, prefix)
 
 
-def _without_newest(since: JournalPosition, data: bytes, opened: OpenedSegment, prefix: Prefix) -> Followed:
+def _without_newest(
+    since: JournalPosition, data: bytes, opened: OpenedSegment, prefix: Prefix
+) -> Followed:
     certain = prefix.bodies[:-1]
     end = prefix.bodies[-1][0] - GROUP_HEADER_BYTES if prefix.bodies else opened.start
-    position = JournalPosition(since.segment, since.offset + end, opened.header.first_group + len(certain))
+    position = JournalPosition(
+        since.segment, since.offset + end, opened.header.first_group + len(certain)
+    )
     return Followed([decode_entries(data, body) for body in certain], position)
 
 
-def groups_between(folder: SegmentFolder, since: JournalPosition, upto: int) -> Iterator[list[bytes]]:
-    """The entries of every group from ``since`` to the sealed end. Raises CorruptionError when it lies before."""
+def groups_between(
+    folder: SegmentFolder, since: JournalPosition, upto: int
+) -> Iterator[list[bytes]]:
+    """The entries of every group from ``since`` to the sealed end. Raises CorruptionError when it
+    lies before."""
     end = unpack_end(upto)
     if JournalEnd(since.segment, since.offset) > end and since.offset:
         raise CorruptionError(f"{folder.path} was followed to {since}, but it was sealed at {end}")
@@ -74,8 +87,11 @@ def _entries(data: bytes, prefix: Prefix) -> list[list[bytes]]:
     return [decode_entries(data, body) for body in prefix.bodies]
 
 
-def _check_whole(folder: SegmentFolder, since: JournalPosition, prefix: Prefix, stop: int, data: bytes) -> None:
-    """``data``: all of a segment that is not the last, whose room may be left; b"" for another one."""
+def _check_whole(
+    folder: SegmentFolder, since: JournalPosition, prefix: Prefix, stop: int, data: bytes
+) -> None:
+    """``data``: all of a segment that is not the last, whose room may be left; b"" for another
+    one."""
     if prefix.end != stop and not (data and is_room(data, prefix.end)):
         what = f"group {prefix.next_group} is not whole, but the journal goes on"
         raise folder.damaged(since.segment, since.offset + prefix.end, what)
@@ -95,10 +111,14 @@ def _rest(folder: SegmentFolder, position: JournalPosition) -> tuple[bytes, Open
             position.segment,
             SegmentKind.DATA,
         ):
-            raise folder.damaged(position.segment, 0, f"it is segment {header.segment} of {header.incarnation}")
+            raise folder.damaged(
+                position.segment, 0, f"it is segment {header.segment} of {header.incarnation}"
+            )
         if not position.offset and position.group not in (0, header.first_group):
             raise folder.damaged(
-                position.segment, 0, f"it starts with group {header.first_group}, not {position.group}"
+                position.segment,
+                0,
+                f"it starts with group {header.first_group}, not {position.group}",
             )
         data = _read(folder, fd, position.offset, folder.files.size(fd) - position.offset)
     finally:

@@ -1,17 +1,19 @@
-"""Numbers of the create form: which objects have one, and how a sealer takes one that its writer cannot pass.
+"""Numbers of the create form: which objects have one, and how a sealer takes one that its writer
+cannot pass.
 
-The end of a journal is the number behind its newest group, once a seal has it. Three things make that less simple
-than to create it:
+The end of a journal is the number behind its newest group, once a seal has it. Three things make
+that less simple than to create it:
 
-- A writer that is alive may be quicker than the sealer, for ever. After losing one number, the sealer
-  puts a seal further ahead, with free numbers below it. The writer cannot come past it; whether it runs into it, or is
-  dead and never fills what lies between, the number behind the newest group is then taken in a few tries.
-- A number is free again once its group was deleted. Between a sealer's look and its create the writer may have come
-  past it and deleted it; a seal there fences nobody. But the newest groups are never deleted, so there is
-  a newer group above it, which the next look finds.
-- A sealer may die in between, and leave seals that are not the end: below the groups, or ahead of a free number. Both
-  are known for what they are by where they stand. Before the groups of the dead are deleted, the end is noted,
-  so that nothing depends on them any more.
+- A writer that is alive may be quicker than the sealer, for ever. After losing one number, the
+  sealer puts a seal further ahead, with free numbers below it. The writer cannot come past it;
+  whether it runs into it, or is dead and never fills what lies between, the number behind the
+  newest group is then taken in a few tries.
+- A number is free again once its group was deleted. Between a sealer's look and its create the
+  writer may have come past it and deleted it; a seal there fences nobody. But the newest groups are
+  never deleted, so there is a newer group above it, which the next look finds.
+- A sealer may die in between, and leave seals that are not the end: below the groups, or ahead of a
+  free number. Both are known for what they are by where they stand. Before the groups of the dead
+  are deleted, the end is noted, so that nothing depends on them any more.
 """
 
 from __future__ import annotations
@@ -32,15 +34,16 @@ from millwheel.core.formats.journal_segment import (
 from millwheel.errors import CorruptionError, UnavailableError
 
 KEPT_GROUPS = 8
-"""The newest groups are kept even if they are not needed. One would be enough if a listing were atomic."""
+"""The newest groups are kept even if they are not needed. One would be enough if a listing were
+atomic."""
 _FURTHER = 4  # how many times further ahead a sealer tries when the writer was quicker
 _TRIES = 100  # attempts to seal: the last ones are far ahead of any writer
 
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """The newest group (0: none), the seals above it from low to high, all numbers there are, and where the sealed
-    journal ends (0: it is not sealed)."""
+    """The newest group (0: none), the seals above it from low to high, all numbers there are, and
+    where the sealed journal ends (0: it is not sealed)."""
 
     newest: int
     seals: Sequence[int]
@@ -63,18 +66,22 @@ def top_of(folder: JournalFolder) -> Top:
         else:
             return _judged(folder, 0, seals[::-1], numbers)
     raise UnavailableError(
-        f"objects that {folder.path} lists are repeatedly gone when they are read; look at the store"
+        f"objects that {folder.path} lists are repeatedly gone when they are read; look at the"
+        " store"
     )
 
 
-def _judged(folder: JournalFolder, newest: int, seals: Sequence[int], numbers: Sequence[int]) -> Top:
+def _judged(
+    folder: JournalFolder, newest: int, seals: Sequence[int], numbers: Sequence[int]
+) -> Top:
     """Once groups are being deleted, their end cannot be derived from them; it was noted before."""
     end = (folder.collected_end() or (seals[0] if seals[0] == newest + 1 else 0)) if seals else 0
     return Top(newest, seals, numbers, end)
 
 
 def take_end(folder: JournalFolder) -> int:
-    """Seal the journal, and return its end, which is the same for all sealers. Our other seals are removed."""
+    """Seal the journal, and return its end, which is the same for all sealers. Our other seals are
+    removed."""
     made: list[int] = []
     ahead = 1
     while not (top := top_of(folder)).end:
@@ -89,7 +96,8 @@ def take_end(folder: JournalFolder) -> int:
 
 
 def load(folder: JournalFolder, number: int) -> tuple[bytes, OpenedSegment]:
-    """A number's content. Raises CorruptionError, or FencedError when the journal was collected, if there is none."""
+    """A number's content. Raises CorruptionError, or FencedError when the journal was collected, if
+    there is none."""
     found = look(folder, number)
     if found is None:
         folder.refuse_gap(number)
@@ -106,14 +114,17 @@ def look(folder: JournalFolder, number: int) -> tuple[bytes, OpenedSegment] | No
 
 
 def first_group(folder: JournalFolder, top: Top, end: int) -> int:
-    """The oldest group before ``end``; ``end`` when there is none. What stands below the groups are seals of sealers
-    that were too slow, and died."""
+    """The oldest group before ``end``; ``end`` when there is none. What stands below the groups are
+    seals of sealers that were too slow, and died."""
     present = (number for number in top.numbers if number < end)
-    return next((number for number in present if _kind(folder, number) is not SegmentKind.SEAL), end)
+    return next(
+        (number for number in present if _kind(folder, number) is not SegmentKind.SEAL), end
+    )
 
 
 def _kind(folder: JournalFolder, number: int) -> SegmentKind | None:
-    """The object with a number. None if it is gone: it was a group, which its writer has deleted."""
+    """The object with a number. None if it is gone: it was a group, which its writer has
+    deleted."""
     found = look(folder, number)
     return None if found is None else found[1].header.kind
 
@@ -124,10 +135,14 @@ def _opened(folder: JournalFolder, number: int, data: bytes) -> OpenedSegment:
     except CorruptionError as ex:
         raise folder.damaged(number, 0, str(ex)) from ex
     if (opened.header.incarnation, opened.header.segment) != (folder.incarnation, number):
-        raise folder.damaged(number, 0, f"it is number {opened.header.segment} of {opened.header.incarnation}")
+        raise folder.damaged(
+            number, 0, f"it is number {opened.header.segment} of {opened.header.incarnation}"
+        )
     return opened
 
 
 def _create_seal(folder: JournalFolder, number: int) -> bool:
-    header = SegmentHeader(folder.incarnation, number, number, os.urandom(PUT_ID_BYTES), SegmentKind.SEAL)
+    header = SegmentHeader(
+        folder.incarnation, number, number, os.urandom(PUT_ID_BYTES), SegmentKind.SEAL
+    )
     return folder.create(segment_name(number), encode_header(header))

@@ -1,4 +1,5 @@
-"""Reads segments of the append form: the chain of headers, the valid groups, and the rules for damage."""
+"""Reads segments of the append form: the chain of headers, the valid groups, and the rules for
+damage."""
 
 from __future__ import annotations
 
@@ -42,16 +43,24 @@ def load_segment(folder: SegmentFolder, number: int, fd: int) -> LoadedSegment:
     except CorruptionError as ex:
         raise folder.damaged(number, 0, str(ex)) from ex
     header = opened.header
-    if (header.incarnation, header.segment, header.kind) != (folder.incarnation, number, SegmentKind.DATA):
-        raise folder.damaged(number, 0, f"it is segment {header.segment} of {header.incarnation} ({header.kind.name})")
+    if (header.incarnation, header.segment, header.kind) != (
+        folder.incarnation,
+        number,
+        SegmentKind.DATA,
+    ):
+        raise folder.damaged(
+            number,
+            0,
+            f"it is segment {header.segment} of {header.incarnation} ({header.kind.name})",
+        )
     return LoadedSegment(number, data, opened)
 
 
 def valid_part(folder: SegmentFolder, segment: LoadedSegment, fd: int) -> Prefix:
     """The valid groups of the last segment. A torn group may follow them, but no whole one.
 
-    A read is not atomic against a writer that is still alive: it may catch the start of a group before it was
-    written, and its end and the next one after. A second look settles that.
+    A read is not atomic against a writer that is still alive: it may catch the start of a group
+    before it was written, and its end and the next one after. A second look settles that.
     """
     prefix = valid_prefix(segment.data, segment.opened)
     if find_later_group(segment.data, segment.opened, prefix) < 0:
@@ -79,7 +88,9 @@ def open_segments(folder: SegmentFolder) -> dict[int, int]:
             close_all(folder, opened.values())
             raise
         return opened
-    raise CorruptionError(f"{folder.path}: segments are listed that cannot be opened. Check the file system")
+    raise CorruptionError(
+        f"{folder.path}: segments are listed that cannot be opened. Check the file system"
+    )
 
 
 def close_all(folder: SegmentFolder, fds: Iterable[int]) -> None:
@@ -97,7 +108,8 @@ def check_chain(folder: SegmentFolder, numbers: Sequence[int]) -> None:
 
 
 def read_segments(folder: SegmentFolder, end: JournalEnd | None) -> Iterator[list[bytes]]:
-    """The entries of every group before ``end``, or of all that are durable now when that is None."""
+    """The entries of every group before ``end``, or of all that are durable now when that is
+    None."""
     opened = open_segments(folder)
     try:
         numbers = [number for number in opened if end is None or number <= end.segment]
@@ -109,7 +121,11 @@ def read_segments(folder: SegmentFolder, end: JournalEnd | None) -> Iterator[lis
             segment = load_segment(folder, number, opened[number])
             first = segment.opened.header.first_group
             if group and first != group:
-                raise folder.damaged(number, 0, f"it starts with group {first}, the segment before ends before {group}")
+                raise folder.damaged(
+                    number,
+                    0,
+                    f"it starts with group {first}, the segment before ends before {group}",
+                )
             prefix = _expected_part(folder, segment, opened[number], end, number == numbers[-1])
             for body in prefix.bodies:
                 yield decode_entries(segment.data, body)
@@ -121,7 +137,8 @@ def read_segments(folder: SegmentFolder, end: JournalEnd | None) -> Iterator[lis
 def _expected_part(
     folder: SegmentFolder, segment: LoadedSegment, fd: int, end: JournalEnd | None, is_last: bool
 ) -> Prefix:
-    """The groups that must be there: all of an older segment, those before a sealed end, the valid ones else."""
+    """The groups that must be there: all of an older segment, those before a sealed end, the valid
+    ones else."""
     if is_last and end is None:
         return valid_part(folder, segment, fd)
     stop = end.offset if is_last and end is not None else len(segment.data)

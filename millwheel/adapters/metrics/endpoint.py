@@ -1,9 +1,10 @@
 """The HTTP server of one process for ``/metrics``, and its health probes.
 
-A connection that has said nothing waits in the front; a request has a thread for as long as it takes. Off the loopback
-the server uses TLS. All pages require the run's token (``Authorization: Bearer``), but for ``/metrics`` in a run
-without certificates, which serves the loopback only. ``/healthz`` and ``/readyz`` need no token: a kubelet has none,
-and they name processes and nodes only. They are answered whatever the number of other requests.
+A connection that has said nothing waits in the front; a request has a thread for as long as it
+takes. Off the loopback the server uses TLS. All pages require the run's token (``Authorization:
+Bearer``), but for ``/metrics`` in a run without certificates, which serves the loopback only.
+``/healthz`` and ``/readyz`` need no token: a kubelet has none, and they name processes and nodes
+only. They are answered whatever the number of other requests.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from millwheel.adapters.front import limits as front_limits
 from millwheel.adapters.front.browsers import BrowserRules, names_of
-from millwheel.adapters.front.heads import read_head
 from millwheel.adapters.front.limits import FrontLimits
 from millwheel.adapters.front.listening import Front, listening
 from millwheel.adapters.front.tls import shaken
@@ -45,8 +45,8 @@ def well() -> str:
 
 
 class Endpoint:
-    """Serves ``pages`` by their paths, from :meth:`start` on until the process ends. ``healthy`` and ``ready`` are the
-    answers of ``/healthz`` and ``/readyz``: 200, or 503 with the reason."""
+    """Serves ``pages`` by their paths, from :meth:`start` on until the process ends. ``healthy``
+    and ``ready`` are the answers of ``/healthz`` and ``/readyz``: 200, or 503 with the reason."""
 
     def __init__(
         self,
@@ -57,7 +57,8 @@ class Endpoint:
         ready: Check = well,
         limits: FrontLimits | None = None,
     ) -> None:
-        """Bind ``listen`` (host:port; port 0 takes a free one). Raises SetupError if the port is not available."""
+        """Bind ``listen`` (host:port; port 0 takes a free one). Raises SetupError if the port is
+        not available."""
         check_listen(listen, security)
         host = listen.rpartition(":")[0]
         self._security = security
@@ -80,7 +81,9 @@ class Endpoint:
         self._front.close()
 
     def _spoke(self, connection: socket.socket, visitor: Visitor) -> None:
-        threading.Thread(target=self._one, args=(connection, visitor), name="metrics", daemon=True).start()
+        threading.Thread(
+            target=self._one, args=(connection, visitor), name="metrics", daemon=True
+        ).start()
 
     def _one(self, connection: socket.socket, visitor: Visitor) -> None:
         try:
@@ -99,7 +102,7 @@ class Endpoint:
     def _secured(self, connection: socket.socket, visitor: Visitor) -> socket.socket:
         if self._tls is None:
             return connection
-        from millwheel.adapters.metrics.tls import server_context
+        from millwheel.adapters.grpc.certificates import server_context
 
         if self._context is None:
             self._context = RenewedContext(self._tls, server_context)
@@ -127,7 +130,11 @@ class Endpoint:
                 path = self.path.partition("?")[0]
                 if path in checks and front.advance(visitor, VisitPhase.PROBE):
                     reason = checks[path]()
-                    self._send(HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK, _TEXT, reason or "ok")
+                    self._send(
+                        HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK,
+                        _TEXT,
+                        reason or "ok",
+                    )
                 elif front.advance(visitor, VisitPhase.ANSWER):
                     self._page(path)
                 else:
@@ -158,3 +165,21 @@ class Endpoint:
                 """Requests are not logged."""
 
         return Handler
+
+
+_READ_BYTES = 4096  # of one read: nearly every head comes in one piece
+_ENDS = (b"\r\n\r\n", b"\n\n")
+
+
+def read_head(connection: socket.socket, most_bytes: int) -> bytes:
+    """Everything up to the empty line behind the head, and whatever came with it. Raises OSError if
+    the client hangs up before, or sends more than ``most_bytes``."""
+    head = b""
+    while not any(end in head for end in _ENDS):
+        more = connection.recv(_READ_BYTES)
+        if not more:
+            raise ConnectionError("it hung up within the head of its request")
+        head += more
+        if len(head) > most_bytes:
+            raise ConnectionError(f"the head of its request has more than {most_bytes} bytes")
+    return head

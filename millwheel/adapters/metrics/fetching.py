@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 _TIMEOUT_S = 2.0
-"""For one process to answer: less than a scrape of the whole run may take (Prometheus waits 10 s)."""
+"""For one process to answer: less than a scrape of the whole run may take (Prometheus waits 10
+s)."""
 _AT_ONCE = 16  # processes that are asked at the same time
 STANDING, ROWS = "/standing", "/rows"
 __all__ = ["METRICS", "ROWS", "STANDING", "fetched"]
@@ -38,7 +39,8 @@ def _fetch(address: str, path: str, security: Security | None) -> str | None:
         connection.request("GET", path, headers=headers)
         reply = connection.getresponse()
         text = reply.read().decode()
-    except (OSError, HTTPException, ValueError):  # the process is gone, or its port now belongs to another one
+    # the process is gone, or its port now belongs to another one
+    except (OSError, HTTPException, ValueError):
         return None
     finally:
         if connection is not None:
@@ -55,8 +57,10 @@ def _connection(address: str, security: Security | None) -> tuple[HTTPConnection
     if security is None:
         return HTTPConnection(host, port, timeout=_TIMEOUT_S), {}
     if security.tls is None or is_loopback(name):
-        return HTTPConnection(host, port, timeout=_TIMEOUT_S), {"Authorization": f"Bearer {security.proof(address)}"}
-    from millwheel.adapters.metrics.tls import client_context
+        return HTTPConnection(host, port, timeout=_TIMEOUT_S), {
+            "Authorization": f"Bearer {security.proof(address)}"
+        }
+    from millwheel.adapters.grpc.certificates import client_context
 
     secured = HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=client_context(security.tls))
     return secured, {"Authorization": f"Bearer {security.token}"}

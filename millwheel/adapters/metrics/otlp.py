@@ -1,5 +1,5 @@
-"""Metrics to an OpenTelemetry collector, by OTLP over HTTP: the extra ``otlp``, configured by OpenTelemetry's own
-environment variables (``OTEL_EXPORTER_OTLP_ENDPOINT`` and its relatives)."""
+"""Metrics to an OpenTelemetry collector, by OTLP over HTTP: the extra ``otlp``, configured by
+OpenTelemetry's own environment variables (``OTEL_EXPORTER_OTLP_ENDPOINT`` and its relatives)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def configured() -> bool:
 
 
 class OtlpMetrics:
-    """Sends what ``page`` (Prometheus text) shows now and then, on a thread of its own, and once more at its end. A
-    collector that is away misses some points, and nobody waits for it.
+    """Sends what ``page`` (Prometheus text) shows now and then, on a thread of its own, and once
+    more at its end. A collector that is away misses some points, and nobody waits for it.
 
     Raises SetupError when the extra is missing.
     """
@@ -62,7 +62,9 @@ class OtlpMetrics:
 
     def send(self) -> None:
         """Send all metrics as they are now."""
-        self._exporter.export(metrics_data(self._page().decode(), self._pipeline, self._began_ns, time.time_ns()))
+        self._exporter.export(
+            metrics_data(self._page().decode(), self._pipeline, self._began_ns, time.time_ns())
+        )
 
     def _follow(self) -> None:
         while not self._stop.wait(self._pause_s):
@@ -88,8 +90,8 @@ def _pause_s(text: str) -> float:
 
 
 def metrics_data(text: str, pipeline: str, began_ns: int, now_ns: int) -> Any:
-    """Prometheus text as OpenTelemetry's metrics. Names get dots and lose their units: ``millwheel_commit_seconds`` is
-    ``millwheel.commit`` in ``s``."""
+    """Prometheus text as OpenTelemetry's metrics. Names get dots and lose their units:
+    ``millwheel_commit_seconds`` is ``millwheel.commit`` in ``s``."""
     from opentelemetry.sdk.metrics.export import Metric, MetricsData, ResourceMetrics, ScopeMetrics
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -129,7 +131,9 @@ def _data(kind: str, samples: Iterable[Any], began_ns: int, now_ns: int) -> Any:
     )
 
     if kind == "histogram":
-        return Histogram(list(_histograms(samples, began_ns, now_ns)), AggregationTemporality.CUMULATIVE)
+        return Histogram(
+            list(_histograms(samples, began_ns, now_ns)), AggregationTemporality.CUMULATIVE
+        )
     points = [
         NumberDataPoint(dict(sample.labels), began_ns, now_ns, sample.value)
         for sample in samples
@@ -145,7 +149,9 @@ def _histograms(samples: Iterable[Any], began_ns: int, now_ns: int) -> Iterator[
 
     groups: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
     for sample in samples:
-        labels = tuple(sorted((name, value) for name, value in sample.labels.items() if name != "le"))
+        labels = tuple(
+            sorted((name, value) for name, value in sample.labels.items() if name != "le")
+        )
         group = groups.setdefault(labels, {"upto": [], "sum": 0.0})
         if sample.name.endswith("_bucket"):
             group["upto"].append((float(sample.labels["le"]), int(sample.value)))
@@ -153,7 +159,12 @@ def _histograms(samples: Iterable[Any], began_ns: int, now_ns: int) -> Iterator[
             group["sum"] = sample.value
     for labels, group in groups.items():
         upto = sorted(group["upto"])
-        counts = [count - before for (_, count), before in zip(upto, [0, *(count for _, count in upto)], strict=False)]
+        counts = [
+            count - before
+            for (_, count), before in zip(upto, [0, *(count for _, count in upto)], strict=False)
+        ]
         bounds = [edge for edge, _ in upto[:-1]]
         total = upto[-1][1] if upto else 0
-        yield HistogramDataPoint(dict(labels), began_ns, now_ns, total, group["sum"], counts, bounds, 0.0, 0.0)
+        yield HistogramDataPoint(
+            dict(labels), began_ns, now_ns, total, group["sum"], counts, bounds, 0.0, 0.0
+        )

@@ -1,5 +1,5 @@
-"""Spans to an OpenTelemetry collector, by OTLP over HTTP: the extra ``otlp``, configured by OpenTelemetry's own
-environment variables, as metrics are."""
+"""Spans to an OpenTelemetry collector, by OTLP over HTTP: the extra ``otlp``, configured by
+OpenTelemetry's own environment variables, as metrics are."""
 
 from __future__ import annotations
 
@@ -21,13 +21,17 @@ _log = logging.getLogger("millwheel.tracing")
 
 def configured() -> bool:
     """Whether the environment names a collector of traces."""
-    off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none"
+    off = (
+        os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+        or os.environ.get("OTEL_TRACES_EXPORTER") == "none"
+    )
     return not off and any(os.environ.get(name) for name in ENDPOINTS)
 
 
 class OtlpSpans:
-    """See :class:`millwheel.core.tracing.spans.Spans`. Spans are sent on a thread of their own; what does not fit into
-    its queue is dropped and counted, and nobody waits. For one thread but for :meth:`counts`.
+    """See :class:`millwheel.core.tracing.spans.Spans`. Spans are sent on a thread of their own;
+    what does not fit into its queue is dropped and counted, and nobody waits. For one thread but
+    for :meth:`counts`.
 
     Raises SetupError when the extra is missing.
     """
@@ -44,21 +48,27 @@ class OtlpSpans:
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
         except ImportError:
             raise SetupError(
-                f"{ENDPOINTS[1]} is set and the pipeline has tracing:, so spans go there by OpenTelemetry: pip install "
-                "'millwheel-spark[otlp]', or unset it"
+                f"{ENDPOINTS[1]} is set and the pipeline has tracing:, so spans go there by"
+                " OpenTelemetry: pip install 'millwheel-spark[otlp]', or unset it"
             ) from None
         facts = {"service.namespace": pipeline, "service.instance.id": worker}
-        resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME") or "millwheel", **facts})
+        resource = Resource.create(
+            {"service.name": os.environ.get("OTEL_SERVICE_NAME") or "millwheel", **facts}
+        )
         self._queue = SpanQueue(OTLPSpanExporter())
         self._ids = _ids()
-        provider = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False, id_generator=self._ids)
+        provider = TracerProvider(
+            ALWAYS_ON, resource, shutdown_on_exit=False, id_generator=self._ids
+        )
         provider.add_span_processor(self._queue.processor())
         self._tracer = provider.get_tracer("millwheel")
         self._kinds = {kind: trace.SpanKind[kind.name] for kind in SpanKind}
         self._propagator = TraceContextTextMapPropagator()
         self._in_context = trace.set_span_in_context
 
-    def begin(self, name: str, kind: SpanKind, parent: TraceContext, at_us: int, attributes: Attributes) -> TraceSpan:
+    def begin(
+        self, name: str, kind: SpanKind, parent: TraceContext, at_us: int, attributes: Attributes
+    ) -> TraceSpan:
         """See :class:`millwheel.core.tracing.spans.Spans`."""
         from opentelemetry.context import Context
 
@@ -87,7 +97,9 @@ class OtlpSpans:
 class _OtlpSpan:
     __slots__ = ("_facts", "_span", "context")
 
-    def __init__(self, span: Any, context: TraceContext, facts: dict[str, str | int | bool]) -> None:
+    def __init__(
+        self, span: Any, context: TraceContext, facts: dict[str, str | int | bool]
+    ) -> None:
         self._span = span
         self._facts = facts
         self.context = context
@@ -120,8 +132,8 @@ def _ids() -> Any:
 
 
 class SpanQueue:
-    """Sends ended spans in batches, on a thread that begins with the first. OpenTelemetry's own processor drops the
-    oldest spans and counts none."""
+    """Sends ended spans in batches, on a thread that begins with the first. OpenTelemetry's own
+    processor drops the oldest spans and counts none."""
 
     def __init__(self, exporter: Any) -> None:
         self._exporter = exporter
@@ -170,7 +182,9 @@ class SpanQueue:
             self._full.wait(self._pause_s)
             self._full.clear()
             while self._waiting:
-                self._send([self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))])
+                self._send(
+                    [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
+                )
         self._exporter.shutdown()
 
     def _send(self, spans: list[Any]) -> None:

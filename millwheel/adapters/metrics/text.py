@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_OF_THE_PROCESS = "process_"
-"""CPU, memory, files and start of the process itself begin like this."""
 
 
 def text_of(figures: Iterable[Figure], added: Mapping[str, str]) -> bytes:
@@ -32,7 +30,10 @@ class _Collected:
     def collect(self) -> Iterator[Family]:
         """The families, with the labels of this process."""
         for family in self._families:
-            family.samples = [sample._replace(labels={**sample.labels, **self._added}) for sample in family.samples]
+            family.samples = [
+                sample._replace(labels={**sample.labels, **self._added})
+                for sample in family.samples
+            ]
             yield family
 
 
@@ -49,9 +50,13 @@ def _families(figures: Iterable[Figure]) -> list[Family]:
         metric = each.metric
         family = found.get(metric.name)
         if family is None:
-            family = found[metric.name] = classes[metric.kind](metric.name, metric.meaning, labels=metric.labels)
+            family = found[metric.name] = classes[metric.kind](
+                metric.name, metric.meaning, labels=metric.labels
+            )
         if isinstance(each.value, Histogram):
-            family.add_metric(each.values, buckets=_buckets(each.value), sum_value=each.value.total_s)
+            family.add_metric(
+                each.values, buckets=_buckets(each.value), sum_value=each.value.total_s
+            )
         else:
             family.add_metric(each.values, each.value)
     return list(found.values())

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from urllib.parse import unquote, urlsplit
 
-from millwheel.core.pipeline.options import EXTRAS
-
-SCHEMES: Mapping[str, str] = {"s3": "s3://bucket/prefix", "gs": "gs://bucket/prefix", "az": "az://container/prefix"}
+SCHEMES: Mapping[str, str] = {
+    "s3": "s3://bucket/prefix",
+    "gs": "gs://bucket/prefix",
+    "az": "az://container/prefix",
+}
 """Scheme to an example of an address."""
+PLACES = (
+    "files lie in folders (also file://), or behind s3://, gs:// and az:// (pip install"
+    " 'millwheel-spark[s3]')"
+)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectAddress:
-    """``key`` is the path after the bucket, without a slash at either end: a prefix, or a pattern."""
+    """``key`` is the path after the bucket, without a slash at either end: a prefix, or a
+    pattern."""
 
     scheme: str
     bucket: str
@@ -32,8 +39,14 @@ class ObjectAddress:
         return f"{self.top}/{self.key}"
 
 
-def address_of(path: str) -> ObjectAddress | None:
-    """The address in an object store that ``path`` is, None for a path of this machine (also ``file://``).
+def in_no_store(scheme: str) -> str:
+    """The sentence about the scheme of no object store."""
+    return f"nothing here reads or writes {scheme}://; {PLACES}"
+
+
+def address_of(path: str, advice: Callable[[str], str] = in_no_store) -> ObjectAddress | None:
+    """The address in an object store that ``path`` is, None for a path of this machine (also
+    ``file://``). ``advice`` is the sentence about a scheme of another system.
 
     Raises ValueError, with a sentence, for an address that leads nowhere.
     """
@@ -46,30 +59,25 @@ def address_of(path: str) -> ObjectAddress | None:
         return None
     if scheme not in SCHEMES:
         plain = re.sub(r"//[^/@]*@", "//", path)  # a password has no place in an error
-        raise ValueError(f"option 'path' is {plain}: {_unknown(scheme)}")
+        raise ValueError(f"option 'path' is {plain}: {advice(scheme)}")
     bucket, _, key = rest.partition("/")
     if "@" in bucket or "?" in key.partition("*")[0]:
         raise ValueError(
-            f"option 'path' holds more than a bucket and a name; credentials and endpoint belong into 'config', and "
-            f"secrets into ${{secret:NAME}} there; write for example path: {SCHEMES[scheme]}"
+            "option 'path' holds more than a bucket and a name; credentials and endpoint belong"
+            " into 'config', and secrets into ${secret:NAME} there; write for example path:"
+            f" {SCHEMES[scheme]}"
         )
     if not _BUCKET.fullmatch(bucket):
-        raise ValueError(f"option 'path' is {path}, which names no bucket; write for example {SCHEMES[scheme]}")
+        raise ValueError(
+            f"option 'path' is {path}, which names no bucket; write for example {SCHEMES[scheme]}"
+        )
     if find_spec("obstore") is None:
-        raise ValueError(f"option 'path' is {scheme}://…, which needs obstore: pip install 'millwheel-spark[s3]'")
+        raise ValueError(
+            f"option 'path' is {scheme}://…, which needs obstore: pip install 'millwheel-spark[s3]'"
+        )
     return ObjectAddress(scheme, bucket, key.strip("/"))
 
 
 def local_path(path: str) -> str:
     """A path of this machine, without ``file://``."""
     return unquote(urlsplit(path).path) if path.startswith("file://") else path
-
-
-def _unknown(scheme: str) -> str:
-    known = "files lie in folders (also file://), or behind s3://, gs:// and az:// (pip install 'millwheel-spark[s3]')"
-    if extra := EXTRAS.get(scheme):
-        return f"{known}; for {scheme}:// there is a connector of its own: pip install 'millwheel-spark[{extra}]'"
-    return (
-        f"nothing here reads or writes {scheme}://; {known}. Other systems have connectors of their own, each with an "
-        f"extra: pip install 'millwheel-spark[EXTRA]' with one of {', '.join(sorted(set(EXTRAS.values())))}"
-    )

@@ -1,7 +1,7 @@
 """Listings with keys that the client of object stores refuses, such as ``in//a`` and ``in/../a``.
 
-They are legal in S3, and programs that join paths make them. The client then gives nothing of a whole page, so the
-listing is Arrow's. It has no tags; the time of the last change stands for them.
+They are legal in S3, and programs that join paths make them. The client then gives nothing of a
+whole page, so the listing is Arrow's. It has no tags; the time of the last change stands for them.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ _TRUE = {"true", "1", "yes"}
 
 
 def is_odd(key: str) -> bool:
-    """Whether the client refuses a key: it has an empty part, a part of points only, or control characters."""
+    """Whether the client refuses a key: it has an empty part, a part of points only, or control
+    characters."""
     return _ODD.search(key) is not None
 
 
 def listed_with_odd_keys(
     address: ObjectAddress, config: Mapping[str, Any], folder: str, odd: str
 ) -> Iterator[tuple[str, int, int]]:
-    """(key, size, changed at µs) of everything below a folder of a bucket. Raises SetupError for other stores than S3,
-    and OSError as Arrow does."""
+    """(key, size, changed at µs) of everything below a folder of a bucket. Raises SetupError for
+    other stores than S3, and OSError as Arrow does."""
     if address.scheme != "s3":
         raise SetupError(
-            f"{address.top} cannot be listed, because it has {odd}; rename or delete that object, or name a folder "
-            "that does not hold it"
+            f"{address.top} cannot be listed, because it has {odd}; rename or delete that object,"
+            " or name a folder that does not hold it"
         )
     from pyarrow import fs
 

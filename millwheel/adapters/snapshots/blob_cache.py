@@ -1,7 +1,8 @@
-"""Tables of snapshots that this machine has uploaded or downloaded, by content, so that none is downloaded again.
+"""Tables of snapshots that this machine has uploaded or downloaded, by content, so that none is
+downloaded again.
 
-The folder is shared by the workers of a machine and outlives each of them. Its entries are hard links, so they cost
-room only for what nobody has open any more. Losing any of it costs time only.
+The folder is shared by the workers of a machine and outlives each of them. Its entries are hard
+links, so they cost room only for what nobody has open any more. Losing any of it costs time only.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ LIMIT_BYTES = 4 << 30  # of local copies of blobs; the oldest go first
 
 
 class BlobCache:
-    """Immutable files below ``folder``, at most about ``limit_bytes`` of them; those go first that were not used for
-    longest. For any thread and process of one user."""
+    """Immutable files below ``folder``, at most about ``limit_bytes`` of them; those go first that
+    were not used for longest. For any thread and process of one user."""
 
     def __init__(self, folder: str, limit_bytes: int = LIMIT_BYTES) -> None:
         self._folder = Path(folder)
@@ -55,8 +56,8 @@ class BlobCache:
 
 
 def cache_beside(scratch: str) -> BlobCache | None:
-    """The cache that the workers of this machine share, beside their scratch folders; None where others could put
-    files there."""
+    """The cache that the workers of this machine share, beside their scratch folders; None where
+    others could put files there."""
     folder = Path(scratch).parent
     status = folder.stat()
     if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

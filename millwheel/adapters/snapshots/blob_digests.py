@@ -1,4 +1,5 @@
-"""Checksums of files, each read once: an immutable file is known again by its identity, under whatever name."""
+"""Checksums of files, each read once: an immutable file is known again by its identity, under
+whatever name."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
 """The byte format of a manifest, and the names of the files in a shard's snapshot folder.
 
-    manifest-<number>.json                        a published snapshot, as JSON that carries its own checksum
-    <token>-<commit>.<attempt>-<name>             a blob: the file ``name`` of the checkpoint that was published, or not
-                                                  yet, under ``token`` after ``commit``; ``attempt`` is random
+    manifest-<number>.json             a published snapshot, as JSON that carries its own checksum
+    <token>-<commit>.<attempt>-<name>  a blob: the file ``name`` of the checkpoint that was
+                                       published, or not yet, under ``token`` after ``commit``;
+                                       ``attempt`` is random
 
-A blob's name contains its owner's token and its age, so that collecting never touches the uploads of a newer owner.
+A blob's name contains its owner's token and its age, so that collecting never touches the uploads
+of a newer owner.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from dataclasses import dataclass
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
+from millwheel.adapters.ports import Manifest
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import CorruptionError
-from millwheel.ports import Manifest
 
 _MANIFEST = re.compile(r"manifest-([0-9]{10,})\.json")
 _BLOB = re.compile(r"([0-9]{1,20})-([0-9]{1,20})\.[0-9a-f]{8}-[A-Za-z0-9_.-]+")
@@ -77,7 +79,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes) -> Manifest:
-    """The inverse of :func:`encode_manifest`; CorruptionError with the reason when the bytes are none."""
+    """The inverse of :func:`encode_manifest`; CorruptionError with the reason when the bytes are
+    none."""
     try:
         sealed = _decode_sealed(data)
         body = bytes(sealed.manifest)

@@ -1,8 +1,9 @@
 """From a manifest to a checkpoint on this machine, reading as little as possible.
 
-What can be shared with the root by another name for the same file is not read at all: the time it takes does not
-depend on the size of the state. RocksDB checks each block when it reads it, and :meth:`Restoring.unverified` reads
-everything in its own time. What must be copied is copied several files at once, and checked.
+What can be shared with the root by another name for the same file is not read at all: the time it
+takes does not depend on the size of the state. RocksDB checks each block when it reads it, and
+:meth:`Restoring.unverified` reads everything in its own time. What must be copied is copied several
+files at once, and checked.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from dataclasses import dataclass
 
 from xxhash import xxh3_128
 
+from millwheel.adapters.ports import Manifest
 from millwheel.adapters.snapshots.blob_cache import BlobCache
 from millwheel.adapters.snapshots.blob_digests import IMMUTABLE, Digests
 from millwheel.adapters.spaces.durable import chunks, sync_file
 from millwheel.adapters.spaces.files import Files
 from millwheel.adapters.spaces.object_space import ObjectSpace
 from millwheel.errors import CorruptionError
-from millwheel.ports import Manifest
 
 Blob = tuple[str, int, str]
 
@@ -36,13 +37,16 @@ class RestorePace:
 class Restoring:
     """The files of snapshots, brought here."""
 
-    def __init__(self, space: ObjectSpace, files: Files, digests: Digests, pace: RestorePace) -> None:
+    def __init__(
+        self, space: ObjectSpace, files: Files, digests: Digests, pace: RestorePace
+    ) -> None:
         self._space, self._files, self._digests, self._pace = space, files, digests, pace
         self._unread: deque[tuple[str, Blob]] = deque()
         self._verified: set[str] = set()
 
     def bring(self, manifest: Manifest, folder: str, path: str) -> None:
-        """Fill the empty directory ``path``. Raises CorruptionError, or FileNotFoundError for a blob that is gone."""
+        """Fill the empty directory ``path``. Raises CorruptionError, or FileNotFoundError for a
+        blob that is gone."""
         left: list[tuple[str, Blob]] = []
         for name, blob in manifest.files.items():
             if not self._shared(f"{folder}/{blob[0]}", f"{path}/{name}", blob):
@@ -83,7 +87,8 @@ class Restoring:
         if target.endswith(IMMUTABLE):
             self._digests.remember(identity, digest)
             if self._pace.cache is not None:
-                # Nothing else that is local must survive: what is in the cache is believed by its name.
+                # Nothing else that is local must survive: what is in the cache is believed by its
+                # name.
                 sync_file(self._files, target)
             self.keep(target, blob)
 
@@ -93,7 +98,8 @@ class Restoring:
             self._pace.cache.add(blob[2], blob[1], path)
 
     def unverified(self) -> Iterator[None]:
-        """Read and check the shared files, a piece at a time. Raises CorruptionError with the file's name."""
+        """Read and check the shared files, a piece at a time. Raises CorruptionError with the
+        file's name."""
         while self._unread:
             key, blob = self._unread.popleft()
             if blob[2] not in self._verified:
@@ -111,10 +117,13 @@ class Restoring:
             return  # collected since
         if digest.hexdigest() != blob[2]:
             raise CorruptionError(
-                f"{_damaged(key, blob, size, digest.hexdigest())}. It is part of a snapshot that is in use: bring the "
-                "file back from a copy; an older snapshot would lose what was committed since, so none is taken"
+                f"{_damaged(key, blob, size, digest.hexdigest())}. It is part of a snapshot that is"
+                " in use: bring the file back from a copy; an older snapshot would lose what was"
+                " committed since, so none is taken"
             )
 
 
 def _damaged(key: str, blob: Blob, size: int, digest: str) -> CorruptionError:
-    return CorruptionError(f"{key} has {size} bytes with checksum {digest}, not {blob[1]} with {blob[2]}")
+    return CorruptionError(
+        f"{key} has {size} bytes with checksum {digest}, not {blob[1]} with {blob[2]}"
+    )

@@ -1,8 +1,10 @@
-"""Snapshots below ``root/snapshots``: one folder for each shard, with manifests and the blobs they name.
+"""Snapshots below ``root/snapshots``: one folder for each shard, with manifests and the blobs they
+name.
 
-The number of a manifest is a compare-and-set: it is created if absent, one above all there are. Whoever loses looks
-again, so a manifest never has a newer one as its past, and tokens never fall from one number to the next. Therefore
-a blob that the newest manifest does not reach, and that is older than it, can never be referred to again.
+The number of a manifest is a compare-and-set: it is created if absent, one above all there are.
+Whoever loses looks again, so a manifest never has a newer one as its past, and tokens never fall
+from one number to the next. Therefore a blob that the newest manifest does not reach, and that is
+older than it, can never be referred to again.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from millwheel.adapters.ports import Manifest
 from millwheel.adapters.snapshots.blob_digests import IMMUTABLE, Digests
 from millwheel.adapters.snapshots.manifest import (
     Rank,
@@ -29,8 +32,13 @@ from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.object_space import ObjectSpace
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.names import ShardName, Token
-from millwheel.errors import ConflictError, CorruptionError, InvariantError, SetupError, UnavailableError
-from millwheel.ports import Manifest
+from millwheel.errors import (
+    ConflictError,
+    CorruptionError,
+    InvariantError,
+    SetupError,
+    UnavailableError,
+)
 
 KEPT_MANIFESTS = 2  # the newest, and one that may be being restored
 _TRIES = 20  # attempts while others publish or collect the same shard
@@ -62,7 +70,7 @@ class FileSnapshots:
     # --- manifests
 
     def latest(self, shard: ShardName) -> Manifest | None:
-        """See :class:`millwheel.ports.Snapshots`."""
+        """See :class:`millwheel.adapters.ports.Snapshots`."""
         folder = self._folder(shard)
         with explaining(f"read the snapshots of {shard} in {folder}"):
             found = max(self._manifests(folder, shard), key=rank, default=None)
@@ -71,16 +79,24 @@ class FileSnapshots:
             return found
 
     def _make_last(self, folder: str, manifest: Manifest) -> None:
-        """Make its name durable: its publisher may have died before, and journals are deleted because of it."""
+        """Make its name durable: its publisher may have died before, and journals are deleted
+        because of it."""
         if manifest.number > self._durable.get(folder, 0):
             self._space.settle(folder)
             self._durable[folder] = manifest.number
 
     def _manifests(self, folder: str, shard: ShardName) -> list[Manifest]:
         for _ in range(_TRIES):
-            with suppress(FileNotFoundError):  # collected between the listing and the reading: list again
-                return [self._manifest(folder, name, shard) for name in self._names(folder) if manifest_number(name)]
-        raise UnavailableError(f"the manifests in {folder} vanish while they are read; look at the file system")
+            # collected between the listing and the reading: list again
+            with suppress(FileNotFoundError):
+                return [
+                    self._manifest(folder, name, shard)
+                    for name in self._names(folder)
+                    if manifest_number(name)
+                ]
+        raise UnavailableError(
+            f"the manifests in {folder} vanish while they are read; look at the file system"
+        )
 
     def _names(self, folder: str) -> list[str]:
         return sorted(self._space.names(folder))
@@ -93,17 +109,23 @@ class FileSnapshots:
                 raise CorruptionError(f"it is number {manifest.number} of {manifest.shard}")
         except CorruptionError as ex:
             raise CorruptionError(
-                f"the manifest {folder}/{name} cannot be used: {ex}. Bring it back from a copy; an older snapshot "
-                "would lose what was committed since, so none is taken"
+                f"the manifest {folder}/{name} cannot be used: {ex}. Bring it back from a copy; an"
+                " older snapshot would lose what was committed since, so none is taken"
             ) from ex
         return manifest
 
     # --- publishing
 
     def publish(
-        self, shard: ShardName, token: Token, last_commit: int, checkpoint: str, guard: Callable[[], None]
+        self,
+        shard: ShardName,
+        token: Token,
+        last_commit: int,
+        checkpoint: str,
+        guard: Callable[[], None],
     ) -> Manifest:
-        """See :class:`millwheel.ports.Snapshots`. Publishing the same commit again returns the existing snapshot."""
+        """See :class:`millwheel.adapters.ports.Snapshots`. Publishing the same commit again returns
+        the existing snapshot."""
         folder = self._folder(shard)
         mine = Rank(token, last_commit)
         prefix = blob_prefix(mine)
@@ -121,22 +143,35 @@ class FileSnapshots:
                     return _published_already(parent, mine)
                 files = self._upload(folder, prefix, checkpoint, parent, uploaded)
                 number = max((manifest.number for manifest in manifests), default=0) + 1
-                manifest = Manifest(shard, number, parent.number if parent else 0, token, last_commit, files)
+                manifest = Manifest(
+                    shard, number, parent.number if parent else 0, token, last_commit, files
+                )
                 guard()
                 if self._create(folder, prefix, manifest):
                     return manifest
-        raise UnavailableError(f"{_TRIES} others published snapshots of {shard} while we tried; try again")
+        raise UnavailableError(
+            f"{_TRIES} others published snapshots of {shard} while we tried; try again"
+        )
 
     def _create(self, folder: str, prefix: str, manifest: Manifest) -> bool:
         data = encode_manifest(manifest)
-        return self._space.create(f"{folder}/{manifest_name(manifest.number)}", data, f"{prefix}manifest")
+        return self._space.create(
+            f"{folder}/{manifest_name(manifest.number)}", data, f"{prefix}manifest"
+        )
 
     def _upload(
-        self, folder: str, prefix: str, checkpoint: str, parent: Manifest | None, uploaded: dict[str, Blob]
+        self,
+        folder: str,
+        prefix: str,
+        checkpoint: str,
+        parent: Manifest | None,
+        uploaded: dict[str, Blob],
     ) -> Mapping[str, Blob]:
-        """Every file of the checkpoint as a durable blob: the parent's where it has the same, else one of ours.
+        """Every file of the checkpoint as a durable blob: the parent's where it has the same, else
+        one of ours.
 
-        Only the parent's, because everything older may be collected at any time. ``uploaded`` is what was made so far.
+        Only the parent's, because everything older may be collected at any time. ``uploaded`` is
+        what was made so far.
         """
         files: dict[str, Blob] = {}
         made = False
@@ -154,10 +189,16 @@ class FileSnapshots:
         if blob is None or not path.endswith(IMMUTABLE):
             return None
         identity = self._files.identity(path)
-        return blob if identity.size == blob[1] and self._digests.of(path, identity) == blob[2] else None
+        return (
+            blob
+            if identity.size == blob[1] and self._digests.of(path, identity) == blob[2]
+            else None
+        )
 
     def _uploaded(self, source: str, folder: str, name: str) -> Blob:
-        held = self._space.put_file(source, f"{folder}/{name}", immutable=source.endswith(IMMUTABLE))
+        held = self._space.put_file(
+            source, f"{folder}/{name}", immutable=source.endswith(IMMUTABLE)
+        )
         identity = self._files.identity(held)
         blob = (name, identity.size, self._digests.of(held, identity))
         if held == source and source.endswith(IMMUTABLE):
@@ -167,7 +208,8 @@ class FileSnapshots:
     # --- restoring
 
     def restore(self, manifest: Manifest, path: str) -> None:
-        """See :class:`millwheel.ports.Snapshots`. Remains of an interrupted restore at ``path`` are removed first."""
+        """See :class:`millwheel.adapters.ports.Snapshots`. Remains of an interrupted restore at
+        ``path`` are removed first."""
         folder = self._folder(manifest.shard)
         with explaining(f"restore a snapshot of {manifest.shard} to {path}"):
             remove_tree(self._files, path)
@@ -178,28 +220,31 @@ class FileSnapshots:
                 remove_tree(self._files, path)
                 self._refuse_collected(folder, manifest)
                 raise CorruptionError(
-                    f"snapshot {manifest.number} of {manifest.shard} cannot be used: {ex}. Bring the file back from a "
-                    "copy; an older snapshot would lose what was committed since, so none is taken"
+                    f"snapshot {manifest.number} of {manifest.shard} cannot be used: {ex}. Bring"
+                    " the file back from a copy; an older snapshot would lose what was committed"
+                    " since, so none is taken"
                 ) from ex
 
     def _refuse_collected(self, folder: str, manifest: Manifest) -> None:
-        """Manifests are deleted before their blobs, so an existing manifest should have all its blobs."""
+        """Manifests are deleted before their blobs, so an existing manifest should have all its
+        blobs."""
         if not self._space.exists(f"{folder}/{manifest_name(manifest.number)}"):
             raise UnavailableError(
-                f"snapshot {manifest.number} of {manifest.shard} was collected while it was restored; take the "
-                "newest one"
+                f"snapshot {manifest.number} of {manifest.shard} was collected while it was"
+                " restored; take the newest one"
             )
 
     def unverified(self) -> Iterator[None]:
-        """See :class:`millwheel.ports.Snapshots`."""
+        """See :class:`millwheel.adapters.ports.Snapshots`."""
         with explaining("verify the restored files"):
             yield from self._restoring.unverified()
 
     # --- collecting
 
     def collect(self, shard: ShardName) -> int:
-        """See :class:`millwheel.ports.Snapshots`. Keeps the newest manifests, what they reach, and every blob that is
-        not older than the newest manifest, for that may be an upload on its way."""
+        """See :class:`millwheel.adapters.ports.Snapshots`. Keeps the newest manifests, what they
+        reach, and every blob that is not older than the newest manifest, for that may be an upload
+        on its way."""
         folder = self._folder(shard)
         with explaining(f"collect the snapshots of {shard} in {folder}"):
             names = self._names(folder)
@@ -213,12 +258,12 @@ class FileSnapshots:
             return self._delete(folder, gone)
 
     def shards(self) -> list[ShardName]:
-        """See :class:`millwheel.ports.Snapshots`."""
+        """See :class:`millwheel.adapters.ports.Snapshots`."""
         with explaining(f"list {self._path}"):
             return [ShardName(name) for name in self._names(self._path) if _NAME.fullmatch(name)]
 
     def drop(self, shard: ShardName) -> int:
-        """See :class:`millwheel.ports.Snapshots`."""
+        """See :class:`millwheel.adapters.ports.Snapshots`."""
         folder = self._folder(shard)
         with explaining(f"delete the snapshots of {shard} in {folder}"):
             return self._delete(folder, self._names(folder))
@@ -231,7 +276,9 @@ class FileSnapshots:
 
     def _folder(self, shard: ShardName) -> str:
         if not _NAME.fullmatch(shard):
-            raise SetupError(f"{shard!r} cannot name a shard: use letters, digits, '_', '-' and '.'")
+            raise SetupError(
+                f"{shard!r} cannot name a shard: use letters, digits, '_', '-' and '.'"
+            )
         return f"{self._path}/{shard}"
 
 
@@ -239,14 +286,16 @@ def _published_already(parent: Manifest, mine: Rank) -> Manifest:
     """The outcome when the newest snapshot is not older than ours."""
     if rank(parent) == mine:
         return parent
-    # A zombie must not be told that its snapshot is published: it would delete segments that later owners replay.
+    # A zombie must not be told that its snapshot is published: it would delete segments that later
+    # owners replay.
     if Lease(parent.token).admits(mine.token):
         raise InvariantError(
-            f"shard {parent.shard}: its owner publishes commit {mine.last_commit} after commit {parent.last_commit}"
+            f"shard {parent.shard}: its owner publishes commit {mine.last_commit} after commit"
+            f" {parent.last_commit}"
         )
     raise ConflictError(
-        f"shard {parent.shard}: snapshot {parent.number} was published under token {parent.token}, ours is "
-        f"{mine.token}: the shard has a newer owner"
+        f"shard {parent.shard}: snapshot {parent.number} was published under token {parent.token},"
+        f" ours is {mine.token}: the shard has a newer owner"
     )
 
 

@@ -1,8 +1,9 @@
-"""Operations of the durable store on single file system calls: whole reads, and files that appear complete or not at
-all.
+"""Operations of the durable store on single file system calls: whole reads, and files that appear
+complete or not at all.
 
-A name is claimed with ``link``: it fails when the name exists, and the file it names was synced before, so nobody
-ever sees half of it. ``rename`` would silently replace, and an exclusive create can leave a torn file behind.
+A name is claimed with ``link``: it fails when the name exists, and the file it names was synced
+before, so nobody ever sees half of it. ``rename`` would silently replace, and an exclusive create
+can leave a torn file behind.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ TEMPORARY = ".tmp-"
 def create_if_absent(files: Files, folder: str, name: str, data: bytes, staged: str = "") -> bool:
     """Make ``folder/name`` with this content durable, unless it exists. True when it is ours.
 
-    Call it with content that nobody else writes (a put-id in it): when the answer to a create was lost, the file
-    that is found to exist is compared, and counts as ours when it is the same. ``staged`` names the temporary file.
+    Call it with content that nobody else writes (a put-id in it): when the answer to a create was
+    lost, the file that is found to exist is compared, and counts as ours when it is the same.
+    ``staged`` names the temporary file.
     """
     temporary = f"{folder}/{staged or TEMPORARY + uuid4().hex}"
     try:
@@ -121,8 +123,8 @@ def sync_file(files: Files, path: str) -> None:
 
 
 def make_dirs(files: Files, path: str, durable: bool = True) -> None:
-    """Create a folder and the folders above it, durably unless told otherwise. It may exist, but whoever made it may
-    have died before it was durable: its name is synced in any case."""
+    """Create a folder and the folders above it, durably unless told otherwise. It may exist, but
+    whoever made it may have died before it was durable: its name is synced in any case."""
     parent = path.rpartition("/")[0]
     if not files.exists(path):
         if parent:

@@ -1,8 +1,9 @@
 """The file system calls that the durable store is made of, one method per call.
 
-They are a seam: tests put a disk in memory here that forgets what was not synced, or one that fails at a chosen
-call. Everything above is built from these calls alone, so what is true of the order of calls on that disk is true
-on a real one. Errors are those of :mod:`os`; the layer above turns them into sentences.
+They are a seam: tests put a disk in memory here that forgets what was not synced, or one that fails
+at a chosen call. Everything above is built from these calls alone, so what is true of the order of
+calls on that disk is true on a real one. Errors are those of :mod:`os`; the layer above turns them
+into sentences.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from millwheel.errors import MillwheelError, SetupError, UnavailableError
 
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_fdatasync = getattr(os, "fdatasync", os.fsync)
+_fdatasync = os.fdatasync if sys.platform == "linux" else os.fsync
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,15 @@ class Files(Protocol):
     def identity(self, path: str) -> FileIdentity: ...
 
     def link(self, source: str, target: str) -> None:
-        """A second name for a file. FileExistsError when ``target`` exists: the primitive of every claim."""
+        """A second name for a file. FileExistsError when ``target`` exists: the primitive of every
+        claim."""
 
     def unlink(self, path: str) -> None: ...
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file the name ``target``, in the place of whatever has it, in one step. FileNotFoundError when there
-        is no ``source`` (any more). It replaces silently: only for what whoever holds ``source`` may replace."""
+        """Give a file the name ``target``, in the place of whatever has it, in one step.
+        FileNotFoundError when there is no ``source`` (any more). It replaces silently: only for
+        what whoever holds ``source`` may replace."""
 
     def create(self, path: str) -> int:
         """A new, empty file, open for writing. FileExistsError when there is one."""
@@ -193,7 +197,8 @@ def _mounts() -> str:
 def mounted_kind(path: str, mountinfo: str) -> str:
     """The file system type of the innermost mount that holds ``path``; "" when none does.
 
-    ``mountinfo`` is the text of ``/proc/self/mountinfo`` (proc(5)); of two mounts on one path the later counts.
+    ``mountinfo`` is the text of ``/proc/self/mountinfo`` (proc(5)); of two mounts on one path the
+    later counts.
     """
     best, kind = -1, ""
     for line in mountinfo.splitlines():
@@ -211,9 +216,13 @@ def explained(ex: OSError, doing: str) -> MillwheelError:
     """The error to raise for an OSError: the failed operation, the reason and the remedy."""
     reason = ex.strerror or str(ex)
     if ex.errno in _FORBIDDEN:
-        return SetupError(f"cannot {doing}: {reason}. Make the root writable for every worker and the master")
+        return SetupError(
+            f"cannot {doing}: {reason}. Make the root writable for every worker and the master"
+        )
     if ex.errno in _FULL:
-        return UnavailableError(f"cannot {doing}: {reason}. Free some space on the file system of the root")
+        return UnavailableError(
+            f"cannot {doing}: {reason}. Free some space on the file system of the root"
+        )
     return UnavailableError(f"cannot {doing}: {reason}. Check the disk and the mount of the root")
 
 

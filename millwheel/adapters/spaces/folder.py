@@ -1,4 +1,5 @@
-"""A root that is a folder: names are claimed by hard links, files that never change are shared by them."""
+"""A root that is a folder: names are claimed by hard links, files that never change are shared by
+them."""
 
 from __future__ import annotations
 
@@ -6,14 +7,21 @@ import errno
 from contextlib import suppress
 from pathlib import Path
 
-from millwheel.adapters.spaces.durable import copy_file, create_if_absent, make_dirs, read_whole, sync_file
+from millwheel.adapters.spaces.durable import (
+    copy_file,
+    create_if_absent,
+    make_dirs,
+    read_whole,
+    sync_file,
+)
 from millwheel.adapters.spaces.files import Files, PosixFiles
 
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 
 
 class FolderSpace:
-    """:class:`millwheel.adapters.spaces.object_space.ObjectSpace` on a directory that all processes share."""
+    """:class:`millwheel.adapters.spaces.object_space.ObjectSpace` on a directory that all processes
+    share."""
 
     def __init__(self, root: str, files: Files | None = None) -> None:
         self.root = str(Path(root).absolute())

@@ -10,8 +10,8 @@ from millwheel.adapters.spaces.object_space import ObjectSpace
 
 
 class HangNotes:
-    """Contents under names that are never used twice. For any thread. Raises UnavailableError or SetupError when the
-    root does not do what it is asked."""
+    """Contents under names that are never used twice. For any thread. Raises UnavailableError or
+    SetupError when the root does not do what it is asked."""
 
     def __init__(self, space: ObjectSpace, name: Callable[[], str] = lambda: uuid4().hex) -> None:
         self._space = space

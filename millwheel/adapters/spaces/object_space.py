@@ -1,15 +1,18 @@
-"""What journals of the create form and snapshots require of a root: names, whole contents, and the promise that a name
-can be created only once.
+"""What journals of the create form and snapshots require of a root: names, whole contents, and the
+promise that a name can be created only once.
 
 Keys are full addresses below ``root`` ("/shared/visits/journal/w1/00000001.log",
-"s3://bucket/visits/journal/w1/00000001.log"), so whatever is wrong can be named as a person finds it. Errors are
-those of :mod:`os` or of :mod:`millwheel.errors`; an error is never taken for "it is not there".
+"s3://bucket/visits/journal/w1/00000001.log"), so whatever is wrong can be named as a person finds
+it. Errors are those of :mod:`os` or of :mod:`millwheel.errors`; an error is never taken for "it is
+not there".
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
+
+from millwheel.adapters.objects.store import ObjectVersion
 
 
 class ObjectSpace(Protocol):
@@ -18,13 +21,15 @@ class ObjectSpace(Protocol):
     root: str
 
     def kind(self) -> str:
-        """The root's storage: the type of a file system ("ext4", "nfs4"), or "s3"."""
+        """The root's storage: the type of a file system ("ext4", "nfs4"), or the scheme of an
+        object store ("s3")."""
 
     def prepare(self, folder: str) -> None:
         """Prepare ``folder`` so that objects can be put into it."""
 
     def claim(self, folder: str) -> bool:
-        """Take the name of a folder, once and for ever; False when it was taken before, by whomever. Both durably."""
+        """Take the name of a folder, once and for ever; False when it was taken before, by
+        whomever. Both durably."""
 
     def claimed(self, folder: str) -> bool:
         """Whether the name of a folder is taken."""
@@ -36,15 +41,17 @@ class ObjectSpace(Protocol):
         """
 
     def settle(self, folder: str) -> None:
-        """Make the result of :meth:`names` durable: a creator may have died before its object was."""
+        """Make the result of :meth:`names` durable: a creator may have died before its object
+        was."""
 
     def create(self, key: str, data: bytes, staged: str = "") -> bool:
-        """Put an object there unless the name is taken; True when it is ours. Durable in either case. A name that was
-        taken by another, who has deleted it since, counts as taken.
+        """Put an object there unless the name is taken; True when it is ours. Durable in either
+        case. A name that was taken by another, who has deleted it since, counts as taken.
 
-        ``data`` must be content that nobody else writes (a put-id in it): when the answer to a create was lost, what
-        is found is compared, and counts as ours when it is the same. ``staged`` is how a left-over may be named.
-        Raises UnavailableError when the outcome cannot be learnt; a second call with the same content settles it.
+        ``data`` must be content that nobody else writes (a put-id in it): when the answer to a
+        create was lost, what is found is compared, and counts as ours when it is the same.
+        ``staged`` is how a left-over may be named. Raises UnavailableError when the outcome cannot
+        be learnt; a second call with the same content settles it.
         """
 
     def get(self, key: str) -> bytes:
@@ -56,38 +63,42 @@ class ObjectSpace(Protocol):
         """Nothing happens when it is not there."""
 
     def put_file(self, source: str, key: str, *, immutable: bool) -> str:
-        """A new object with the content of a local file; :meth:`settle` its folder before you rely on the name.
+        """A new object with the content of a local file; :meth:`settle` its folder before you rely
+        on the name.
 
-        A file that is ``immutable``, which nobody will ever write to, may be shared instead of copied. Returns the
-        local file to take a checksum of: it has the bytes that count.
+        A file that is ``immutable``, which nobody will ever write to, may be shared instead of
+        copied. Returns the local file to take a checksum of: it has the bytes that count.
         """
 
     def share_file(self, key: str, target: str) -> bool:
-        """Make ``target`` another name of an object that nobody will ever write to; False where that cannot be.
+        """Make ``target`` another name of an object that nobody will ever write to; False where
+        that cannot be.
 
         Raises FileNotFoundError when there is no such object.
         """
 
     def fetch_file(self, key: str, target: str) -> None:
-        """A new local file with the content of an object. Raises FileNotFoundError when there is none."""
+        """A new local file with the content of an object. Raises FileNotFoundError when there is
+        none."""
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectVersion:
-    """The content of an object, and the tag by which it can be replaced."""
+class ObjectContent:
+    """The content of an object, and the version by which it can be replaced."""
 
     data: bytes
-    tag: str
+    version: ObjectVersion
 
 
 class ReplacingSpace(ObjectSpace, Protocol):
     """An object space that can also replace an object only as it was read."""
 
-    def version(self, key: str) -> ObjectVersion | None:
+    def version(self, key: str) -> ObjectContent | None:
         """The current object; None if there is none."""
 
-    def replace(self, key: str, data: bytes, tag: str) -> str | None:
-        """Replace the version with this tag: the new tag, or None when another version is there, or none.
+    def replace(self, key: str, data: bytes, version: ObjectVersion) -> ObjectVersion | None:
+        """Replace this version: the new one, or None when another version is there, or none.
 
-        ``data`` must be content that nobody else writes: an outcome that was not heard of is read back.
+        ``data`` must be content that nobody else writes: an outcome that was not heard of is read
+        back.
         """

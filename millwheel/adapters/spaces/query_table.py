@@ -1,4 +1,5 @@
-"""The table of named queries that were set while a pipeline runs: ``queries/00000001.json`` and so on in the root."""
+"""The table of named queries that were set while a pipeline runs: ``queries/00000001.json`` and so
+on in the root."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ _KEPT = 3
 
 
 class QueryTable:
-    """For any thread. Raises UnavailableError or SetupError when the root does not do what it is asked, CorruptionError
-    for damage."""
+    """For any thread. Raises UnavailableError or SetupError when the root does not do what it is
+    asked, CorruptionError for damage."""
 
     def __init__(self, space: ObjectSpace) -> None:
         self._space = space
@@ -28,7 +29,11 @@ class QueryTable:
             number = max(self._numbers(), default=0)
             if known is not None and known.number >= number:
                 return known
-            return QueryChanges.decode(self._space.get(self._key(number))) if number else QueryChanges()
+            return (
+                QueryChanges.decode(self._space.get(self._key(number)))
+                if number
+                else QueryChanges()
+            )
 
     def change(self, rows: Sequence[QueryRow]) -> QueryChanges:
         """Set the rows, whoever else does so meanwhile; the table that has them."""
@@ -38,7 +43,8 @@ class QueryTable:
                 self._space.prepare(self._folder)
                 if self._space.create(self._key(changes.number), changes.encode()):
                     numbers = self._numbers()
-                    # So far behind the newest, the number was free because its table is deleted: nobody reads ours.
+                    # So far behind the newest, the number was free because its table is deleted:
+                    # nobody reads ours.
                     if max(numbers) > changes.number + _KEPT:
                         continue
                     for number in numbers:
@@ -48,7 +54,11 @@ class QueryTable:
 
     def _numbers(self) -> list[int]:
         names = self._space.names(self._folder)
-        return [int(stem) for name in names if name.endswith(_END) and (stem := name.removesuffix(_END)).isdecimal()]
+        return [
+            int(stem)
+            for name in names
+            if name.endswith(_END) and (stem := name.removesuffix(_END)).isdecimal()
+        ]
 
     def _key(self, number: int) -> str:
         return f"{self._folder}/{number:08d}{_END}"

@@ -10,8 +10,8 @@ _REQUEST, _ORDER, _DONE = ".request", ".order", ".done"
 
 
 class ReplayOrders:
-    """All replays of a root, by number. For any thread. Raises UnavailableError or SetupError when the root does not do
-    what it is asked, CorruptionError for damage."""
+    """All replays of a root, by number. For any thread. Raises UnavailableError or SetupError when
+    the root does not do what it is asked, CorruptionError for damage."""
 
     def __init__(self, space: ObjectSpace) -> None:
         self._space = space
@@ -23,12 +23,19 @@ class ReplayOrders:
 
     def requests(self) -> dict[int, Request]:
         """All requests so far."""
-        return {number: decode(self._get(number, _REQUEST), Request) for number in self._numbers(_REQUEST)}
+        return {
+            number: decode(self._get(number, _REQUEST), Request)
+            for number in self._numbers(_REQUEST)
+        }
 
     def unbound(self) -> dict[int, Request]:
         """The requests that have not become orders."""
         bound = self._numbers(_ORDER)
-        return {n: decode(self._get(n, _REQUEST), Request) for n in self._numbers(_REQUEST) if n not in bound}
+        return {
+            n: decode(self._get(n, _REQUEST), Request)
+            for n in self._numbers(_REQUEST)
+            if n not in bound
+        }
 
     def bind(self, number: int, order: ReplayOrder) -> None:
         """Store the order for a request. The first one counts."""
@@ -37,7 +44,9 @@ class ReplayOrders:
     def undone(self, known: frozenset[int] = frozenset()) -> dict[int, ReplayOrder]:
         """The orders that are not done, but for those that are ``known``."""
         done = self._numbers(_DONE)
-        wanted = [number for number in self._numbers(_ORDER) if number not in done and number not in known]
+        wanted = [
+            number for number in self._numbers(_ORDER) if number not in done and number not in known
+        ]
         return {number: decode(self._get(number, _ORDER), ReplayOrder) for number in wanted}
 
     def done(self) -> frozenset[int]:
@@ -55,7 +64,9 @@ class ReplayOrders:
     def _numbers(self, kind: str) -> list[int]:
         with explaining(f"read the replays in {self._folder}"):
             names = self._space.names(self._folder)
-        return sorted(int(name.removesuffix(kind)) for name in names if name.endswith(kind) and name[0] != ".")
+        return sorted(
+            int(name.removesuffix(kind)) for name in names if name.endswith(kind) and name[0] != "."
+        )
 
     def _get(self, number: int, kind: str) -> bytes:
         with explaining(f"read the replay {number} in {self._folder}"):

@@ -1,21 +1,22 @@
-"""Local stores that begin small, in memory, and move into a database of their own when they have grown."""
+"""Local stores that begin small, in memory, and move into a database of their own when they have
+grown."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from millwheel.adapters.ports import StateStore, StateStores
 from millwheel.adapters.spaces.durable import remove_tree
 from millwheel.adapters.spaces.files import Files
 from millwheel.adapters.stores.small import Entry, SmallStore, opened
-from millwheel.ports import StateStore, StateStores
 
 SMALL_BYTES = 256 << 10
-"""A larger store moves into a database when there is no memory left for it. In memory its content takes about four
-times this size."""
+"""A larger store moves into a database when there is no memory left for it. In memory its content
+takes about four times this size."""
 SHARED_BYTES = 64 << 20
-"""The memory of a worker for stores that are larger than that. A database takes 10 ms of CPU and ten syncs to open, and
-all shards wait: windows of a short run are over before it pays."""
+"""The memory of a worker for stores that are larger than that. A database takes 10 ms of CPU and
+ten syncs to open, and all shards wait: windows of a short run are over before it pays."""
 _MOST_BYTES = 16 << 20  # of it for one store: a checkpoint writes it whole
 
 
@@ -27,7 +28,8 @@ class SharedMemory:
         self._lock = threading.Lock()
 
     def hold(self, held: int, wanted: int) -> bool:
-        """Hold ``wanted`` bytes in place of the ``held`` ones. False if there are not so many, and nothing changes."""
+        """Hold ``wanted`` bytes in place of the ``held`` ones. False if there are not so many, and
+        nothing changes."""
         with self._lock:
             if wanted - held > self._left:
                 return False
@@ -36,13 +38,18 @@ class SharedMemory:
 
 
 class GrowingStore:
-    """A :class:`millwheel.ports.StateStore` that changes its form once: ``grow`` opens an empty big one, when there are
-    more than ``limit`` bytes and ``shared`` has no memory for them."""
+    """A :class:`millwheel.adapters.ports.StateStore` that changes its form once: ``grow`` opens an
+    empty big one, when there are more than ``limit`` bytes and ``shared`` has no memory for
+    them."""
 
     __slots__ = ("_grow", "_held", "_limit", "_shared", "_store", "get", "get_many")
 
     def __init__(
-        self, store: StateStore, limit: int, grow: Callable[[], StateStore], shared: SharedMemory | None = None
+        self,
+        store: StateStore,
+        limit: int,
+        grow: Callable[[], StateStore],
+        shared: SharedMemory | None = None,
     ) -> None:
         self._limit = limit
         self._grow = grow
@@ -111,11 +118,15 @@ class GrowingStore:
 
 
 class GrowingStores:
-    """A :class:`millwheel.ports.StateStores`: ``big`` opens those that have more than ``small_bytes`` and no place in
-    ``shared_bytes`` of memory."""
+    """A :class:`millwheel.adapters.ports.StateStores`: ``big`` opens those that have more than
+    ``small_bytes`` and no place in ``shared_bytes`` of memory."""
 
     def __init__(
-        self, big: StateStores, files: Files, small_bytes: int = SMALL_BYTES, shared_bytes: int = SHARED_BYTES
+        self,
+        big: StateStores,
+        files: Files,
+        small_bytes: int = SMALL_BYTES,
+        shared_bytes: int = SHARED_BYTES,
     ) -> None:
         self._big = big
         self._files = files
@@ -123,7 +134,8 @@ class GrowingStores:
         self._shared = SharedMemory(shared_bytes)
 
     def open(self, shard: str, checkpoint: str | None) -> StateStore:
-        """A checkpoint of either form: roots from before there were small stores have big ones only."""
+        """A checkpoint of either form: roots from before there were small stores have big ones
+        only."""
         if checkpoint is None:
             return self._growing(shard, SmallStore(self._files, shard))
         small = opened(self._files, checkpoint, shard)
@@ -133,4 +145,6 @@ class GrowingStores:
         return self._growing(shard, small)
 
     def _growing(self, shard: str, store: SmallStore) -> StateStore:
-        return GrowingStore(store, self._small_bytes, lambda: self._big.open(shard, None), self._shared)
+        return GrowingStore(
+            store, self._small_bytes, lambda: self._big.open(shard, None), self._shared
+        )

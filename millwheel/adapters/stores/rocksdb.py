@@ -1,7 +1,9 @@
-"""The local store of a shard on RocksDB: one database per shard, one cache and one write budget for all of them.
+"""The local store of a shard on RocksDB: one database per shard, one cache and one write budget for
+all of them.
 
-RocksDB's own write-ahead log is off, because the journal is the log: a database is a cache of snapshot + journal and
-is thrown away with its process. Flushed files (SSTs) never change, which is what makes a checkpoint a set of links.
+RocksDB's own write-ahead log is off, because the journal is the log: a database is a cache of
+snapshot + journal and is thrown away with its process. Flushed files (SSTs) never change, which is
+what makes a checkpoint a set of links.
 """
 
 from __future__ import annotations
@@ -35,7 +37,13 @@ from rocksdict import (
 
 from millwheel.adapters.spaces.files import explained
 from millwheel.adapters.stores.prefixes import after
-from millwheel.errors import CorruptionError, InvariantError, MillwheelError, SetupError, UnavailableError
+from millwheel.errors import (
+    CorruptionError,
+    InvariantError,
+    MillwheelError,
+    SetupError,
+    UnavailableError,
+)
 
 CACHE_BYTES = 192 << 20
 """Blocks, filters, indexes and unflushed writes of all stores of a process together."""
@@ -56,7 +64,8 @@ Entry = tuple[bytes, bytes]
 
 
 class RocksStore:
-    """A :class:`millwheel.ports.StateStore`. The key ``b"\\x00"`` is taken: it says that this is a store of ours."""
+    """A :class:`millwheel.adapters.ports.StateStore`. The key ``b"\\x00"`` is taken: it says that
+    this is a store of ours."""
 
     def __init__(self, db: Rdict, path: str) -> None:
         self._db = db
@@ -102,8 +111,8 @@ class RocksStore:
             raise _translated(ex, self._path) from ex
 
     def scan(self, prefix: bytes) -> Iterator[Entry]:
-        """The first entries are read at once, which is all of most scans; longer ones go on over RocksDB's iterator,
-        which sees the store as of this call and ends with :meth:`close`."""
+        """The first entries are read at once, which is all of most scans; longer ones go on over
+        RocksDB's iterator, which sees the store as of this call and ends with :meth:`close`."""
         try:
             scan = _Scan(self._db, prefix, self._path)
         except Exception as ex:
@@ -116,7 +125,8 @@ class RocksStore:
 
     def first(self, prefix: bytes, since: bytes) -> bytes | None:
         try:
-            options = ReadOptions()  # it must outlive the iterator, which has a pointer to the bound
+            # it must outlive the iterator, which has a pointer to the bound
+            options = ReadOptions()
             if end := after(prefix):
                 options.set_iterate_upper_bound(end)
             cursor = self._db.iter(options)
@@ -131,7 +141,8 @@ class RocksStore:
         return cast("bytes | None", found)
 
     def checkpoint(self, path: str) -> None:
-        """The flush comes first and lets other threads run; the checkpoint itself is then a few links."""
+        """The flush comes first and lets other threads run; the checkpoint itself is then a few
+        links."""
         try:
             self._db.flush()
             Checkpoint(self._db).create_checkpoint(path)
@@ -144,7 +155,8 @@ class RocksStore:
         return sum(size or 0 for size in sizes)
 
     def close(self) -> None:
-        """Idempotent. Scans that are still open end with InvariantError, since they would keep the store open."""
+        """Idempotent. Scans that are still open end with InvariantError, since they would keep the
+        store open."""
         for scan in list(self._scans):
             scan.stop()
         with contextlib.suppress(DbClosedError):
@@ -154,8 +166,8 @@ class RocksStore:
 class _Scan:
     """The only holder of a RocksDB iterator, so that dropping it here closes it.
 
-    RocksDB keeps a pointer to the bound inside the read options: they must live as long as the iterator. An iterator
-    that hits damage just ends, as at the last entry; only its status tells.
+    RocksDB keeps a pointer to the bound inside the read options: they must live as long as the
+    iterator. An iterator that hits damage just ends, as at the last entry; only its status tells.
     """
 
     def __init__(self, db: Rdict, prefix: bytes, path: str) -> None:
@@ -174,8 +186,15 @@ class _Scan:
         if self.ended:
             return []
         if self._cursor is None:
-            raise InvariantError(f"a scan of {self._path} went on after the store was closed; scan before closing")
-        valid, key, value, step = self._cursor.valid, self._cursor.key, self._cursor.value, self._cursor.next
+            raise InvariantError(
+                f"a scan of {self._path} went on after the store was closed; scan before closing"
+            )
+        valid, key, value, step = (
+            self._cursor.valid,
+            self._cursor.key,
+            self._cursor.value,
+            self._cursor.next,
+        )
         found: list[Entry] = []
         while valid():
             found.append((key(), value()))
@@ -187,8 +206,9 @@ class _Scan:
 
     def _end(self, cursor: RdictIter) -> None:
         try:
-            # Without this question a damaged table reads like a short one: a shard would go on without timers and
-            # marks that it had (test_damage_found_while_reading_is_told_as_corruption).
+            # Without this question a damaged table reads like a short one: a shard would go on
+            # without timers and marks that it had
+            # (test_damage_found_while_reading_is_told_as_corruption).
             cursor.status()
         except Exception as ex:
             raise _translated(ex, self._path) from ex
@@ -201,24 +221,37 @@ class _Scan:
 
 def _without_identity(entries: list[Entry]) -> list[Entry]:
     """Only the empty key sorts before it."""
-    return [entry for entry in entries if entry[0] != _IDENTITY] if entries and entries[0][0] <= _IDENTITY else entries
+    return (
+        [entry for entry in entries if entry[0] != _IDENTITY]
+        if entries and entries[0][0] <= _IDENTITY
+        else entries
+    )
 
 
 class RocksStores:
-    """A :class:`millwheel.ports.StateStores` below ``folder``, which must be this process' own."""
+    """A :class:`millwheel.adapters.ports.StateStores` below ``folder``, which must be this process'
+    own."""
 
-    def __init__(self, folder: str, cache_bytes: int = CACHE_BYTES, write_bytes: int = WRITE_BYTES) -> None:
+    def __init__(
+        self, folder: str, cache_bytes: int = CACHE_BYTES, write_bytes: int = WRITE_BYTES
+    ) -> None:
         self._folder = Path(folder)
         self._cache = Cache(cache_bytes)
-        self._budget = WriteBufferManager.new_write_buffer_manager_with_cache(write_bytes, False, self._cache)
+        self._budget = WriteBufferManager.new_write_buffer_manager_with_cache(
+            write_bytes, False, self._cache
+        )
 
     def open(self, shard: str, checkpoint: str | None) -> RocksStore:
-        """``checkpoint`` is moved into place: it is gone afterwards. What ``shard`` had here before is deleted.
+        """``checkpoint`` is moved into place: it is gone afterwards. What ``shard`` had here before
+        is deleted.
 
-        Raises CorruptionError when the directory is no store of ours, SetupError when the folder cannot be used.
+        Raises CorruptionError when the directory is no store of ours, SetupError when the folder
+        cannot be used.
         """
         if not _NAME.fullmatch(shard):
-            raise SetupError(f"{shard!r} cannot name a shard: use letters, digits, '_', '-' and '.'")
+            raise SetupError(
+                f"{shard!r} cannot name a shard: use letters, digits, '_', '-' and '.'"
+            )
         path = self._folder / shard
         try:
             shutil.rmtree(path, ignore_errors=True)
@@ -232,7 +265,8 @@ class RocksStores:
     def _open(self, path: Path, fresh: bool) -> Rdict:
         try:
             options = _options(self._cache, self._budget, fresh)
-            # A store that exists takes the options of its column family from here; else it would have no filters.
+            # A store that exists takes the options of its column family from here; else it would
+            # have no filters.
             db = Rdict(str(path), options, column_families={"default": options})
             write = WriteOptions()
             write.disable_wal = True  # type: ignore[method-assign,assignment]  # a property; the stubs say method
@@ -245,8 +279,8 @@ class RocksStores:
         if found != _FORMAT:
             db.close()
             raise CorruptionError(
-                f"{path} is no shard store of this version (its identity is {found!r}, expected {_FORMAT!r}); "
-                "it was restored from an incomplete snapshot, or the path is wrong"
+                f"{path} is no shard store of this version (its identity is {found!r}, expected"
+                f" {_FORMAT!r}); it was restored from an incomplete snapshot, or the path is wrong"
             )
         return db
 
@@ -267,8 +301,9 @@ def _options(cache: Cache, budget: WriteBufferManager, fresh: bool) -> Options:
     table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
     table.set_data_block_hash_ratio(0.75)
     table.set_cache_index_and_filter_blocks(True)
-    # In pieces. Whole, the filter and the index of a table are one block each of up to a megabyte: with more of them
-    # than the cache holds (some millions of entries), each read of a random key brings whole ones in and others out.
+    # In pieces. Whole, the filter and the index of a table are one block each of up to a megabyte:
+    # with more of them than the cache holds (some millions of entries), each read of a random key
+    # brings whole ones in and others out.
     table.set_index_type(BlockBasedIndexType.two_level_index_search())
     table.set_partition_filters(True)
     table.set_metadata_block_size(_META_BLOCK_BYTES)
@@ -283,8 +318,8 @@ def _options(cache: Cache, budget: WriteBufferManager, fresh: bool) -> Options:
     options.set_max_write_buffer_number(4)
     options.set_memtable_prefix_bloom_ratio(0.1)
     options.set_memtable_whole_key_filtering(True)
-    # A write that RocksDB slows down would hold the interpreter's lock and stop the whole process, so it never does:
-    # snapshots flush often and compaction may lag behind.
+    # A write that RocksDB slows down would hold the interpreter's lock and stop the whole process,
+    # so it never does: snapshots flush often and compaction may lag behind.
     options.set_level_zero_slowdown_writes_trigger(64)
     options.set_level_zero_stop_writes_trigger(256)
     options.set_soft_pending_compaction_bytes_limit(0)
@@ -300,7 +335,9 @@ def _options(cache: Cache, budget: WriteBufferManager, fresh: bool) -> Options:
 
 
 def _damaged(path: str, ex: Exception) -> CorruptionError:
-    return CorruptionError(f"the local store {path} is damaged: {ex}; a restart rebuilds it from the snapshot")
+    return CorruptionError(
+        f"the local store {path} is damaged: {ex}; a restart rebuilds it from the snapshot"
+    )
 
 
 def _translated(ex: Exception, path: str) -> MillwheelError:
@@ -311,4 +348,6 @@ def _translated(ex: Exception, path: str) -> MillwheelError:
         return InvariantError(f"the store {path} was used after it was closed")
     if text.startswith("Corruption"):
         return _damaged(path, ex)
-    return UnavailableError(f"the local store {path} failed: {text}; look at disk space and permissions there")
+    return UnavailableError(
+        f"the local store {path} failed: {text}; look at disk space and permissions there"
+    )

@@ -1,7 +1,7 @@
 """The local store of a small shard: in memory, and one file when it is checkpointed.
 
-A database costs milliseconds to open and megabytes to hold, whatever is in it. Most shards of a pipeline with many
-nodes hold a few keys.
+A database costs milliseconds to open and megabytes to hold, whatever is in it. Most shards of a
+pipeline with many nodes hold a few keys.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ NAME = "small"
 """The one file of a checkpoint."""
 _FORMAT = b"millwheel small state 1\n"  # Fixed: of the format
 _SAMPLE = 64  # entries whose size stands for that of all: a metric may not cost more
-_ENTRY_BYTES = 150  # of memory for an entry besides its content: two objects, a slot of the dict and of the list
+# of memory for an entry besides its content: two objects, a slot of the dict and of the list
+_ENTRY_BYTES = 150
 _DIGEST_BYTES = 16  # Fixed: of the format
 
 Entry = tuple[bytes, bytes]
@@ -31,7 +32,7 @@ _decode = msgspec.msgpack.Decoder(list[Entry]).decode
 
 
 class SmallStore:
-    """A :class:`millwheel.ports.StateStore` in memory. Errors contain ``name``."""
+    """A :class:`millwheel.adapters.ports.StateStore` in memory. Errors contain ``name``."""
 
     __slots__ = ("_bytes", "_closed", "_counted", "_data", "_files", "_name", "get")
 
@@ -61,8 +62,8 @@ class SmallStore:
 
     def scan(self, prefix: bytes) -> Iterator[Entry]:
         data = self._opened()
-        # A list, not a generator: whoever scans may write meanwhile, as in the store that it may become
-        # (test_a_scan_sees_the_store_as_of_the_call).
+        # A list, not a generator: whoever scans may write meanwhile, as in the store that it may
+        # become (test_a_scan_sees_the_store_as_of_the_call).
         return iter([(key, data[key]) for key in self._keys(prefix, prefix)])
 
     def first(self, prefix: bytes, since: bytes) -> bytes | None:
@@ -76,8 +77,8 @@ class SmallStore:
         return keys
 
     def grown_beyond(self, limit: int) -> bool:
-        """Whether it holds more than ``limit`` bytes. Counted only when there may be twice as many as that, and as were
-        counted last, so that most calls cost nothing."""
+        """Whether it holds more than ``limit`` bytes. Counted only when there may be twice as many
+        as that, and as were counted last, so that most calls cost nothing."""
         if self._bytes > 2 * max(limit, self._counted):
             self._bytes = self._counted = _size(self._data.items())
         return self._counted > limit
@@ -120,7 +121,8 @@ class SmallStore:
 
 
 def opened(files: Files, path: str, name: str) -> SmallStore | None:
-    """The store that a checkpoint holds; None when that is none of a small one. Raises CorruptionError for damage."""
+    """The store that a checkpoint holds; None when that is none of a small one. Raises
+    CorruptionError for damage."""
     try:
         data = read_whole(files, f"{path}/{NAME}")
     except FileNotFoundError:
@@ -130,8 +132,8 @@ def opened(files: Files, path: str, name: str) -> SmallStore | None:
     digest, body = data[len(_FORMAT) :][:_DIGEST_BYTES], data[len(_FORMAT) + _DIGEST_BYTES :]
     if not data.startswith(_FORMAT) or xxh3_128_digest(body) != digest:
         raise CorruptionError(
-            f"{path}/{NAME} is damaged, or of another version: {len(data)} bytes, the first {data[:24]!r}, fail their "
-            "checksum; a restart restores it from the snapshot again"
+            f"{path}/{NAME} is damaged, or of another version: {len(data)} bytes, the first"
+            f" {data[:24]!r}, fail their checksum; a restart restores it from the snapshot again"
         )
     return SmallStore(files, name, _decode(body))
 

@@ -24,19 +24,23 @@ from millwheel.errors import ConflictError, MillwheelError, SetupError, invarian
 _HOSTS = re.compile(r"([^\s/,]+:\d+)(,[^\s/,]+:\d+)*")
 _CHROOT = re.compile(r"(/[A-Za-z0-9_.-]+)*/?")
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
-_CONNECT_TIMEOUT_S = 10.0  # to the first connection; after that the error is that there is no ZooKeeper
+# to the first connection; after that the error is that there is no ZooKeeper
+_CONNECT_TIMEOUT_S = 10.0
 _WRITES_AT_ONCE = 16
-"""Of tables: a death changes all that the worker had shards of, and each write alone waits for ZooKeeper's disk."""
+"""Of tables: a death changes all that the worker had shards of, and each write alone waits for
+ZooKeeper's disk."""
 
 
 class ZooKeeperCoordination:
-    """See :class:`millwheel.ports.Coordination`.
+    """See :class:`millwheel.adapters.ports.Coordination`.
 
-    ``hosts`` is ``host:port,host:port/chroot``. A process that is silent for ``session_timeout_s`` (the server
-    may bound it) loses its membership. ``lost_after_s`` is when we give the session up on our own clock if no
-    server answers (default: the session time-out); a longer one rides out a longer outage of ZooKeeper. ``guard`` has
-    our user, and the permissions of the nodes that we create.
-    Raises SetupError when ``hosts`` is malformed or nobody answers there within ``connect_timeout_s``.
+    ``hosts`` is ``host:port,host:port/chroot``. A process that is silent for ``session_timeout_s``
+    (the server may bound it) loses its membership. ``lost_after_s`` is when we give the session up
+    on our own clock if no server answers (default: the session time-out); a longer one rides out a
+    longer outage of ZooKeeper. ``guard`` has our user, and the permissions of the nodes that we
+    create.
+    Raises SetupError when ``hosts`` is malformed or nobody answers there within
+    ``connect_timeout_s``.
     """
 
     def __init__(
@@ -62,7 +66,9 @@ class ZooKeeperCoordination:
     def join(self, role: str, name: str, data: bytes) -> None:
         """See the port. Raises ConflictError if a member of that name exists."""
         if not self._session.create(f"{self._folder(role)}/{_checked(name)}", data, ephemeral=True):
-            raise ConflictError(f"There is a member {name} in {role} already; names of members are never used twice")
+            raise ConflictError(
+                f"There is a member {name} in {role} already; names of members are never used twice"
+            )
 
     def leave(self, role: str, name: str) -> None:
         """See the port."""
@@ -82,7 +88,10 @@ class ZooKeeperCoordination:
         """See the port."""
         folder = self._folder("tables")
         self._session.catch_up(folder)
-        nodes = {name: self._session.read(f"{folder}/{name}") for name in self._session.children(folder) or ()}
+        nodes = {
+            name: self._session.read(f"{folder}/{name}")
+            for name in self._session.children(folder) or ()
+        }
         found = {NodeName(name): node for name, node in nodes.items() if node is not None}
         return {name: RangeTable.decode(node.data, node.version) for name, node in found.items()}
 
@@ -100,8 +109,8 @@ class ZooKeeperCoordination:
         return 0
 
     def write_tables(self, tables: Sequence[RangeTable]) -> Sequence[int | MillwheelError]:
-        """See the port. ZooKeeper syncs at once what comes at once; threads, because each write is settled by
-        itself."""
+        """See the port. ZooKeeper syncs at once what comes at once; threads, because each write is
+        settled by itself."""
         if len(tables) < 2:
             return [self._written(table) for table in tables]
         with ThreadPoolExecutor(min(len(tables), _WRITES_AT_ONCE), "table-writes") as threads:

@@ -1,7 +1,8 @@
 """Access to our part of ZooKeeper: an ACL of one user, and TLS to a server that offers it.
 
-Both are switched on by files of the security folder: ``zookeeper.auth`` holds ``user:password``; ``zookeeper-ca.pem``
-names the CA of the server, ``zookeeper.pem`` and ``zookeeper.key`` what we show to it, if it asks.
+Both are switched on by files of the security folder: ``zookeeper.auth`` holds ``user:password``;
+``zookeeper-ca.pem`` names the CA of the server, ``zookeeper.pem`` and ``zookeeper.key`` what we
+show to it, if it asks.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from millwheel.adapters.rights import group_of, refuse_writable
 from millwheel.errors import SetupError
 
 CA_FILE, CERTIFICATE_FILE, KEY_FILE = "zookeeper-ca.pem", "zookeeper.pem", "zookeeper.key"
-_OTHERS, _ALL_OTHERS = 0o077, 0o007  # Fixed: the permissions of everybody but the owner, and of those but the group
+# Fixed: the permissions of everybody but the owner, and of those but the group
+_OTHERS, _ALL_OTHERS = 0o077, 0o007
 
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperGuard:
-    """``user`` "" leaves nodes open to whoever reaches the server; ``ca`` "" is a connection without TLS. Files by
-    their paths."""
+    """``user`` "" leaves nodes open to whoever reaches the server; ``ca`` "" is a connection
+    without TLS. Files by their paths."""
 
     user: str = ""
     password: str = field(default="", repr=False)
@@ -52,8 +54,8 @@ OPEN = ZooKeeperGuard()
 def load_guard(folder: str) -> ZooKeeperGuard:
     """The guard of a security folder; :data:`OPEN` for "".
 
-    Raises SetupError when a private file is readable by others, others may write what is used, or the user is not
-    written as ``user:password``.
+    Raises SetupError when a private file is readable by others, others may write what is used, or
+    the user is not written as ``user:password``.
     """
     if not folder:
         return OPEN
@@ -62,14 +64,18 @@ def load_guard(folder: str) -> ZooKeeperGuard:
     user, password = _user(path / AUTH_FILE)
     ca, certificate, key = (_present(path / name) for name in (CA_FILE, CERTIFICATE_FILE, KEY_FILE))
     if bool(certificate) != bool(key) or (certificate and not ca):
-        raise SetupError(f"{path}: {CERTIFICATE_FILE} and {KEY_FILE} go together, and need {CA_FILE}")
+        raise SetupError(
+            f"{path}: {CERTIFICATE_FILE} and {KEY_FILE} go together, and need {CA_FILE}"
+        )
     return ZooKeeperGuard(user, password, ca, certificate, key)
 
 
 def _user(path: Path) -> tuple[str, str]:
     if not _present(path):
         return "", ""
-    user, colon, password = path.read_text(encoding="utf-8", errors="replace").strip().partition(":")
+    user, colon, password = (
+        path.read_text(encoding="utf-8", errors="replace").strip().partition(":")
+    )
     if not (user and colon and password):
         raise SetupError(f"{path} must hold one line user:password")
     return user, password

@@ -1,7 +1,8 @@
-"""A real ZooKeeper server for one machine, started from the jars that ship inside the pyspark package.
+"""A real ZooKeeper server for one machine, started from the jars that ship inside the pyspark
+package.
 
-It is the default when no ``--zookeeper`` is given: loopback only, its data under the root. Whoever starts it
-supervises it: ``alive`` and ``restart``.
+It is the default when no ``--zookeeper`` is given: loopback only, its data under the root. Whoever
+starts it supervises it: ``alive`` and ``restart``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from millwheel.adapters.rights import lock_file
 from millwheel.errors import SetupError
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-# Naming the few jars that it needs, rather than all of Spark's, halves the time the server takes to start.
+# Naming the few jars that it needs, rather than all of Spark's, halves the time the server takes to
+# start.
 _JARS = (
     "zookeeper-*",
     "slf4j-api-*",
@@ -72,13 +74,15 @@ _LOG_LIMIT_BYTES = 8_000_000  # a larger log is begun anew
 class EmbeddedZooKeeper:
     """One ZooKeeper server below ``data_dir``.
 
-    ``java`` is the command that runs Java 17 or newer (its path, perhaps behind a wrapper that ends it together
-    with us) and ``env`` its environment, None for ours.
+    ``java`` is the command that runs Java 17 or newer (its path, perhaps behind a wrapper that ends
+    it together with us) and ``env`` its environment, None for ours.
 
-    ``host`` is the address that it serves on: the loopback, unless the network is one that nobody else can reach.
+    ``host`` is the address that it serves on: the loopback, unless the network is one that nobody
+    else can reach.
 
-    The port is chosen at the first start and kept in ``data_dir``, so that the server comes back at the same
-    address; only a new start (not ``restart``) may choose another one when somebody else took it meanwhile.
+    The port is chosen at the first start and kept in ``data_dir``, so that the server comes back at
+    the same address; only a new start (not ``restart``) may choose another one when somebody else
+    took it meanwhile.
     """
 
     def __init__(
@@ -115,7 +119,8 @@ class EmbeddedZooKeeper:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start and wait until it serves. Raises SetupError with the last lines of its log when it does not."""
+        """Start and wait until it serves. Raises SetupError with the last lines of its log when it
+        does not."""
         self._prepare()
         for attempt in range(_START_ATTEMPTS):
             self._port = self._choose_port()
@@ -126,8 +131,8 @@ class EmbeddedZooKeeper:
                 if self._wanted_port or attempt + 1 == _START_ATTEMPTS:
                     self.stop()
                     raise SetupError(
-                        f"ZooKeeper cannot listen on {self.address}: the port is in use. Stop what uses it or "
-                        "choose another port."
+                        f"ZooKeeper cannot listen on {self.address}: the port is in use. Stop what"
+                        " uses it or choose another port."
                     ) from None
             except SetupError:
                 self.stop()
@@ -135,13 +140,16 @@ class EmbeddedZooKeeper:
         (self._dir / "port").write_text(f"{self._port}\n")
 
     def restart(self) -> None:
-        """Start a server that has died again, at the same address and with its data. Waits until it serves."""
+        """Start a server that has died again, at the same address and with its data. Waits until it
+        serves."""
         if self.alive():
             return
         try:
             self._launch()
         except _PortTaken:
-            raise SetupError(f"ZooKeeper cannot come back on {self.address}: another program took the port") from None
+            raise SetupError(
+                f"ZooKeeper cannot come back on {self.address}: another program took the port"
+            ) from None
 
     def stop(self) -> None:
         """End the server; its data stays. Does nothing when it is not running."""
@@ -163,13 +171,16 @@ class EmbeddedZooKeeper:
             (self._dir / "data").mkdir(parents=True, exist_ok=True)
             lock = lock_file(self._dir / "lock")
         except OSError as error:
-            raise SetupError(f"ZooKeeper cannot use {self._dir}: {error}. Make it a writable directory.") from error
+            raise SetupError(
+                f"ZooKeeper cannot use {self._dir}: {error}. Make it a writable directory."
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.close()
             raise SetupError(
-                f"Another run uses the ZooKeeper data in {self._dir}. Stop that run or choose another root."
+                f"Another run uses the ZooKeeper data in {self._dir}. Stop that run or choose"
+                " another root."
             ) from None
         self._lock = lock
 
@@ -223,7 +234,11 @@ class EmbeddedZooKeeper:
         said = log_path.read_bytes()[log_start:].decode(errors="replace")
         if died and "BindException" in said:
             raise _PortTaken
-        what = "ended while starting" if died else f"did not answer within {self._ready_timeout_s:.0f} s"
+        what = (
+            "ended while starting"
+            if died
+            else f"did not answer within {self._ready_timeout_s:.0f} s"
+        )
         last = " / ".join(said.strip().splitlines()[-3:]) or "nothing"
         raise SetupError(f"The embedded ZooKeeper {what}; see {log_path}. Its last words: {last}")
 
@@ -242,10 +257,13 @@ def _classpath() -> str:
         folders.append(Path(os.environ["SPARK_HOME"]) / "jars")
     for folder in folders:
         if any(folder.glob("zookeeper-*.jar")):
-            return os.pathsep.join(str(jar) for pattern in _JARS for jar in sorted(folder.glob(f"{pattern}.jar")))
+            return os.pathsep.join(
+                str(jar) for pattern in _JARS for jar in sorted(folder.glob(f"{pattern}.jar"))
+            )
     raise SetupError(
-        "No ZooKeeper jars were found in the pyspark package or under SPARK_HOME. Install them with "
-        "pip install 'millwheel-spark[spark]', or name a ZooKeeper of your own: --zookeeper host:port/chroot"
+        "No ZooKeeper jars were found in the pyspark package or under SPARK_HOME. Install them with"
+        " pip install 'millwheel-spark[spark]', or name a ZooKeeper of your own: --zookeeper"
+        " host:port/chroot"
     )
 
 
@@ -262,7 +280,8 @@ def _run(
             stderr=subprocess.STDOUT,
             env=env,
             pass_fds=kept,
-            start_new_session=True,  # Ctrl-C must reach the run first, which still needs ZooKeeper to stop cleanly
+            # Ctrl-C must reach the run first, which still needs ZooKeeper to stop cleanly
+            start_new_session=True,
         )
     except OSError as error:
         raise SetupError(f"Cannot start Java for ZooKeeper ({command[0]}): {error}") from error

@@ -1,11 +1,12 @@
-"""One ZooKeeper session: bounded calls, settled writes, and an honest answer to "is it still ours?".
+"""One ZooKeeper session: bounded calls, settled writes, and an honest answer to "is it still
+ours?".
 
-The only file that calls kazoo. Everything here may be called from any thread; calls wait out short losses of
-the connection and raise UnavailableError when that takes too long or the session is gone.
+The only file that calls kazoo. Everything here may be called from any thread; calls wait out short
+losses of the connection and raise UnavailableError when that takes too long or the session is gone.
 
-A session is lost when the server says so, or when nothing was heard from it for ``lost_after_s`` on our own
-monotonic clock: kazoo learns of a loss only after it has reconnected, which a partition prevents. A lost
-session is never replaced by a new one; whoever needs one starts as a new process.
+A session is lost when the server says so, or when nothing was heard from it for ``lost_after_s`` on
+our own monotonic clock: kazoo learns of a loss only after it has reconnected, which a partition
+prevents. A lost session is never replaced by a new one; whoever needs one starts as a new process.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ _UNSETTLED = (ConnectionLoss, OperationTimeoutError, KazooTimeoutError)
 _RETRY_PAUSE_S = 0.02  # between tries of a request whose connection broke
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 0.5}
 """Pauses (s) between connections, until the session is over."""
+_HANDSHAKES_PER_TIMEOUT = 3  # at least: a server that is just starting may swallow one
 _HEARTBEATS_PER_TIMEOUT = 5  # within one session time-out: four may be lost
 
 Watch = Callable[[], None]
@@ -51,7 +53,8 @@ Watch = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """The result of a read. ``owner`` is the session of an ephemeral node, 0 for a persistent one."""
+    """The result of a read. ``owner`` is the session of an ephemeral node, 0 for a persistent
+    one."""
 
     data: bytes
     version: int
@@ -77,7 +80,10 @@ class ZooKeeperSession:
         # A call may outlast the loss of one server, but not the session.
         self._patience_s = max(session_timeout_s, lost_after_s)
         self._client = KazooClient(
-            hosts,
+            # Kazoo waits for each handshake for a session's time-out divided by the number of
+            # servers: of one server alone, until the session is over. See
+            # test_a_handshake_that_a_server_swallows_is_not_waited_for_until_the_session_is_over.
+            ",".join([hosts] * -(-_HANDSHAKES_PER_TIMEOUT // (hosts.count(",") + 1))),
             timeout=session_timeout_s,
             connection_retry=dict(_RECONNECT),
             logger=_kazoo_log,
@@ -133,7 +139,9 @@ class ZooKeeperSession:
     def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
         """Names below ``path``, or None when it does not exist (then no watch is set)."""
         try:
-            return list(self._settle(lambda: self._client.get_children_async(path, _one_shot(watch))))
+            return list(
+                self._settle(lambda: self._client.get_children_async(path, _one_shot(watch)))
+            )
         except NoNodeError:
             return None
 
@@ -152,18 +160,21 @@ class ZooKeeperSession:
     # --- writes: one with an unknown outcome is repeated; then the current node decides
 
     def ensure(self, path: str, shared: str = "") -> None:
-        """Create ``path`` and its parents unless they exist. ``shared`` is the part of it that pipelines of other users
-        have as well: everybody may create nodes in there."""
+        """Create ``path`` and its parents unless they exist. ``shared`` is the part of it that
+        pipelines of other users have as well: everybody may create nodes in there."""
         if shared:
             self._settle(lambda: self._client.ensure_path_async(shared, OPEN_ACL_UNSAFE))
         self._settle(lambda: self._client.ensure_path_async(path))
 
     def create(self, path: str, data: bytes, ephemeral: bool = False) -> bool:
-        """Create a node; False if another process created it. True if an earlier try of ours did."""
+        """Create a node; False if another process created it. True if an earlier try of ours
+        did."""
         repeated = False
         while True:
             try:
-                self._settle_once(lambda: self._client.create_async(path, data, ephemeral=ephemeral), repeated)
+                self._settle_once(
+                    lambda: self._client.create_async(path, data, ephemeral=ephemeral), repeated
+                )
                 return True
             except _Unsettled:
                 repeated = True
@@ -171,8 +182,8 @@ class ZooKeeperSession:
                 return repeated and self._is_ours(path, data, ephemeral)
 
     def create_in_sequence(self, folder: str, mark: str) -> str:
-        """Create an ephemeral node ``<mark>-<number>`` and return its name. ``mark`` is unique to the caller, so
-        that a try whose outcome was unknown is found again instead of repeated."""
+        """Create an ephemeral node ``<mark>-<number>`` and return its name. ``mark`` is unique to
+        the caller, so that a try whose outcome was unknown is found again instead of repeated."""
         repeated = False
         while True:
             made = self._find(folder, mark) if repeated else None
@@ -180,7 +191,9 @@ class ZooKeeperSession:
                 return made
             try:
                 path = self._settle_once(
-                    lambda: self._client.create_async(f"{folder}/{mark}-", b"", ephemeral=True, sequence=True),
+                    lambda: self._client.create_async(
+                        f"{folder}/{mark}-", b"", ephemeral=True, sequence=True
+                    ),
                     repeated,
                 )
                 return str(path).rsplit("/", 1)[1]
@@ -188,18 +201,27 @@ class ZooKeeperSession:
                 repeated = True
 
     def replace(self, path: str, data: bytes, version: int) -> int:
-        """Compare-and-set; returns the new version. Raises ConflictError if the node has another version."""
+        """Compare-and-set; returns the new version. Raises ConflictError if the node has another
+        version."""
         repeated = False
         while True:
             try:
-                stat = self._settle_once(lambda: self._client.set_async(path, data, version), repeated)
+                stat = self._settle_once(
+                    lambda: self._client.set_async(path, data, version), repeated
+                )
                 return int(stat.version)
             except _Unsettled:
                 repeated = True
             except (BadVersionError, NoNodeError) as error:
                 found = self.read(path)
-                # Our own try whose answer was lost: no other process writes these bytes as this version.
-                if repeated and found is not None and found.version == version + 1 and found.data == data:
+                # Our own try whose answer was lost: no other process writes these bytes as this
+                # version.
+                if (
+                    repeated
+                    and found is not None
+                    and found.version == version + 1
+                    and found.data == data
+                ):
                     return found.version
                 stands = "is gone" if found is None else f"has version {found.version}"
                 raise ConflictError(f"{path} {stands}, expected version {version}") from error
@@ -235,24 +257,33 @@ class ZooKeeperSession:
             raise
         except NoAuthError as error:
             raise SetupError(
-                f"ZooKeeper at {self._hosts} refuses our user: these nodes belong to another root, or to a run with "
-                "another --security folder. Use another chroot (--zookeeper host:port/chroot), or the root and the "
-                "folder that the nodes belong to"
+                f"ZooKeeper at {self._hosts} refuses our user: these nodes belong to another root,"
+                " or to a run with another --security folder. Use another chroot (--zookeeper"
+                " host:port/chroot), or the root and the folder that the nodes belong to"
             ) from error
         except KazooException as error:
             if self.over:
                 raise self._unavailable() from error
-            raise UnavailableError(f"ZooKeeper at {self._hosts} refused a call: {error!r}") from error
+            raise UnavailableError(
+                f"ZooKeeper at {self._hosts} refused a call: {error!r}"
+            ) from error
         return answer
 
     def _wait_connected(self, repeated: bool) -> None:
         if repeated:
-            time.sleep(_RETRY_PAUSE_S)  # the connection's end may reach us a moment before its state does
+            # the connection's end may reach us a moment before its state does
+            time.sleep(_RETRY_PAUSE_S)
         if self.over or not self._connected.wait(self._patience_s) or self.over:
             raise self._unavailable()
 
     def _unavailable(self) -> UnavailableError:
-        why = "is closed" if self._closed else "is lost" if self._lost or self._gone else "does not answer"
+        why = (
+            "is closed"
+            if self._closed
+            else "is lost"
+            if self._lost or self._gone
+            else "does not answer"
+        )
         return UnavailableError(f"The session with ZooKeeper at {self._hosts} {why}")
 
     def _is_ours(self, path: str, data: bytes, ephemeral: bool) -> bool:
@@ -260,10 +291,14 @@ class ZooKeeperSession:
         if found is None:
             return False
         identity = self._client.client_id
-        return found.data == data and (not ephemeral or (identity is not None and found.owner == identity[0]))
+        return found.data == data and (
+            not ephemeral or (identity is not None and found.owner == identity[0])
+        )
 
     def _find(self, folder: str, mark: str) -> str | None:
-        return next((name for name in self.children(folder) or () if name.startswith(f"{mark}-")), None)
+        return next(
+            (name for name in self.children(folder) or () if name.startswith(f"{mark}-")), None
+        )
 
     # --- the session's life
 
@@ -273,8 +308,9 @@ class ZooKeeperSession:
         except KazooTimeoutError as error:
             self._stop_client()
             raise SetupError(
-                f"ZooKeeper at {self._hosts} did not answer within {timeout_s:.0f} s. Start it or correct "
-                "--zookeeper host:port/chroot; without that option an embedded one is started."
+                f"ZooKeeper at {self._hosts} did not answer within {timeout_s:.0f} s. Start it or"
+                " correct --zookeeper host:port/chroot; without that option an embedded one is"
+                " started."
             ) from error
         self._heard_s = time.monotonic()
 
@@ -307,7 +343,9 @@ class ZooKeeperSession:
         """Log the loss and the return of the connection once each."""
         silent = not self._connected.is_set()
         if silent and not said:
-            log.warning("ZooKeeper at %s is not connected; nothing stops unless this lasts.", self._hosts)
+            log.warning(
+                "ZooKeeper at %s is not connected; nothing stops unless this lasts.", self._hosts
+            )
         if said and not silent:
             log.info("ZooKeeper at %s is connected again after %.1f s.", self._hosts, quiet_s)
         return silent
@@ -351,7 +389,9 @@ class ZooKeeperSession:
                 self._client.stop()
                 self._client.close()
             except (KazooException, OSError) as error:
-                log.debug("Closing the connection to ZooKeeper at %s failed: %r.", self._hosts, error)
+                log.debug(
+                    "Closing the connection to ZooKeeper at %s failed: %r.", self._hosts, error
+                )
 
 
 class _Unsettled(Exception):

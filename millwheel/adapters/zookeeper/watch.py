@@ -1,4 +1,5 @@
-"""Watches over one ZooKeeper session: a thread of their own reads each change, arms the watch again and reports it.
+"""Watches over one ZooKeeper session: a thread of their own reads each change, arms the watch again
+and reports it.
 
 A watch of ZooKeeper fires once and says only that something changed. A subscription is therefore a
 ``refresh`` that reads all its data, arms the watch with the same read, and calls back if the data
@@ -105,7 +106,11 @@ class WatchedMembers:
     """All children of one folder with their data."""
 
     def __init__(
-        self, session: ZooKeeperSession, loop: WatchLoop, folder: str, changed: Callable[[Mapping[str, bytes]], None]
+        self,
+        session: ZooKeeperSession,
+        loop: WatchLoop,
+        folder: str,
+        changed: Callable[[Mapping[str, bytes]], None],
     ) -> None:
         self._session = session
         self._loop = loop
@@ -130,7 +135,11 @@ class Tables:
     """Every table in the folder; each has its own watch, so that one change is one read."""
 
     def __init__(
-        self, session: ZooKeeperSession, loop: WatchLoop, folder: str, changed: Callable[[RangeTable], None]
+        self,
+        session: ZooKeeperSession,
+        loop: WatchLoop,
+        folder: str,
+        changed: Callable[[RangeTable], None],
     ) -> None:
         self._session = session
         self._loop = loop
@@ -142,7 +151,9 @@ class Tables:
         """See :class:`Subscription`."""
         names = set(self._session.children(self._folder, self._poke) or ())
         for name in sorted(names - self._tables.keys()):
-            self._tables[name] = _Table(self._session, self._loop, f"{self._folder}/{name}", self._changed)
+            self._tables[name] = _Table(
+                self._session, self._loop, f"{self._folder}/{name}", self._changed
+            )
             self._loop.add(self._tables[name])
         for name in self._tables.keys() - names:
             self._loop.drop(self._tables.pop(name))
@@ -155,7 +166,11 @@ class _Table:
     """One table."""
 
     def __init__(
-        self, session: ZooKeeperSession, loop: WatchLoop, path: str, changed: Callable[[RangeTable], None]
+        self,
+        session: ZooKeeperSession,
+        loop: WatchLoop,
+        path: str,
+        changed: Callable[[RangeTable], None],
     ) -> None:
         self._session = session
         self._loop = loop
@@ -197,13 +212,18 @@ class Candidate:
         """See :class:`Subscription`."""
         if self._leads:
             return
-        names = sorted(self._session.children(self._folder) or (), key=lambda name: name.rsplit("-", 1)[1])
+        names = sorted(
+            self._session.children(self._folder) or (), key=lambda name: name.rsplit("-", 1)[1]
+        )
         if self._name not in names:
             self._name = self._session.create_in_sequence(self._folder, self._mark)
             self._poke()
         elif names[0] == self._name:
             self._lead()
-        elif self._session.read(f"{self._folder}/{names[names.index(self._name) - 1]}", self._poke) is None:
+        elif (
+            self._session.read(f"{self._folder}/{names[names.index(self._name) - 1]}", self._poke)
+            is None
+        ):
             self._poke()
 
     def _lead(self) -> None:

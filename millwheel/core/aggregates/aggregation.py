@@ -1,7 +1,8 @@
 """The aggregation of a window: one aggregator, several named ones, or none.
 
-A window machine needs only the interface :class:`Aggregation`: ``prepare`` a record once, outside of any state (that is
-where bad values are found), then ``add_many`` what was prepared to the accumulator of each window it belongs to.
+A window machine needs only the interface :class:`Aggregation`: ``prepare`` a record once, outside
+of any state (that is where bad values are found), then ``add_many`` what was prepared to the
+accumulator of each window it belongs to.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Aggregation(Protocol):
     """The order of arrival may show in the result."""
 
     def prepare(self, value: Any) -> Prepared:
-        """The part of a record that is aggregated; FILTERED when it is left out. RecordError for unusable values."""
+        """The part of a record that is aggregated; FILTERED when it is left out. RecordError for
+        unusable values."""
 
     def create(self) -> Any:
         """The accumulator of an empty window."""
@@ -71,9 +73,11 @@ class Aggregation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """One output field: ``evaluate`` gives the argument (None: the whole value), ``condition`` filters.
+    """One output field: ``evaluate`` gives the argument (None: the whole value), ``condition``
+    filters.
 
-    ``argument`` is the argument as written; parts that read the same in the same way share its value.
+    ``argument`` is the argument as written; parts that read the same in the same way share its
+    value.
     """
 
     name: str
@@ -116,20 +120,30 @@ class NamedAggregation:
     def create(self) -> list[Any]:
         return [part.aggregator.create() for part in self.parts]
 
-    def add_many(self, acc: list[Any], prepared: Sequence[Prepared], timestamps: Sequence[int]) -> list[Any]:
+    def add_many(
+        self, acc: list[Any], prepared: Sequence[Prepared], timestamps: Sequence[int]
+    ) -> list[Any]:
         if len(prepared) == 1:
             return self._add(acc, prepared[0], timestamps[0])
-        for i, (part, column) in enumerate(zip(self.parts, zip(*prepared, strict=True), strict=False)):
+        for i, (part, column) in enumerate(
+            zip(self.parts, zip(*prepared, strict=True), strict=False)
+        ):
             times = timestamps
             if part.condition is not None:
-                times = [t for argument, t in zip(column, timestamps, strict=True) if argument is not _SKIP]
+                times = [
+                    t
+                    for argument, t in zip(column, timestamps, strict=True)
+                    if argument is not _SKIP
+                ]
                 column = tuple(argument for argument in column if argument is not _SKIP)
             if column:
                 acc[i] = part.aggregator.add_many(acc[i], column, times)
         return acc
 
     def merge(self, acc: list[Any], other: list[Any]) -> list[Any]:
-        return [part.aggregator.merge(a, b) for part, a, b in zip(self.parts, acc, other, strict=True)]
+        return [
+            part.aggregator.merge(a, b) for part, a, b in zip(self.parts, acc, other, strict=True)
+        ]
 
     def running(self, acc: list[Any], others: Sequence[list[Any]]) -> tuple[list[Any], list[Any]]:
         merged = []
@@ -148,7 +162,9 @@ class NamedAggregation:
         ]
 
     def result(self, acc: list[Any]) -> dict[str, Any]:
-        return {part.name: part.aggregator.result(a) for part, a in zip(self.parts, acc, strict=True)}
+        return {
+            part.name: part.aggregator.result(a) for part, a in zip(self.parts, acc, strict=True)
+        }
 
     def _add(self, acc: list[Any], arguments: list[Any], timestamp: int) -> list[Any]:
         for i, argument in enumerate(arguments):
@@ -162,8 +178,9 @@ ACCUMULATOR = "acc"
 
 
 class PartialAggregation(NamedAggregation):
-    """Its result is the accumulator itself, to be merged by a :class:`FinalAggregation` of the same parts. It travels
-    as bytes: some accumulators have keys that no record may have, and nothing on the way reads them."""
+    """Its result is the accumulator itself, to be merged by a :class:`FinalAggregation` of the same
+    parts. It travels as bytes: some accumulators have keys that no record may have, and nothing on
+    the way reads them."""
 
     def result(self, acc: list[Any]) -> dict[str, Any]:
         return {ACCUMULATOR: WHOLE.encode(acc)}
@@ -182,7 +199,9 @@ class FinalAggregation(NamedAggregation):
     def prepare(self, value: Any) -> Prepared:
         return WHOLE.decode(value[ACCUMULATOR])
 
-    def add_many(self, acc: list[Any], prepared: Sequence[Prepared], timestamps: Sequence[int]) -> list[Any]:
+    def add_many(
+        self, acc: list[Any], prepared: Sequence[Prepared], timestamps: Sequence[int]
+    ) -> list[Any]:
         for other in prepared:
             acc = self.merge(acc, other)
         return acc
@@ -205,8 +224,8 @@ def _reader(part: Named, parts: Sequence[Named]) -> _Reader:
 
 
 def _reading(part: Named) -> _Reading:
-    """Aggregates for which this is equal may share the value. ``count`` finds None where a record has no such field;
-    for all other aggregates the same record is a dead letter."""
+    """Aggregates for which this is equal may share the value. ``count`` finds None where a record
+    has no such field; for all other aggregates the same record is a dead letter."""
     return part.argument, part.aggregator.needs_argument
 
 
@@ -234,7 +253,9 @@ def _shared_reader(part: Named) -> _Reader:
 class SingleAggregation:
     """One aggregator over whole values (or ``evaluate`` of them); the result stands alone."""
 
-    def __init__(self, aggregator: Aggregator[Any], evaluate: Evaluate | None = None, name: str = "") -> None:
+    def __init__(
+        self, aggregator: Aggregator[Any], evaluate: Evaluate | None = None, name: str = ""
+    ) -> None:
         read = _own_reader(Named(name, aggregator, name, evaluate))
         self._read = read
         self.subtracts = aggregator.subtracts
@@ -259,8 +280,8 @@ class Collected(SingleAggregation):
 
 
 class Buffered:
-    """The full-buffer form: a pane holds its records as [value, timestamp], in order of arrival, for user code
-    (``process_window``) to work on. ``condition`` filters."""
+    """The full-buffer form: a pane holds its records as [value, timestamp], in order of arrival,
+    for user code (``process_window``) to work on. ``condition`` filters."""
 
     subtracts = True
     linear = False
@@ -275,8 +296,12 @@ class Buffered:
     def create(self) -> list[Any]:
         return []
 
-    def add_many(self, acc: list[Any], prepared: Sequence[Prepared], timestamps: Sequence[int]) -> list[Any]:
-        acc.extend([value, timestamp] for value, timestamp in zip(prepared, timestamps, strict=True))
+    def add_many(
+        self, acc: list[Any], prepared: Sequence[Prepared], timestamps: Sequence[int]
+    ) -> list[Any]:
+        acc.extend(
+            [value, timestamp] for value, timestamp in zip(prepared, timestamps, strict=True)
+        )
         return acc
 
     def merge(self, acc: list[Any], other: list[Any]) -> list[Any]:

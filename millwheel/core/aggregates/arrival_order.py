@@ -1,9 +1,10 @@
 """Aggregations whose results show the order of arrival, over windows that merge.
 
-Two sessions of a key may grow alternately, record by record, and merge later. The merged window must hold their records
-in the order of arrival, as if there had been one session from the start. So the accumulator of such a window is a list
-of *runs*, ``[first, last, accumulator]``: records of the key that came directly after each other, with their numbers.
-Windows merge by sorting their runs; a window that is the only one of its key has one run.
+Two sessions of a key may grow alternately, record by record, and merge later. The merged window
+must hold their records in the order of arrival, as if there had been one session from the start. So
+the accumulator of such a window is a list of *runs*, ``[first, last, accumulator]``: records of the
+key that came directly after each other, with their numbers. Windows merge by sorting their runs; a
+window that is the only one of its key has one run.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ class InOrder:
         return [[OLD, OLD, acc]]
 
     def add_numbered(
-        self, acc: list[Run], numbers: Sequence[int], prepared: Sequence[Prepared], timestamps: Sequence[int]
+        self,
+        acc: list[Run],
+        numbers: Sequence[int],
+        prepared: Sequence[Prepared],
+        timestamps: Sequence[int],
     ) -> list[Run]:
         """Add records, of which each has a higher number than those before it in ``acc``."""
         start = 0
@@ -57,7 +62,9 @@ class InOrder:
             acc.append([number, number, self._inner.create()])
         return acc[-1]
 
-    def add_many(self, acc: list[Run], prepared: Sequence[Prepared], timestamps: Sequence[int]) -> list[Run]:
+    def add_many(
+        self, acc: list[Run], prepared: Sequence[Prepared], timestamps: Sequence[int]
+    ) -> list[Run]:
         first = acc[-1][1] + 1 if acc else 1
         return self.add_numbered(acc, range(first, first + len(prepared)), prepared, timestamps)
 

@@ -1,11 +1,12 @@
 """Aggregators: how many records become one result.
 
-An accumulator is plain data that msgpack can carry (numbers, text, bytes, lists, dicts), because it *is* the state of a
-window; only the sets of ``count_distinct`` have a stored form of their own (stored_form.py). ``add`` and ``merge``
-return the accumulator to use from then on, and may change their first argument. Merging must be associative, and must
-not depend on how records were cut into bundles: the built-in ones give the same accumulator for every order of the same
-records (except ``collect``, and equal timestamps in ``first`` and ``last``). Therefore slices, sessions, columns and
-recovery all end at the same result.
+An accumulator is plain data that msgpack can carry (numbers, text, bytes, lists, dicts), because it
+*is* the state of a window; only the sets of ``count_distinct`` have a stored form of their own
+(stored_form.py). ``add`` and ``merge`` return the accumulator to use from then on, and may change
+their first argument. Merging must be associative, and must not depend on how records were cut into
+bundles: the built-in ones give the same accumulator for every order of the same records (except
+``collect``, and equal timestamps in ``first`` and ``last``). Therefore slices, sessions, columns
+and recovery all end at the same result.
 """
 
 from __future__ import annotations
@@ -29,25 +30,30 @@ KINDS = ("int", "float", "str", "bool")
 class Aggregator(Generic[Acc]):
     """Base of the built-in aggregators and of a user's own.
 
-    Only ``create``, ``add``, ``merge`` and ``result`` are needed. One that can also ``subtract`` sets
-    ``subtracts = True``; without it, a computation that receives retractions keeps its windows' records.
+    Only ``create``, ``add``, ``merge`` and ``result`` are needed. One that can also ``subtract``
+    sets ``subtracts = True``; without it, a computation that receives retractions keeps its
+    windows' records.
     """
 
     subtracts = False
     """True when :meth:`subtract` exactly undoes :meth:`add`."""
     linear = False
-    """True when the results of parts add up to the result of the whole, so that panes may hold differences."""
+    """True when the results of parts add up to the result of the whole, so that panes may hold
+    differences."""
     ordered = True
-    """False when no order of the records shows in the result. Only sessions ask: they remember the order then."""
+    """False when no order of the records shows in the result. Only sessions ask: they remember the
+    order then."""
     needs_argument = True
     """False for aggregators that only look at the record's existence (``count``)."""
 
     def growing(self) -> Aggregator[Any]:
-        """The form to use where no record is ever taken back: perhaps a smaller one, with the same results."""
+        """The form to use where no record is ever taken back: perhaps a smaller one, with the same
+        results."""
         return self
 
     def check(self, value: Any, name: str) -> Any:
-        """The argument in the form ``add`` expects, or RecordError naming the field ``name`` and the value."""
+        """The argument in the form ``add`` expects, or RecordError naming the field ``name`` and
+        the value."""
         return value
 
     def create(self) -> Acc:
@@ -66,13 +72,13 @@ class Aggregator(Generic[Acc]):
         return acc
 
     def merge(self, acc: Acc, other: Acc) -> Acc:
-        """Both accumulators together; ``other`` holds the later records where the order matters. ``other`` is neither
-        changed nor kept: the result shares no list or dict with it."""
+        """Both accumulators together; ``other`` holds the later records where the order matters.
+        ``other`` is neither changed nor kept: the result shares no list or dict with it."""
         raise TypeError(f"{type(self).__name__} must define merge(self, acc, other)")
 
     def running(self, acc: Acc, others: Sequence[Acc]) -> tuple[Acc, list[Any]]:
-        """The accumulator with each of ``others`` merged in turn, and the result after each. Worth defining where many
-        are cheaper together."""
+        """The accumulator with each of ``others`` merged in turn, and the result after each. Worth
+        defining where many are cheaper together."""
         return one_by_one(self, acc, others)
 
     def subtract(self, acc: Acc, value: Any, timestamp: int) -> Acc:
@@ -102,13 +108,15 @@ def one_by_one(merges: _Merges, acc: Any, others: Sequence[Any]) -> tuple[Any, l
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """A built-in aggregate function: ``make(options)`` builds its aggregator, ``options`` are the settings it has.
+    """A built-in aggregate function: ``make(options)`` builds its aggregator, ``options`` are the
+    settings it has.
 
-    ``columns(column, argument, aggregator)`` builds its column form, if it has one, for arguments of the ``kinds`` of
-    fields of which it takes every value that columns hold. ``aggregator`` is the row form, with its settings.
+    ``columns(column, argument, aggregator)`` builds its column form, if it has one, for arguments
+    of the ``kinds`` of fields of which it takes every value that columns hold. ``aggregator`` is
+    the row form, with its settings.
 
-    ``gives`` and ``keeps`` are what docs/pipeline.md says: the result, and the state of one key and window. With the
-    settings of ``example`` it is drawn by ``tests/search``.
+    ``gives`` and ``keeps`` are what docs/pipeline.md says: the result, and the state of one key and
+    window. With the settings of ``example`` it is drawn by ``tests/search``.
     """
 
     make: Callable[[Mapping[str, Any]], Aggregator[Any]]

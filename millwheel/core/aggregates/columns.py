@@ -1,7 +1,8 @@
 """The column form of aggregates: what all have in common, and their input.
 
-Each keeps its accumulator in columns of its own, whose names begin with ``<column>``. ``to_acc`` and ``from_acc``
-convert to and from the accumulator of the row form, so that either form can continue from the other.
+Each keeps its accumulator in columns of its own, whose names begin with ``<column>``. ``to_acc``
+and ``from_acc`` convert to and from the accumulator of the row form, so that either form can
+continue from the other.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Unfit(Exception):
 class Argument:
     """The input of an aggregate: a field or expression of a kind, where a condition holds.
 
-    ``exact`` are expressions that are False for the records for which the column may not have the row form's value.
+    ``exact`` are expressions that are False for the records for which the column may not have the
+    row form's value.
     """
 
     field: pl.Expr
@@ -34,8 +36,8 @@ class Argument:
     exact: tuple[pl.Expr, ...] = ()
 
     def unfit(self) -> list[pl.Expr]:
-        """An expression over a bundle that is False when a record that counts needs the row form; none if no record
-        can."""
+        """An expression over a bundle that is False when a record that counts needs the row form;
+        none if no record can."""
         if not self.exact:
             return []
         exact = pl.all_horizontal(self.exact)
@@ -47,20 +49,31 @@ class Argument:
 
     def or_zero(self, column: pl.Expr) -> pl.Expr:
         """The column, 0 where the condition does not hold."""
-        return column if self.condition is None else pl.when(self.condition).then(column).otherwise(0)
+        return (
+            column if self.condition is None else pl.when(self.condition).then(column).otherwise(0)
+        )
 
     def or_null(self) -> pl.Expr:
         """The field, null where the condition does not hold."""
-        return self.field if self.condition is None else pl.when(self.condition).then(self.field).otherwise(None)
+        return (
+            self.field
+            if self.condition is None
+            else pl.when(self.condition).then(self.field).otherwise(None)
+        )
 
 
 def without_signed_zero(argument: Argument) -> Argument:
     """As in the row form -0.0 becomes 0.0."""
-    return replace(argument, field=zero_without_sign(argument.field)) if argument.kind == "float" else argument
+    return (
+        replace(argument, field=zero_without_sign(argument.field))
+        if argument.kind == "float"
+        else argument
+    )
 
 
 def calculated(tree: ast.expr, fields: Mapping[str, str], condition: pl.Expr | None) -> Argument:
-    """The value of an arithmetic expression, where a condition holds. Raises NoColumns where it has no column form."""
+    """The value of an arithmetic expression, where a condition holds. Raises NoColumns where it has
+    no column form."""
     term = number_over_columns(tree, fields)
     column = term.column
     if term.exact and condition is not None:  # records that do not count may be divided by zero
@@ -90,12 +103,14 @@ class ColumnAggregate(ABC):
         self._argument = argument
 
     def staged(self) -> list[pl.Expr]:
-        """Columns of a bundle from which several of :meth:`prepared` are made, so that they are computed once."""
+        """Columns of a bundle from which several of :meth:`prepared` are made, so that they are
+        computed once."""
         return []
 
     @abstractmethod
     def prepared(self) -> list[pl.Expr]:
-        """Columns of a bundle that :meth:`grouped` needs: one expression per entry of ``dtypes``, so named."""
+        """Columns of a bundle that :meth:`grouped` needs: one expression per entry of ``dtypes``,
+        so named."""
 
     def grouped(self) -> list[pl.Expr]:
         """How these columns are put together over the records of a group."""

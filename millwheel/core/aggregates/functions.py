@@ -7,11 +7,18 @@ from typing import Any
 
 from millwheel.core.aggregates.base import AggregateFunction, Aggregator
 from millwheel.core.aggregates.columns import Argument, ColumnAggregate, calculated
-from millwheel.core.aggregates.families import approx_distinct, choice, distinct, numeric, quantiles, variance
+from millwheel.core.aggregates.families import (
+    approx_distinct,
+    choice,
+    distinct,
+    numeric,
+    quantiles,
+    variance,
+)
 from millwheel.core.aggregates.own import OwnAggregator
 from millwheel.core.expressions.columns import NoColumns, condition_over_columns
 from millwheel.core.lazy_polars import pl
-from millwheel.core.pipeline.spec import AggregateSpec
+from millwheel.core.pipeline.work import AggregateSpec
 
 _FAMILIES = (numeric, variance, choice, distinct, approx_distinct, quantiles)
 FUNCTIONS: Mapping[str, AggregateFunction] = {
@@ -20,9 +27,12 @@ FUNCTIONS: Mapping[str, AggregateFunction] = {
 
 
 def make_aggregator(
-    function: str, options: Mapping[str, Any] | None = None, load: Callable[[str], Any] | None = None
+    function: str,
+    options: Mapping[str, Any] | None = None,
+    load: Callable[[str], Any] | None = None,
 ) -> Aggregator[Any]:
-    """A built-in aggregator, or the user's own when ``function`` is ``module:Class``, made with ``options``.
+    """A built-in aggregator, or the user's own when ``function`` is ``module:Class``, made with
+    ``options``.
 
     ValueError, with the names or settings there are, for an unknown function or option.
     """
@@ -41,7 +51,9 @@ def make_aggregator(
     return known.make(given)
 
 
-def _own(function: str, options: Mapping[str, Any], load: Callable[[str], Any] | None) -> Aggregator[Any]:
+def _own(
+    function: str, options: Mapping[str, Any], load: Callable[[str], Any] | None
+) -> Aggregator[Any]:
     if load is None:
         raise ValueError(f"{function!r} names a class of your own, which cannot be loaded here")
     made = load(function)(**options)
@@ -51,10 +63,18 @@ def _own(function: str, options: Mapping[str, Any], load: Callable[[str], Any] |
 
 
 def column_aggregate(
-    spec: AggregateSpec, column: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
+    spec: AggregateSpec,
+    column: str,
+    fields: Mapping[str, str],
+    compile_expression: Callable[[str], Any],
 ) -> ColumnAggregate:
-    """The column form of an aggregate over declared fields. Raises NoColumns where there is none."""
-    condition = condition_over_columns(compile_expression(spec.condition).tree, fields) if spec.condition else None
+    """The column form of an aggregate over declared fields. Raises NoColumns where there is
+    none."""
+    condition = (
+        condition_over_columns(compile_expression(spec.condition).tree, fields)
+        if spec.condition
+        else None
+    )
     function = FUNCTIONS.get(spec.function)
     if function is None or function.columns is None:
         raise NoColumns

@@ -1,7 +1,8 @@
 """A user's own aggregator as windows use it: it gets and gives values that nobody else has.
 
-An accumulator is the state of a window. It stays an object while it is cached and comes back from its bytes after a
-crash, so it must be plain data; and no two windows may share one, whatever ``create`` and ``merge`` return.
+An accumulator is the state of a window. It stays an object while it is cached and comes back from
+its bytes after a crash, so it must be plain data; and no two windows may share one, whatever
+``create`` and ``merge`` return.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ _SHOWN = 80  # characters of an accumulator in an error
 
 
 class OwnAggregator(Aggregator[Any]):
-    """``given`` with its promises kept: arguments and results are copies, accumulators are plain data."""
+    """``given`` with its promises kept: arguments and results are copies, accumulators are plain
+    data."""
 
     def __init__(self, given: Aggregator[Any]) -> None:
         self.given = given
@@ -40,7 +42,9 @@ class OwnAggregator(Aggregator[Any]):
         return self._plain(self.given.add(acc, copied(value), timestamp), "add")
 
     def add_many(self, acc: Any, values: Sequence[Any], timestamps: Sequence[int]) -> Any:
-        values = values if PLAIN.issuperset(map(type, values)) else [copied(value) for value in values]
+        values = (
+            values if PLAIN.issuperset(map(type, values)) else [copied(value) for value in values]
+        )
         return self._plain(self.given.add_many(acc, values, timestamps), "add")
 
     def merge(self, acc: Any, other: Any) -> Any:
@@ -59,7 +63,7 @@ class OwnAggregator(Aggregator[Any]):
         if is_plain(acc):
             return acc
         raise RecordError(
-            f"{type(self.given).__name__}.{call} gave an accumulator that is no plain data: {type(acc).__name__} "
-            f"{acc!r:.{_SHOWN}}; make it of numbers, text, lists and dicts (a list or a dict for a set, text for a "
-            "Decimal), and convert it in result"
+            f"{type(self.given).__name__}.{call} gave an accumulator that is no plain data:"
+            f" {type(acc).__name__} {acc!r:.{_SHOWN}}; make it of numbers, text, lists and dicts (a"
+            " list or a dict for a set, text for a Decimal), and convert it in result"
         )

@@ -1,4 +1,5 @@
-"""Plain data: numbers, text, bytes, None, lists and dicts. It is what bytes give back as it was, of whatever type."""
+"""Plain data: numbers, text, bytes, None, lists and dicts. It is what bytes give back as it was, of
+whatever type."""
 
 from __future__ import annotations
 

@@ -14,18 +14,20 @@ from millwheel.core.aggregates.aggregation import (
     PartialAggregation,
 )
 from millwheel.core.aggregates.functions import make_aggregator
-from millwheel.core.pipeline.spec import AggregateSpec, AggregationStage
+from millwheel.core.pipeline.spec import AggregationStage
+from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.errors import RecordError
 
 Compile = Callable[[str], Any]
-"""An expression's text -> something with ``evaluate(value)``; Raises ValueError for an invalid one."""
+"""An expression's text -> something with ``evaluate(value)``; Raises ValueError for an invalid
+one."""
 Load = Callable[[str], Any]
 """``module:name`` -> the object."""
 
 
 def field_reader(name: str, optional: bool = False) -> Evaluate:
-    """Reads one field of a dict or one attribute of an object. A missing one raises RecordError, or gives None if
-    ``optional``."""
+    """Reads one field of a dict or one attribute of an object. A missing one raises RecordError, or
+    gives None if ``optional``."""
 
     def read(value: Any) -> Any:
         if type(value) is dict:
@@ -35,7 +37,9 @@ def field_reader(name: str, optional: bool = False) -> Evaluate:
             return getattr(value, name)
         if optional:
             return None
-        there = ", ".join(sorted(map(str, value))) if isinstance(value, dict) else type(value).__name__
+        there = (
+            ", ".join(sorted(map(str, value))) if isinstance(value, dict) else type(value).__name__
+        )
         raise RecordError(f"the record has no field {name!r}; it has: {there or 'no fields'}")
 
     return read
@@ -49,7 +53,8 @@ def compile_aggregation(
     stage: AggregationStage = AggregationStage.WHOLE,
     takes_retractions: bool = False,
 ) -> NamedAggregation:
-    """The aggregation that the YAML describes. Raises ValueError, with the fix, for invalid settings."""
+    """The aggregation that the YAML describes. Raises ValueError, with the fix, for invalid
+    settings."""
     parts = [_named(spec, compile_expression, load) for spec in specs]
     if not takes_retractions:
         parts = [replace(part, aggregator=part.aggregator.growing()) for part in parts]
@@ -62,7 +67,10 @@ def compile_aggregation(
 def _named(spec: AggregateSpec, compile_expression: Compile, load: Load | None) -> Named:
     made = make_aggregator(spec.function, spec.options, load)
     if made.needs_argument and not spec.argument:
-        raise ValueError(f"{spec.name}: {spec.function} needs a field or expression; write {{{spec.function}: size}}")
+        raise ValueError(
+            f"{spec.name}: {spec.function} needs a field or expression; write {{{spec.function}:"
+            " size}"
+        )
     evaluate = _argument(spec.argument, not made.needs_argument, compile_expression)
     condition = compile_expression(spec.condition).evaluate if spec.condition else None
     return Named(spec.name, made, spec.argument, evaluate, condition)

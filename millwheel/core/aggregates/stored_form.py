@@ -14,8 +14,8 @@ _SET = 1  # Fixed: the code of a set among the extension types of msgpack
 
 
 class StoredForm:
-    """Encodes plain data that may have sets in it, and decodes it. ``chunks`` gives the entries of the sets of the
-    value at hand; by default there are none, and sets are stored with the value."""
+    """Encodes plain data that may have sets in it, and decodes it. ``chunks`` gives the entries of
+    the sets of the value at hand; by default there are none, and sets are stored with the value."""
 
     def __init__(self, chunks: Callable[[], Chunks | None] = lambda: None) -> None:
         self._chunks = chunks
@@ -30,7 +30,9 @@ class StoredForm:
     def decoded(self, code: int, data: memoryview) -> Any:
         """What an extension of msgpack stands for."""
         if code != _SET:
-            raise CorruptionError(f"extension {code} of msgpack stands for nothing that is stored here")
+            raise CorruptionError(
+                f"extension {code} of msgpack stands for nothing that is stored here"
+            )
         return Distinct.from_stored(bytes(data), self._chunks())
 
 

@@ -12,18 +12,29 @@ from millwheel.core.columns.batch import key_column, key_list
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.windows.windows import Cumulative, Global, Sessions, Sliding, Tumbling, Window, WindowFunction
+from millwheel.core.windows.windows import (
+    Cumulative,
+    Global,
+    Sessions,
+    Sliding,
+    Tumbling,
+    Window,
+    WindowFunction,
+)
 
 Times = npt.NDArray[np.int64]
 _FAR = 2**62
-"""Fixed: the bounds of windows around later times, or as early ones, may not fit into 64 bits, and end with time."""
+"""Fixed: the bounds of windows around later times, or as early ones, may not fit into 64 bits, and
+end with time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """One entry per (record, window): the record's index in the column, and the window's start and end (µs).
+    """One entry per (record, window): the record's index in the column, and the window's start and
+    end (µs).
 
-    Entries are ordered by record, and within it by end. For windows that do not overlap ``rows`` counts up.
+    Entries are ordered by record, and within it by end. For windows that do not overlap ``rows``
+    counts up.
     """
 
     rows: npt.NDArray[np.intp]
@@ -32,13 +43,15 @@ class Assigned:
 
 
 def can_assign(function: WindowFunction) -> bool:
-    """True for window functions that :func:`assign_array` supports: those that depend on the timestamp only."""
+    """True for window functions that :func:`assign_array` supports: those that depend on the
+    timestamp only."""
     return isinstance(function, (Tumbling, Sliding, Cumulative, Global))
 
 
 def assign_array(function: WindowFunction, timestamps: Times) -> Assigned:
-    """The windows that ``function.assign`` returns, for each timestamp. Raises ValueError for window functions without
-    a column form, and RecordError as that one. Sessions are those of each record alone; see :func:`sessions_of`."""
+    """The windows that ``function.assign`` returns, for each timestamp. Raises ValueError for
+    window functions without a column form, and RecordError as that one. Sessions are those of each
+    record alone; see :func:`sessions_of`."""
     if isinstance(function, (Tumbling, Sliding, Cumulative)) and _any_far(function, timestamps):
         return _one_by_one(function.assign, timestamps)
     if isinstance(function, Tumbling):
@@ -51,25 +64,35 @@ def assign_array(function: WindowFunction, timestamps: Times) -> Assigned:
         return _each_once(timestamps, _after(timestamps, function.gap))
     if isinstance(function, Global):
         [window] = function.assign(0)
-        return _each_once(np.full_like(timestamps, window.start), np.full_like(timestamps, window.end))
+        return _each_once(
+            np.full_like(timestamps, window.start), np.full_like(timestamps, window.end)
+        )
     raise ValueError(f"{type(function).__name__} windows are not assigned by column")
 
 
 def sessions_of(keys: pl.Series, timestamps: Times, gap: int, pieces: bool = False) -> Assigned:
-    """The windows that the records of each key form among themselves: each begins with a record, continues while the
-    next record follows within less than ``gap`` µs, and ends ``gap`` µs after its last record. ``pieces``: those of
-    :class:`.SessionPieces`."""
+    """The windows that the records of each key form among themselves: each begins with a record,
+    continues while the next record follows within less than ``gap`` µs, and ends ``gap`` µs after
+    its last record. ``pieces``: those of :class:`.SessionPieces`."""
     parts = keys.struct.unnest().get_columns() if isinstance(keys.dtype, pl.Struct) else [keys]
     names = [str(index) for index in range(len(parts))]
     columns = [part.alias(name) for part, name in zip(parts, names, strict=True)]
-    whole = pl.DataFrame([*columns, pl.Series("t", timestamps), pl.Series("row", np.arange(len(timestamps)))])
+    whole = pl.DataFrame(
+        [*columns, pl.Series("t", timestamps), pl.Series("row", np.arange(len(timestamps)))]
+    )
     ordered = whole.sort([*names, "t"])
     times, rows = ordered["t"].to_numpy(), ordered["row"].to_numpy()
     begins = np.ones(len(times), np.bool_)
     if len(times) > 1:
-        other = ordered.select(pl.any_horizontal(pl.col(name) != pl.col(name).shift() for name in names)).to_series()
+        other = ordered.select(
+            pl.any_horizontal(pl.col(name) != pl.col(name).shift() for name in names)
+        ).to_series()
         # Times of a key go up, so the distance of any two fits into 64 bits without a sign.
-        apart = np.diff(times // gap) > 0 if pieces else np.diff(times.view(np.uint64)) >= np.uint64(gap)
+        apart = (
+            np.diff(times // gap) > 0
+            if pieces
+            else np.diff(times.view(np.uint64)) >= np.uint64(gap)
+        )
         begins[1:] = other.to_numpy()[1:] | apart
     firsts = np.flatnonzero(begins)
     sizes = np.diff(np.append(firsts, len(times)))
@@ -82,11 +105,14 @@ def sessions_of(keys: pl.Series, timestamps: Times, gap: int, pieces: bool = Fal
 
 def _any_far(function: Tumbling | Sliding | Cumulative, timestamps: Times) -> bool:
     most = _FAR - abs(function.offset)
-    return bool(len(timestamps)) and not -most < int(timestamps.min()) <= int(timestamps.max()) < most
+    return (
+        bool(len(timestamps)) and not -most < int(timestamps.min()) <= int(timestamps.max()) < most
+    )
 
 
 def _one_by_one(assign: Callable[[int], Sequence[Window]], timestamps: Times) -> Assigned:
-    """As the row form does it, once for each different time: results of a global window all have the last one."""
+    """As the row form does it, once for each different time: results of a global window all have
+    the last one."""
     different, which = np.unique(timestamps, return_inverse=True)
     found = [assign(at) for at in different.tolist()]
     counts = np.array([len(windows) for windows in found], np.int64)
@@ -136,7 +162,8 @@ def _sliding(function: Sliding, timestamps: Times) -> Assigned:
 
 
 def first_steps(function: Cumulative, timestamps: Times) -> Assigned:
-    """The first of the windows that ``function.assign`` returns, for each timestamp: all others contain it."""
+    """The first of the windows that ``function.assign`` returns, for each timestamp: all others
+    contain it."""
     if _any_far(function, timestamps):
         return _one_by_one(lambda at: function.assign(at)[:1], timestamps)
     bases, limits = _tumbling(function.periods, timestamps)
@@ -144,7 +171,9 @@ def first_steps(function: Cumulative, timestamps: Times) -> Assigned:
 
 
 def _first_ends(function: Cumulative, timestamps: Times, bases: Times, limits: Times) -> Times:
-    ends: Times = np.minimum(timestamps + function.every - np.mod(timestamps - bases, function.every), limits)
+    ends: Times = np.minimum(
+        timestamps + function.every - np.mod(timestamps - bases, function.every), limits
+    )
     return ends
 
 
@@ -177,15 +206,17 @@ def none_filled(keys: Sequence[Key]) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True)
 class CountedRows:
-    """The records of a bundle by count window: ``rows`` are their indexes in the columns, those of one window together
-    and in order of arrival, the windows of a key one after the other. ``windows`` numbers the window of each."""
+    """The records of a bundle by count window: ``rows`` are their indexes in the columns, those of
+    one window together and in order of arrival, the windows of a key one after the other.
+    ``windows`` numbers the window of each."""
 
     rows: npt.NDArray[np.int64]
     windows: npt.NDArray[np.int64]
 
 
 def count_windows(keys: pl.Series, size: int, filled: Filled) -> CountedRows:
-    """The windows of ``size`` records of each key. The first of a key goes on where the bundle before it stopped."""
+    """The windows of ``size`` records of each key. The first of a key goes on where the bundle
+    before it stopped."""
     parts = keys.struct.unnest().get_columns() if isinstance(keys.dtype, pl.Struct) else [keys]
     names = [str(index) for index in range(len(parts))]
     columns = [part.alias(name) for part, name in zip(parts, names, strict=True)]

@@ -1,4 +1,5 @@
-"""Records of one stream as columns: the form of a bundle when nothing has to look at single records."""
+"""Records of one stream as columns: the form of a bundle when nothing has to look at single
+records."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ Int64s = npt.NDArray[np.int64]
 Compression = Literal["uncompressed", "lz4"]
 
 COLUMN_WEIGHT = 16
-"""The number of records in columns that take the credit of one row, because they cost about as much."""
+"""The number of records in columns that take the credit of one row, because they cost about as
+much."""
 ID_TYPES = ("int", "str")
 """The types of the fields whose external ids columns carry."""
 _INT64 = 2**63  # Fixed: integers from here on are no int64
@@ -35,9 +37,9 @@ _SMALL = 1_000
 class ColumnBatch:
     """The column form of a :class:`Batch`, which documents the parts.
 
-    ``frame`` has the fields (Int64, Float64, String, Boolean; null where a value is None), ``keys`` is Int64 or
-    String, or a Struct of them for keys that are tuples. ``seqs`` is empty for unnumbered records. ``ids`` is Int64 or
-    String, null for a record without an id.
+    ``frame`` has the fields (Int64, Float64, String, Boolean; null where a value is None), ``keys``
+    is Int64 or String, or a Struct of them for keys that are tuples. ``seqs`` is empty for
+    unnumbered records. ``ids`` is Int64 or String, null for a record without an id.
     """
 
     stream: str
@@ -96,18 +98,25 @@ class ColumnBatch:
         )
 
     def split(self, numbers: npt.NDArray[np.int32]) -> list[tuple[int, ColumnBatch]]:
-        """(number, its records in order) for each different number of ``numbers``, in order, in one pass over the
-        columns; there is one for each record."""
+        """(number, its records in order) for each different number of ``numbers``, in order, in one
+        pass over the columns; there is one for each record."""
         names = [str(position) for position in range(self.frame.width)]
-        columns = [column.alias(name) for name, column in zip(names, self.frame.get_columns(), strict=True)]
-        columns += [pl.Series(_TIME, self.timestamps), self.keys.alias(_KEY), pl.Series(_PART, numbers)]
+        columns = [
+            column.alias(name) for name, column in zip(names, self.frame.get_columns(), strict=True)
+        ]
+        columns += [
+            pl.Series(_TIME, self.timestamps),
+            self.keys.alias(_KEY),
+            pl.Series(_PART, numbers),
+        ]
         if len(self.seqs):
             columns.append(pl.Series(_SEQ, self.seqs))
         if self.ids is not None:
             columns.append(self.ids.alias(_ID))
         parts = pl.DataFrame(columns).partition_by(_PART, as_dict=True)
         return [
-            (number, self._part(part, names)) for (number,), part in sorted(parts.items(), key=lambda found: found[0])
+            (number, self._part(part, names))
+            for (number,), part in sorted(parts.items(), key=lambda found: found[0])
         ]
 
     def _part(self, part: pl.DataFrame, names: Sequence[str]) -> ColumnBatch:
@@ -188,7 +197,8 @@ def joined(batches: Sequence[ColumnBatch]) -> ColumnBatch:
 
 
 COLUMNS_MARK = b"\xc1"
-"""The first byte of a batch in columns. msgpack never uses it, so it cannot be mistaken for a batch in rows."""
+"""The first byte of a batch in columns. msgpack never uses it, so it cannot be mistaken for a batch
+in rows."""
 
 
 class _Plain(msgspec.Struct, array_like=True):
@@ -224,12 +234,14 @@ _KEY, _TIME, _SEQ, _PART, _ID = "key", "time", "seq", "part", "id"
 
 
 def encode_columns(batch: ColumnBatch, packed: bool = False) -> bytes:
-    """Encode for the wire, or ``packed`` for the store: packing a megabyte takes less time than writing it to disk."""
+    """Encode for the wire, or ``packed`` for the store: packing a megabyte takes less time than
+    writing it to disk."""
     return b"".join(columns_pieces(batch, packed))
 
 
 def columns_pieces(batch: ColumnBatch, packed: bool = False) -> list[bytes]:
-    """:func:`encode_columns` in pieces. Those of numbers are where the numbers are: nothing is copied."""
+    """:func:`encode_columns` in pieces. Those of numbers are where the numbers are: nothing is
+    copied."""
     compression: Compression = "lz4" if packed else "uncompressed"
     key_fields = _key_fields(batch)
     keys = pl.DataFrame() if key_fields else batch.keys.alias(_KEY).to_frame()
@@ -284,23 +296,32 @@ def _view(numbers: npt.NDArray[Any]) -> bytes:
 
 
 def decode_columns(data: bytes | memoryview) -> ColumnBatch:
-    """The inverse of :func:`encode_columns`; CorruptionError when the bytes are no batch. Arrow's reader trusts its
-    input, so a checksum is looked at first."""
+    """The inverse of :func:`encode_columns`; CorruptionError when the bytes are no batch. Arrow's
+    reader trusts its input, so a checksum is looked at first."""
     body = memoryview(data)[1 + _DIGEST :]
     if xxhash.xxh3_64_digest(body) != data[1 : 1 + _DIGEST]:
-        raise CorruptionError(f"a delivery of {len(data)} bytes is no batch of columns: it fails its checksum")
+        raise CorruptionError(
+            f"a delivery of {len(data)} bytes is no batch of columns: it fails its checksum"
+        )
     try:
         form = _decode(body)
-        seqs, timestamps = np.frombuffer(form.seqs, np.int64), np.frombuffer(form.timestamps, np.int64)
+        seqs, timestamps = (
+            np.frombuffer(form.seqs, np.int64),
+            np.frombuffer(form.timestamps, np.int64),
+        )
         frame = _with_plain(frame_from(form.frame) if form.frame else pl.DataFrame(), form.plain)
         keys = _keys_from(form, frame)
         ids = frame_from(form.ids)[_ID] if form.ids else None
     except (CorruptionError, *DAMAGE) as ex:
-        raise CorruptionError(f"a delivery of {len(data)} bytes is no batch of columns: {ex}") from ex
+        raise CorruptionError(
+            f"a delivery of {len(data)} bytes is no batch of columns: {ex}"
+        ) from ex
     count = len(timestamps)
     lengths = {len(keys), frame.height, count, count if ids is None else len(ids)}
     if keys.columns != [_KEY] or lengths != {count} or len(seqs) not in (0, count):
-        raise CorruptionError(f"a delivery on stream {form.stream!r} has columns of different lengths")
+        raise CorruptionError(
+            f"a delivery on stream {form.stream!r} has columns of different lengths"
+        )
     return ColumnBatch(form.stream, seqs, timestamps, keys[_KEY], frame, form.born_us, ids)
 
 
@@ -324,7 +345,9 @@ def _key_fields(batch: ColumnBatch) -> tuple[str, ...]:
     if not set(names) <= set(fields.columns):
         return ()
     parts = keys.struct.unnest() if isinstance(keys.dtype, pl.Struct) else [keys]
-    same = all(part.dtype == fields[part.name].dtype and part.equals(fields[part.name]) for part in parts)
+    same = all(
+        part.dtype == fields[part.name].dtype and part.equals(fields[part.name]) for part in parts
+    )
     return tuple(names) if same else ()
 
 
@@ -339,8 +362,8 @@ def _keys_from(form: _Form, frame: pl.DataFrame) -> pl.DataFrame:
 def frame_bytes(frame: pl.DataFrame, compression: Compression = "uncompressed") -> bytes:
     """A frame as an Arrow stream."""
     buffer = io.BytesIO()
-    # As offsets and bytes. Views of text in structs would come with all the text of the frame that they were cut from,
-    # however few of them are left.
+    # As offsets and bytes. Views of text in structs would come with all the text of the frame that
+    # they were cut from, however few of them are left.
     frame.write_ipc_stream(buffer, compression=compression, compat_level=pl.CompatLevel.oldest())
     return buffer.getvalue()
 

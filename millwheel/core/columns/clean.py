@@ -1,6 +1,6 @@
-"""What columns may hold before anything is computed over them. Whatever passes records on in columns, a source or the
-results of a computation, is looked at here before the next operation takes them; the rest is worked out record by
-record."""
+"""What columns may hold before anything is computed over them. Whatever passes records on in
+columns, a source or the results of a computation, is looked at here before the next operation takes
+them; the rest is worked out record by record."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ from millwheel.core.lazy_polars import kind_of, pl
 
 
 def is_clean(frame: pl.DataFrame, kinds: Mapping[str, str]) -> bool:
-    """True when the frame has all fields of these kinds ("": any), and they hold neither nulls nor NaN nor
-    infinities."""
+    """True when the frame has all fields of these kinds ("": any), and they hold neither nulls nor
+    NaN nor infinities."""
     # Asked column by column: one query over all of them takes ten times as long.
-    return all(name in frame.columns and _is_clean(frame[name], kind) for name, kind in kinds.items())
+    return all(
+        name in frame.columns and _is_clean(frame[name], kind) for name, kind in kinds.items()
+    )
 
 
 def _is_clean(column: pl.Series, kind: str) -> bool:
     if kind and kind_of(column.dtype) != kind:
         return False
-    return not column.null_count() and (kind != "float" or bool(np.isfinite(column.to_numpy()).all()))
+    return not column.null_count() and (
+        kind != "float" or bool(np.isfinite(column.to_numpy()).all())
+    )
 
 
 def clean_rows(frame: pl.DataFrame, kinds: Mapping[str, str]) -> npt.NDArray[np.bool_] | None:
-    """Which records are clean; None where a field is missing or is of another kind, so that none is."""
+    """Which records are clean; None where a field is missing or is of another kind, so that none
+    is."""
     found = np.ones(frame.height, np.bool_)
     for name, kind in kinds.items():
         if name not in frame.columns or (kind and kind_of(frame[name].dtype) != kind):

@@ -24,19 +24,23 @@ _TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
 
 
 class FieldTypes:
-    """Checks dict values against declared types. A field that is missing or None fits every type."""
+    """Checks dict values against declared types. A field that is missing or None fits every
+    type."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         for name, kind in fields.items():
             if kind not in _ALLOWED:
-                raise ValueError(f"field {name!r} is declared as {kind!r}; write one of {', '.join(_ALLOWED)}")
+                raise ValueError(
+                    f"field {name!r} is declared as {kind!r}; write one of {', '.join(_ALLOWED)}"
+                )
         self._fields = dict(fields)
 
     def __bool__(self) -> bool:
         return bool(self._fields)
 
     def check(self, values: list[dict[str, Any]]) -> dict[int, str]:
-        """{index: error} of the invalid values. Whole numbers in a float field are converted to floats, in place."""
+        """{index: error} of the invalid values. Whole numbers in a float field are converted to
+        floats, in place."""
         problems: dict[int, str] = {}
         for name, kind in self._fields.items():
             read = values if isinstance(values, Values) else None
@@ -44,7 +48,9 @@ class FieldTypes:
                 continue
             column = column_of(name, values)
             kinds = (read.kinds(name) if read is not None else None) or set(map(type, column))
-            if not kinds <= _ALLOWED[kind] or (kind == "int" and int in kinds and _beyond(column, kinds)):
+            if not kinds <= _ALLOWED[kind] or (
+                kind == "int" and int in kinds and _beyond(column, kinds)
+            ):
                 self._find(name, kind, column, problems)
             if kind == "float" and int in kinds:
                 self._to_floats(name, column, values, problems)
@@ -59,16 +65,22 @@ class FieldTypes:
                 shown = f"{type(found).__name__} {found!r}"[:80]
                 problems.setdefault(index, f"field {name!r} is {shown}, but is declared as {kind}")
             elif kind == "int" and found is not None and not -_INT64 <= found < _INT64:
-                problems.setdefault(index, f"field {name!r} is {str(found)[:80]}, which does not fit into 64 bits")
+                problems.setdefault(
+                    index, f"field {name!r} is {str(found)[:80]}, which does not fit into 64 bits"
+                )
 
     @staticmethod
-    def _to_floats(name: str, column: list[Any], values: list[dict[str, Any]], problems: dict[int, str]) -> None:
+    def _to_floats(
+        name: str, column: list[Any], values: list[dict[str, Any]], problems: dict[int, str]
+    ) -> None:
         for index, (found, value) in enumerate(zip(column, values, strict=True)):
             if type(found) is int:
                 try:
                     column[index] = value[name] = float(found)
                 except OverflowError:
-                    problems.setdefault(index, f"field {name!r} is a number beyond the range of floats")
+                    problems.setdefault(
+                        index, f"field {name!r} is a number beyond the range of floats"
+                    )
 
 
 def column_of(name: str, values: list[dict[str, Any]]) -> list[Any]:
@@ -88,7 +100,8 @@ def _beyond(column: list[Any], kinds: set[type]) -> bool:
 
 
 def from_texts(name: str, kind: str, texts: Sequence[str]) -> list[Any]:
-    """The texts of a field converted to its declared type. Empty text becomes None unless the type is ``str``.
+    """The texts of a field converted to its declared type. Empty text becomes None unless the type
+    is ``str``.
 
     Raises RecordError, with a sentence about one of them.
     """
@@ -96,11 +109,17 @@ def from_texts(name: str, kind: str, texts: Sequence[str]) -> list[Any]:
         return list(texts)
     convert = _CONVERT[kind]
     try:
-        values = list(map(convert, texts)) if "" not in texts else [convert(text) if text else None for text in texts]
+        values = (
+            list(map(convert, texts))
+            if "" not in texts
+            else [convert(text) if text else None for text in texts]
+        )
     except ValueError:
         if len(texts) > 1:
             raise RecordError(f"some {name!r} is not of the declared type {kind}") from None
-        raise RecordError(f"field {name!r} is {texts[0][:80]!r}, but is declared as {kind}") from None
+        raise RecordError(
+            f"field {name!r} is {texts[0][:80]!r}, but is declared as {kind}"
+        ) from None
     if kind == "int" and _beyond(values, set(map(type, values))):
         raise RecordError(f"field {name!r} is {texts[0][:80]}, which does not fit into 64 bits")
     return values
@@ -117,17 +136,26 @@ _CONVERT: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool":
 
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-_ROW_TYPES: dict[str, Any] = {"int": _Int64 | None, "float": float | None, "str": str | None, "bool": bool | None}
+_ROW_TYPES: dict[str, Any] = {
+    "int": _Int64 | None,
+    "float": float | None,
+    "str": str | None,
+    "bool": bool | None,
+}
 
 
-def row_type(fields: Mapping[str, str], exact: Collection[str] = (), whole: bool = False) -> type[msgspec.Struct]:
+def row_type(
+    fields: Mapping[str, str], exact: Collection[str] = (), whole: bool = False
+) -> type[msgspec.Struct]:
     """A type into which msgspec decodes only the declared fields; it refuses values of other types.
 
-    Attributes are named ``f0``, ``f1``, …, since a field may have any name. ``exact``: in these fields a whole number
-    stays an int, also where floats are expected; see :func:`are_exact`. ``whole``: it refuses values with other fields.
+    Attributes are named ``f0``, ``f1``, …, since a field may have any name. ``exact``: in these
+    fields a whole number stays an int, also where floats are expected; see :func:`are_exact`.
+    ``whole``: it refuses values with other fields.
     """
     types = [
-        float | int | None if kind == "float" and name in exact else _ROW_TYPES[kind] for name, kind in fields.items()
+        float | int | None if kind == "float" and name in exact else _ROW_TYPES[kind]
+        for name, kind in fields.items()
     ]
     members = [(f"f{index}", kind, None) for index, kind in enumerate(types)]
     names = {f"f{index}": name for index, name in enumerate(fields)}
@@ -136,7 +164,11 @@ def row_type(fields: Mapping[str, str], exact: Collection[str] = (), whole: bool
 
 def are_exact(values: Sequence[Any], fields: Mapping[str, str], exact: Collection[str]) -> bool:
     """Whether each float of the exact fields was written as one."""
-    floats = (index for index, (name, kind) in enumerate(fields.items()) if kind == "float" and name in exact)
+    floats = (
+        index
+        for index, (name, kind) in enumerate(fields.items())
+        if kind == "float" and name in exact
+    )
     return all(set(map(type, _attribute(index, values))) <= {float} for index in floats)
 
 
@@ -176,7 +208,8 @@ _FIRST: tuple[Callable[[Sequence[Any]], list[Any]], ...] = (
     lambda rows: [row.f8 for row in rows],
     lambda rows: [row.f9 for row in rows],
 )
-"""Written-out attribute access takes half the time of ``attrgetter``; it is a tenth of the cost of a frame."""
+"""Written-out attribute access takes half the time of ``attrgetter``; it is a tenth of the cost of
+a frame."""
 
 
 def _attribute(index: int, rows: Sequence[Any]) -> list[Any]:

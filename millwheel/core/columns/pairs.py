@@ -1,8 +1,8 @@
-"""The records of a join as columns: how they are kept while their windows are open, and the pairs of those that have
-closed.
+"""The records of a join as columns: how they are kept while their windows are open, and the pairs
+of those that have closed.
 
-Kept records have a key, a window, the number of their input, a time, and their value in one of two forms: as a struct
-of columns, one for each input, or encoded. Where both meet, columns are encoded.
+Kept records have a key, a window, the number of their input, a time, and their value in one of two
+forms: as a struct of columns, one for each input, or encoded. Where both meet, columns are encoded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from millwheel.core.columns.plan import END, KEY, START, key_parts
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.model.keys import key_bytes
-from millwheel.core.pipeline.spec import ComputationSpec, JoinKind, KeyKind, PipelineSpec
+from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
+from millwheel.core.pipeline.work import JoinKind, JoinSpec
 from millwheel.core.windows.windows import Tumbling
 
 INPUT, AT, VALUE = "input", "at", "value"
@@ -36,13 +37,20 @@ _HOW: Mapping[JoinKind, Literal["inner", "left", "full"]] = {
 
 def encoded_schema() -> dict[str, Any]:
     """The columns of records whose keys and values are encoded."""
-    return {KEY: pl.Binary, START: pl.Int64, END: pl.Int64, INPUT: pl.Int8, AT: pl.Int64, VALUE: pl.Binary}
+    return {
+        KEY: pl.Binary,
+        START: pl.Int64,
+        END: pl.Int64,
+        INPUT: pl.Int8,
+        AT: pl.Int64,
+        VALUE: pl.Binary,
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """What is joined: the ``streams`` of the inputs with their declared ``fields`` (none: unknown), and the names under
-    which the parts of a key are in the results."""
+    """What is joined: the ``streams`` of the inputs with their declared ``fields`` (none: unknown),
+    and the names under which the parts of a key are in the results."""
 
     kind: JoinKind
     window: Tumbling
@@ -50,8 +58,11 @@ class Pairing:
     fields: tuple[Mapping[str, str], Mapping[str, str]]
     key_names: tuple[str, ...]
 
-    def bounds(self, timestamps: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-        """Start and end of the windows of records; None for times that no column of bounds can hold."""
+    def bounds(
+        self, timestamps: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+        """Start and end of the windows of records; None for times that no column of bounds can
+        hold."""
         if len(timestamps) and not -_FAR < timestamps.min() <= timestamps.max() < _FAR:
             return None
         assigned = assign_array(self.window, timestamps)
@@ -61,7 +72,12 @@ class Pairing:
         """The records of one input, to be kept as columns; None where they must be encoded."""
         bounds, parts = self.bounds(batch.timestamps), key_parts(batch.keys)
         known = batch.keys.dtype in (pl.Int64, pl.String) or isinstance(batch.keys.dtype, pl.Struct)
-        if bounds is None or not known or len(parts) != len(self.key_names) or not batch.frame.width:
+        if (
+            bounds is None
+            or not known
+            or len(parts) != len(self.key_names)
+            or not batch.frame.width
+        ):
             return None
         named = [part.alias(name) for part, name in zip(parts, self.key_names, strict=True)]
         number = self.streams.index(batch.stream)
@@ -78,21 +94,31 @@ class Pairing:
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """One behind the other: they are in the order of arrival."""
-        types = {(name, str(frame.schema[name])) for frame in groups for name in (KEY, *_SIDES) if name in frame.schema}
-        if len(types) > len({name for name, _ in types}) or any(VALUE in frame.schema for frame in groups):
+        types = {
+            (name, str(frame.schema[name]))
+            for frame in groups
+            for name in (KEY, *_SIDES)
+            if name in frame.schema
+        }
+        if len(types) > len({name for name, _ in types}) or any(
+            VALUE in frame.schema for frame in groups
+        ):
             groups = list(map(encoded, groups))
         return pl.concat(groups, how="diagonal")
 
     def pairs(self, closed: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
-        """The results of windows that have closed, those of a key in the order of their windows. ``closed`` are their
-        records, in parts that lie one behind the other. None where they are made record by record."""
+        """The results of windows that have closed, those of a key in the order of their windows.
+        ``closed`` are their records, in parts that lie one behind the other. None where they are
+        made record by record."""
         kinds = self._kinds(closed)
         fields = [*self.key_names, "window_start", "window_end", *self.streams]
-        if kinds is None or len(set(fields)) < len(fields):  # of two fields of one name a record has the last
+        # of two fields of one name a record has the last
+        if kinds is None or len(set(fields)) < len(fields):
             return None
         names = [f"k{index}" for index in range(len(self.key_names))]
         left, right = (
-            pl.concat([_side(part, number, names, kind) for part in closed]) for number, kind in enumerate(kinds)
+            pl.concat([_side(part, number, names, kind) for part in closed])
+            for number, kind in enumerate(kinds)
         )
         # The pairs come in the order of the left records; those without a left record come last.
         on, how = [*names, START, END], _HOW[self.kind]
@@ -103,7 +129,10 @@ class Pairing:
             *(pl.col(name).alias(given) for name, given in zip(names, self.key_names, strict=True)),
             pl.col(START).alias("window_start"),
             pl.col(END).alias("window_end"),
-            *(pl.col(side).alias(stream) for side, stream in zip(_SIDES, self.streams, strict=True)),
+            *(
+                pl.col(side).alias(stream)
+                for side, stream in zip(_SIDES, self.streams, strict=True)
+            ),
         )
 
     def keys_of(self, found: pl.DataFrame) -> pl.Series:
@@ -111,16 +140,25 @@ class Pairing:
         return key_column([found[name] for name in self.key_names])
 
     def _kinds(self, closed: Sequence[pl.DataFrame]) -> list[Any] | None:
-        """The types of the records of either input, also if none of it is there; None where records are encoded, or
-        where their types differ."""
-        if any(VALUE in part.schema for part in closed) or len({part.schema[KEY] for part in closed}) > 1:
+        """The types of the records of either input, also if none of it is there; None where records
+        are encoded, or where their types differ."""
+        if (
+            any(VALUE in part.schema for part in closed)
+            or len({part.schema[KEY] for part in closed}) > 1
+        ):
             return None
         kinds = []
         for side, fields in zip(_SIDES, self.fields, strict=True):
-            found = {str(part.schema[side]): part.schema[side] for part in closed if side in part.schema}
+            found = {
+                str(part.schema[side]): part.schema[side] for part in closed if side in part.schema
+            }
             if len(found) > 1 or not (found or fields or self.kind is JoinKind.INNER):
                 return None
-            declared = pl.Struct({name: dtype(kind) for name, kind in fields.items()}) if fields else pl.Null
+            declared = (
+                pl.Struct({name: dtype(kind) for name, kind in fields.items()})
+                if fields
+                else pl.Null
+            )
             kinds.append(next(iter(found.values()), declared))
         return kinds
 
@@ -147,8 +185,13 @@ def pairing_of(spec: ComputationSpec, pipeline: PipelineSpec, window: Tumbling) 
     streams = [pipeline.stream(given.stream) for given in spec.inputs]
     fields = tuple({} if stream.source is None else stream.fields for stream in streams)
     names = left.key.names if left.key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)
-    assert spec.join is not None
-    return Pairing(spec.join, window, (left.stream, right.stream), (fields[0], fields[1]), names)
+    return Pairing(
+        spec.work_as(JoinSpec).kind,
+        window,
+        (left.stream, right.stream),
+        (fields[0], fields[1]),
+        names,
+    )
 
 
 def encoded(records: pl.DataFrame) -> pl.DataFrame:
@@ -161,6 +204,6 @@ def encoded(records: pl.DataFrame) -> pl.DataFrame:
     keys = list(map(key_bytes, key_list(records[KEY])))
     schema = encoded_schema()
     same = [records[name] for name in (START, END, INPUT, AT)]
-    return pl.DataFrame([pl.Series(KEY, keys, pl.Binary), *same, pl.Series(VALUE, values, pl.Binary)]).select(
-        list(schema)
-    )
+    return pl.DataFrame(
+        [pl.Series(KEY, keys, pl.Binary), *same, pl.Series(VALUE, values, pl.Binary)]
+    ).select(list(schema))

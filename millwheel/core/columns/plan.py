@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ import numpy.typing as npt
 from millwheel.core.aggregates.columns import ColumnAggregate, Unfit
 from millwheel.core.aggregates.families.adding import Unadded, cells
 from millwheel.core.aggregates.families.numeric import Additive
-from millwheel.core.aggregates.functions import column_aggregate
 from millwheel.core.columns.arrays import (
     Assigned,
     CountedRows,
@@ -23,18 +22,19 @@ from millwheel.core.columns.arrays import (
     none_filled,
     sessions_of,
 )
-from millwheel.core.columns.batch import AnyBatch, ColumnBatch, Int64s, fits_key, key_column, key_list
-from millwheel.core.columns.clean import clean_rows, is_clean, is_pattern
-from millwheel.core.expressions.columns import NoColumns, condition_over_columns, kind_of_number
-from millwheel.core.lazy_polars import dtype, pl
-from millwheel.core.model.keys import Key
-from millwheel.core.pipeline.spec import (
-    INSTANCE,
-    AggregateSpec,
-    AggregationStage,
-    ComputationSpec,
+from millwheel.core.columns.batch import (
+    AnyBatch,
+    ColumnBatch,
+    Int64s,
+    fits_key,
+    key_column,
+    key_list,
 )
-from millwheel.core.windowing.calls import Group
+from millwheel.core.columns.clean import clean_rows, is_clean
+from millwheel.core.lazy_polars import pl
+from millwheel.core.model.keys import Key
+from millwheel.core.pipeline.spec import INSTANCE
+from millwheel.core.windows.calls import Group
 from millwheel.core.windows.lateness import still_open
 from millwheel.core.windows.windows import (
     Count,
@@ -50,20 +50,21 @@ from millwheel.errors import RecordError
 
 KEY, START, END, COUNT = "key", "start", "end", "count"
 _GROUP, _INT64 = "group", 2**63
-_KEYS = {"int", "str"}
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
     """The parts of an aggregation that are known before the first record arrives.
 
-    A *groups* frame has one row per (key, window): ``key``, ``start``, ``end``, ``count`` (records), and the columns of
-    the ``aggregates``, named after their index: ``a0``, ``a0f``, ``a1``, … ``needs`` are the fields that must hold
-    neither nulls nor NaN nor infinities. ``fires_once``: a window fires once, as the watermark passes its end (a key
-    window: once at each of its steps), and columns hold its state. Otherwise the state is in rows, and the columns only
-    group the records. ``steps`` are key windows; their records are grouped by ``window``, the steps of the slide.
-    ``inferred`` are the types of the fields that nobody declared, by name. Windows stay for ``lateness_us`` after they
-    have fired. ``drops``: late records are counted, and nothing else; ``empties``: a window that has fired is empty.
+    A *groups* frame has one row per (key, window): ``key``, ``start``, ``end``, ``count``
+    (records), and the columns of the ``aggregates``, named after their index: ``a0``, ``a0f``,
+    ``a1``, … ``needs`` are the fields that must hold neither nulls nor NaN nor infinities.
+    ``fires_once``: a window fires once, as the watermark passes its end (a key window: once at each
+    of its steps), and columns hold its state. Otherwise the state is in rows, and the columns only
+    group the records. ``steps`` are key windows; their records are grouped by ``window``, the steps
+    of the slide. ``inferred`` are the types of the fields that nobody declared, by name. Windows
+    stay for ``lateness_us`` after they have fired. ``drops``: late records are counted, and nothing
+    else; ``empties``: a window that has fired is empty.
     """
 
     window: WindowFunction
@@ -103,8 +104,8 @@ class ColumnPlan:
 
     @property
     def combines(self) -> bool:
-        """Whether a source may group records before it sends them: a record has one window, its key is in it, and it is
-        not looked at again."""
+        """Whether a source may group records before it sends them: a record has one window, its key
+        is in it, and it is not looked at again."""
         plain = isinstance(self.window, Tumbling) and self.steps is None
         return self.fires_once and plain and self.drops and not self.divided
 
@@ -125,34 +126,55 @@ class ColumnPlan:
     @property
     def schema(self) -> dict[str, Any]:
         """The types of a groups frame."""
-        columns: dict[str, Any] = {KEY: self.key_dtype, START: pl.Int64, END: pl.Int64, COUNT: pl.Int64}
+        columns: dict[str, Any] = {
+            KEY: self.key_dtype,
+            START: pl.Int64,
+            END: pl.Int64,
+            COUNT: pl.Int64,
+        }
         for aggregate in self.aggregates:
             columns.update(aggregate.dtypes)
         return columns
 
     def group(self, batch: ColumnBatch, filled: Filled = none_filled) -> pl.DataFrame:
-        """The groups of a bundle. Raises Unfit when the columns cannot hold its numbers. ``filled`` is for count
-        windows: their groups span the timestamps of the records, and those of a key are in order."""
+        """The groups of a bundle. Raises Unfit when the columns cannot hold its numbers. ``filled``
+        is for count windows: their groups span the timestamps of the records, and those of a key
+        are in order."""
         self.check(batch)
-        self._check(batch.frame)  # before anything is computed: some of it fails for what does not fit
+        # before anything is computed: some of it fails for what does not fit
+        self._check(batch.frame)
         keys, stamps, frame = self._counting(batch)
         if (added := self._added(keys, stamps, frame)) is not None:
             return added
         bundle = self._prepared(frame)
         if isinstance(self.window, Count):
-            return self._by_count(keys, stamps, bundle, count_windows(keys, self.window.count, filled))
+            return self._by_count(
+                keys, stamps, bundle, count_windows(keys, self.window.count, filled)
+            )
         assigned = self._assign(keys, stamps)
         if len(assigned.rows) != len(stamps) or isinstance(self.window, Sliding):
             keys, bundle = keys[assigned.rows], bundle[assigned.rows]
-        columns = [keys.alias(KEY), pl.Series(START, assigned.starts), pl.Series(END, assigned.ends)]
+        columns = [
+            keys.alias(KEY),
+            pl.Series(START, assigned.starts),
+            pl.Series(END, assigned.ends),
+        ]
         whole = pl.DataFrame([*columns, *bundle.get_columns()])
         return self._together(whole, pl.len().cast(pl.Int64).alias(COUNT), self._grouped())
 
-    def _by_count(self, keys: pl.Series, stamps: Int64s, bundle: pl.DataFrame, counted: CountedRows) -> pl.DataFrame:
+    def _by_count(
+        self, keys: pl.Series, stamps: Int64s, bundle: pl.DataFrame, counted: CountedRows
+    ) -> pl.DataFrame:
         stamps, bundle = stamps[counted.rows], bundle[counted.rows]
-        columns = [keys[counted.rows].alias(KEY), pl.Series(START, stamps), pl.Series(END, stamps + 1)]
+        columns = [
+            keys[counted.rows].alias(KEY),
+            pl.Series(START, stamps),
+            pl.Series(END, stamps + 1),
+        ]
         whole = pl.DataFrame([*columns, *bundle.get_columns()])
-        return self._numbered(whole, counted.windows, pl.len().cast(pl.Int64).alias(COUNT), self._grouped())
+        return self._numbered(
+            whole, counted.windows, pl.len().cast(pl.Int64).alias(COUNT), self._grouped()
+        )
 
     def _counting(self, batch: ColumnBatch) -> tuple[pl.Series, Int64s, pl.DataFrame]:
         """The keys, the timestamps and the fields of the records that count."""
@@ -162,24 +184,31 @@ class ColumnPlan:
         return batch.keys.filter(kept), batch.timestamps[kept.to_numpy()], batch.frame.filter(kept)
 
     def _added(self, keys: pl.Series, stamps: Int64s, frame: pl.DataFrame) -> pl.DataFrame | None:
-        """The groups where all that is asked of them is added up, and their keys and windows lie close together."""
+        """The groups where all that is asked of them is added up, and their keys and windows lie
+        close together."""
         additive = [aggregate for aggregate in self.aggregates if isinstance(aggregate, Additive)]
         if not isinstance(self.window, Tumbling) or len(additive) < len(self.aggregates):
             return None
         found = cells(key_parts(keys), stamps, self.window)
         if found is None:
             return None
-        addends = {name: column for aggregate in additive for name, column in aggregate.addends().items()}
+        addends = {
+            name: column for aggregate in additive for name, column in aggregate.addends().items()
+        }
         # A choice of no columns by their names would be all of them, without a record.
         columns = frame.with_columns(**addends).select(list(addends))
         try:
             added = [column for aggregate in additive for column in aggregate.added(columns, found)]
         except Unadded:
             return None
-        parts = [pl.Series(name, part) for name, part in zip(self.key_names, found.keys, strict=True)]
+        parts = [
+            pl.Series(name, part) for name, part in zip(self.key_names, found.keys, strict=True)
+        ]
         bounds = pl.Series(found.starts), pl.Series(found.starts + self.window.size)
         whole = [key_column(parts), *bounds, found.counts(), *added]
-        return pl.DataFrame([column.alias(name) for name, column in zip(self.schema, whole, strict=True)])
+        return pl.DataFrame(
+            [column.alias(name) for name, column in zip(self.schema, whole, strict=True)]
+        )
 
     def _prepared(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The columns of the aggregates, of records that count."""
@@ -192,7 +221,9 @@ class ColumnPlan:
 
     def _assign(self, keys: pl.Series, timestamps: Int64s) -> Assigned:
         if isinstance(self.window, Sessions):
-            return sessions_of(keys, timestamps, self.window.gap, isinstance(self.window, SessionPieces))
+            return sessions_of(
+                keys, timestamps, self.window.gap, isinstance(self.window, SessionPieces)
+            )
         try:
             if isinstance(self.window, Cumulative):  # its machine adds the steps up
                 return first_steps(self.window, timestamps)
@@ -210,11 +241,13 @@ class ColumnPlan:
         return late
 
     def late(self, batch: ColumnBatch, watermark: int) -> npt.NDArray[np.bool_] | None:
-        """Which records are of a window that ends at or before ``watermark``. None when there is none, and where a
-        record has several windows, or one that does not depend on its time."""
+        """Which records are of a window that ends at or before ``watermark``. None when there is
+        none, and where a record has several windows, or one that does not depend on its time."""
         if batch.earliest >= watermark or isinstance(self.window, (Sliding, Cumulative, Count)):
             return None
-        late = np.logical_not(still_open(assign_array(self.window, batch.timestamps).ends, watermark))
+        late = np.logical_not(
+            still_open(assign_array(self.window, batch.timestamps).ends, watermark)
+        )
         return late if late.any() else None
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -222,7 +255,8 @@ class ColumnPlan:
         return self._together(pl.concat(groups), pl.col(COUNT).sum(), self._merged())
 
     def merge_numbered(self, groups: pl.DataFrame, numbers: Int64s) -> pl.DataFrame:
-        """One row for each of the ``numbers``: groups of one key, whose windows become the one that spans them."""
+        """One row for each of the ``numbers``: groups of one key, whose windows become the one that
+        spans them."""
         return self._numbered(groups, numbers, pl.col(COUNT).sum(), self._merged())
 
     def _grouped(self) -> list[pl.Expr]:
@@ -235,28 +269,39 @@ class ColumnPlan:
         self, frame: pl.DataFrame, numbers: Int64s, count: pl.Expr, merged: Sequence[pl.Expr]
     ) -> pl.DataFrame:
         bounds = [pl.col(KEY).first(), pl.col(START).min(), pl.col(END).max(), count]
-        grouped = frame.lazy().group_by(pl.Series(_GROUP, numbers), maintain_order=True).agg(*bounds, *merged)
+        grouped = (
+            frame.lazy()
+            .group_by(pl.Series(_GROUP, numbers), maintain_order=True)
+            .agg(*bounds, *merged)
+        )
         return grouped.select(list(self.schema)).collect(engine="in-memory")
 
-    def _together(self, frame: pl.DataFrame, count: pl.Expr, merged: Sequence[pl.Expr]) -> pl.DataFrame:
-        """One row per (key, window), in the order in which they come. Any other order is a new one each time, and packs
-        into another number of bytes."""
+    def _together(
+        self, frame: pl.DataFrame, count: pl.Expr, merged: Sequence[pl.Expr]
+    ) -> pl.DataFrame:
+        """One row per (key, window), in the order in which they come. Any other order is a new one
+        each time, and packs into another number of bytes."""
         group = _group(frame)
         if group is None:
-            grouped = frame.lazy().group_by(KEY, START, END, maintain_order=True).agg(count, *merged)
+            grouped = (
+                frame.lazy().group_by(KEY, START, END, maintain_order=True).agg(count, *merged)
+            )
         else:
             same = [pl.col(name).first() for name in (KEY, START, END)]
             grouped = frame.lazy().group_by(group, maintain_order=True).agg(*same, count, *merged)
         return grouped.select(list(self.schema)).collect(engine="in-memory")
 
     def check(self, batch: ColumnBatch) -> None:
-        """Raises Unfit unless all records have what the plan reads: nothing may be computed over others."""
-        if len(batch) and not (batch.keys.dtype == self.key_dtype and is_clean(batch.frame, dict(self.kinds))):
+        """Raises Unfit unless all records have what the plan reads: nothing may be computed over
+        others."""
+        if len(batch) and not (
+            batch.keys.dtype == self.key_dtype and is_clean(batch.frame, dict(self.kinds))
+        ):
             raise Unfit
 
     def divide(self, batch: ColumnBatch) -> tuple[ColumnBatch, ColumnBatch | None]:
-        """The records that have what the plan reads, and those that must be looked at one by one (None: there are
-        none)."""
+        """The records that have what the plan reads, and those that must be looked at one by one
+        (None: there are none)."""
         if not len(batch) or is_clean(batch.frame, dict(self.kinds)):
             return batch, None
         clean = clean_rows(batch.frame, dict(self.kinds))
@@ -269,14 +314,18 @@ class ColumnPlan:
         if not checks or not len(frame):
             return
         asked = frame.lazy() if self.condition is None else frame.lazy().filter(self.condition)
-        held = asked.select(check.alias(str(index)) for index, check in enumerate(checks)).collect(engine="in-memory")
+        held = asked.select(check.alias(str(index)) for index, check in enumerate(checks)).collect(
+            engine="in-memory"
+        )
         if not all(held.row(0)):
             raise Unfit
 
     def results(self, groups: pl.DataFrame) -> pl.DataFrame:
-        """The records that the panes of closed windows become, see ``panes.pane_row``. Raises Unfit."""
+        """The records that the panes of closed windows become, see ``panes.pane_row``. Raises
+        Unfit."""
         if self.inferred and any(each.of_no_floats(groups) for each in self.aggregates):
-            raise Unfit  # the sum of no floats is a whole 0 there, as nobody has declared that they are floats
+            # the sum of no floats is a whole 0 there, as nobody has declared that they are floats
+            raise Unfit
         said = {aggregate: aggregate.result(groups) for aggregate in self.aggregates}
         columns = dict(zip(self.key_names, key_parts(groups[KEY]), strict=True))
         columns |= {"window_start": groups[START], "window_end": groups[END]}
@@ -289,7 +338,16 @@ class ColumnPlan:
         begins = isinstance(self.window, Sessions)  # with their first record
         for key, row in zip(key_list(groups[KEY]), groups.iter_rows(named=True), strict=True):
             acc = [aggregate.to_acc(row) for aggregate in self.aggregates]
-            yield key, Group(Window(row[START], row[END]), acc, row[COUNT], row[START] if begins else None, None)
+            yield (
+                key,
+                Group(
+                    Window(row[START], row[END]),
+                    acc,
+                    row[COUNT],
+                    row[START] if begins else None,
+                    None,
+                ),
+            )
 
     def from_row_groups(self, groups: Sequence[tuple[Key, Group]]) -> pl.DataFrame:
         """The inverse of :meth:`row_groups`. Raises Unfit."""
@@ -315,7 +373,9 @@ class ColumnPlan:
         if not fields:
             return pl.col(KEY).eq(key)
         named = zip(fields, parts, strict=True)
-        return pl.all_horizontal(pl.col(KEY).struct.field(field.name) == part for field, part in named)
+        return pl.all_horizontal(
+            pl.col(KEY).struct.field(field.name) == part for field, part in named
+        )
 
     def typed(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row of the row form with the types that columns have: the sum of no floats is 0.0."""
@@ -325,8 +385,9 @@ class ColumnPlan:
 
 
 def _group(frame: pl.DataFrame) -> pl.Series | None:
-    """One whole number for each (key, window); grouping by it takes three quarters of the time of grouping by all
-    three. None for text keys, for numbers too far apart, and where the start of a window does not determine its end."""
+    """One whole number for each (key, window); grouping by it takes three quarters of the time of
+    grouping by all three. None for text keys, for numbers too far apart, and where the start of a
+    window does not determine its end."""
     parts = key_parts(frame[KEY])
     if not frame.height or any(part.dtype != pl.Int64 for part in parts):
         return None
@@ -347,100 +408,3 @@ def _group(frame: pl.DataFrame) -> pl.Series | None:
 def key_parts(keys: pl.Series) -> list[pl.Series]:
     """The fields that keys were read from, as columns."""
     return keys.struct.unnest().get_columns() if isinstance(keys.dtype, pl.Struct) else [keys]
-
-
-def typed_plan(
-    spec: ComputationSpec, window: WindowFunction, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
-) -> ColumnPlan | str:
-    """The plan for fields of these types, or why the key, an aggregate or a condition has no column form."""
-    names = spec.inputs[0].key.fields
-    fields = {**fields, INSTANCE: "int"}
-    if len(set(names)) < len(names):
-        return "its key has the same field twice"
-    for name in names:
-        if fields.get(name) not in _KEYS:
-            return f"the key {name} is not declared as int or str"
-    try:
-        return _plan(spec, window, fields, compile_expression)
-    except NoColumns as ex:
-        return str(ex)
-
-
-def fields_used(spec: ComputationSpec, compile_expression: Callable[[str], Any]) -> set[str]:
-    """The fields that conditions and aggregates read."""
-    texts = [spec.condition, *(text for part in spec.aggregates for text in (part.condition, part.argument))]
-    return {name for text in texts if text for name in compile_expression(text).fields}
-
-
-def _plan(
-    spec: ComputationSpec, window: WindowFunction, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
-) -> ColumnPlan:
-    aggregates = [
-        _aggregate(aggregate, f"a{index}", fields, compile_expression)
-        for index, aggregate in enumerate(spec.aggregates)
-    ]
-    key = spec.inputs[0].key.fields
-    used = fields_used(spec, compile_expression) or {key[0]}
-    if spec.late_side:  # late records are passed on with all of their fields
-        used = {*fields} - {INSTANCE}
-    if patterns := sorted(filter(is_pattern, {*key, *used})):
-        raise NoColumns(f"the library of columns takes the name of the field {patterns[0]} for a pattern")
-    condition = _condition(spec.condition, fields, compile_expression) if spec.condition else None
-    floats = () if spec.stage is AggregationStage.PARTIAL else float_sums(spec, fields, compile_expression)
-    names = tuple(part.name for part in spec.aggregates)
-    if {*key, "window_start", "window_end"} & set(names):
-        raise NoColumns("an aggregate has the name of a field of the key, or of the window")
-    return ColumnPlan(
-        _grouped_by(window),
-        names,
-        tuple(aggregates),
-        condition,
-        tuple((name, fields.get(name, "")) for name in sorted(used)),
-        key,
-        _key_dtype(key, fields),
-        floats,
-        steps=window if isinstance(window, Sliding) and window.changes else None,
-        lateness_us=spec.allowed_lateness_us,
-        drops=spec.late == "drop",
-        empties=spec.accumulation == "discarding",
-    )
-
-
-def _aggregate(
-    spec: AggregateSpec, column: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
-) -> ColumnAggregate:
-    try:
-        return column_aggregate(spec, column, fields, compile_expression)
-    except NoColumns:
-        texts = (spec.argument, spec.condition)
-        used = {name for text in texts if text for name in compile_expression(text).fields}
-        unknown = sorted(used - fields.keys())
-        why = f"its field {unknown[0]} is not declared" if unknown else f"{spec.function} has none for what it is given"
-        raise NoColumns(f"the aggregate {spec.name} has no column form: {why}") from None
-
-
-def _condition(text: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]) -> pl.Expr:
-    try:
-        return condition_over_columns(compile_expression(text).tree, fields)
-    except NoColumns:
-        raise NoColumns("its condition has no column form, or one of its fields is not declared") from None
-
-
-def _grouped_by(window: WindowFunction) -> WindowFunction:
-    """The windows that a bundle is grouped by. Key windows take the records of one step of their slide together."""
-    if isinstance(window, Sliding) and window.changes:
-        return Tumbling(window.every, window.offset)
-    return window
-
-
-def float_sums(
-    spec: ComputationSpec, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
-) -> tuple[str, ...]:
-    """The results that are floats even where nothing was summed."""
-    sums = (part for part in spec.aggregates if part.function == "sum")
-    return tuple(part.name for part in sums if kind_of_number(part.argument, fields, compile_expression) == "float")
-
-
-def _key_dtype(key: Sequence[str], fields: Mapping[str, str]) -> Any:
-    types = {name: dtype(fields[name]) for name in key}
-    return pl.Struct(types) if len(types) > 1 else types[key[0]]

@@ -1,7 +1,8 @@
-"""How the slices of a computation are grouped on columns, if they can be: one group for each key and slice of a level.
+"""How the slices of a computation are grouped on columns, if they can be: one group for each key
+and slice of a level.
 
-The state of slices is that of the row form. Columns give one accumulator for all records of a bundle in a slice, and
-the store of slices merges it into the accumulator that it has.
+The state of slices is that of the row form. Columns give one accumulator for all records of a
+bundle in a slice, and the store of slices merges it into the accumulator that it has.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from millwheel.core.aggregates.columns import Argument, Unfit
 from millwheel.core.aggregates.families.choice import Extremal
 from millwheel.core.columns.arrays import Assigned, Filled, none_filled
 from millwheel.core.columns.batch import ID_TYPES, ColumnBatch, key_list
-from millwheel.core.columns.plan import KEY, START, ColumnPlan, typed_plan
+from millwheel.core.columns.from_spec import typed_plan
+from millwheel.core.columns.plan import KEY, START, ColumnPlan
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.graph import takes_retractions
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
+from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, KeyKind, PipelineSpec
+from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.core.slices.levels import SliceLevel, slice_levels
+from millwheel.core.windows.lateness import still_open
 from millwheel.core.windows.windows import Tumbling
 from millwheel.errors import RecordError
 
@@ -35,8 +39,8 @@ Compile = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True)
 class SliceGroup:
-    """The records of a bundle in one slice of a key. ``newest_us`` is the highest time of them; ``acc`` is an
-    accumulator of the row form."""
+    """The records of a bundle in one slice of a key. ``newest_us`` is the highest time of them;
+    ``acc`` is an accumulator of the row form."""
 
     key: Key
     start_us: int
@@ -76,14 +80,16 @@ class SlicePlan(ColumnPlan):
         return batch.where(batch.frame.select(self.condition).to_series().to_numpy())
 
     def ended(self, batch: ColumnBatch, by_us: int) -> npt.NDArray[np.bool_] | None:
-        """Which records lie in a slice that ends at or before ``by_us``; None when no record does."""
+        """Which records lie in a slice that ends at or before ``by_us``; None when no record
+        does."""
         if batch.earliest >= by_us:
             return None
-        ended = self._assign(batch.keys, batch.timestamps).ends <= by_us
-        return ended if ended.any() else None
+        open_still = still_open(self._assign(batch.keys, batch.timestamps).ends, by_us)
+        return None if open_still.all() else ~open_still
 
     def _assign(self, keys: pl.Series, timestamps: npt.NDArray[np.int64]) -> Assigned:
-        """Assign each distinct slice once, not each record: most ``timestamps`` are near to each other."""
+        """Assign each distinct slice once, not each record: most ``timestamps`` are near to each
+        other."""
         starts, ends = np.empty_like(timestamps), np.empty_like(timestamps)
         try:
             _fill(self.level, timestamps, starts, ends)
@@ -112,19 +118,24 @@ def _fill(level: SliceLevel, times: Int64s, starts: Int64s, ends: Int64s) -> Non
         index = after
 
 
-def slice_plan(spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Compile) -> SlicePlan | None:
-    """The plan of a computation with slices, for the finest level; None when it has no column form."""
+def slice_plan(
+    spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Compile
+) -> SlicePlan | None:
+    """The plan of a computation with slices, for the finest level; None when it has no column
+    form."""
     found = slice_plan_or_why(spec, pipeline, compile_expression)
     return found if isinstance(found, SlicePlan) else None
 
 
-def slice_plan_or_why(spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Compile) -> SlicePlan | str:
+def slice_plan_or_why(
+    spec: ComputationSpec, pipeline: PipelineSpec, compile_expression: Compile
+) -> SlicePlan | str:
     """:func:`slice_plan`, or why there is none, as a phrase."""
-    assert spec.slices is not None
-    if why := _why_rows(spec, pipeline):
+    slices = spec.work_as(SlicesSpec)
+    if why := _why_rows(spec, slices, pipeline):
         return why
     fields = pipeline.stream(spec.inputs[0].stream).fields
-    level = slice_levels(spec.slices.levels_us, spec.slices.time_zone)[0]
+    level = slice_levels(slices.levels_us, slices.time_zone)[0]
     plan = typed_plan(spec, Tumbling(level.size_us), fields, compile_expression)
     if isinstance(plan, str):
         return plan
@@ -143,9 +154,10 @@ def slice_plan_or_why(spec: ComputationSpec, pipeline: PipelineSpec, compile_exp
     )
 
 
-def _why_rows(spec: ComputationSpec, pipeline: PipelineSpec) -> str:
+def _why_rows(spec: ComputationSpec, slices: SlicesSpec, pipeline: PipelineSpec) -> str:
     """Why no fields could make a difference; "" when they could."""
-    assert spec.slices is not None
+    if spec.stage is AggregationStage.FINAL:
+        return "accumulators are merged one by one"
     if len(spec.inputs) != 1:
         return "it has several inputs"
     stream = pipeline.stream(spec.inputs[0].stream)
@@ -153,7 +165,7 @@ def _why_rows(spec: ComputationSpec, pipeline: PipelineSpec) -> str:
         return "its key is no field"
     if takes_retractions(spec, pipeline):
         return "records can be taken back"
-    if spec.slices.ttl_us is not None:
+    if slices.ttl_us is not None:
         return "each record decides whether its key went idle (ttl)"
     if stream.fields and stream.id and stream.fields.get(stream.id) not in ID_TYPES:
         return f"the id {stream.id} is not declared as int or str"

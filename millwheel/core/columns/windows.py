@@ -1,9 +1,11 @@
 """The open windows of all keys of a shard, in columns.
 
-State is a list of *columnar segments*, each the groups of one or more bundles. A bundle adds a columnar segment.
-``_FAN`` segments of one size merge into one of the next size, so a group is rewritten only a few times, however many
-bundles there are. Segments of a backlog, whose windows follow each other, mostly close before that. A columnar segment
-is one entry of the store, and goes when its last window has closed.
+State is a list of *columnar segments*, each the groups of one or more bundles. A bundle adds a
+columnar segment. ``_FAN`` segments of one size merge into one of the next size, so a group is
+rewritten only a few times, however many bundles there are. Segments of a backlog, whose windows
+follow each other, mostly close before that. A columnar segment is one entry of the store, and goes
+when its last window has closed. Those of small bundles are in rows (few.py) until they are merged
+into a larger one.
 """
 
 from __future__ import annotations
@@ -14,6 +16,15 @@ from enum import IntEnum
 from typing import Any, Protocol
 
 from millwheel.core.aggregates.aggregation import Aggregation
+from millwheel.core.columns.few import (
+    FewGroups,
+    Groups,
+    ending_after,
+    ending_by,
+    ends_of,
+    frame_of,
+    merged_rows,
+)
 from millwheel.core.columns.plan import END, START, ColumnPlan
 from millwheel.core.lazy_polars import pl
 from millwheel.core.model.keys import Key
@@ -25,8 +36,8 @@ from millwheel.errors import invariant
 Types = tuple[tuple[str, str], ...]
 """The types of fields, by name."""
 _APART = 8
-"""So many times more segments of one size may be there if their windows are apart: put together they have as many
-groups as before."""
+"""So many times more segments of one size may be there if their windows are apart: put together
+they have as many groups as before."""
 _FAN = 8  # segments of one size that become one: each group is rewritten log8 times
 
 
@@ -45,16 +56,22 @@ class GroupsKind(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class ColumnarSegment:
-    """Groups of bundles. ``number`` is its name; ``level`` how often its parts were put together. ``first`` is the
-    earliest time at which the watermark makes something of it, ``last`` the time at which all of it is gone. Windows
-    that stay after they have fired have fired up to ``fired``."""
+    """Groups of bundles, ``held`` in rows or in columns. ``number`` is its name; ``level`` how
+    often its parts were put together. ``first`` is the earliest time at which the watermark makes
+    something of it, ``last`` the time at which all of it is gone. Windows that stay after they have
+    fired have fired up to ``fired``."""
 
     number: int
     level: int
-    groups: pl.DataFrame
+    held: Groups
     first: int
     last: int
     fired: int = MIN_TIME
+
+    @property
+    def groups(self) -> pl.DataFrame:
+        """Its groups as a frame."""
+        return frame_of(self.held)
 
 
 @dataclass(slots=True)
@@ -67,7 +84,8 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class WindowsMark:
-    """Windows as they were at one moment: the segments with what of them changes, and what had changed."""
+    """Windows as they were at one moment: the segments with what of them changes, and what had
+    changed."""
 
     segments: list[tuple[ColumnarSegment, ColumnarSegment]]
     gone: list[int]
@@ -84,8 +102,8 @@ class MergesGroups(Protocol):
 
 
 class ColumnWindows:
-    """Open windows. ``types`` are those that were inferred of undeclared fields. ``fan`` segments of one size become
-    one."""
+    """Open windows. ``types`` are those that were inferred of undeclared fields. ``fan`` segments
+    of one size become one."""
 
     kind = GroupsKind.WINDOWS
     apart = _APART
@@ -106,7 +124,8 @@ class ColumnWindows:
         self._cut: set[int] = set()
 
     def number_from(self, first: int, step: int) -> None:
-        """New segments get every ``step``-th number: the others are those of other windows of the shard."""
+        """New segments get every ``step``-th number: the others are those of other windows of the
+        shard."""
         self._next_number, self._step = first, step
 
     @property
@@ -118,12 +137,14 @@ class ColumnWindows:
         """Where :meth:`back_to` can return to."""
         kept = [(segment, replace(segment)) for segment in self._segments]
         changes = self._changes
-        return WindowsMark(kept, [*changes.gone], [*changes.new], {*self._cut}, self._next_number, self.closed)
+        return WindowsMark(
+            kept, [*changes.gone], [*changes.new], {*self._cut}, self._next_number, self.closed
+        )
 
     def back_to(self, mark: WindowsMark) -> None:
         """Undo what has changed since the mark."""
         for segment, before in mark.segments:
-            segment.groups, segment.fired = before.groups, before.fired
+            segment.held, segment.fired = before.held, before.fired
             segment.first, segment.last = before.first, before.last
         self._segments = [segment for segment, _ in mark.segments]
         self._changes = Changes([*mark.gone], [*mark.new])
@@ -131,15 +152,21 @@ class ColumnWindows:
         if self.closed != mark.closed:
             self.closed = mark.closed
 
-    def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME) -> None:
-        """A columnar segment found in the store, in order of numbers; windows up to ``watermark`` have closed, and
-        those of this segment up to ``fired``."""
+    def restore(
+        self, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int = MIN_TIME
+    ) -> None:
+        """A columnar segment found in the store, in order of numbers; windows up to ``watermark``
+        have closed, and those of this segment up to ``fired``."""
         self._next_number = max(self._next_number, number + 1)
-        self._found(number, level, groups.filter(still_open(pl.col(END), max(watermark, fired))), fired)
+        self._found(
+            number, level, groups.filter(still_open(pl.col(END), max(watermark, fired))), fired
+        )
 
     def _found(self, number: int, level: int, kept: pl.DataFrame, fired: int) -> None:
         if kept.height:
-            self._segments.append(ColumnarSegment(number, level, kept, *self._bounds(kept, fired), fired))
+            self._segments.append(
+                ColumnarSegment(number, level, kept, *self._bounds(kept, fired), fired)
+            )
         else:
             self._changes.gone.append(number)
 
@@ -147,17 +174,18 @@ class ColumnWindows:
         """Records are late whose group ends at this time or before."""
         return watermark
 
-    def entering(self, groups: pl.DataFrame, watermark: int) -> pl.DataFrame:
+    def entering(self, groups: Groups, watermark: int) -> Groups:
         """The groups of a bundle in time, as they are held. Raises Unfit."""
         return groups
 
-    def on_time(self, groups: pl.DataFrame, watermark: int) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """Those of windows that have not fired, and those of windows that have and still take records (None: none)."""
+    def on_time(self, groups: Groups, watermark: int) -> tuple[Groups, Groups | None]:
+        """Those of windows that have not fired, and those of windows that have and still take
+        records (None: none)."""
         return groups, None
 
     def fired(self, among: pl.DataFrame | None = None) -> pl.DataFrame | None:
-        """The windows that have fired and still take records, as they fired, or those of them that are ``among`` late
-        groups; None for none."""
+        """The windows that have fired and still take records, as they fired, or those of them that
+        are ``among`` late groups; None for none."""
         return None
 
     def go_on_with(self, plan: MergesGroups, types: Types) -> None:
@@ -165,7 +193,7 @@ class ColumnWindows:
         invariant(not self._segments, "open windows have the columns of another plan")
         self._plan, self.types = plan, types
 
-    def add(self, groups: pl.DataFrame) -> None:
+    def add(self, groups: Groups) -> None:
         """What :meth:`entering` has made of a bundle."""
         if not groups.height:
             return
@@ -173,7 +201,9 @@ class ColumnWindows:
         while len(together := self._together()) >= self._fan:
             for segment in together:
                 self._remove(segment)
-            self._append(self._plan.merge([segment.groups for segment in together]), together[-1].level + 1)
+            self._append(
+                self._merge([segment.held for segment in together]), together[-1].level + 1
+            )
 
     def due_at(self) -> int:
         """Something is to be done once the watermark has passed this (MAX_TIME: never)."""
@@ -184,14 +214,15 @@ class ColumnWindows:
         return min((segment.first - 1 for segment in self._segments), default=MAX_TIME)
 
     def close(self, watermark: int) -> pl.DataFrame | None:
-        """The windows that end at or before ``watermark``, which are open no longer, in the order of their ends; None
-        when there is none. Raises Unfit, and then nothing has changed."""
+        """The windows that end at or before ``watermark``, which are open no longer, in the order
+        of their ends; None when there is none. Raises Unfit, and then nothing has changed."""
         due = [segment for segment in self._segments if is_complete(segment.first, watermark)]
         if not due:
             return None
-        complete = ~still_open(pl.col(END), watermark)
-        parts = [s.groups if is_complete(s.last, watermark) else s.groups.filter(complete) for s in due]
-        closed = in_order_of_time(self._plan.merge(parts))
+        parts = [
+            s.held if is_complete(s.last, watermark) else ending_by(s.held, watermark) for s in due
+        ]
+        closed = in_order_of_time(frame_of(self._merge(parts)))
         self._forget(due, watermark)
         return closed
 
@@ -201,26 +232,34 @@ class ColumnWindows:
             if is_complete(segment.last, watermark):
                 self._remove(segment)
             else:
-                self._keep(segment, segment.groups.filter(still_open(pl.col(END), watermark)))
+                self._keep(segment, ending_after(segment.held, watermark))
 
-    def _keep(self, segment: ColumnarSegment, groups: pl.DataFrame) -> None:
+    def _keep(self, segment: ColumnarSegment, groups: Groups) -> None:
         """What is left of a segment."""
         if not groups.height:
             self._remove(segment)
             return
-        segment.groups = groups
+        segment.held = groups
         segment.first, segment.last = self._bounds(groups, segment.fired)
 
-    def _bounds(self, groups: pl.DataFrame, fired: int) -> tuple[int, int]:
+    def _merge(self, several: Sequence[Groups]) -> Groups:
+        """Several groups as one, in rows if all are in rows and few. Raises Unfit."""
+        few = merged_rows(several)
+        return self._plan.merge([frame_of(groups) for groups in several]) if few is None else few
+
+    def _bounds(self, groups: Groups, fired: int) -> tuple[int, int]:
         """``first`` and ``last`` of a segment."""
-        ends = groups[END]
-        return ends.min(), ends.max()  # type: ignore[return-value]
+        ends = ends_of(groups)
+        return int(ends.min()), int(ends.max())
 
     def open_windows(self, mine: pl.Expr) -> list[Window]:
         """The windows of a key, which ``mine`` is true for."""
         if not self:
             return []
-        return [Window(*bounds) for bounds in self.all_groups().filter(mine).select(START, END).unique().iter_rows()]
+        return [
+            Window(*bounds)
+            for bounds in self.all_groups().filter(mine).select(START, END).unique().iter_rows()
+        ]
 
     def all_groups(self) -> pl.DataFrame:
         """Every open window."""
@@ -232,7 +271,11 @@ class ColumnWindows:
 
     def size(self) -> int:
         """About how many bytes they take."""
-        return sum(int(segment.groups.estimated_size()) for segment in self._segments)
+        held = [segment.held for segment in self._segments]
+        return sum(
+            each.size() if isinstance(each, FewGroups) else int(each.estimated_size())
+            for each in held
+        )
 
     def clear(self) -> None:
         """Forget all windows."""
@@ -245,7 +288,7 @@ class ColumnWindows:
         self._cut.clear()
         return changes
 
-    # --- groups that leave (see state/leaving.py) ------------------------------------------------------------
+    # --- groups that leave (see state/columns_to_rows.py) -----------------------------------------
 
     def segments(self) -> list[ColumnarSegment]:
         """All of them, in the order of arrival."""
@@ -270,16 +313,36 @@ class ColumnWindows:
             self._cut.add(segment.number)
 
     def parted(self, groups: pl.DataFrame, fired: int) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """Groups that have left: those that have not fired, and those that have and still take records (None: there
-        are none)."""
+        """Groups that have left: those that have not fired, and those that have and still take
+        records (None: there are none)."""
         return groups, None
+
+    def numbers(self) -> set[int]:
+        """Of the segments that the store has once the changes since :meth:`take_changes` are
+        written, and of those that it is still to remove. Raises InvariantError unless the bounds of
+        each are those of its groups. For tests."""
+        for segment in self._segments:
+            bounds = self._bounds(segment.groups, segment.fired)
+            at = (segment.first, segment.last)
+            invariant(
+                at == bounds,
+                f"segment {segment.number} is due from {at[0]} to {at[1]}, its groups at {bounds}",
+            )
+        numbers = {segment.number for segment in self._segments}
+        invariant(
+            len(numbers) == len(self._segments),
+            f"two segments have one number of {sorted(numbers)}",
+        )
+        return numbers | set(self._changes.gone)
 
     def __bool__(self) -> bool:
         return bool(self._segments)
 
-    def _append(self, groups: pl.DataFrame, level: int, fired: int | None = None) -> None:
+    def _append(self, groups: Groups, level: int, fired: int | None = None) -> None:
         fired = self.closed if fired is None else fired
-        segment = ColumnarSegment(self._next_number, level, groups, *self._bounds(groups, fired), fired)
+        segment = ColumnarSegment(
+            self._next_number, level, groups, *self._bounds(groups, fired), fired
+        )
         self._next_number += self._step
         self._segments.append(segment)
         self._changes.new.append(segment)
@@ -294,20 +357,32 @@ class ColumnWindows:
         self._changes.gone.append(segment.number)
 
     def _together(self) -> list[ColumnarSegment]:
-        """The segments that become one, if they are many enough: those of the size of the last one that have windows at
-        its times. Others have no group in common with it, so of them there may be some more."""
+        """The segments that become one, if they are many enough: those of the size of the last one
+        that have windows at its times. Others have no group in common with it, so of them there may
+        be some more."""
         last = self._segments[-1]
         alike = [segment for segment in self._segments if segment.level == last.level]
         if len(alike) >= self._fan * self.apart:
             return alike
-        return [segment for segment in alike if segment.first <= last.last and segment.last >= last.first]
+        return [
+            segment
+            for segment in alike
+            if segment.first <= last.last and segment.last >= last.first
+        ]
 
 
-def windows_of_key(plan: ColumnPlan, groups: Sequence[pl.DataFrame], key: Key) -> list[tuple[Window, Any]]:
-    """The windows of a key in several groups frames, ordered by end, each with its accumulator of the row form."""
+def windows_of_key(
+    plan: ColumnPlan, groups: Sequence[pl.DataFrame], key: Key
+) -> list[tuple[Window, Any]]:
+    """The windows of a key in several groups frames, ordered by end, each with its accumulator of
+    the row form."""
     mine = [frame.filter(plan.of_key(key)) for frame in groups]
     mine = [frame for frame in mine if frame.height]
-    found = [(group.window, group.acc) for _, group in plan.row_groups(plan.merge(mine))] if mine else []
+    found = (
+        [(group.window, group.acc) for _, group in plan.row_groups(plan.merge(mine))]
+        if mine
+        else []
+    )
     return sorted(found, key=lambda each: (each[0].end, each[0].start))
 
 
@@ -316,13 +391,18 @@ def results_of(
 ) -> list[tuple[Window, Any]]:
     """The results of windows with these accumulators. Those up to ``closed`` have fired."""
     return [
-        (window, aggregation.result(aggregation.create() if plan.empties and window.end <= closed else acc))
+        (
+            window,
+            aggregation.result(
+                aggregation.create() if plan.empties and window.end <= closed else acc
+            ),
+        )
         for window, acc in windows
     ]
 
 
 def in_order_of_time(groups: pl.DataFrame) -> pl.DataFrame:
-    """Groups by the ends of their windows: results of a key come as timers fire, however far the watermark has jumped.
-    Mostly there is one end, and nothing to sort."""
+    """Groups by the ends of their windows: results of a key come as timers fire, however far the
+    watermark has jumped. Mostly there is one end, and nothing to sort."""
     ends = groups[END]
     return groups if ends.min() == ends.max() else groups.sort(END, maintain_order=True)

@@ -1,4 +1,5 @@
-"""Expressions over columns: the part of the language that gives the same results, value for value, as row by row."""
+"""Expressions over columns: the part of the language that gives the same results, value for value,
+as row by row."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from millwheel.core.lazy_polars import pl
 
 _EXACT_INT = 2**53  # Fixed: a double holds every integer up to here
 _INT64 = 2**63  # Fixed: integers from here on are no int64
-_SAFE_INT = 2.0**62  # Fixed: a whole result whose float is smaller fits 64 bits, however the float was rounded
+# Fixed: a whole result whose float is smaller fits 64 bits, however the float was rounded
+_SAFE_INT = 2.0**62
 _COMPARE: dict[type[ast.cmpop], Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -41,10 +43,11 @@ class NoColumns(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A translated expression: its kind ("int", "float", "str", "bool"), and the constant if it is one.
+    """A translated expression: its kind ("int", "float", "str", "bool"), and the constant if it is
+    one.
 
-    ``exact`` are expressions that are True for the records for which the column has the value of the row form. All
-    others (an overflow, a division by zero) need the row form.
+    ``exact`` are expressions that are True for the records for which the column has the value of
+    the row form. All others (an overflow, a division by zero) need the row form.
     """
 
     column: pl.Expr
@@ -54,15 +57,23 @@ class Term:
 
 
 def number_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> Term:
-    """An expression of + - * / over declared fields that hold no nulls and no NaN, and numbers. Raises NoColumns."""
+    """An expression of + - * / over declared fields that hold no nulls and no NaN, and numbers.
+    Raises NoColumns."""
     term = _calculated(tree, fields)
     if term.constant is not None:
         raise NoColumns
-    return replace(term, exact=(*term.exact, term.column.is_finite())) if term.kind == "float" else term
+    return (
+        replace(term, exact=(*term.exact, term.column.is_finite()))
+        if term.kind == "float"
+        else term
+    )
 
 
-def kind_of_number(text: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]) -> str:
-    """The kind of a field or of an arithmetic expression over declared fields; "" where it is not known."""
+def kind_of_number(
+    text: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
+) -> str:
+    """The kind of a field or of an arithmetic expression over declared fields; "" where it is not
+    known."""
     if text in fields:
         return fields[text]
     try:
@@ -74,7 +85,8 @@ def kind_of_number(text: str, fields: Mapping[str, str], compile_expression: Cal
 def condition_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> pl.Expr:
     """A Boolean expression over declared fields that hold no nulls and no NaN. Raises NoColumns."""
     term = _translate(tree, fields)
-    if term.kind != "bool" or term.constant is not None:  # a constant would be one value, and not one for each record
+    # a constant would be one value, and not one for each record
+    if term.kind != "bool" or term.constant is not None:
         raise NoColumns
     return term.column
 
@@ -89,7 +101,11 @@ def _translate(tree: ast.expr, fields: Mapping[str, str]) -> Term:
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
         return Term(~condition_over_columns(tree.operand, fields), "bool")
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and type(tree.ops[0]) in _COMPARE:
-        return _compared(type(tree.ops[0]), _translate(tree.left, fields), _translate(tree.comparators[0], fields))
+        return _compared(
+            type(tree.ops[0]),
+            _translate(tree.left, fields),
+            _translate(tree.comparators[0], fields),
+        )
     raise NoColumns
 
 
@@ -106,20 +122,25 @@ def _compared(op: type[ast.cmpop], left: Term, right: Term) -> Term:
         raise NoColumns
     if left.constant is not None and right.constant is not None:
         raise NoColumns
-    if any(type(term.constant) is int and not -_INT64 <= term.constant < _INT64 for term in (left, right)):
+    if any(
+        type(term.constant) is int and not -_INT64 <= term.constant < _INT64
+        for term in (left, right)
+    ):
         raise NoColumns
     return Term(_COMPARE[op](left.column, right.column), "bool")
 
 
 def zero_without_sign(column: pl.Expr) -> pl.Expr:
-    """Floats with 0.0 for -0.0: they are equal, and the order of the records would decide which one is found. (Polars
-    leaves out the addition of 0.0.)"""
+    """Floats with 0.0 for -0.0: they are equal, and the order of the records would decide which one
+    is found. (Polars leaves out the addition of 0.0.)"""
     return pl.when(column == 0.0).then(pl.lit(0.0)).otherwise(column)
 
 
 def _widens(number: Term, other: Term) -> bool:
     """A small whole constant beside a float is the same number as a float."""
-    small = number.kind == "int" and number.constant is not None and abs(number.constant) <= _EXACT_INT
+    small = (
+        number.kind == "int" and number.constant is not None and abs(number.constant) <= _EXACT_INT
+    )
     return small and other.kind == "float"
 
 
@@ -133,7 +154,11 @@ def _calculated(tree: ast.expr, fields: Mapping[str, str]) -> Term:
         return _joined(_ARITHMETIC[type(tree.op)], left, right)
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         term = _calculated(tree.operand, fields)
-        return _number(-term.constant) if term.constant is not None else _joined(operator.mul, _number(-1), term)
+        return (
+            _number(-term.constant)
+            if term.constant is not None
+            else _joined(operator.mul, _number(-1), term)
+        )
     if isinstance(tree, ast.Constant) and type(tree.value) in (int, float):
         return _number(tree.value)
     if isinstance(tree, ast.Name) and fields.get(tree.id) in _NUMBERS:
@@ -158,20 +183,23 @@ def _joined(act: Callable[[Any, Any], Any], left: Term, right: Term) -> Term:
 
 
 def _divided(left: Term, right: Term) -> Term:
-    """Python rounds the quotient of two whole numbers once: that of two doubles is the same only if both are exact."""
+    """Python rounds the quotient of two whole numbers once: that of two doubles is the same only if
+    both are exact."""
     if right.constant == 0:
         raise NoColumns
     exact = (*left.exact, *right.exact)
     if right.constant is None:
         exact = (*exact, right.column != 0)
     if left.kind == right.kind == "int":
-        exact += tuple(_float(term).abs() < _EXACT_INT for term in (left, right) if term.constant is None)
+        exact += tuple(
+            _float(term).abs() < _EXACT_INT for term in (left, right) if term.constant is None
+        )
     return Term(_of_floats(operator.truediv, left, right), "float", exact=exact)
 
 
 def _of_floats(act: Callable[[Any, Any], Any], left: Term, right: Term) -> pl.Expr:
-    """An operation on doubles as processors do it. Polars divides by a constant by multiplying by its reciprocal, which
-    rounds twice, and 0.0 - 0.0 is -0.0 to it."""
+    """An operation on doubles as processors do it. Polars divides by a constant by multiplying by
+    its reciprocal, which rounds twice, and 0.0 - 0.0 is -0.0 to it."""
 
     def run(pair: Sequence[pl.Series]) -> pl.Series:
         with np.errstate(all="ignore"):

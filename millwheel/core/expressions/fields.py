@@ -1,10 +1,12 @@
-"""Reading a field of a record's value: a key of a dict, or an attribute of an object (a msgspec Struct). What begins
-with an underscore is no field of an object, but part of its class."""
+"""Reading a field of a record's value: a key of a dict, or an attribute of an object (a msgspec
+Struct). What begins with an underscore is no field of an object, but part of its class."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from millwheel.errors import RecordError
 
@@ -12,8 +14,8 @@ Read = Callable[[Any], Any]
 
 
 def field_reader(name: str) -> Read:
-    """A function from a value to its field ``name``. If the field is missing, the function raises RecordError, which
-    names it."""
+    """A function from a value to its field ``name``. If the field is missing, the function raises
+    RecordError, which names it."""
 
     def read(value: Any) -> Any:
         if type(value) is dict:
@@ -36,10 +38,15 @@ def field_or_none(name: str, value: Any) -> Any:
 def missing_field(name: str, value: Any, what: str = "") -> RecordError:
     """The error of a record without a field; ``what`` is the purpose of the field ("key")."""
     if isinstance(value, dict):
-        there = ", ".join(name if name.isprintable() else repr(name) for name in sorted(map(str, value))[:30])
+        there = ", ".join(
+            name if name.isprintable() else repr(name) for name in sorted(map(str, value))[:30]
+        )
         there = there or "no fields"
     else:
-        there = ", ".join(getattr(value, "__struct_fields__", ())) or f"no fields, being {type(value).__name__}"
+        there = (
+            ", ".join(value.__struct_fields__ if isinstance(value, msgspec.Struct) else ())
+            or f"no fields, being {type(value).__name__}"
+        )
     lead = f"missing {what}: " if what else ""
     return RecordError(f"{lead}the record has no field {name!r}; it has {there}")
 

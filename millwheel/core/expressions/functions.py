@@ -1,6 +1,6 @@
-"""The functions and operators of expressions. Each is total, or raises an error that an expression turns into a
-RecordError. What each costs is bounded by the size of its arguments, except where :attr:`Function.bounded` says
-otherwise: clients of queries send expressions, too."""
+"""The functions and operators of expressions. Each is total, or raises an error that an expression
+turns into a RecordError. What each costs is bounded by the size of its arguments, except where
+:attr:`Function.bounded` says otherwise: clients of queries send expressions, too."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ MAX_WHOLE_DIGITS = 4_300
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the language: ``act`` with between ``least`` and ``most`` arguments. ``bounded``: its cost is at
-    most in proportion to the size of its arguments, so that clients may call it."""
+    """A function of the language: ``act`` with between ``least`` and ``most`` arguments.
+    ``bounded``: its cost is at most in proportion to the size of its arguments, so that clients may
+    call it."""
 
     act: Callable[..., Any]
     least: int = 1
@@ -38,11 +39,16 @@ class Function:
         """How many arguments, in words."""
         if self.least == self.most:
             return f"{self.least} argument{'s' if self.least > 1 else ''}"
-        return f"{self.least} to {self.most} arguments" if self.most < 100 else f"at least {self.least} arguments"
+        return (
+            f"{self.least} to {self.most} arguments"
+            if self.most < 100
+            else f"at least {self.least} arguments"
+        )
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """``**`` with bounded cost. Raises ValueError for a result of more than :data:`MAX_POWER_BITS`."""
+    """``**`` with bounded cost. Raises ValueError for a result of more than
+    :data:`MAX_POWER_BITS`."""
     whole = isinstance(base, int) and isinstance(exponent, int)
     if whole and base.bit_length() * abs(exponent) > MAX_POWER_BITS:
         raise ValueError("the power is too large")
@@ -50,7 +56,8 @@ def power(base: Any, exponent: Any) -> Any:
 
 
 def product(left: Any, right: Any) -> Any:
-    """``*`` of numbers, and of text that is repeated. Raises ValueError for a result that is too large."""
+    """``*`` of numbers, and of text that is repeated. Raises ValueError for a result that is too
+    large."""
     if type(left) is float or type(right) is float:
         return left * right
     if isinstance(left, int) and isinstance(right, int):
@@ -90,7 +97,8 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _rounded(value: Any, digits: Any = None) -> Any:
-    """``round``: for many digits of a whole number Python computes a power of ten that nothing bounds."""
+    """``round``: for many digits of a whole number Python computes a power of ten that nothing
+    bounds."""
     if isinstance(digits, int) and abs(digits) > MAX_DIGITS:
         raise ValueError(f"round() takes up to {MAX_DIGITS} digits")
     return round(value, digits)
@@ -103,7 +111,8 @@ def _whole(value: Any) -> int:
 
 
 def _shown(value: Any) -> str:
-    """``str``: a list within a list within a list would be twice as long with each ``str``, by its quotes."""
+    """``str``: a list within a list within a list would be twice as long with each ``str``, by its
+    quotes."""
     if not isinstance(value, str) and _size(value, MAX_TEXT) > MAX_TEXT:
         raise ValueError(f"str() makes texts of up to about {MAX_TEXT:,} characters")
     return str(value)
@@ -145,7 +154,10 @@ FUNCTIONS: Mapping[str, Function] = {
     "startswith": Function(lambda text, prefix: _text(text).startswith(prefix), 2, 2),
     "endswith": Function(lambda text, suffix: _text(text).endswith(suffix), 2, 2),
     "contains": Function(lambda whole, part: part in whole, 2, 2),
-    # Python's engine may take exponential time. One in linear time has other classes of characters and no references,
-    # so the same text would mean two things; patterns are for pipelines and named queries instead.
-    "matches": Function(lambda text, pattern: _pattern(pattern).search(_text(text)) is not None, 2, 2, bounded=False),
+    # Python's engine may take exponential time. One in linear time has other classes of characters
+    # and no references, so the same text would mean two things; patterns are for pipelines and
+    # named queries instead.
+    "matches": Function(
+        lambda text, pattern: _pattern(pattern).search(_text(text)) is not None, 2, 2, bounded=False
+    ),
 }

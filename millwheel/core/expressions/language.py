@@ -1,8 +1,10 @@
-"""The small language of ``where:`` and of aggregated values: ``type == 'click' and cost * 2 > limit``.
+"""The small language of ``where:`` and of aggregated values: ``type == 'click' and cost * 2 >
+limit``.
 
-simpleeval parses the text and supplies operators with bounded results. The parsed tree is compiled into nested closures
-once, because an expression runs for every record (simpleeval's own walk over the tree costs ten times as much); there
-is no ``eval`` anywhere. Names are fields of the record's value; the functions are in core/expressions/functions.py.
+simpleeval parses the text and supplies operators with bounded results. The parsed tree is compiled
+into nested closures once, because an expression runs for every record (simpleeval's own walk over
+the tree costs ten times as much); there is no ``eval`` anywhere. Names are fields of the record's
+value; the functions are in core/expressions/functions.py.
 """
 
 from __future__ import annotations
@@ -17,7 +19,13 @@ from typing import Any
 from simpleeval import InvalidExpression, SimpleEval
 
 from millwheel.core.expressions.fields import field_reader, missing_field
-from millwheel.core.expressions.nodes import COMPARISONS, CONSTANTS, RUNTIME_ERRORS, Compiler, Evaluate
+from millwheel.core.expressions.nodes import (
+    COMPARISONS,
+    CONSTANTS,
+    RUNTIME_ERRORS,
+    Compiler,
+    Evaluate,
+)
 from millwheel.errors import RecordError
 
 MAX_LENGTH = 2_000
@@ -30,9 +38,10 @@ MAX_PARTS = 500
 class Expression:
     """A compiled expression.
 
-    ``evaluate(value)`` takes a record's value (a dict, or an object with attributes). It raises RecordError, naming
-    the expression, for a missing field and for an operation that the values do not allow. ``fields`` are the
-    fields that it reads. ``tree`` is the syntax tree, for translators.
+    ``evaluate(value)`` takes a record's value (a dict, or an object with attributes). It raises
+    RecordError, naming the expression, for a missing field and for an operation that the values do
+    not allow. ``fields`` are the fields that it reads. ``tree`` is the syntax tree, for
+    translators.
     """
 
     text: str
@@ -48,13 +57,14 @@ class Expression:
 
 @lru_cache(maxsize=1_000)  # every shard of a node compiles the same few
 def compile_expression(text: str) -> Expression:
-    """The expression that ``text`` describes. Raises ValueError, with the column and a hint, for an invalid one."""
+    """The expression that ``text`` describes. Raises ValueError, with the column and a hint, for an
+    invalid one."""
     return _compiled(text, bounded=False)
 
 
 def compile_foreign(text: str) -> Expression:
-    """As :func:`compile_expression`, for a text that a client sends: functions whose cost has no bound are refused.
-    Nothing is kept."""
+    """As :func:`compile_expression`, for a text that a client sends: functions whose cost has no
+    bound are refused. Nothing is kept."""
     return _compiled(text, bounded=True)
 
 
@@ -73,7 +83,10 @@ def _parse(text: str) -> ast.expr:
     if not text.strip():
         raise ValueError("the expression is empty; write for example status >= 500")
     if len(text) > MAX_LENGTH:
-        raise ValueError(f"the expression has {len(text)} characters, more than {MAX_LENGTH}. Write a callback instead")
+        raise ValueError(
+            f"the expression has {len(text)} characters, more than {MAX_LENGTH}. Write a callback"
+            " instead"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -87,7 +100,9 @@ def _parse(text: str) -> ast.expr:
     if isinstance(parsed.value, ast.Tuple) and not parsed.value.elts:
         raise ValueError("column 1: the expression is empty; write for example status >= 500")
     if sum(1 for _ in ast.walk(parsed)) > MAX_PARTS:
-        raise ValueError(f"the expression has more than {MAX_PARTS} parts. Write a callback instead")
+        raise ValueError(
+            f"the expression has more than {MAX_PARTS} parts. Write a callback instead"
+        )
     return parsed.value  # type: ignore[no-any-return]
 
 
@@ -131,7 +146,9 @@ def _fast_path(tree: ast.expr, text: str) -> Evaluate | None:
     """A single closure for a plain field, and for the comparison of a field with a constant."""
     if isinstance(tree, ast.Name) and tree.id not in CONSTANTS:
         return field_reader(tree.id)
-    if not (isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.left, ast.Name)):
+    if not (
+        isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.left, ast.Name)
+    ):
         return None
     other = tree.comparators[0]
     if tree.left.id in CONSTANTS or not isinstance(other, ast.Constant):

@@ -1,4 +1,5 @@
-"""From the parsed nodes of an expression to nested closures. Nodes without an entry in ``_MAKERS`` are refused."""
+"""From the parsed nodes of an expression to nested closures. Nodes without an entry in ``_MAKERS``
+are refused."""
 
 from __future__ import annotations
 
@@ -16,7 +17,14 @@ from millwheel.core.expressions.functions import FUNCTIONS, modulo, power, produ
 Evaluate = Callable[[Any], Any]
 """A record's value -> the value of an expression."""
 
-RUNTIME_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, InvalidExpression)
+RUNTIME_ERRORS = (
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+    InvalidExpression,
+)
 """The exceptions of an expression for values that do not fit it."""
 
 CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
@@ -57,8 +65,8 @@ _WORDS: Mapping[type[ast.expr], str] = {
 
 
 class Compiler:
-    """Compiles the nodes of one expression; ``fields`` are the fields that it reads, in order, with repetitions.
-    ``bounded``: only functions whose cost has a bound are known."""
+    """Compiles the nodes of one expression; ``fields`` are the fields that it reads, in order, with
+    repetitions. ``bounded``: only functions whose cost has a bound are known."""
 
     def __init__(self, text: str, bounded: bool = False) -> None:
         self.text = text
@@ -96,8 +104,8 @@ class Compiler:
 def _allowed() -> str:
     names = ", ".join(sorted([*FUNCTIONS, *_FIELD_CALLS]))
     return (
-        "there are fields, numbers, texts, lists, comparisons, `and`, `or`, `not`, `in`, arithmetic, "
-        f"`a if b else c` and the functions {names}"
+        "there are fields, numbers, texts, lists, comparisons, `and`, `or`, `not`, `in`,"
+        f" arithmetic, `a if b else c` and the functions {names}"
     )
 
 
@@ -125,7 +133,9 @@ def _sequence(compiler: Compiler, node: Any) -> Evaluate:
 def _binary(compiler: Compiler, node: Any) -> Evaluate:
     act = _ARITHMETIC.get(type(node.op))
     if act is None:
-        raise compiler.error(node, "bit operators cannot be used here; write `and`, `or`, or + - * / // % **")
+        raise compiler.error(
+            node, "bit operators cannot be used here; write `and`, `or`, or + - * / // % **"
+        )
     left, right = compiler.compile(node.left), compiler.compile(node.right)
     return lambda value: act(left(value), right(value))
 
@@ -160,10 +170,13 @@ def _boolean(compiler: Compiler, node: Any) -> Evaluate:
 def _compare(compiler: Compiler, node: Any) -> Evaluate:
     for op, other in zip(node.ops, node.comparators, strict=True):
         if isinstance(op, (ast.Is, ast.IsNot)) and not _is_singleton(other):
-            raise compiler.error(other, "`is` compares with None, true or false only; write == or !=")
+            raise compiler.error(
+                other, "`is` compares with None, true or false only; write == or !="
+            )
     first = compiler.compile(node.left)
     steps = [
-        (COMPARISONS[type(op)], compiler.compile(other)) for op, other in zip(node.ops, node.comparators, strict=True)
+        (COMPARISONS[type(op)], compiler.compile(other))
+        for op, other in zip(node.ops, node.comparators, strict=True)
     ]
     if len(steps) == 1:
         act, only = steps[0]
@@ -214,7 +227,10 @@ def _call(compiler: Compiler, node: Any) -> Evaluate:
     if function is None:
         raise compiler.error(node, _unknown_function(name))
     if compiler.bounded and not function.bounded:
-        raise compiler.error(node, f"{name}() may take any time, so only a named query has it: `millwheel queries set`")
+        raise compiler.error(
+            node,
+            f"{name}() may take any time, so only a named query has it: `millwheel queries set`",
+        )
     if not function.least <= len(node.args) <= function.most:
         raise compiler.error(node, f"{name}() takes {function.arity}, not {len(node.args)}")
     act, parts = function.act, [compiler.compile(part) for part in node.args]
@@ -249,11 +265,15 @@ def _field_name(compiler: Compiler, node: Any, count: int) -> str:
     if isinstance(first, ast.Name) and node.func.id != "field":
         name = first.id
     if isinstance(name, str):
-        if name.startswith("__") and name.endswith("__"):  # of a class; __deleted of a change stream is a field
+        # of a class; __deleted of a change stream is a field
+        if name.startswith("__") and name.endswith("__"):
             raise compiler.error(node, f"{name!r} is no field that can be read")
         return name
     rest = ", 0" if count == 2 else ""
-    raise compiler.error(node, f"{node.func.id}() takes the name of a field; write {node.func.id}('user-agent'{rest})")
+    raise compiler.error(
+        node,
+        f"{node.func.id}() takes the name of a field; write {node.func.id}('user-agent'{rest})",
+    )
 
 
 def _call_field(compiler: Compiler, node: Any) -> Evaluate:

@@ -1,7 +1,8 @@
 """The byte formats of batches and commits: msgpack, with packed integer columns.
 
-Values inside a batch are kept as they were encoded when they were produced (``msgspec.Raw``), so that a
-production is encoded once for the journal, the store and the wire, and every consumer decodes its own copy.
+Values inside a batch are kept as they were encoded when they were produced (``msgspec.Raw``), so
+that a production is encoded once for the journal, the store and the wire, and every consumer
+decodes its own copy.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ _FEW_BYTES = 64 * 8
 
 
 class Commit(msgspec.Struct, array_like=True, frozen=True):
-    """One commit of one shard, in the form in which the journal stores it: the changes of the shard's store.
+    """One commit of one shard, in the form in which the journal stores it: the changes of the
+    shard's store.
 
     ``number`` counts the commits of the shard from 1 across all its owners.
     """
@@ -84,8 +86,8 @@ def commits_prefix(shard: ShardName, token: Token) -> bytes:
 
 
 def number_of_commit(data: bytes, prefix: bytes) -> int:
-    """The number of an encoded commit that begins with ``prefix``, see :func:`commits_prefix`. A tenth of the time that
-    decoding takes. -1 for bytes that are no commit."""
+    """The number of an encoded commit that begins with ``prefix``, see :func:`commits_prefix`. A
+    tenth of the time that decoding takes. -1 for bytes that are no commit."""
     at = len(prefix)
     head = data[at] if len(data) > at else 0xFF
     if head < _UINT8:
@@ -95,13 +97,14 @@ def number_of_commit(data: bytes, prefix: bytes) -> int:
 
 
 FULL_STOP = b"\xc0"
-"""A journal entry that is no commit of any shard. A group is certain once another one is behind it; where no commits
-follow, a group with this entry does."""
+"""A journal entry that is no commit of any shard. A group is certain once another one is behind it;
+where no commits follow, a group with this entry does."""
 
 
 def shard_of_commit(data: bytes) -> bytes:
-    """The beginning of an encoded commit, as far as it names the shard: equal for commits of one shard only. For bytes
-    that are no commit it is some other beginning. Much cheaper than decoding."""
+    """The beginning of an encoded commit, as far as it names the shard: equal for commits of one
+    shard only. For bytes that are no commit it is some other beginning. Much cheaper than
+    decoding."""
     head = data[1:3]
     if not head or head[0] < _STR8:  # a text of up to 31 bytes has its length in the first byte
         return data[: 2 + (head[0] & 31 if head else 0)]
@@ -146,8 +149,8 @@ def batch_pieces(batch: AnyBatch) -> Sequence[bytes]:
 
 
 def decode_batch(data: bytes | memoryview) -> AnyBatch:
-    """The inverse of :func:`encode_batch`, with values still encoded (``Raw``) and keys as they were. Columns that came
-    in a view may be parts of it.
+    """The inverse of :func:`encode_batch`, with values still encoded (``Raw``) and keys as they
+    were. Columns that came in a view may be parts of it.
 
     Raises CorruptionError when the bytes are no batch or its columns differ in length.
     """
@@ -169,8 +172,12 @@ def decode_batch(data: bytes | memoryview) -> AnyBatch:
     if labels is not None:
         lengths.add(len(labels))
     if len(lengths) != 1 or keys is None:
-        raise CorruptionError(f"a delivery on stream {form.stream!r} has columns of different lengths")
-    return Batch(form.stream, seqs, timestamps, keys, form.values, ids, form.born_us, len(data), labels)
+        raise CorruptionError(
+            f"a delivery on stream {form.stream!r} has columns of different lengths"
+        )
+    return Batch(
+        form.stream, seqs, timestamps, keys, form.values, ids, form.born_us, len(data), labels
+    )
 
 
 def _numbers(data: bytes) -> Ints:
@@ -187,12 +194,15 @@ def _length(values: msgspec.Raw) -> int:
 
 
 def deliveries(batch: AnyBatch, most: int = DELIVERY_BYTES) -> list[AnyBatch]:
-    """The batch in pieces of about ``most`` bytes, in order: itself if it is small. No record is cut."""
+    """The batch in pieces of about ``most`` bytes, in order: itself if it is small. No record is
+    cut."""
     if isinstance(batch, ColumnBatch):
         return list(batch.pieces(most))
     if batch.size <= most:
         return [batch]
-    raws = [value if type(value) is msgspec.Raw else _raw(encode_value(value)) for value in batch.values]
+    raws = [
+        value if type(value) is msgspec.Raw else _raw(encode_value(value)) for value in batch.values
+    ]
     held = batch.held_seqs, batch.held_timestamps, batch.held_keys
     whole = Batch(batch.stream, *held, raws, batch.ids, batch.born_us, batch.size, batch.labels)
     pieces: list[AnyBatch] = []
@@ -208,8 +218,8 @@ def deliveries(batch: AnyBatch, most: int = DELIVERY_BYTES) -> list[AnyBatch]:
 
 
 def _batch_keys(form: _BatchForm) -> list[Any] | None:
-    """The keys of a delivery, None when they are no list. Raises CorruptionError for values that cannot be keys: they
-    would end the worker much later, where their origin is unknown."""
+    """The keys of a delivery, None when they are no list. Raises CorruptionError for values that
+    cannot be keys: they would end the worker much later, where their origin is unknown."""
     keys = form.keys
     if type(keys) is not list:
         return None
@@ -218,7 +228,9 @@ def _batch_keys(form: _BatchForm) -> list[Any] | None:
     try:
         return [check_key(key) for key in keys]
     except (RecordError, RecursionError) as ex:
-        raise CorruptionError(f"a delivery on stream {form.stream!r} has a key that is none: {ex}") from ex
+        raise CorruptionError(
+            f"a delivery on stream {form.stream!r} has a key that is none: {ex}"
+        ) from ex
 
 
 _KEY_KINDS = frozenset({str, int, bytes})
@@ -230,22 +242,28 @@ def tuple_key(key: Any) -> Any:
 
 
 def stream_decoder(kinds: Mapping[str, Any]) -> Callable[[str, list[Any] | msgspec.Raw], list[Any]]:
-    """(stream, values as they travelled) -> values as a consumer sees them: ``Raw`` ones are decoded, into the type
-    that ``kinds`` names for the stream, others (from a source in the same process) are as they are."""
+    """(stream, values as they travelled) -> values as a consumer sees them: ``Raw`` ones are
+    decoded, into the type that ``kinds`` names for the stream, others (from a source in the same
+    process) are as they are."""
     plain = _decode_list(Any)
     typed = {stream: _decode_list(kind) for stream, kind in kinds.items()}
 
     def decode(stream: str, values: list[Any] | msgspec.Raw) -> list[Any]:
-        if not isinstance(values, msgspec.Raw) and (not values or type(values[0]) is not msgspec.Raw):
+        if not isinstance(values, msgspec.Raw) and (
+            not values or type(values[0]) is not msgspec.Raw
+        ):
             return values
         return typed.get(stream, plain)(values)
 
     return decode
 
 
-def handed_out(batch: Batch, decode: Callable[[str, list[Any] | msgspec.Raw], list[Any]]) -> list[Any]:
-    """The values of a batch for somebody who may change them, as user code may: the batch keeps them encoded, for a
-    retry, a dead letter, or another owner. Encoding all of them takes a tenth of what it takes to copy them."""
+def handed_out(
+    batch: Batch, decode: Callable[[str, list[Any] | msgspec.Raw], list[Any]]
+) -> list[Any]:
+    """The values of a batch for somebody who may change them, as user code may: the batch keeps
+    them encoded, for a retry, a dead letter, or another owner. Encoding all of them takes a tenth
+    of what it takes to copy them."""
     held = batch.held_values
     if not are_objects(held):
         return decode(batch.stream, held)
@@ -265,13 +283,20 @@ def apart(batch: Batch) -> Batch:
 
 def are_objects(values: list[Any] | msgspec.Raw) -> TypeGuard[list[Any]]:
     """Whether values are as their source has read them, and not encoded."""
-    return not isinstance(values, msgspec.Raw) and len(values) > 0 and type(values[0]) is not msgspec.Raw
+    return (
+        not isinstance(values, msgspec.Raw)
+        and len(values) > 0
+        and type(values[0]) is not msgspec.Raw
+    )
 
 
 def _decode_list(kind: Any) -> Callable[[list[Any] | msgspec.Raw], list[Any]]:
-    """Decodes encoded values as one msgpack array: one call for all of them takes half the time of a call for each."""
+    """Decodes encoded values as one msgpack array: one call for all of them takes half the time of
+    a call for each."""
     decode: Callable[[Any], list[Any]] = msgspec.msgpack.Decoder(list[kind]).decode
     joined = b"".join
     return lambda values: decode(
-        joined((b"\xdd", len(values).to_bytes(4, "big"), *values)) if isinstance(values, list) else values
+        joined((b"\xdd", len(values).to_bytes(4, "big"), *values))
+        if isinstance(values, list)
+        else values
     )

@@ -1,8 +1,9 @@
-"""The messages between the embedded coordinator and its clients: MessagePack arrays, each named by its first element.
+"""The messages between the embedded coordinator and its clients: MessagePack arrays, each named by
+its first element.
 
-A client numbers its requests and gets one :class:`Answer` with the same number for each. The coordinator pushes
-everything that the client watches: all members of a role after each change, each new version of a table, and an
-election that the client has won.
+A client numbers its requests and gets one :class:`Answer` with the same number for each. The
+coordinator pushes everything that the client watches: all members of a role after each change, each
+new version of a table, and an election that the client has won.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class _Numbered(_Message, frozen=True):
 
 
 class Hello(_Message, frozen=True):
-    """The first message of a session, which ends when nothing is heard for ``timeout_us``. ``token`` is that of the run
-    ("": it has none)."""
+    """The first message of a session, which ends when nothing is heard for ``timeout_us``.
+    ``token`` is that of the run ("": it has none)."""
 
     timeout_us: int
     token: str = ""
@@ -187,6 +188,7 @@ def decode_to_server(data: bytes | memoryview) -> ToServer:
 
 
 def decode_to_client(data: bytes | memoryview) -> ToClient:
-    """Raises msgspec.DecodeError (or ValidationError) for bytes that are no message of the server."""
+    """Raises msgspec.DecodeError (or ValidationError) for bytes that are no message of the
+    server."""
     message: ToClient = _to_client.decode(data)
     return message

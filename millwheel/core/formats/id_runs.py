@@ -1,7 +1,8 @@
 """External ids as they are stored: the marks of many ids in one entry.
 
-A mark is the hash of the key (8 bytes, big-endian) and the 128-bit digest of stream, key and id. A run holds the marks
-that one bundle added to a bucket of event time, or those of several runs that became one.
+A mark is the hash of the key (8 bytes, big-endian) and the 128-bit digest of stream, key and id. A
+run holds the marks that one bundle added to a bucket of event time, or those of several runs that
+became one.
 """
 
 from __future__ import annotations
@@ -25,13 +26,18 @@ def marks_of(heads: Sequence[int], digests: Sequence[bytes]) -> Marks:
     """Marks of ids, from the hashes of their keys and their digests."""
     words = np.frombuffer(b"".join(digests), np.dtype("<u8"))
     marks = np.empty(len(digests), MARK)
-    marks["head"], marks["low"], marks["high"] = np.array(heads, np.uint64), words[0::2], words[1::2]
+    marks["head"], marks["low"], marks["high"] = (
+        np.array(heads, np.uint64),
+        words[0::2],
+        words[1::2],
+    )
     return marks
 
 
 def run_key(bucket_us: int, number: int, shard: str) -> bytes:
-    """The key in the store of a run of the bucket that begins at ``bucket_us``, under the shard that wrote it. Heirs
-    keep it: a later owner inherits once more, perhaps without runs that were forgotten, and must find the same keys."""
+    """The key in the store of a run of the bucket that begins at ``bucket_us``, under the shard
+    that wrote it. Heirs keep it: a later owner inherits once more, perhaps without runs that were
+    forgotten, and must find the same keys."""
     return RUNS + number8(bucket_us) + number8(number) + shard.encode()
 
 
@@ -40,7 +46,9 @@ def marks_from(run: bytes) -> Marks:
     return np.frombuffer(run, MARK)
 
 
-def runs_within(entries: Iterable[tuple[bytes, bytes]], share: KeyRange) -> Iterator[tuple[bytes, bytes]]:
+def runs_within(
+    entries: Iterable[tuple[bytes, bytes]], share: KeyRange
+) -> Iterator[tuple[bytes, bytes]]:
     """Stored runs with the marks alone whose keys lie in ``share``."""
     lo, last = np.uint64(share.lo), np.uint64(share.hi - 1)
     for store_key, run in entries:

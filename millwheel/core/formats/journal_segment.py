@@ -1,19 +1,21 @@
 """The byte format of a journal.
 
     segment  = header, group, group, ..., zeros (room for further groups, perhaps none)
-    header   = magic, kind, segment number, first group number, put-id, name of the incarnation, checksum
+    header   = magic, kind, segment number, first group number, put-id, name of the incarnation,
+             checksum
     group    = magic, length of the body, group number, checksum, body
     body     = count, count lengths, the entries one after the other
 
-Groups are numbered from 1 through the whole journal, so that a missing one is detected. The checksum of a group is
-seeded with the header's, which holds a put-id that is unique: bytes of another segment or of an older file in the same
-blocks never pass for a group of this one.
+Groups are numbered from 1 through the whole journal, so that a missing one is detected. The
+checksum of a group is seeded with the header's, which holds a put-id that is unique: bytes of
+another segment or of an older file in the same blocks never pass for a group of this one.
 
-Behind the groups of a segment may stand zeros, over which the next groups would have been written. Groups that became
-zeros by damage are missed all the same: the next segment names its first group, and a sealed end its offset.
+Behind the groups of a segment may stand zeros, over which the next groups would have been written.
+Groups that became zeros by damage are missed all the same: the next segment names its first group,
+and a sealed end its offset.
 
-A writer makes a group durable before it starts the next. Therefore only the last group of the last segment can
-be torn, and an invalid group with a valid one behind it is damage, never a torn tail.
+A writer makes a group durable before it starts the next. Therefore only the last group of the last
+segment can be torn, and an invalid group with a valid one behind it is damage, never a torn tail.
 """
 
 from __future__ import annotations
@@ -57,8 +59,8 @@ class SegmentKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """The head of a file. ``put_id`` is unique to one attempt to create it; ``first_group`` is the number of
-    the first group in it."""
+    """The head of a file. ``put_id`` is unique to one attempt to create it; ``first_group`` is the
+    number of the first group in it."""
 
     incarnation: str
     segment: int
@@ -78,8 +80,8 @@ class OpenedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """The valid groups at the start of a segment: the spans of their bodies, where they end, and which group
-    number comes next."""
+    """The valid groups at the start of a segment: the spans of their bodies, where they end, and
+    which group number comes next."""
 
     bodies: Sequence[tuple[int, int]]
     end: int
@@ -88,7 +90,8 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True, order=True)
 class JournalEnd:
-    """A position in a journal: everything before ``offset`` of ``segment``, and all earlier segments."""
+    """A position in a journal: everything before ``offset`` of ``segment``, and all earlier
+    segments."""
 
     segment: int
     offset: int
@@ -100,8 +103,9 @@ class JournalEnd:
 
 @dataclass(frozen=True, slots=True, order=True)
 class JournalPosition:
-    """A position between two groups of a journal that is being followed: ``group`` comes next, at ``offset`` of
-    ``segment`` (0: at its beginning; there, group 0 stands for whichever is the first)."""
+    """A position between two groups of a journal that is being followed: ``group`` comes next, at
+    ``offset`` of ``segment`` (0: at its beginning; there, group 0 stands for whichever is the
+    first)."""
 
     segment: int
     offset: int
@@ -119,8 +123,13 @@ def unpack_end(packed: int) -> JournalEnd:
 def encode_header(header: SegmentHeader) -> bytes:
     """The bytes a segment starts with."""
     name = header.incarnation.encode()
-    invariant(len(header.put_id) == PUT_ID_BYTES and len(name) <= MAX_NAME, f"{header} cannot head a segment")
-    fixed = _HEADER.pack(_HEADER_MAGIC, header.kind, header.segment, header.first_group, header.put_id, len(name))
+    invariant(
+        len(header.put_id) == PUT_ID_BYTES and len(name) <= MAX_NAME,
+        f"{header} cannot head a segment",
+    )
+    fixed = _HEADER.pack(
+        _HEADER_MAGIC, header.kind, header.segment, header.first_group, header.put_id, len(name)
+    )
     return fixed + name + _U64.pack(xxh3_64_intdigest(fixed + name))
 
 
@@ -141,9 +150,13 @@ def decode_header(data: bytes) -> OpenedSegment:
     if seed != xxh3_64_intdigest(data[:end]):
         raise CorruptionError("its header fails its checksum")
     try:
-        header = SegmentHeader(data[_HEADER.size : end].decode(), segment, first_group, put_id, SegmentKind(kind))
+        header = SegmentHeader(
+            data[_HEADER.size : end].decode(), segment, first_group, put_id, SegmentKind(kind)
+        )
     except ValueError as ex:
-        raise CorruptionError(f"its header passes its checksum, but says what no version of this does: {ex}") from ex
+        raise CorruptionError(
+            f"its header passes its checksum, but says what no version of this does: {ex}"
+        ) from ex
     return OpenedSegment(header, end + _U64.size, seed)
 
 
@@ -155,7 +168,8 @@ def encode_group(seed: int, number: int, entries: Sequence[bytes]) -> bytes:
     lengths = [*map(len, entries)]
     size = _U32.size + 4 * len(lengths) + sum(lengths)
     invariant(
-        size <= MAX_BODY, f"a group commit of {size} bytes is over the {MAX_BODY} that a journal takes: cut it up"
+        size <= MAX_BODY,
+        f"a group commit of {size} bytes is over the {MAX_BODY} that a journal takes: cut it up",
     )
     parts = (_U32.pack(len(entries)), array("I", lengths).tobytes(), *entries)
     checksum = xxh3_64(seed=_seed(size, seed, number))
@@ -173,18 +187,23 @@ def _seed(size: int, seed: int, number: int) -> int:
 
 
 def valid_prefix(data: bytes, opened: OpenedSegment, stop: int | None = None) -> Prefix:
-    """The groups from the start of the segment up to the first that is not whole (or to byte ``stop``)."""
+    """The groups from the start of the segment up to the first that is not whole (or to byte
+    ``stop``)."""
     view, seed, unpack, head = memoryview(data), opened.seed, _GROUP.unpack_from, _GROUP.size
     limit = len(data) if stop is None else min(stop, len(data))
     bodies: list[tuple[int, int]] = []
     at, number = opened.start, opened.header.first_group
-    # The same test as _group_end, written out: it runs for every commit of a journal while its shards wait.
+    # The same test as _group_end, written out: it runs for every commit of a journal while its
+    # shards wait.
     while (body := at + head) <= limit:
         magic, length, found, checksum = unpack(data, at)
         end = body + length
         if magic != _GROUP_MAGIC or found != number or length > MAX_BODY or end > limit:
             break
-        if xxh3_64_intdigest(view[body:end], (seed + number * _SPREAD + length) & _MASK) != checksum:
+        if (
+            xxh3_64_intdigest(view[body:end], (seed + number * _SPREAD + length) & _MASK)
+            != checksum
+        ):
             break
         bodies.append((body, end))
         at, number = end, number + 1
@@ -204,13 +223,16 @@ def _group_end(view: memoryview, at: int, limit: int, seed: int, number: int) ->
 
 
 def find_later_group(data: bytes, opened: OpenedSegment, prefix: Prefix) -> int:
-    """The offset of a valid group behind the valid prefix, or -1. If there is one, the bytes between are damaged."""
+    """The offset of a valid group behind the valid prefix, or -1. If there is one, the bytes
+    between are damaged."""
     view, limit = memoryview(data), len(data)
     at = data.find(_GROUP_MAGIC, prefix.end)
     while 0 <= at <= limit - _GROUP.size:
         number = _GROUP.unpack_from(view, at)[2]
         # A group takes at least its header, which bounds the numbers that can be found here.
-        plausible = prefix.next_group <= number <= prefix.next_group + (at - prefix.end) // _GROUP.size + 1
+        plausible = (
+            prefix.next_group <= number <= prefix.next_group + (at - prefix.end) // _GROUP.size + 1
+        )
         if plausible and _group_end(view, at, limit, opened.seed, number) > 0:
             return at
         at = data.find(_GROUP_MAGIC, at + 1)
@@ -226,7 +248,9 @@ def decode_entries(data: bytes, body: tuple[int, int]) -> list[bytes]:
     """The entries of one group of a :class:`Prefix`, in order."""
     start, end = body
     if end - start < _U32.size:
-        raise CorruptionError(f"a group of {end - start} bytes at offset {start} holds no entry count")
+        raise CorruptionError(
+            f"a group of {end - start} bytes at offset {start} holds no entry count"
+        )
     (count,) = _U32.unpack_from(data, start)
     first = start + _U32.size + 4 * count
     lengths = array("I")
@@ -248,7 +272,8 @@ def encode_sealed_end(incarnation: str, end: JournalEnd) -> bytes:
 
 
 def decode_sealed_end(data: bytes) -> JournalEnd:
-    """The inverse of :func:`encode_sealed_end`; CorruptionError when the text fails its checksum."""
+    """The inverse of :func:`encode_sealed_end`; CorruptionError when the text fails its
+    checksum."""
     text, _, checksum = data.rstrip(b"\n").rpartition(b" ")
     words = text.split(b" ")
     if f"{xxh3_64_intdigest(text):016x}".encode() != checksum or len(words) != _END_WORDS:

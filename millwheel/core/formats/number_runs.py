@@ -1,8 +1,9 @@
 """The values that a dictionary knows, as they are stored: many in one entry.
 
-A row has the partition of a value, its number there, and what the value is known by: the 128-bit xxh3 of a text or of
-bytes (under different seeds), or a whole number itself. A run holds the rows that one bundle added to a bucket of event
-time, or those of several runs that became one. Without a time to live there is one bucket for all time.
+A row has the partition of a value, its number there, and what the value is known by: the 128-bit
+xxh3 of a text or of bytes (under different seeds), or a whole number itself. A run holds the rows
+that one bundle added to a bucket of event time, or those of several runs that became one. Without a
+time to live there is one bucket for all time.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def _halves(digests: Sequence[bytes]) -> tuple[Words, Words]:
 
 
 def run_key(bucket_us: int, number: int, shard: str) -> bytes:
-    """The key in the store of a run, under the shard that wrote it, which heirs keep (as with runs of ids)."""
+    """The key in the store of a run, under the shard that wrote it, which heirs keep (as with runs
+    of ids)."""
     return NUMBERS + number8(bucket_us) + number8(number) + shard.encode()
 
 
@@ -99,7 +101,9 @@ def rows_from(run: bytes) -> NumberRows:
     return np.frombuffer(run, ROW)
 
 
-def numbers_within(entries: Iterable[tuple[bytes, bytes]], share: KeyRange) -> Iterator[tuple[bytes, bytes]]:
+def numbers_within(
+    entries: Iterable[tuple[bytes, bytes]], share: KeyRange
+) -> Iterator[tuple[bytes, bytes]]:
     """Stored runs with the rows alone whose partitions lie in ``share``."""
     known: dict[int, bool] = {}
     for store_key, run in entries:

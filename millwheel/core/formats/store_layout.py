@@ -1,33 +1,43 @@
-"""The layout of a shard's store. One byte gives the kind of an entry; per-key entries are ordered by hash, so that a
-split is a range of every family.
+"""The layout of a shard's store. One byte gives the kind of an entry; per-key entries are ordered
+by hash, so that a split is a range of every family.
 
     m                                   meta: commit number, next sequence number, counters
     c <channel>                         highest sequence number applied from a channel
     s <hash> <key> <state> [<part>]     user state
     t <hash> <key> <domain> <tag>       timers
-    d <bucket> <hash> <digest>          an external id seen, by bucket of event time, that is in no run
+    d <bucket> <hash> <digest>          an external id seen, by bucket of event time, that is in no
+                                        run
     v <bucket> <number> <shard>         external ids seen: a run of many of them, under its writer
-    z <bucket> <number> <shard>         values of a dictionary: a run of many of them, under its writer
+    z <bucket> <number> <shard>         values of a dictionary: a run of many of them, under its
+                                        writer
     p <chunk>                           pending productions
     o <partition>                       source: committed position of a partition
     e                                   source: it was told to read nothing more, and has ended
-    g <partition> <position>            source: what was decided about the input that follows a position
-    j <partition> <position>            source: how keys are divided among what follows a position, and up to where
+    g <partition> <position>            source: what was decided about the input that follows a
+                                        position
+    j <partition> <position>            source: how keys are divided among what follows a position,
+                                        and up to where
     f <partition> <position>            source: input that was judged by the clock and dead-lettered
     n                                   sink: number of the next batch
     u <hash> <key> [<window>]           sink: the current rows, by identity
-    r <batch>                           sink: committables of batches committed, perhaps not yet published
+    r <batch>                           sink: committables of batches committed, perhaps not yet
+                                        published
     w <hash> <key> <slot>               windows of an aggregation
-    b <hash> <key> <slot> <number>      entries of the sets of such a window, which are too large for its value
+    b <hash> <key> <slot> <number>      entries of the sets of such a window, which are too large
+                                        for its value
     h <hash> <key> e <tag>              where its windows hold the watermark
     q <hash> <key> e <tag>              timers of its windows that obey a percentile watermark
-    y <hash> <key>                      the newest result of its windows that have fired, where it is kept to be asked
-    x <shard> <number>                  windows in columns: a columnar segment of many keys, under its writer
+    y <hash> <key>                      the newest result of its windows that have fired, where it
+                                        is kept to be asked
+    x <shard> <number>                  windows in columns: a columnar segment of many keys, under
+                                        its writer
     a <level> <start> <hash> <key>      slices: an accumulator, and the time of its newest record
     k                                   slices: up to which time they have expired
     ki                                  slices: up to which watermark idle keys have gone
-    l <hash> <key>                      slices with a ttl: the newest time of a key, and since when its records are kept
-    i <time> <hash> <key>               the same keys by the time of a record of each, for those that go idle
+    l <hash> <key>                      slices with a ttl: the newest time of a key, and since when
+                                        its records are kept
+    i <time> <hash> <key>               the same keys by the time of a record of each, for those
+                                        that go idle
 """
 
 from __future__ import annotations
@@ -45,7 +55,16 @@ NEXT_BATCH = b"n"
 ENDED = b"e"
 WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER, RESULT = b"w", b"h", b"x", b"u", b"q", b"y"
 WINDOW_SET = b"b"
-CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, COMMITTABLE = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
+CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, COMMITTABLE = (
+    b"c",
+    b"s",
+    b"t",
+    b"d",
+    b"p",
+    b"o",
+    b"f",
+    b"r",
+)
 DECIDED, KEY_EPOCHS = b"g", b"j"
 RUNS = b"v"
 NUMBERS = b"z"
@@ -58,11 +77,11 @@ _unpack = msgspec.msgpack.Decoder().decode
 
 
 class Meta(msgspec.Struct, array_like=True):
-    """The entry that every commit rewrites. ``watermark`` is the watermark of the inputs at the commit. It never goes
-    back for a shard, not even while a new owner has no report of the injector yet. ``floor``: the highest watermark
-    that the shard may have reported while processing-time timers of callbacks were waiting. ``closed``: the watermark
-    up to which windows in columns have been closed, where it differs from ``watermark``: in a merged shard before its
-    first commit."""
+    """The entry that every commit rewrites. ``watermark`` is the watermark of the inputs at the
+    commit. It never goes back for a shard, not even while a new owner has no report of the injector
+    yet. ``floor``: the highest watermark that the shard may have reported while processing-time
+    timers of callbacks were waiting. ``closed``: the watermark up to which windows in columns have
+    been closed, where it differs from ``watermark``: in a merged shard before its first commit."""
 
     number: int = 0
     next_seq: int = 1
@@ -74,10 +93,11 @@ class Meta(msgspec.Struct, array_like=True):
 
 
 class Position(msgspec.Struct, array_like=True):
-    """How far a partition has been read and delivered. ``max_timestamp`` decides which later records are late.
-    ``note``: any other state that a reader needs to continue. ``combined``: what was read was sent as groups, which
-    were committed with this position. ``counts``: of each node that divides its keys by how many records its instances
-    have got, those counts (core/grouping/epochs.py)."""
+    """How far a partition has been read and delivered. ``max_timestamp`` decides which later
+    records are late. ``note``: any other state that a reader needs to continue. ``combined``: what
+    was read was sent as groups, which were committed with this position. ``counts``: of each node
+    that divides its keys by how many records its instances have got, those counts
+    (core/grouping/epochs.py)."""
 
     position: int = 0
     max_timestamp: int = -(2**63)
@@ -90,6 +110,18 @@ class Position(msgspec.Struct, array_like=True):
 encode_meta = msgspec.msgpack.Encoder().encode
 decode_meta = checked(msgspec.msgpack.Decoder(Meta).decode, "what a shard knows of its commits")
 decode_position = checked(msgspec.msgpack.Decoder(Position).decode, "the position of a partition")
+
+
+class PendingForm(msgspec.Struct, array_like=True):
+    """Pending productions: encoded batches, and for each of them, by the nodes that divide their
+    keys by tables, the instance of each record, as one byte; nothing where none does."""
+
+    channel: str
+    batches: list[bytes]
+    instances: list[dict[str, bytes]] = []
+
+
+decode_pending = checked(msgspec.msgpack.Decoder(PendingForm).decode, "productions of a shard")
 
 
 def number8(number: int) -> bytes:
@@ -108,7 +140,8 @@ def key_prefix(family: bytes, key: Key, hashed: int) -> bytes:
 
 
 def slice_prefix(level: int, start_us: int) -> bytes:
-    """The common start of a slice of all keys. Time comes first, so that slices of one age are one range."""
+    """The common start of a slice of all keys. Time comes first, so that slices of one age are one
+    range."""
     return SLICE + bytes([level]) + number8(start_us)
 
 
@@ -122,7 +155,8 @@ def timer_key(key: Key, hashed: int, domain: Domain, tag: str) -> bytes:
 
 
 def timer_value(at: int, cause: bytes) -> bytes:
-    """The entry of a timer: its time, and the cause that the ids of weak productions need (else nothing)."""
+    """The entry of a timer: its time, and the cause that the ids of weak productions need (else
+    nothing)."""
     return number8(at) + cause
 
 
@@ -148,7 +182,8 @@ def key_in(stored: bytes) -> Key:
 
 
 def _msgpack_end(data: bytes, start: int) -> int:
-    """Where the msgpack value that starts at ``start`` ends. Keys hold only str, int, bytes and arrays."""
+    """Where the msgpack value that starts at ``start`` ends. Keys hold only str, int, bytes and
+    arrays."""
     first = data[start]
     if first <= 0x7F or first >= 0xE0:
         return start + 1

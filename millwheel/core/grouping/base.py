@@ -1,9 +1,10 @@
 """The one interface of all groupings.
 
-A grouping is a pure machine. Within an epoch it chooses by the table, the key, the position and how many records of the
-epoch each instance got so far; completion times that arrive meanwhile have no effect before the next table. So the
-table and the counts of a commit determine the choice for every record behind that commit, and a replay never sends a
-record to another instance than the one that may have it already.
+A grouping is a pure machine. Within an epoch it chooses by the table, the key, the position and how
+many records of the epoch each instance got so far; completion times that arrive meanwhile have no
+effect before the next table. So the table and the counts of a commit determine the choice for every
+record behind that commit, and a replay never sends a record to another instance than the one that
+may have it already.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ from millwheel.errors import InvariantError
 
 _KNOWN = 200_000
 """The most keys whose candidates are remembered."""
+_SHOWN = 10
+"""So many hot keys are shown."""
 _PAIRS_PER_INSTANCE = 50
-"""Ten times as many as the hot threshold of 1/(5n) needs, so that counts of hot keys are nearly exact."""
+"""Ten times as many as the hot threshold of 1/(5n) needs, so that counts of hot keys are nearly
+exact."""
 
 
 def hot_share(instances: int) -> float:
-    """A key with more than this share of the records is hot: 1/(5n), so there are at most 5n hot keys."""
+    """A key with more than this share of the records is hot: 1/(5n), so there are at most 5n hot
+    keys."""
     return 1 / (5 * instances)
 
 
@@ -34,7 +39,8 @@ def sketch_for(instances: int) -> SpaceSaving:
 
 
 class Grouping(ABC):
-    """Chooses an instance for each record, and makes the next epoch's table at the end of a window."""
+    """Chooses an instance for each record, and makes the next epoch's table at the end of a
+    window."""
 
     name: ClassVar[str]
     counts_keys: ClassVar[bool] = False
@@ -47,33 +53,43 @@ class Grouping(ABC):
         """Whether its tables depend on what has been."""
         return self.counts_keys or self.goes_by_times
 
-    def __init__(self, table: EpochTable, counts: Sequence[int] = (), network: Sequence[Network] = ()) -> None:
+    def __init__(
+        self, table: EpochTable, counts: Sequence[int] = (), network: Sequence[Network] = ()
+    ) -> None:
         self.network = tuple(network) or (Network.HOST,) * table.instances
         self._all = tuple(range(table.instances))
         self._known: dict[Key, tuple[int, ...]] = {}
+        self._frequent = sketch_for(table.instances)
         self.table = table
         self.resume(table, counts)
         self.begin_window()
 
     def resume(self, table: EpochTable, counts: Sequence[int] = ()) -> None:
-        """Go on in an epoch of which the instances got so many records; without ``counts``, from its beginning."""
+        """Go on in an epoch of which the instances got so many records; without ``counts``, from
+        its beginning."""
         if table is not self.table:
             self.table = table
             self._known = {}
         self.counts = list(counts) or [0] * table.instances
-        self._loads = [price * (count + 1) for price, count in zip(table.prices, self.counts, strict=True)]
+        self._loads = [
+            price * (count + 1) for price, count in zip(table.prices, self.counts, strict=True)
+        ]
         self._last = table.first + sum(self.counts) - 1
 
     def choose(self, position: int, key: Key) -> int:
-        """The instance of the next record. Raises InvariantError for a position that is not above the last one: a
-        caller that chooses again for a record must begin from the counts of an earlier commit."""
+        """The instance of the next record. Raises InvariantError for a position that is not above
+        the last one: a caller that chooses again for a record must begin from the counts of an
+        earlier commit."""
         if position <= self._last:
-            raise InvariantError(f"position {position} after {self._last}: a grouping chooses once, in order")
+            raise InvariantError(
+                f"position {position} after {self._last}: a grouping chooses once, in order"
+            )
         self.count((key,))
         return self.choose_all((key,), position)[0]
 
     def choose_all(self, keys: Sequence[Key], last: int) -> list[int]:
-        """The instances of the next records, the last of which has position ``last``; the keys are not counted."""
+        """The instances of the next records, the last of which has position ``last``; the keys are
+        not counted."""
         self._last = last
         counts, loads, prices, known = self.counts, self._loads, self.table.prices, self._known
         found: list[int] = []
@@ -88,7 +104,8 @@ class Grouping(ABC):
             elif len(among) > 2:
                 best = min(among, key=loads.__getitem__)
             counts[best] += 1
-            # From the count and not by addition: a replay that begins in between must find the same loads, to the bit.
+            # From the count and not by addition: a replay that begins in between must find the same
+            # loads, to the bit.
             loads[best] = prices[best] * (counts[best] + 1)
             found.append(best)
         return found
@@ -100,18 +117,23 @@ class Grouping(ABC):
                 self._frequent.offer(key)
 
     def next_table(self, measured: Measured) -> EpochTable:
-        """The table of the epoch that begins behind the last record chosen for. Commit it before :meth:`begin`."""
+        """The table of the epoch that begins behind the last record chosen for. Commit it before
+        :meth:`begin`."""
         return EpochTable(self.table.epoch + 1, self._last + 1, self.table.prices)
 
     def begin(self, table: EpochTable) -> None:
         """Choose by a committed table from its first position on."""
         if table.first <= self._last:
-            raise InvariantError(f"epoch {table.epoch} begins at {table.first}, the next record is {self._last + 1}")
+            raise InvariantError(
+                f"epoch {table.epoch} begins at {table.first}, the next record is {self._last + 1}"
+            )
         self.resume(table)
         self.begin_window()
 
     def begin_window(self) -> None:
-        """Forget the keys that were counted."""
+        """Forget the keys that were counted, but for the hottest, which are shown."""
+        counted = self._frequent.offered
+        self.hottest = tuple((each.key, each.count / counted) for each in self._hot()[:_SHOWN])
         self._frequent = sketch_for(self.table.instances)
 
     @property
@@ -121,8 +143,8 @@ class Grouping(ABC):
 
     @abstractmethod
     def _candidates(self, key: Key) -> tuple[int, ...]:
-        """The instances that may get records of a key in this epoch, by the table alone. The one with the least load
-        gets the next record, the first of equals."""
+        """The instances that may get records of a key in this epoch, by the table alone. The one
+        with the least load gets the next record, the first of equals."""
 
     def _remembered(self, key: Key) -> tuple[int, ...]:
         if len(self._known) >= _KNOWN:

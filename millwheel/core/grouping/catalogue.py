@@ -29,5 +29,16 @@ GROUPINGS: dict[str, type[Grouping]] = {
 RULES: dict[str, type[Grouping]] = {**GROUPINGS, HotKeys.name: HotKeys}
 """The same, and the one that divides hot keys by the numbers of records."""
 
+COPIES: dict[str, int | None] = {
+    Shuffle.name: None,
+    NetworkAware.name: None,
+    PartialKey.name: 2,
+    DistributionChoices.name: 2,
+    WorkerChoices.name: 2,
+    TimeAware.name: 2,
+}
+"""How many instances a key has at most that is not hot, by rule: one where it has no entry, None
+for all."""
+
 BY_NUMBER = frozenset({HotKeys.name})
 """The rules by which the number of a record decides, and no counts."""

@@ -10,13 +10,16 @@ from millwheel.core.model.keys import Key
 
 
 class WorkerChoices(Grouping):
-    """W-Choices: a hot key goes to whichever of all instances got the fewest records, another key to one of two."""
+    """W-Choices: a hot key goes to whichever of all instances got the fewest records, another key
+    to one of two."""
 
     name = "w-choices"
     counts_keys = True
 
     def next_table(self, measured: Measured) -> EpochTable:
-        routes = {hot.key: self._route(hot.key, hot.count / self._frequent.offered) for hot in self._hot()}
+        routes = {
+            hot.key: self._route(hot.key, hot.count / self._frequent.offered) for hot in self._hot()
+        }
         return EpochTable(self.table.epoch + 1, self._last + 1, self.table.prices, routes)
 
     def _route(self, key: Key, share: float) -> tuple[int, ...]:
@@ -27,7 +30,8 @@ class WorkerChoices(Grouping):
 
 
 class DistributionChoices(WorkerChoices):
-    """D-Choices: a hot key gets as many instances as its share needs, and one more, by as many hash functions."""
+    """D-Choices: a hot key gets as many instances as its share needs, and one more, by as many hash
+    functions."""
 
     name = "d-choices"
 

@@ -9,14 +9,15 @@ from millwheel.core.grouping.tables import EpochTable, Measured, hashed
 from millwheel.core.model.keys import Key
 
 _BUCKETS_PER_INSTANCE = 8
-"""Enough that keys which are not hot can be evened out, few enough for a table that is committed each window."""
+"""Enough that keys which are not hot can be evened out, few enough for a table that is committed
+each window."""
 _REPLICA_PENALTY = 0.25
 """How much of a mean instance's load one more copy of a key's state is worth."""
 
 
 class DistributionKey(Grouping):
-    """DKG: hot keys and buckets of all others go, the heaviest first, to the instance with the least so far. All
-    records of a key go to one instance."""
+    """DKG: hot keys and buckets of all others go, the heaviest first, to the instance with the
+    least so far. All records of a key go to one instance."""
 
     name = "dkg"
     counts_keys = True
@@ -40,7 +41,9 @@ class DistributionKey(Grouping):
                 routes[key] = (chosen,)
             else:
                 buckets[bucket] = chosen
-        return EpochTable(self.table.epoch + 1, self._last + 1, self.table.prices, routes, tuple(buckets))
+        return EpochTable(
+            self.table.epoch + 1, self._last + 1, self.table.prices, routes, tuple(buckets)
+        )
 
     def count(self, keys: Sequence[Key]) -> None:
         super().count(keys)
@@ -52,7 +55,9 @@ class DistributionKey(Grouping):
         if route is not None:
             return route
         bucket = self._bucket(key)
-        return (self.table.buckets[bucket] if self.table.buckets else bucket % self.table.instances,)
+        return (
+            self.table.buckets[bucket] if self.table.buckets else bucket % self.table.instances,
+        )
 
     def _bucket(self, key: Key) -> int:
         return hashed(key, 0, _BUCKETS_PER_INSTANCE * self.table.instances)
@@ -63,8 +68,9 @@ class DistributionKey(Grouping):
 
 
 class DistributionAware(Grouping):
-    """DAG: a hot key gets the instances that cost least, where an imbalance of counts and one more copy of its state
-    both have a price; a record goes to the one of them with the fewest records. Other keys are hashed."""
+    """DAG: a hot key gets the instances that cost least, where an imbalance of counts and one more
+    copy of its state both have a price; a record goes to the one of them with the fewest records.
+    Other keys are hashed."""
 
     name = "dag"
     counts_keys = True
@@ -79,13 +85,17 @@ class DistributionAware(Grouping):
         return EpochTable(self.table.epoch + 1, self._last + 1, self.table.prices, routes)
 
     def _spread(self, count: int, loads: list[float], mean: float) -> tuple[int, ...]:
-        """The instances of one hot key; ``loads`` gains its records, each part where it costs least."""
+        """The instances of one hot key; ``loads`` gains its records, each part where it costs
+        least."""
         part = mean / 10
         chosen: dict[int, None] = {}
         left = float(count)
         while left > 0:
             amount = min(part, left)
-            best = min(self._all, key=lambda i: loads[i] / mean + (0.0 if i in chosen else _REPLICA_PENALTY))
+            best = min(
+                self._all,
+                key=lambda i: loads[i] / mean + (0.0 if i in chosen else _REPLICA_PENALTY),
+            )
             loads[best] += amount
             chosen[best] = None
             left -= amount

@@ -1,15 +1,17 @@
-"""How the keys of one partition are divided, by position: epochs, each with tables that are committed before their use.
+"""How the keys of one partition are divided, by position: epochs, each with tables that are
+committed before their use.
 
-A new owner reads again from a committed position, and consumers recognise what they have by its position. So a record
-must reach the instance that it reached before. An epoch has the tables for the records between two positions. Nothing
-beyond the last epoch has ever been sent, so the next one may be decided by whatever has been counted and measured by
-then, also by an owner that knows nothing; and what an epoch holds is never decided again, but for one case: who decided
-about records and has not read them knows that nobody has sent them. It may end its own epoch before them when time has
-passed, since the shortened epoch is committed with the next one.
+A new owner reads again from a committed position, and consumers recognise what they have by its
+position. So a record must reach the instance that it reached before. An epoch has the tables for
+the records between two positions. Nothing beyond the last epoch has ever been sent, so the next one
+may be decided by whatever has been counted and measured by then, also by an owner that knows
+nothing; and what an epoch holds is never decided again, but for one case: who decided about records
+and has not read them knows that nobody has sent them. It may end its own epoch before them when
+time has passed, since the shortened epoch is committed with the next one.
 
-Within an epoch a grouping also goes by how many records each instance has got so far. These counts belong to a
-position, and are committed with it. Every record with a usable key is counted, late or not, so that reads may be cut
-anywhere.
+Within an epoch a grouping also goes by how many records each instance has got so far. These counts
+belong to a position, and are committed with it. Every record with a usable key is counted, late or
+not, so that reads may be cut anywhere.
 """
 
 from __future__ import annotations
@@ -28,13 +30,16 @@ from millwheel.core.model.keys import Key
 from millwheel.errors import InvariantError
 
 _READS = 8
-"""An epoch is as long as so many reads, so that most reads wait for no commit. The first one of an owner is one read
-long, since nothing has been counted before it, and each one after it twice as long as the one before."""
+"""An epoch is as long as so many reads, so that most reads wait for no commit. The first one of an
+owner is one read long, since nothing has been counted before it, and each one after it twice as
+long as the one before."""
 EPOCH_US = 500_000
-"""After so much time an epoch ends with the read before, so that a machine which has become slow loses load within
-a few seconds, however long reads take. A table costs a commit, and has a few kilobytes."""
+"""After so much time an epoch ends with the read before, so that a machine which has become slow
+loses load within a few seconds, however long reads take. A table costs a commit, and has a few
+kilobytes."""
 MOST_COUNTED = 2_000
-"""The most records of a read that are counted, evenly spread: enough to find a key that has 1/(5n) of them."""
+"""The most records of a read that are counted, evenly spread: enough to find a key that has 1/(5n)
+of them."""
 
 
 class Rule(NamedTuple):
@@ -60,8 +65,8 @@ def counted_of(records: int) -> slice:
 
 @dataclass(slots=True)
 class _Node:
-    """A node's machine. ``epoch``: the first position of the one that it is in, None before any. ``settled``: the same,
-    and its counts, at the end of the last read that was kept."""
+    """A node's machine. ``epoch``: the first position of the one that it is in, None before any.
+    ``settled``: the same, and its counts, at the end of the last read that was kept."""
 
     machine: Grouping
     instances: int
@@ -92,7 +97,8 @@ class KeyEpochs:
         position: int = 0,
         counts: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        """``epochs`` are the committed ones, by position; reading goes on at ``position``, with its ``counts``."""
+        """``epochs`` are the committed ones, by position; reading goes on at ``position``, with its
+        ``counts``."""
         self._rules = dict(rules)
         self._epochs = list(epochs)
         self._position = position
@@ -124,9 +130,10 @@ class KeyEpochs:
     def extended(
         self, position: int, measured: Callable[[], Mapping[str, Measured]] = dict, now_us: int = 0
     ) -> list[Epoch]:
-        """Call with the end of each read before its records are routed; what was routed since :meth:`moved` is
-        forgotten. The epochs to commit before they are sent: none while the last one goes on, the next one, or that
-        behind the last one as it has been shortened. ``measured``: what has been since the last one, by node."""
+        """Call with the end of each read before its records are routed; what was routed since
+        :meth:`moved` is forgotten. The epochs to commit before they are sent: none while the last
+        one goes on, the next one, or that behind the last one as it has been shortened.
+        ``measured``: what has been since the last one, by node."""
         self._longest = max(self._longest, position - self._position)
         last = self._epochs[-1].last if self._epochs else 0
         decided: list[Epoch] = []
@@ -151,17 +158,27 @@ class KeyEpochs:
 
     def counts(self) -> dict[str, list[int]]:
         """The counts at the end of the last read that was kept: commit them with its position."""
-        return {name: list(node.settled[1]) for name, node in self._nodes.items() if node.machine.name not in BY_NUMBER}
+        return {
+            name: list(node.settled[1])
+            for name, node in self._nodes.items()
+            if node.machine.name not in BY_NUMBER
+        }
 
-    # --- routing -----------------------------------------------------------------------------------------
+    def machines(self) -> dict[str, Grouping]:
+        """The machine of each node, to be looked at."""
+        return {name: node.machine for name, node in self._nodes.items()}
+
+    # --- routing ----------------------------------------------------------------------------------
 
     def count(self, node: str, keys: Sequence[Key]) -> None:
         """Count keys of a read, for the next table."""
         self._nodes[node].machine.count(keys)
 
-    def choose(self, node: str, keys: Sequence[Key], positions: Sequence[int] | npt.NDArray[np.int64]) -> list[int]:
-        """The instances of the records of a read, in order, once; and count their keys. Raises InvariantError for a
-        position that no epoch has."""
+    def choose(
+        self, node: str, keys: Sequence[Key], positions: Sequence[int] | npt.NDArray[np.int64]
+    ) -> list[int]:
+        """The instances of the records of a read, in order, once; and count their keys. Raises
+        InvariantError for a position that no epoch has."""
         state, found = self._nodes[node], list[int]()
         self.count(node, keys[counted_of(len(keys))])
         for epoch, rows in self._stretches(node, np.asarray(positions, np.int64)):
@@ -171,26 +188,33 @@ class KeyEpochs:
         return found
 
     def are_hot(self, node: str, keys: Sequence[Key], positions: Sequence[int]) -> list[bool]:
-        """Whether the key of each record has a route at its position. Positions rise. Raises InvariantError for one
-        that no epoch has."""
+        """Whether the key of each record has a route at its position. Positions rise. Raises
+        InvariantError for one that no epoch has."""
         found: list[bool] = []
         for hot, rows in self.stretches(node, np.asarray(positions, np.int64)):
-            found += [key in hot for key in keys[rows]] if hot else [False] * (rows.stop - rows.start)
+            found += (
+                [key in hot for key in keys[rows]] if hot else [False] * (rows.stop - rows.start)
+            )
         return found
 
-    def stretches(self, node: str, positions: npt.NDArray[np.int64]) -> Iterator[tuple[frozenset[Key], slice]]:
-        """(keys with routes, the rows of one epoch) of records whose positions rise, for all of them in order."""
+    def stretches(
+        self, node: str, positions: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[frozenset[Key], slice]]:
+        """(keys with routes, the rows of one epoch) of records whose positions rise, for all of
+        them in order."""
         for epoch, rows in self._stretches(node, positions):
             yield frozenset(self._table(node, epoch).routes), rows
 
     def forget(self, position: int) -> list[Epoch]:
-        """The epochs that nobody can ask for once all up to ``position`` has been applied. The last one stays: it says
-        how far anything can have been sent."""
+        """The epochs that nobody can ask for once all up to ``position`` has been applied. The last
+        one stays: it says how far anything can have been sent."""
         gone = [epoch for epoch in self._epochs[:-1] if epoch.last <= position]
         self._epochs = self._epochs[len(gone) :]
         return gone
 
-    def _stretches(self, node: str, positions: npt.NDArray[np.int64]) -> Iterator[tuple[Epoch, slice]]:
+    def _stretches(
+        self, node: str, positions: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[Epoch, slice]]:
         row = 0
         for epoch in self._epochs:
             end = int(np.searchsorted(positions, epoch.last, side="right"))
@@ -200,16 +224,19 @@ class KeyEpochs:
                 yield epoch, slice(row, end)
                 row = end
         if row < len(positions):
-            raise InvariantError(f"position {positions[row]} lies in no epoch of the divided keys of {node}")
+            raise InvariantError(
+                f"position {positions[row]} lies in no epoch of the divided keys of {node}"
+            )
 
-    # --- tables ------------------------------------------------------------------------------------------
+    # --- tables -----------------------------------------------------------------------------------
 
     def _at(self, position: int) -> Epoch | None:
         """The epoch that the record before a position is in."""
         return next((each for each in self._epochs if each.first < position <= each.last), None)
 
     def _table(self, name: str, epoch: Epoch) -> EpochTable:
-        """A node that another pipeline of the same root had not, or with other instances, begins anew."""
+        """A node that another pipeline of the same root had not, or with other instances, begins
+        anew."""
         return fitting(epoch.tables.get(name), self._rules[name].instances)
 
     def _enter(self, name: str, node: _Node, epoch: Epoch) -> None:
@@ -221,11 +248,14 @@ class KeyEpochs:
         first, counts = node.settled
         epoch = next((each for each in self._epochs if each.first == first), None)
         node.machine.resume(
-            first_table(node.instances) if epoch is None else self._table(name, epoch), () if epoch is None else counts
+            first_table(node.instances) if epoch is None else self._table(name, epoch),
+            () if epoch is None else counts,
         )
         node.epoch = None if epoch is None else first
 
-    def _decided(self, first: int, position: int, measured: Callable[[], Mapping[str, Measured]]) -> Epoch:
+    def _decided(
+        self, first: int, position: int, measured: Callable[[], Mapping[str, Measured]]
+    ) -> Epoch:
         means = measured() if any(map(self._has_counted, self._nodes.values())) else {}
         tables = {name: self._next_table(name, first, means.get(name)) for name in self._nodes}
         epoch = Epoch(first, position + (self._reads - 1) * self._longest, tables)
@@ -234,8 +264,9 @@ class KeyEpochs:
         return epoch
 
     def _is_over(self, now_us: int) -> bool:
-        """Whether time ends the last epoch. Only one of this owner's own, behind records that it has sent itself: it
-        does not know how far an earlier owner has come. See mistake epochs_of_earlier_owners_are_shortened."""
+        """Whether time ends the last epoch. Only one of this owner's own, behind records that it
+        has sent itself: it does not know how far an earlier owner has come. See mistake
+        epochs_of_earlier_owners_are_shortened."""
         return (
             now_us - self._began_us >= EPOCH_US
             and any(node.machine.learns for node in self._nodes.values())
@@ -256,7 +287,9 @@ class KeyEpochs:
         """The next table: the one before as long as too little is counted."""
         node = self._nodes[name]
         machine = node.machine
-        before = self._table(name, self._epochs[-1]) if self._epochs else first_table(node.instances)
+        before = (
+            self._table(name, self._epochs[-1]) if self._epochs else first_table(node.instances)
+        )
         if not self._has_counted(node):
             return replace(before, first=first + 1)
         machine.resume(before)

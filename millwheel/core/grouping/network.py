@@ -1,45 +1,81 @@
-"""NAG: groups by where instances run, and lowers the weight of a class of distances when its instances are slow."""
+"""NAG, network-aware grouping: classes of distance have weights and priorities, and weights follow
+measurements.
+
+The nearest class comes first, up to its weight: each instance of a class of weight w gets w records
+for every one of an instance of weight 1, and at the beginning of an epoch nobody else gets any
+before. Weights begin with the table of latencies (:func:`weight_of`). A class that completes its
+records more slowly than all do on average loses half of its weight with each window, and gains it
+back, a twentieth with each, once it does not.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import log
+
 from millwheel.core.grouping.base import Grouping
-from millwheel.core.grouping.tables import EpochTable, Measured, Network
+from millwheel.core.grouping.tables import LATENCY_US, EpochTable, Measured, Network, first_table
 from millwheel.core.model.keys import Key
 
-_SLOW, _FAST = 1.25, 1.0
-"""In mean completion times: a class slower than the first costs more from then on, one faster than the second less."""
-_STEP = 1.25
-"""The price of a class moves so slowly that it does not swing."""
-_MOST = 4.0
-"""A class keeps a quarter of an equal load, so that it is still measured."""
+_SLOW, _CALM = 1.25, 1.1
+"""In mean completion times of all: a class above the first loses weight, one below the second
+gains. Between both it keeps its weight, so that weights settle."""
+_LOSS, _GAIN = 0.5, 1.05
+"""The factors. Records that wait where too many went delay all others, so weight goes soon and
+comes back slowly: a class that gained as fast as it loses would be too full every other window."""
+_LEAST = 0.25
+"""A class keeps so much weight that it is still measured."""
+
+
+def weight_of(network: Network) -> float:
+    """The weight of a class by the table of latencies: 9.2, 3.9, 1.6 and 1. It grows with the
+    logarithm, as weights in proportion (3,500, 18, 2 and 1) would give all records to one instance,
+    whatever it can do."""
+    return 1 + log(LATENCY_US[Network.ELSEWHERE] / LATENCY_US[network])
 
 
 class NetworkAware(Grouping):
-    """NAG: any instance may get any record; a near one is preferred while it is not slower than the others."""
+    """NAG: any instance may get any record. A load is a count over a weight; ``prices`` are inverse
+    weights."""
 
     name = "nag"
     goes_by_times = True
+    measured_us: tuple[float | None, ...] = ()
+    """The completion times that the table goes by."""
 
     def next_table(self, measured: Measured) -> EpochTable:
-        self.network = measured.network or self.network
-        known = [each for each in measured.completion_us if each is not None]
-        mean = sum(known) / len(known) if known else 0.0
-        if not mean:  # no clock has moved: nothing is slow
-            return super().next_table(measured)
-        factors = {distance: self._factor(distance, measured, mean) for distance in set(self.network)}
-        pairs = zip(self.table.prices, self.network, strict=True)
-        scaled = [price * factors[distance] for price, distance in pairs]
-        cheapest = min(scaled)
-        prices = tuple(min(price / cheapest, _MOST) for price in scaled)
+        self.network, self.measured_us = measured.network or self.network, measured.completion_us
+        weights = {
+            where: self._weight(where, measured.completion_us) for where in set(self.network)
+        }
+        prices = tuple(1 / weights[where] for where in self.network)
         return EpochTable(self.table.epoch + 1, self._last + 1, prices)
 
-    def _factor(self, distance: Network, measured: Measured, mean: float) -> float:
-        """The factor by which the price of a class changes. Between slow and fast it is 1, so that the price
-        settles."""
-        pairs = zip(measured.completion_us, self.network, strict=True)
-        times_us = [each for each, where in pairs if where == distance and each is not None]
-        ratio = sum(times_us) / len(times_us) / mean if times_us else 1.0
-        return _STEP if ratio > _SLOW else 1 / _STEP if ratio < _FAST else 1.0
+    def _weight(self, network: Network, times_us: Sequence[float | None]) -> float:
+        """The next weight of a class, by how slow all its instances together are."""
+        most = weight_of(network)
+        if self.table.prices == first_table(self.table.instances).prices:  # no weights yet
+            return most
+        here = [at for at, where in enumerate(self.network) if where == network]
+        before = len(here) / sum(self.table.prices[at] for at in here)
+        return min(
+            max(before * _step(_mean([times_us[at] for at in here]), _mean(times_us)), _LEAST), most
+        )
 
     def _candidates(self, key: Key) -> tuple[int, ...]:
-        return self._all
+        """All, those of most weight first: they are the nearest ones unless they are slow."""
+        return tuple(sorted(self._all, key=self.table.prices.__getitem__))
+
+
+def _step(class_us: float | None, all_us: float | None) -> float:
+    """The factor by which a weight changes; 1 where nothing is known."""
+    if class_us is None or not all_us:
+        return 1.0
+    slow = class_us / all_us
+    return _LOSS if slow > _SLOW else _GAIN if slow < _CALM else 1.0
+
+
+def _mean(times_us: Sequence[float | None]) -> float | None:
+    """Of what is known."""
+    known = [each for each in times_us if each is not None]
+    return sum(known) / len(known) if known else None

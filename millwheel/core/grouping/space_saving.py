@@ -1,7 +1,9 @@
-"""Space-Saving: the frequent keys of a stream, counted in a fixed number of pairs (Metwally, Agrawal, El Abbadi 2005).
+"""Space-Saving: the frequent keys of a stream, counted in a fixed number of pairs (Metwally,
+Agrawal, El Abbadi 2005).
 
-A table of our own rather than the frequent items of ``datasketches``: those purge at a sampled median, so the remaining
-keys depend on the library's version. Here a replay finds the same keys in the same order.
+A table of our own rather than the frequent items of ``datasketches``: those purge at a sampled
+median, so the remaining keys depend on the library's version. Here a replay finds the same keys in
+the same order.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ class Frequent:
 
 
 class SpaceSaving:
-    """Counts with ``ceil(1/epsilon)`` pairs: holds every key that is more than epsilon of all those offered.
+    """Counts with ``ceil(1/epsilon)`` pairs: holds every key that is more than epsilon of all those
+    offered.
 
     >>> sketch = SpaceSaving(epsilon=0.5)
     >>> for key in "aabac":
@@ -55,16 +58,19 @@ class SpaceSaving:
         self._by_count.setdefault(count + 1, {})[key] = None
 
     def __iter__(self) -> Iterator[Frequent]:
-        """All keys held, the most frequent first; among equals, the one that reached its count first."""
+        """All keys held, the most frequent first; among equals, the one that reached its count
+        first."""
         for count in sorted(self._by_count, reverse=True):
             yield from (Frequent(key, count, self._errors[key]) for key in self._by_count[count])
 
     def above(self, share: float) -> list[Frequent]:
-        """The keys whose counts exceed a share of all offered keys. If share >= epsilon, no such key is missing."""
+        """The keys whose counts exceed a share of all offered keys. If share >= epsilon, no such
+        key is missing."""
         return [found for found in self if found.count > share * self.offered]
 
     def _room_for(self, key: Key) -> int:
-        """The count that a new key begins with: that of the key it replaces, which may have been its own."""
+        """The count that a new key begins with: that of the key it replaces, which may have been
+        its own."""
         if len(self._counts) < self.pairs:
             self._least = 1
             self._errors[key] = 0
@@ -82,4 +88,5 @@ class SpaceSaving:
         if not same:
             del self._by_count[count]
             if count == self._least:
-                self._least = count + 1  # Where the key that leaves, or the one in its place, goes next.
+                # Where the key that leaves, or the one in its place, goes next.
+                self._least = count + 1

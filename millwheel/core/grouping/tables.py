@@ -1,4 +1,5 @@
-"""The basis of an epoch's decisions: a table, and the measurements of a window, from which the next table is made."""
+"""The basis of an epoch's decisions: a table, and the measurements of a window, from which the next
+table is made."""
 
 from __future__ import annotations
 
@@ -23,7 +24,12 @@ class Network(IntEnum):
     ELSEWHERE = 3
 
 
-LATENCY_US = {Network.PROCESS: 0.1, Network.HOST: 20.0, Network.RACK: 200.0, Network.ELSEWHERE: 350.0}
+LATENCY_US = {
+    Network.PROCESS: 0.1,
+    Network.HOST: 20.0,
+    Network.RACK: 200.0,
+    Network.ELSEWHERE: 350.0,
+}
 """Table 1 of the paper on time-aware grouping."""
 
 
@@ -31,9 +37,9 @@ LATENCY_US = {Network.PROCESS: 0.1, Network.HOST: 20.0, Network.RACK: 200.0, Net
 class EpochTable:
     """The routing of one epoch, committed before the first record that it routes.
 
-    ``prices`` are the costs of one record at each instance, in any unit: a load is a price times a count. ``routes``
-    holds the candidates of single keys; ``buckets`` the instance of each bucket of the other keys' hashes, where there
-    are buckets.
+    ``prices`` are the costs of one record at each instance, in any unit: a load is a price times a
+    count. ``routes`` holds the candidates of single keys; ``buckets`` the instance of each bucket
+    of the other keys' hashes, where there are buckets.
     """
 
     epoch: int
@@ -53,8 +59,9 @@ class EpochTable:
 class Measured:
     """The means of a window's acks for each instance; None where nothing was acked.
 
-    ``completion_us`` is ack minus send. ``alone_us`` is ack minus send, or minus the ack before it where that came
-    later: a record's own part of the time, without the wait behind earlier records of the same sender.
+    ``completion_us`` is ack minus send. ``alone_us`` is ack minus send, or minus the ack before it
+    where that came later: a record's own part of the time, without the wait behind earlier records
+    of the same sender.
     """
 
     completion_us: tuple[float | None, ...]

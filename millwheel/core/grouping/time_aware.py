@@ -1,10 +1,13 @@
-"""TAG, time-aware grouping: all instances get the same total completion time rather than the same number of records.
+"""TAG, time-aware grouping: all instances get the same total completion time rather than the same
+number of records.
 
 The formulas are those of the paper. m_i records to instance i, each completed in t_i on average:
 
-    (1) m_i t_i = m_j t_j for all i, j           (2) :func:`millwheel.core.grouping.tables.imbalance`
+    (1) m_i t_i = m_j t_j for all i, j
+    (2) :func:`millwheel.core.grouping.tables.imbalance`
     (3) m_i = m / (t_i sum 1/t_j)                (4) p_i = (1/t_i) / sum 1/t_j
-    (5) m_i t_i = m / sum 1/t_j                  (6) O(1) imbalance for two candidates and keys of up to 1/(5n)
+    (5) m_i t_i = m / sum 1/t_j                  (6) O(1) imbalance for two candidates,
+                                                     keys of up to 1/(5n)
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ _NEWEST = 0.5
 _LEAST_US = 1e-3
 """No completion time is zero: formula 4 divides by it."""
 _MOST = 16.0
-"""No instance is taken for more times slower than the fastest, so that each still gets records to be measured by."""
+"""No instance is taken for more times slower than the fastest, so that each still gets records to
+be measured by."""
 
 
 def probabilities(times_us: Sequence[float]) -> tuple[float, ...]:
@@ -42,8 +46,9 @@ def segments(count: int, records: int, instances: int) -> int:
 
 
 def smoothed(before: Sequence[float] | None, measured: Sequence[float | None]) -> tuple[float, ...]:
-    """The completion times that the next epoch goes by: half as measured, half as before, capped. An instance that
-    completed nothing keeps its time; where nothing is known from before, it takes the mean of the others."""
+    """The completion times that the next epoch goes by: half as measured, half as before, capped.
+    An instance that completed nothing keeps its time; where nothing is known from before, it takes
+    the mean of the others."""
     known = [each for each in measured if each is not None]
     if before is None:
         before = [sum(known) / len(known) if known else 1.0] * len(measured)
@@ -51,17 +56,21 @@ def smoothed(before: Sequence[float] | None, measured: Sequence[float | None]) -
     else:
         newest = _NEWEST
     pairs = zip(before, measured, strict=True)
-    mixed = [max(old if new is None else newest * new + (1 - newest) * old, _LEAST_US) for old, new in pairs]
+    mixed = [
+        max(old if new is None else newest * new + (1 - newest) * old, _LEAST_US)
+        for old, new in pairs
+    ]
     fastest = min(mixed)
     return tuple(min(each, _MOST * fastest) for each in mixed)
 
 
 class TimeAware(Grouping):
-    """TAG: a hot key has the instances that its segments drew, another key two; a record goes to the candidate with
-    the least total completion time.
+    """TAG: a hot key has the instances that its segments drew, another key two; a record goes to
+    the candidate with the least total completion time.
 
-    It goes by ``alone_us`` where that was measured. A wait behind own records is in m_i already; counted in t_i, too,
-    it makes the fullest instance look slow, and the loads swing from window to window (docs/skew.md).
+    It goes by ``alone_us`` where that was measured. A wait behind own records is in m_i already;
+    counted in t_i, too, it makes the fullest instance look slow, and the loads swing from window to
+    window (docs/skew.md).
     """
 
     name = "tag"
@@ -71,15 +80,18 @@ class TimeAware(Grouping):
     def next_table(self, measured: Measured) -> EpochTable:
         epoch = self.table.epoch + 1
         nothing_known = self.table.prices == first_table(self.table.instances).prices
-        times_us = smoothed(None if nothing_known else self.table.prices, measured.alone_us or measured.completion_us)
+        times_us = smoothed(
+            None if nothing_known else self.table.prices,
+            measured.alone_us or measured.completion_us,
+        )
         ends = list(accumulate(probabilities(times_us)))
         routes = {hot.key: self._drawn(epoch, hot.key, hot.count, ends) for hot in self._hot()}
         return EpochTable(epoch, self._last + 1, times_us, routes)
 
     def _drawn(self, epoch: int, key: Key, count: int, ends: Sequence[float]) -> tuple[int, ...]:
-        """The instances that a hot key's segments drew, each with the probabilities. One draw shifts all of them evenly
-        (systematic sampling), so that no fast instance is left out by chance. The draw is a hash of its subject, so
-        that a table can be made again."""
+        """The instances that a hot key's segments drew, each with the probabilities. One draw
+        shifts all of them evenly (systematic sampling), so that no fast instance is left out by
+        chance. The draw is a hash of its subject, so that a table can be made again."""
         last = len(ends) - 1
         number = segments(count, self._frequent.offered, self.table.instances)
         shift = draw(epoch, key)

@@ -1,4 +1,5 @@
-"""Times as numbers of a unit, and as objects of Python: the one place that takes them for µs. Nothing wraps around."""
+"""Times as numbers of a unit, and as objects of Python: the one place that takes them for µs.
+Nothing wraps around."""
 
 from __future__ import annotations
 
@@ -23,11 +24,13 @@ NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
 _FROM_US, _TO_US = 631_152_000 * SECOND, 4_102_444_800 * SECOND  # Fixed: 1990 and 2100
 _LIKELY = {"s": SECOND, "ms": 1_000}  # Fixed: µs of a unit
 NO_UNIT = "nothing states the unit of the timestamp "
-"""How the reason of a record begins whose timestamp, a number, is very likely of another unit than µs."""
+"""How the reason of a record begins whose timestamp, a number, is very likely of another unit than
+µs."""
 
 
 def number_us(number: int | float | Decimal, unit_us: int) -> int:
-    """A number of a unit, rounded to µs. Raises RecordError where that lies beyond :data:`LIMIT_US`."""
+    """A number of a unit, rounded to µs. Raises RecordError where that lies beyond
+    :data:`LIMIT_US`."""
     if isinstance(number, float):
         if number - number != 0:  # NaN and infinities
             raise RecordError(f"the timestamp {number!r} is no time")
@@ -38,18 +41,22 @@ def number_us(number: int | float | Decimal, unit_us: int) -> int:
             return round(stamp)
     except ArithmeticError:  # a Decimal that is no number, or beyond all of them
         pass
-    raise RecordError(f"the timestamp {str(number)[:_SHOWN]} is outside the supported range of times; check the unit")
+    raise RecordError(
+        f"the timestamp {str(number)[:_SHOWN]} is outside the supported range of times; check the"
+        " unit"
+    )
 
 
 def digits_us(text: str, unit_us: int) -> int | None:
-    """A text that is a number of a unit; None for any other text. Raises RecordError as :func:`number_us`."""
+    """A text that is a number of a unit; None for any other text. Raises RecordError as
+    :func:`number_us`."""
     found = text.strip()
     return number_us(Decimal(found), unit_us) if NUMBER.fullmatch(found) else None
 
 
 def scaled_us(number: int, times: int, by: int = 1) -> int:
-    """A typed time of another system, of ``times`` µs or, if it is finer, of a µs divided ``by`` that. It is rounded
-    down. Raises RecordError where it does not fit into 64 bits."""
+    """A typed time of another system, of ``times`` µs or, if it is finer, of a µs divided ``by``
+    that. It is rounded down. Raises RecordError where it does not fit into 64 bits."""
     found = number * times // by
     if not -_INT64 <= found < _INT64:
         raise RecordError(beyond(number, times))
@@ -89,8 +96,8 @@ def may_lack_unit(lowest: int, highest: int) -> bool:
 
 
 def lacks_unit(number: float | Decimal) -> str:
-    """The unit in which a number, which is to be one of µs, lies between 1990 and 2100; "" for none. As µs these are
-    the first hours and weeks of 1970."""
+    """The unit in which a number, which is to be one of µs, lies between 1990 and 2100; "" for
+    none. As µs these are the first hours and weeks of 1970."""
     return next((unit for unit, us in _LIKELY.items() if _FROM_US <= number * us <= _TO_US), "")
 
 
@@ -99,6 +106,6 @@ def without_unit(shown: str, unit: str, field: str) -> str:
     name = f"field: {field}" if field else "field: FIELD"
     where = f"; as µs it lies in 1970, as {unit} it does not" if unit else ", a text of digits"
     return (
-        f"{NO_UNIT}{shown[:_SHOWN]}{where}: write timestamp: {{{name}, unit: {unit or 'ms'}}} (in Python "
-        f"timestamp_unit={unit or 'ms'!r}), or unit: us if it is meant to be µs"
+        f"{NO_UNIT}{shown[:_SHOWN]}{where}: write timestamp: {{{name}, unit: {unit or 'ms'}}} (in"
+        f" Python timestamp_unit={unit or 'ms'!r}), or unit: us if it is meant to be µs"
     )

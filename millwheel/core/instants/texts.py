@@ -1,6 +1,7 @@
 """Times as people write them: the one place that reads a text as a time.
 
-Nothing here depends on the time zone of the process, or on the version of Python. A text without an offset is UTC.
+Nothing here depends on the time zone of the process, or on the version of Python. A text without an
+offset is UTC.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ _FRACTION = 6  # digits of a fraction that are kept: µs
 
 
 def text_us(text: str) -> int:
-    """ISO 8601 and RFC 3339: ``2026-01-31``, ``2026-01-31T12:30:45.123456789+0100``, ``20260131T123045Z``.
+    """ISO 8601 and RFC 3339: ``2026-01-31``, ``2026-01-31T12:30:45.123456789+0100``,
+    ``20260131T123045Z``.
 
-    A blank may stand for the T, letters may be small, a comma for the point. An offset is ``Z``, ``+01:00``, ``+0100``
-    or ``+01``; without one it is UTC. Digits after the microsecond are cut off. A leap second, ``:60``, is the second
-    after it, and ``24:00`` the beginning of the next day. Raises RecordError, with a sentence, for anything else, also
-    for a text of digits alone: nobody can tell whether that is a date or a number."""
+    A blank may stand for the T, letters may be small, a comma for the point. An offset is ``Z``,
+    ``+01:00``, ``+0100`` or ``+01``; without one it is UTC. Digits after the microsecond are cut
+    off. A leap second, ``:60``, is the second after it, and ``24:00`` the beginning of the next
+    day. Raises RecordError, with a sentence, for anything else, also for a text of digits alone:
+    nobody can tell whether that is a date or a number."""
     tail = _TAIL.fullmatch(text, _SECOND_DIGITS) if len(text) >= _SECOND_DIGITS else None
     if tail is None or text[_DASH] != "-" or text.startswith("24", _HOUR):
         return _parsed(text)
@@ -39,7 +42,11 @@ def text_us(text: str) -> int:
     second, (fraction, *offset) = _of_second(text[:_SECOND_DIGITS]), tail.groups()
     if fraction is not None:
         second += int(fraction[:_FRACTION].ljust(_FRACTION, "0"))
-    return second if offset[0] is None else second - _offset(text, offset[0], offset[1], offset[2], None) * SECOND
+    return (
+        second
+        if offset[0] is None
+        else second - _offset(text, offset[0], offset[1], offset[2], None) * SECOND
+    )
 
 
 def text_day(text: str) -> int:
@@ -62,24 +69,36 @@ def _parsed(text: str) -> int:
     try:
         ordinal = date(int(year), int(month), int(day)).toordinal()
     except ValueError:
-        raise RecordError(f"the timestamp {text[:_SHOWN]!r} does not exist: there is no such day") from None
-    seconds = _seconds(text, int(hour or 0), int(minute or 0), int(second or 0), (fraction or "").strip("0"))
+        raise RecordError(
+            f"the timestamp {text[:_SHOWN]!r} does not exist: there is no such day"
+        ) from None
+    seconds = _seconds(
+        text, int(hour or 0), int(minute or 0), int(second or 0), (fraction or "").strip("0")
+    )
     micros = int((fraction or "")[:_FRACTION].ljust(_FRACTION, "0"))
-    return ((ordinal - EPOCH_DAY) * 86_400 + seconds - _offset(text, *found.groups()[9:])) * SECOND + micros
+    return (
+        (ordinal - EPOCH_DAY) * 86_400 + seconds - _offset(text, *found.groups()[9:])
+    ) * SECOND + micros
 
 
 def _seconds(text: str, hour: int, minute: int, second: int, rest: str) -> int:
     midnight = hour == 24 and not (minute or second or rest)
     if not (hour < 24 or midnight) or minute > 59 or second > 60:
-        raise RecordError(f"the timestamp {text[:_SHOWN]!r} does not exist: there is no such time of a day")
+        raise RecordError(
+            f"the timestamp {text[:_SHOWN]!r} does not exist: there is no such time of a day"
+        )
     return (hour * 60 + minute) * 60 + second
 
 
-def _offset(text: str, sign: str | None, hours: str | None, minutes: str | None, seconds: str | None) -> int:
+def _offset(
+    text: str, sign: str | None, hours: str | None, minutes: str | None, seconds: str | None
+) -> int:
     if sign is None:
         return 0
     if int(hours or 0) > 23 or int(minutes or 0) > 59 or int(seconds or 0) > 59:
-        raise RecordError(f"the timestamp {text[:_SHOWN]!r} does not exist: there is no such offset")
+        raise RecordError(
+            f"the timestamp {text[:_SHOWN]!r} does not exist: there is no such offset"
+        )
     found = (int(hours or 0) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
     return -found if sign == "-" else found
 
@@ -89,7 +108,13 @@ def _why_not(text: str) -> str:
     if NUMBER.fullmatch(plain):
         return f"the timestamp {shown!r} is a text of digits; say in which unit"
     if _WEEK_OR_ORDINAL.fullmatch(plain):
-        return f"the timestamp {shown!r} is a week date or a day of a year, which are not read; write 2026-01-31"
+        return (
+            f"the timestamp {shown!r} is a week date or a day of a year, which are not read; write"
+            " 2026-01-31"
+        )
     if re.match(r"[+-]?[0-9]{5,}-|-[0-9]{4}-", plain):
-        return f"the timestamp {shown!r} is outside the years 1 to 9999 that text can express; write a number"
+        return (
+            f"the timestamp {shown!r} is outside the years 1 to 9999 that text can express; write a"
+            " number"
+        )
     return f"the timestamp {shown!r} is neither a number nor ISO 8601 text"

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from millwheel.core.aggregates.aggregation import Aggregation
-from millwheel.core.key_windows.machine import KeyWindowMachine
 from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
 from millwheel.core.machines.fixed import AlignedMachine
+from millwheel.core.machines.key_windows import KeyWindowMachine
 from millwheel.core.machines.session_retractions import UnmergingMachine
 from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.silences import SilencesMachine
-from millwheel.core.triggers.triggers import Default
-from millwheel.core.windowing.contract import LatePolicy, Machine, Windowing
+from millwheel.core.machines.sliced import PiecesMachine
+from millwheel.core.windows.contract import LatePolicy, Machine, Windowing
 from millwheel.core.windows.panes import Accumulation, OutputTime
-from millwheel.core.windows.windows import Count, Cumulative, Custom, Sessions, Sliding, Tumbling
+from millwheel.core.windows.triggers import Default
+from millwheel.core.windows.windows import (
+    Count,
+    Cumulative,
+    Custom,
+    Sessions,
+    Sliding,
+    Tumbling,
+    WindowPieces,
+)
 
 
 def make_machine(windowing: Windowing, aggregation: Aggregation) -> Machine:
     """The machine for a windowing. ValueError, with the fix, for combinations that cannot work."""
     window = windowing.window
+    if isinstance(window, WindowPieces):
+        return PiecesMachine(aggregation, window)
     _check_late(windowing)
     if windowing.takes_retractions:
         _check_retractions(windowing, aggregation)
@@ -40,14 +51,18 @@ def make_machine(windowing: Windowing, aggregation: Aggregation) -> Machine:
 
 
 def _shares_steps(windowing: Windowing) -> bool:
-    """Cumulative windows of the common kind need one accumulator per period instead of one per step."""
-    plain = isinstance(windowing.trigger, Default) and windowing.output_time is OutputTime.END_OF_WINDOW
+    """Cumulative windows of the common kind need one accumulator per period instead of one per
+    step."""
+    plain = (
+        isinstance(windowing.trigger, Default) and windowing.output_time is OutputTime.END_OF_WINDOW
+    )
     if isinstance(windowing.window, Cumulative) and windowing.window.changes:
         if plain and not windowing.takes_retractions:
             return True
         raise ValueError(
-            "cumulative windows with emit: changes fire as the watermark passes each step: leave out trigger and "
-            "output_time, and read no stream of retractions, or leave out emit: changes"
+            "cumulative windows with emit: changes fire as the watermark passes each step: leave"
+            " out trigger and output_time, and read no stream of retractions, or leave out emit:"
+            " changes"
         )
     return plain and not windowing.takes_retractions and windowing.late is LatePolicy.DROP
 
@@ -55,20 +70,26 @@ def _shares_steps(windowing: Windowing) -> bool:
 def _check_late(windowing: Windowing) -> None:
     if windowing.allowed_lateness < 0:
         raise ValueError(f"allowed_lateness cannot be negative ({windowing.allowed_lateness})")
-    if windowing.late is LatePolicy.REFIRE and windowing.accumulation is not Accumulation.DISCARDING:
+    if (
+        windowing.late is LatePolicy.REFIRE
+        and windowing.accumulation is not Accumulation.DISCARDING
+    ):
         raise ValueError(
-            "late: refire makes a pane of the late records alone, because the rest of the window is gone; that needs "
-            "accumulation: discarding. To have late records corrected into full results, set allowed_lateness"
+            "late: refire makes a pane of the late records alone, because the rest of the window is"
+            " gone; that needs accumulation: discarding. To have late records corrected into full"
+            " results, set allowed_lateness"
         )
 
 
 def _check_retractions(windowing: Windowing, aggregation: Aggregation) -> None:
-    """Panes that hold only differences cannot take back what an earlier pane emitted, unless differences add up."""
+    """Panes that hold only differences cannot take back what an earlier pane emitted, unless
+    differences add up."""
     single = isinstance(windowing.trigger, Default) and windowing.allowed_lateness == 0
     if windowing.accumulation is Accumulation.DISCARDING and not single and not aggregation.linear:
         raise ValueError(
-            "its input carries retractions, and a discarding pane cannot take back what an earlier pane emitted; "
-            "write accumulation: retracting (or accumulating), or use only count and sum"
+            "its input carries retractions, and a discarding pane cannot take back what an earlier"
+            " pane emitted; write accumulation: retracting (or accumulating), or use only count"
+            " and sum"
         )
 
 
@@ -79,18 +100,25 @@ def _check_count(windowing: Windowing) -> None:
             "window: global with trigger: {repeat: {after_count: …}}"
         )
     if windowing.takes_retractions:
-        raise ValueError("count windows cannot undo a record; read a stream without retractions, or use tumbling ones")
+        raise ValueError(
+            "count windows cannot undo a record; read a stream without retractions, or use tumbling"
+            " ones"
+        )
 
 
 def _check_changes(windowing: Windowing) -> None:
-    if not isinstance(windowing.trigger, Default) or windowing.output_time is not OutputTime.END_OF_WINDOW:
+    if (
+        not isinstance(windowing.trigger, Default)
+        or windowing.output_time is not OutputTime.END_OF_WINDOW
+    ):
         raise ValueError(
-            "sliding windows with emit: changes fire when the result changes: leave out trigger and output_time, or "
-            "leave out emit: changes"
+            "sliding windows with emit: changes fire when the result changes: leave out trigger and"
+            " output_time, or leave out emit: changes"
         )
     if windowing.takes_retractions or windowing.late is LatePolicy.REFIRE:
         raise ValueError(
-            "sliding windows with emit: changes take no retractions and no late: refire; leave out emit: changes"
+            "sliding windows with emit: changes take no retractions and no late: refire; leave out"
+            " emit: changes"
         )
     if windowing.allowed_lateness and windowing.accumulation is Accumulation.DISCARDING:
         raise ValueError(
@@ -101,18 +129,23 @@ def _check_changes(windowing: Windowing) -> None:
 
 def _check_empty(windowing: Windowing) -> None:
     """Whether a key was silent is decided once, as the watermark passes the end of the window."""
-    if not isinstance(windowing.trigger, Default) or windowing.output_time is not OutputTime.END_OF_WINDOW:
+    if (
+        not isinstance(windowing.trigger, Default)
+        or windowing.output_time is not OutputTime.END_OF_WINDOW
+    ):
         raise ValueError(
-            "tumbling windows with emit: empty fire as the watermark passes their end, when it is known which keys "
-            "were silent: leave out trigger and output_time, or leave out emit: empty"
+            "tumbling windows with emit: empty fire as the watermark passes their end, when it is"
+            " known which keys were silent: leave out trigger and output_time, or leave out emit:"
+            " empty"
         )
     if windowing.allowed_lateness or windowing.late is LatePolicy.REFIRE:
         raise ValueError(
-            "with emit: empty a late record would make windows that were not silent from some that were: leave out "
-            "allowed_lateness and late: refire (late: {side: …} keeps late records), or leave out emit: empty"
+            "with emit: empty a late record would make windows that were not silent from some that"
+            " were: leave out allowed_lateness and late: refire (late: {side: …} keeps late"
+            " records), or leave out emit: empty"
         )
     if windowing.takes_retractions or windowing.accumulation is Accumulation.RETRACTING:
         raise ValueError(
-            "tumbling windows with emit: empty fire once, and take no retractions: read a stream without them, and "
-            "leave out accumulation; or leave out emit: empty"
+            "tumbling windows with emit: empty fire once, and take no retractions: read a stream"
+            " without them, and leave out accumulation; or leave out emit: empty"
         )

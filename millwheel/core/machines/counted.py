@@ -1,12 +1,12 @@
 """The machine of count windows: every n records of a key in a row, as they arrive.
 
-Each pane is its window's only one, and spans the timestamps of its records. When bounded input ends, incomplete windows
-are emitted.
+Each pane is its window's only one, and spans the timestamps of its records. When bounded input
+ends, incomplete windows are emitted.
 
-A window may never become full, so it does not hold the watermark while it fills, except with output_time earliest.
-Without a hold, the watermark may have passed all of its records when a late one fills it, or when the input has ended.
-Its pane then has the time of the watermark, so that it is not late for its consumers. At the end of the input that is
-the last instant, in every run.
+A window may never become full, so it does not hold the watermark while it fills, except with
+output_time earliest. Without a hold, the watermark may have passed all of its records when a late
+one fills it, or when the input has ended. Its pane then has the time of the watermark, so that it
+is not late for its consumers. At the end of the input that is the last instant, in every run.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import LAST_TIME
-from millwheel.core.windowing.calls import Group
-from millwheel.core.windowing.contract import (
+from millwheel.core.windows.calls import Group
+from millwheel.core.windows.contract import (
     Effects,
     HoldEffect,
     KeyState,
@@ -32,7 +32,7 @@ from millwheel.core.windowing.contract import (
     rejected,
 )
 from millwheel.core.windows.lateness import is_behind
-from millwheel.core.windows.panes import OutputTime, Pane, Timing
+from millwheel.core.windows.panes import OutputTime, Pane, pane_of
 from millwheel.core.windows.windows import Count, Window
 from millwheel.errors import RecordError, invariant
 
@@ -40,8 +40,8 @@ SLOT = "count"
 
 
 class Filling(msgspec.Struct, array_like=True):
-    """The window that is filling. ``output_at_us`` is its earliest record that was not behind the watermark, for
-    output_time earliest; ``held_at_us`` is the hold that was last requested."""
+    """The window that is filling. ``output_at_us`` is its earliest record that was not behind the
+    watermark, for output_time earliest; ``held_at_us`` is the hold that was last requested."""
 
     acc: Any
     count: int = 0
@@ -60,7 +60,12 @@ class CountMachine:
         self._aggregation = aggregation
 
     def on_records(
-        self, state: KeyState, key: Key, records: Sequence[tuple[Any, int]], times: Times, effects: Effects
+        self,
+        state: KeyState,
+        key: Key,
+        records: Sequence[tuple[Any, int]],
+        times: Times,
+        effects: Effects,
     ) -> None:
         stored = state.get(SLOT)
         own = self._filling(stored)
@@ -79,24 +84,39 @@ class CountMachine:
         """How many records the window has that is filling."""
         return self._filling(state.get(SLOT)).count
 
-    def on_groups(self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects) -> None:
-        """The column path: a bundle's records of one key, already aggregated by window, in order of arrival. The caller
-        has asked :meth:`filled`, and lets no group exceed its window. Not for ``output_time: earliest``, which looks at
-        each record."""
+    def on_groups(
+        self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects
+    ) -> None:
+        """The column path: a bundle's records of one key, already aggregated by window, in order of
+        arrival. The caller has asked :meth:`filled`, and lets no group exceed its window. Not for
+        ``output_time: earliest``, which looks at each record."""
         stored = state.get(SLOT)
         own = self._filling(stored)
         before = own.count
         for group in groups:
             own.acc = self._aggregation.merge(own.acc, group.acc)
-            own.earliest = min(own.earliest, group.window.start) if own.count else group.window.start
-            own.latest = max(own.latest, group.window.end - 1) if own.count else group.window.end - 1
+            own.earliest = (
+                min(own.earliest, group.window.start) if own.count else group.window.start
+            )
+            own.latest = (
+                max(own.latest, group.window.end - 1) if own.count else group.window.end - 1
+            )
             own.count += group.count
-            invariant(own.count <= self._count, f"a count window of {self._count} got {own.count} records")
+            invariant(
+                own.count <= self._count, f"a count window of {self._count} got {own.count} records"
+            )
             own = self._fire_full(own, times, key, effects)
         self._keep(own, bool(before), stored is None, state, key, effects)
 
     def on_timer(
-        self, state: KeyState, key: Key, tag: str, domain: Domain, at: int, times: Times, effects: Effects
+        self,
+        state: KeyState,
+        key: Key,
+        tag: str,
+        domain: Domain,
+        at: int,
+        times: Times,
+        effects: Effects,
     ) -> None:
         own = self._filling(state.get(SLOT))
         if own.count:
@@ -116,13 +136,17 @@ class CountMachine:
             return Filling(self._aggregation.create())
         return stored if type(stored) is Filling else Filling(*stored)
 
-    def _add(self, own: Filling, prepared: Any, timestamp: int, times: Times, key: Key, effects: Effects) -> Filling:
+    def _add(
+        self, own: Filling, prepared: Any, timestamp: int, times: Times, key: Key, effects: Effects
+    ) -> Filling:
         own.acc = self._aggregation.add_many(own.acc, [prepared], [timestamp])
         own.earliest = min(own.earliest, timestamp) if own.count else timestamp
         own.latest = max(own.latest, timestamp) if own.count else timestamp
         own.count += 1
         if self._output_time is OutputTime.EARLIEST and not is_behind(timestamp, times.watermark):
-            own.output_at_us = timestamp if own.output_at_us is None else min(own.output_at_us, timestamp)
+            own.output_at_us = (
+                timestamp if own.output_at_us is None else min(own.output_at_us, timestamp)
+            )
         return self._fire_full(own, times, key, effects)
 
     def _fire_full(self, own: Filling, times: Times, key: Key, effects: Effects) -> Filling:
@@ -132,7 +156,9 @@ class CountMachine:
         effects.panes.append(self._pane(own, key, times.watermark))
         return Filling(self._aggregation.create(), held_at_us=own.held_at_us)
 
-    def _keep(self, own: Filling, had: bool, new: bool, state: KeyState, key: Key, effects: Effects) -> None:
+    def _keep(
+        self, own: Filling, had: bool, new: bool, state: KeyState, key: Key, effects: Effects
+    ) -> None:
         """After records came: ``had`` some before, or is a ``new`` key."""
         if own.count and new:
             effects.timers.append(TimerEffect(key, SLOT, Domain.EVENT, LAST_TIME))
@@ -150,14 +176,11 @@ class CountMachine:
             effects.timers.append(TimerEffect(key, SLOT, Domain.EVENT, None))
 
     def _pane(self, own: Filling, key: Key, watermark: int) -> Pane:
-        return Pane(
-            key=key,
-            window=Window(own.earliest, own.latest + 1),
-            result=self._aggregation.result(own.acc),
-            timestamp=min(max(own.latest, watermark), LAST_TIME) if own.output_at_us is None else own.output_at_us,
-            timing=Timing.ON_TIME,
-            index=0,
-            nonspeculative_index=0,
-            is_first=True,
-            is_last=True,
+        at = (
+            min(max(own.latest, watermark), LAST_TIME)
+            if own.output_at_us is None
+            else own.output_at_us
+        )
+        return pane_of(
+            key, Window(own.earliest, own.latest + 1), self._aggregation.result(own.acc), at=at
         )

@@ -1,58 +1,51 @@
 """The machine of cumulative windows: one accumulator per period that grows step by step.
 
-A record belongs to every window of its period that ends after it: up to 1440 for a day by the minute. Instead of adding
-it to all of them, it is added to one *slice*, that of the first of these windows that is not final. As the watermark
-passes the end of a window, its result is the previous result plus the slices since then. Slices stay apart for the
-allowed lateness, so that a late record can correct each window that is not final.
+A record belongs to every window of its period that ends after it: up to 1440 for a day by the
+minute. Instead of adding it to all of them, it is added to one *slice*, that of the first of these
+windows that is not final. As the watermark passes the end of a window, its result is the previous
+result plus the slices since then. Slices stay apart for the allowed lateness, so that a late record
+can correct each window that is not final.
 
-Where the watermark rises far at once, hundreds of windows are due. A timer fires as many as its call may, and is set
-again for the next one, whose time has passed: until then it holds the watermark.
+Where the watermark rises far at once, hundreds of windows are due. A timer fires as many as its
+call may, and is set again for the next one, whose time has passed: until then it holds the
+watermark.
 
-The results equal those of the same windows kept one by one under the default trigger, at a lower cost.
+The results equal those of the same windows kept one by one under the default trigger, at a lower
+cost.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from itertools import islice
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
+from millwheel.core.aggregates.aggregation import Aggregation
+from millwheel.core.machines.sliced import Rows, SlicedMachine
 from millwheel.core.model.keys import Key
-from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.windowing.calls import Call, Group
-from millwheel.core.windowing.contract import (
-    MANY,
-    Effects,
-    KeyState,
-    LateRecord,
-    Slot,
-    TimerEffect,
-    Times,
-    Windowing,
-    rejected,
-)
-from millwheel.core.windows.lateness import is_complete, is_final, too_late
-from millwheel.core.windows.panes import Accumulation, Pane, Timing
+from millwheel.core.windows.calls import Call, Group
+from millwheel.core.windows.contract import MANY, Effects, KeyState, Slot, Times, Windowing
+from millwheel.core.windows.lateness import is_complete, is_final
+from millwheel.core.windows.panes import Accumulation, Timing
 from millwheel.core.windows.tags import tag_of, window_of
 from millwheel.core.windows.windows import Cumulative, Window
-from millwheel.errors import RecordError
 
-_Rows = list[tuple[Any, int]]
+_Piece = TypeVar("_Piece")
 
 
 class Period(msgspec.Struct, array_like=True):
     """One period of one key.
 
-    ``acc`` holds the records of final windows, ``slices`` [end, accumulator] of the others, in order. ``first`` is the
-    end of the first window with records. Windows that end at or before ``done`` have had their on-time
-    pane; ``emitted`` is [panes so far, was on time] by window end, while late records may still correct them.
+    ``acc`` holds the records of final windows, ``slices`` [end, accumulator] of the others, in
+    order. ``first`` is the end of the first window with records. Windows that end at or before
+    ``done`` have had their on-time pane; ``emitted`` is [panes so far, was on time] by window end,
+    while late records may still correct them.
     """
 
     acc: Any
@@ -63,92 +56,73 @@ class Period(msgspec.Struct, array_like=True):
     timer_at_us: int | None = None
 
 
-class CumulativeMachine:
-    """See the head of this file."""
+class CumulativeMachine(SlicedMachine[tuple[Window, int]]):
+    """See the head of this file. A slice is known by its period and its end."""
+
+    last_window = "period"
 
     def __init__(self, windowing: Windowing, aggregation: Aggregation, window: Cumulative) -> None:
+        super().__init__(windowing, aggregation)
         self._window = window
-        self._aggregation = aggregation
-        self._lateness_us = windowing.allowed_lateness
-        self._accumulation = windowing.accumulation
 
-    # --- records ------------------------------------------------------------------------------------------
+    # --- records ----------------------------------------------------------------------------------
 
-    def on_records(
-        self, state: KeyState, key: Key, records: Sequence[tuple[Any, int]], times: Times, effects: Effects
-    ) -> None:
-        call = Call(state, key, times, effects)
-        groups: dict[Window, dict[int, _Rows]] = {}
-        for value, timestamp in records:
-            try:
-                prepared = self._aggregation.prepare(value)
-                base = self._window.base(timestamp)
-            except RecordError as ex:
-                effects.rejected.append(rejected(key, value, timestamp, ex))
-                continue
-            if prepared is FILTERED:
-                continue
-            if is_final(base.end, times.watermark, self._lateness_us):
-                effects.late.append(LateRecord(key, value, timestamp, too_late("period")))
-                continue
-            end = self._window.step(base, max(timestamp, times.watermark - self._lateness_us))
-            groups.setdefault(base, {}).setdefault(end, []).append((prepared, timestamp))
-        for base, slices in groups.items():
-            self._take(base, slices, call)
+    def _slice(self, timestamp: int, watermark: int) -> tuple[Window, int] | None:
+        base = self._window.base(timestamp)
+        if is_final(base.end, watermark, self._lateness_us):
+            return None
+        return base, self._window.step(base, max(timestamp, watermark - self._lateness_us))
 
-    def on_groups(self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects) -> None:
-        """The column path: a bundle's records of one key, already aggregated by step. The window of a group is the
-        first of those that have its records, and none of them is complete (the caller has left out late records)."""
-        call = Call(state, key, times, effects)
-        by_base: dict[Window, list[Group]] = {}
-        for group in groups:
-            by_base.setdefault(self._window.base(group.window.start), []).append(group)
+    def _take_rows(self, slices: Mapping[tuple[Window, int], Rows], call: Call) -> None:
+        by_base: dict[Window, dict[int, Rows]] = {}
+        for (base, end), rows in slices.items():
+            by_base.setdefault(base, {})[end] = rows
         for base, mine in by_base.items():
-            first = min(group.window.end for group in mine)
-            own = self._period(state.get(base), base, first, times.watermark)
-            self._advance(base, own, call)
-            self._add_groups(own, mine)
-            own.first = min(own.first, first)
-            self._store(base, own, call)
+            self._take(base, mine, self._add_rows, call)
 
-    def _add_groups(self, own: Period, groups: Sequence[Group]) -> None:
-        """Add groups to their slices: there may be hundreds of both."""
-        slices = {piece[0]: piece for piece in own.slices}
+    def on_groups(
+        self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects
+    ) -> None:
+        """The column path: a bundle's records of one key, already aggregated by step. The window of
+        a group is the first of those that have its records, and none of them is complete (the
+        caller has left out late records)."""
+        call = Call(state, key, times, effects)
+        by_base: dict[Window, dict[int, Any]] = {}
         for group in groups:
-            end = group.window.end
-            piece = slices.get(end)
-            if piece is None:
-                piece = slices[end] = [end, self._aggregation.create()]
-            piece[1] = self._aggregation.merge(piece[1], group.acc)
-        if len(slices) > len(own.slices):
-            own.slices = sorted(slices.values(), key=itemgetter(0))
+            mine = by_base.setdefault(self._window.base(group.window.start), {})
+            mine[group.window.end] = self._add_acc(mine.get(group.window.end), group.acc)
+        for base, mine in by_base.items():
+            self._take(base, mine, self._add_acc, call)
 
-    def _take(self, base: Window, slices: dict[int, _Rows], call: Call) -> None:
-        """Add records, by the end of their slice; correct windows that fired without them."""
+    def _take(
+        self,
+        base: Window,
+        slices: Mapping[int, _Piece],
+        add: Callable[[Any, _Piece], Any],
+        call: Call,
+    ) -> None:
+        """Add records, by the end of their slice; correct windows that fired without them. ``add``
+        also gets None, for a slice without any."""
         watermark = call.times.watermark
         own = self._period(call.state.get(base), base, min(slices), watermark)
         self._advance(base, own, call)
-        late = {end: rows for end, rows in slices.items() if is_complete(end, watermark)}
+        late = {end: piece for end, piece in slices.items() if is_complete(end, watermark)}
         ends = self._corrected(base, own, min(late), watermark) if late else []
         before = [self._until(own, end) if end in own.emitted else None for end in ends]
-        for end, rows in slices.items():
-            piece = self._slice(own, end)
-            piece[1] = self._sum(rows, piece[1])
+        held = {piece[0]: piece for piece in own.slices}
+        for end, piece in slices.items():
+            own_piece = held.setdefault(end, [end, None])
+            own_piece[1] = add(own_piece[1], piece)
+        if len(held) > len(own.slices):
+            own.slices = sorted(held.values(), key=itemgetter(0))
         own.first = min(own.first, *slices)
         for end, old in zip(ends, before, strict=True):
-            new = [row for slice_end, rows in late.items() if slice_end <= end for row in rows]
+            new = None
+            if self._accumulation is Accumulation.DISCARDING:
+                for slice_end, piece in late.items():
+                    new = add(new, piece) if slice_end <= end else new
             self._correct(base, end, own, old, new, call)
         self._store(base, own, call)
-
-    def _slice(self, own: Period, end: int) -> list[Any]:
-        """The slice that ends there."""
-        index = bisect_left(own.slices, end, key=lambda piece: piece[0])
-        if index == len(own.slices) or own.slices[index][0] != end:
-            own.slices = [*own.slices[:index], [end, self._aggregation.create()], *own.slices[index:]]
-        return own.slices[index]
-
-    def _sum(self, rows: _Rows, acc: Any) -> Any:
-        return self._aggregation.add_many(acc, [row[0] for row in rows], [row[1] for row in rows])
 
     def _until(self, own: Period, end: int) -> Any:
         """A new accumulator of everything up to the end of a window."""
@@ -158,20 +132,17 @@ class CumulativeMachine:
                 acc = self._aggregation.merge(acc, piece)
         return acc
 
-    # --- time ---------------------------------------------------------------------------------------------
+    # --- time -------------------------------------------------------------------------------------
 
-    def on_timer(
-        self, state: KeyState, key: Key, tag: str, domain: Domain, at: int, times: Times, effects: Effects
-    ) -> None:
-        base = window_of(tag)
-        stored = state.get(base) if base is not None else None
-        if base is None or stored is None:
-            return
-        call = Call(state, key, Times(max(times.watermark, at + 1), times.now_us), effects)
-        own = self._period(stored, base, 0, 0)
+    def _slot(self, tag: str) -> Window | None:
+        return window_of(tag)
+
+    def _due(self, slot: Slot, stored: Any, call: Call) -> None:
+        assert isinstance(slot, Window)
+        own = self._period(stored, slot, 0, 0)
         own.timer_at_us = None
-        self._advance(base, own, call, times.most)
-        self._store(base, own, call)
+        self._advance(slot, own, call, call.times.most)
+        self._store(slot, own, call)
 
     def due_with(self, at: int, watermark: int) -> int:
         """How many windows are due with a timer that was set for ``at``, at most."""
@@ -188,22 +159,26 @@ class CumulativeMachine:
                 found |= {Window(base.start, end) for end in ends}
         return sorted(found, key=lambda window: (window.end, window.start))
 
-    def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
-        return []
-
     def _advance(self, base: Window, own: Period, call: Call, most: int = MANY) -> None:
-        """Fire the windows whose end the watermark has passed since the last call, the first ``most`` of them."""
+        """Fire the windows whose end the watermark has passed since the last call, the first
+        ``most`` of them."""
         watermark = call.times.watermark
         ends = list(islice(self._ahead(base, own, watermark), most))
         if ends:
             due = bisect_right(own.slices, ends[-1], key=itemgetter(0))
             # What is final is never needed apart again, so it may grow in place.
-            start = own.acc if not self._lateness_us else self._aggregation.merge(self._aggregation.create(), own.acc)
-            before = deepcopy(self._aggregation.result(start))  # it may be the accumulator itself, which grows
+            start = (
+                own.acc
+                if not self._lateness_us
+                else self._aggregation.merge(self._aggregation.create(), own.acc)
+            )
+            # it may be the accumulator itself, which grows
+            before = deepcopy(self._aggregation.result(start))
             whole, after = self._aggregation.running(start, [acc for _, acc in own.slices[:due]])
             for end in ends:
                 behind = bisect_right(own.slices, end, hi=due, key=itemgetter(0))
-                self._emit(base, end, own, after[behind - 1] if behind else before, Timing.ON_TIME, call)
+                result = after[behind - 1] if behind else before
+                self._fire(base, end, own, result, Timing.ON_TIME, call)
             if not self._lateness_us:
                 own.acc, own.slices = whole, own.slices[due:]
         own.done = ends[-1] if len(ends) == most else max(own.done, min(watermark, base.end))
@@ -229,52 +204,24 @@ class CumulativeMachine:
             ends.append(self._window.step(base, ends[-1]))
         return ends
 
-    # --- emitting -----------------------------------------------------------------------------------------
+    # --- emitting ---------------------------------------------------------------------------------
 
-    def _correct(self, base: Window, end: int, own: Period, old: Any, new: _Rows, call: Call) -> None:
-        if self._accumulation is Accumulation.DISCARDING:
-            acc = self._sum(new, self._aggregation.create())
-        else:
-            acc = self._until(own, end)
+    def _correct(self, base: Window, end: int, own: Period, old: Any, new: Any, call: Call) -> None:
+        """``old`` is what a window had before (None: it has not fired), ``new`` what has come."""
         if self._accumulation is Accumulation.RETRACTING and old is not None:
-            count, on_time = own.emitted[end]
-            timing = Timing.ON_TIME if count == 1 and on_time else Timing.LATE
-            emitted = self._aggregation.result(old)
-            call.effects.panes.append(self._pane(base, end, emitted, timing, count - 1, call.key, retraction=True))
-        self._emit(base, end, own, self._aggregation.result(acc), Timing.LATE, call)
+            result = self._aggregation.result(old)
+            self._take_back(call, Window(base.start, end), result, *own.emitted[end])
+        acc = self._until(own, end) if new is None else new
+        self._fire(base, end, own, self._aggregation.result(acc), Timing.LATE, call)
 
-    def _emit(self, base: Window, end: int, own: Period, result: Any, timing: Timing, call: Call) -> None:
+    def _fire(
+        self, base: Window, end: int, own: Period, result: Any, timing: Timing, call: Call
+    ) -> None:
         count, on_time = own.emitted.get(end, (0, timing is Timing.ON_TIME))
-        last = is_final(end, call.times.watermark, self._lateness_us)
-        call.effects.panes.append(self._pane(base, end, result, timing, count, call.key, last=last))
-        if not last:
+        if self._emit(call, Window(base.start, end), result, timing, count):
             own.emitted = {**own.emitted, end: [count + 1, on_time]}
 
-    def _pane(
-        self,
-        base: Window,
-        end: int,
-        result: Any,
-        timing: Timing,
-        index: int,
-        key: Key,
-        last: bool = False,
-        retraction: bool = False,
-    ) -> Pane:
-        return Pane(
-            key=key,
-            window=Window(base.start, end),
-            result=result,
-            timestamp=end - 1,
-            timing=timing,
-            index=index,
-            nonspeculative_index=index,
-            is_first=index == 0,
-            is_last=last,
-            retraction=retraction,
-        )
-
-    # --- state --------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
 
     def _period(self, stored: Any, base: Window, first: int, watermark: int) -> Period:
         if stored is None:
@@ -294,21 +241,18 @@ class CumulativeMachine:
             own.slices = own.slices[final:]
         if own.emitted:
             own.emitted = {
-                end: emitted for end, emitted in own.emitted.items() if not is_final(end, watermark, self._lateness_us)
+                end: emitted
+                for end, emitted in own.emitted.items()
+                if not is_final(end, watermark, self._lateness_us)
             }
 
     def _store(self, base: Window, own: Period, call: Call) -> None:
         watermark = call.times.watermark
         self._fold(own, watermark)
         if own.done >= base.end and is_final(base.end, watermark, self._lateness_us):
-            if own.timer_at_us is not None:
-                call.effects.timers.append(TimerEffect(call.key, tag_of(base), Domain.EVENT, None))
-            if call.state.get(base) is not None:
-                del call.state[base]
+            self._end(call, own, tag_of(base), base)
             return
         end = next(self._ahead(base, own, MAX_TIME), None)
         at = min(base.end - 1 + self._lateness_us, MAX_TIME - 1) if end is None else end - 1
-        if own.timer_at_us is None or own.timer_at_us > at:
-            own.timer_at_us = at
-            call.effects.timers.append(TimerEffect(call.key, tag_of(base), Domain.EVENT, at))
+        self._wake(call, own, tag_of(base), at)
         call.state[base] = own

@@ -1,6 +1,7 @@
 """The machine of windows that do not merge: tumbling, sliding, cumulative, global, custom.
 
-State is one entry per (key, window), so a bundle touches only the windows its records are in, and a key needs no index.
+State is one entry per (key, window), so a bundle touches only the windows its records are in, and a
+key needs no index.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import Any
 from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
-from millwheel.core.windowing.calls import Call, Gone, Group, Taken
-from millwheel.core.windowing.contract import Effects, KeyState, Slot, Times
-from millwheel.core.windowing.state import CLOSED, WindowState, as_state
+from millwheel.core.windows.calls import Call, Gone, Group, Taken
+from millwheel.core.windows.contract import Effects, KeyState, Slot, Times
 from millwheel.core.windows.lateness import too_late
 from millwheel.core.windows.panes import Retraction
+from millwheel.core.windows.state import CLOSED, WindowState, as_state
 from millwheel.core.windows.tags import window_of
 from millwheel.core.windows.windows import Window
 
@@ -24,7 +25,12 @@ class AlignedMachine(TriggeredMachine):
     """Windows that do not depend on other records."""
 
     def on_records(
-        self, state: KeyState, key: Key, records: Sequence[tuple[Any, int]], times: Times, effects: Effects
+        self,
+        state: KeyState,
+        key: Key,
+        records: Sequence[tuple[Any, int]],
+        times: Times,
+        effects: Effects,
     ) -> None:
         call = Call(state, key, times, effects)
         groups: dict[Window, Taken] = {}
@@ -36,7 +42,9 @@ class AlignedMachine(TriggeredMachine):
             self._settle(window, own, window, call)
         self._refire(call)
 
-    def _sort_in(self, call: Call, index: int, value: Any, timestamp: int, groups: dict[Window, Taken]) -> None:
+    def _sort_in(
+        self, call: Call, index: int, value: Any, timestamp: int, groups: dict[Window, Taken]
+    ) -> None:
         """Put a record with the others of its windows."""
         value, back = self._split(value)
         usable = self._prepare(call, value, timestamp)
@@ -57,7 +65,11 @@ class AlignedMachine(TriggeredMachine):
             found = True
         if not found:
             self._too_late(
-                call, Retraction(value) if back else value, timestamp, windows, self._why_late(call, windows)
+                call,
+                Retraction(value) if back else value,
+                timestamp,
+                windows,
+                self._why_late(call, windows),
             )
 
     def _open(self, call: Call, window: Window) -> bool:
@@ -71,11 +83,15 @@ class AlignedMachine(TriggeredMachine):
             return too_late()
         return "the trigger of its window has finished"
 
-    def on_groups(self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects) -> None:
-        """The column path: a bundle's records of one key, already aggregated per window, at most one group each.
+    def on_groups(
+        self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects
+    ) -> None:
+        """The column path: a bundle's records of one key, already aggregated per window, at most
+        one group each.
 
-        The caller has left out late records: those of windows that are :meth:`expired`, or in :meth:`closed_windows`.
-        Not for triggers that weigh records (``needs_bytes``), nor for input with retractions.
+        The caller has left out late records: those of windows that are :meth:`expired`, or in
+        :meth:`closed_windows`. Not for triggers that weigh records (``needs_bytes``), nor for input
+        with retractions.
         """
         call = Call(state, key, times, effects)
         for group in groups:
@@ -83,21 +99,32 @@ class AlignedMachine(TriggeredMachine):
             self._take_group(own, group, call)
             self._settle(group.window, own, group.window, call)
 
-    def on_fired(self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects) -> None:
-        """Take windows over that have fired elsewhere, once, as the watermark passed their ends. Those that are here
-        already are what late records have made of them since."""
+    def on_fired(
+        self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects
+    ) -> None:
+        """Take windows over that have fired elsewhere, once, as the watermark passed their ends.
+        Those that are here already are what late records have made of them since."""
         aside, call = Call(state, key, times, Effects()), Call(state, key, times, effects)
         for group in groups:
             if state.get(group.window) is not None:
                 continue
-            own = WindowState(self.aggregation.create(), 0 if self._plain else self._trigger.start())
+            own = WindowState(
+                self.aggregation.create(), 0 if self._plain else self._trigger.start()
+            )
             self._take_group(own, group, aside)
             self._fire(own, group.window, aside, False)
             self._requests.renew(group.window, own, group.window, call)
             state[group.window] = own
 
     def on_timer(
-        self, state: KeyState, key: Key, tag: str, domain: Domain, at: int, times: Times, effects: Effects
+        self,
+        state: KeyState,
+        key: Key,
+        tag: str,
+        domain: Domain,
+        at: int,
+        times: Times,
+        effects: Effects,
     ) -> None:
         window = window_of(tag)
         own = as_state(state.get(window)) if window is not None else None
@@ -110,9 +137,15 @@ class AlignedMachine(TriggeredMachine):
         return self._windows(state, slots, 0)
 
     def open_results(self, state: KeyState, slots: Sequence[Slot]) -> list[tuple[Window, Any]]:
-        """The windows of a key that still take records, ordered by end, and the result of each at the moment."""
-        states = [(window, as_state(state.get(tuple(window)))) for window in self.open_windows(state, slots)]
-        return [(window, self.aggregation.result(own.acc)) for window, own in states if own is not None]
+        """The windows of a key that still take records, ordered by end, and the result of each at
+        the moment."""
+        states = [
+            (window, as_state(state.get(tuple(window))))
+            for window in self.open_windows(state, slots)
+        ]
+        return [
+            (window, self.aggregation.result(own.acc)) for window, own in states if own is not None
+        ]
 
     def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         return self._windows(state, slots, CLOSED)

@@ -1,7 +1,8 @@
 """Sessions whose input may be taken back: a retraction can shorten a session, split it, or end it.
 
-The records are kept, so that a session can be computed without one of them. When a session splits, its emitted results
-are retracted at once, so that the whole and its parts never stand together. The parts fire later, by their triggers.
+The records are kept, so that a session can be computed without one of them. When a session splits,
+its emitted results are retracted at once, so that the whole and its parts never stand together. The
+parts fire later, by their triggers.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.aggregates.arrival_order import OLD
 from millwheel.core.machines.sessions import Entry, Index, Merging, MergingMachine, span
-from millwheel.core.windowing.calls import Call, Gone, Taken
-from millwheel.core.windowing.contract import Windowing
-from millwheel.core.windowing.state import SPOKEN, WindowState
+from millwheel.core.windows.calls import Call, Gone, Taken
+from millwheel.core.windows.contract import Windowing
 from millwheel.core.windows.lateness import is_complete
+from millwheel.core.windows.state import SPOKEN, WindowState
 from millwheel.core.windows.windows import Window
 
 
@@ -51,7 +52,9 @@ class UnmergingMachine(MergingMachine):
                 continue
             own = self._stored(call, entry)
             retracted = [record.timestamp, record.value]
-            position = next((position for position, kept in enumerate(own.kept) if kept[:2] == retracted), None)
+            position = next(
+                (position for position, kept in enumerate(own.kept) if kept[:2] == retracted), None
+            )
             if position is not None:
                 del own.kept[position]
                 own.count -= 1
@@ -72,11 +75,16 @@ class UnmergingMachine(MergingMachine):
             index.entries.remove(entry)
             return []
         kept = own.kept
-        first, *others = [(window, [record for record in kept if _inside(record, window)]) for window in groups]
+        first, *others = [
+            (window, [record for record in kept if _inside(record, window)]) for window in groups
+        ]
         self._become(own, *first, call)
         entry[0], entry[1] = first[0]
         call.state[entry[2]] = own
-        return [entry, *(self._split_off(call, index, window, records) for window, records in others)]
+        return [
+            entry,
+            *(self._split_off(call, index, window, records) for window, records in others),
+        ]
 
     def _regroup(self, kept: Sequence[Sequence[Any]]) -> list[Window]:
         windows = sorted({window for record in kept for window in self._function.assign(record[0])})

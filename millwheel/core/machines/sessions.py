@@ -1,11 +1,12 @@
 """The machine of windows that merge: sessions, and custom windows with a merge of their own.
 
-A key has one index, ``"open"``, and one state entry per open window under a number that stays while the window grows:
-so a record that lengthens a session rewrites two small entries and sets no timer. The timer asked for
-the first end is early by then; it looks and asks again.
+A key has one index, ``"open"``, and one state entry per open window under a number that stays while
+the window grows: so a record that lengthens a session rewrites two small entries and sets no timer.
+The timer asked for the first end is early by then; it looks and asks again.
 
-A record is judged by the window it would have alone: if that is gone the record is late, even if an open
-window lies nearby. Closed windows (their trigger has finished) do not merge; records inside of them are dropped.
+A record is judged by the window it would have alone: if that is gone the record is late, even if an
+open window lies nearby. Closed windows (their trigger has finished) do not merge; records inside of
+them are dropped.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from millwheel.core.aggregates.arrival_order import InOrder
 from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
-from millwheel.core.windowing.calls import Call, Gone, Group, Taken
-from millwheel.core.windowing.contract import Effects, KeyState, Slot, Times, Windowing
-from millwheel.core.windowing.state import CLOSED, SPOKEN, WindowState, as_state
+from millwheel.core.windows.calls import Call, Gone, Group, Taken
+from millwheel.core.windows.contract import Effects, KeyState, Slot, Times, Windowing
 from millwheel.core.windows.lateness import is_complete, too_late
 from millwheel.core.windows.panes import OutputTime, Retraction
+from millwheel.core.windows.state import CLOSED, SPOKEN, WindowState, as_state
 from millwheel.core.windows.tags import without_share
 from millwheel.core.windows.windows import Window
 from millwheel.errors import invariant
@@ -42,8 +43,8 @@ class Merging(Protocol):
 
 
 class Index:
-    """The windows of one key: ``[next number, [entry, ...], records so far]`` as stored. Records are counted to tell
-    the order of their arrival, as long as there is a window."""
+    """The windows of one key: ``[next number, [entry, ...], records so far]`` as stored. Records
+    are counted to tell the order of their arrival, as long as there is a window."""
 
     def __init__(self, state: KeyState) -> None:
         self._state = state
@@ -75,12 +76,19 @@ class MergingMachine(TriggeredMachine):
     """Windows of one key that become one when records join them."""
 
     def __init__(self, windowing: Windowing, aggregation: Aggregation, function: Merging) -> None:
-        self._in_order = None if windowing.takes_retractions or not aggregation.ordered else InOrder(aggregation)
+        self._in_order = (
+            None if windowing.takes_retractions or not aggregation.ordered else InOrder(aggregation)
+        )
         super().__init__(windowing, self._in_order or aggregation)
         self._function = function
 
     def on_records(
-        self, state: KeyState, key: Key, records: Sequence[tuple[Any, int]], times: Times, effects: Effects
+        self,
+        state: KeyState,
+        key: Key,
+        records: Sequence[tuple[Any, int]],
+        times: Times,
+        effects: Effects,
     ) -> None:
         call = Call(state, key, times, effects)
         index = Index(state)
@@ -105,12 +113,15 @@ class MergingMachine(TriggeredMachine):
                 self._settle_entry(index, entry, self._stored(call, entry), call)
         index.save()
 
-    def on_groups(self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects) -> None:
-        """The column path: a bundle's records of one key, already aggregated by the windows that they form among
-        themselves.
+    def on_groups(
+        self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects
+    ) -> None:
+        """The column path: a bundle's records of one key, already aggregated by the windows that
+        they form among themselves.
 
-        The caller has removed records whose own window is :meth:`expired`. Only for windows that fire once, as the
-        watermark passes their end: the content of an early pane would depend on the bundling.
+        The caller has removed records whose own window is :meth:`expired`. Only for windows that
+        fire once, as the watermark passes their end: the content of an early pane would depend on
+        the bundling.
         """
         call = Call(state, key, times, effects)
         index = Index(state)
@@ -129,7 +140,14 @@ class MergingMachine(TriggeredMachine):
         return []
 
     def on_timer(
-        self, state: KeyState, key: Key, tag: str, domain: Domain, at: int, times: Times, effects: Effects
+        self,
+        state: KeyState,
+        key: Key,
+        tag: str,
+        domain: Domain,
+        at: int,
+        times: Times,
+        effects: Effects,
     ) -> None:
         number = without_share(tag)
         index = Index(state)
@@ -145,10 +163,16 @@ class MergingMachine(TriggeredMachine):
         return self._windows(state, False)
 
     def open_results(self, state: KeyState, slots: Sequence[Slot]) -> list[tuple[Window, Any]]:
-        """The windows of a key that still take records, ordered by end, and the result of each at the moment."""
-        entries = sorted((entry for entry in Index(state).entries if not entry[3]), key=lambda entry: entry[1::-1])
+        """The windows of a key that still take records, ordered by end, and the result of each at
+        the moment."""
+        entries = sorted(
+            (entry for entry in Index(state).entries if not entry[3]),
+            key=lambda entry: entry[1::-1],
+        )
         states = [(window_at(entry), self._known(state.get(entry[2]))) for entry in entries]
-        return [(window, self.aggregation.result(own.acc)) for window, own in states if own is not None]
+        return [
+            (window, self.aggregation.result(own.acc)) for window, own in states if own is not None
+        ]
 
     def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         return self._windows(state, True)
@@ -157,7 +181,7 @@ class MergingMachine(TriggeredMachine):
         found = [window_at(entry) for entry in Index(state).entries if entry[3] is closed]
         return sorted(found, key=lambda window: (window.end, window.start))
 
-    # --- records to windows -------------------------------------------------------------------------------
+    # --- records to windows -----------------------------------------------------------------------
 
     def _sort_in(
         self,
@@ -175,7 +199,9 @@ class MergingMachine(TriggeredMachine):
         prepared, windows = usable
         live = [window for window in windows if not self.expired(window, call.times.watermark)]
         if not live:
-            self._too_late(call, Retraction(value) if back else value, timestamp, windows, too_late())
+            self._too_late(
+                call, Retraction(value) if back else value, timestamp, windows, too_late()
+            )
         elif any(entry[3] and entry[0] <= timestamp < entry[1] for entry in index.entries):
             reason = "the trigger of its window has finished"
             self._too_late(call, Retraction(value) if back else value, timestamp, windows, reason)
@@ -184,13 +210,15 @@ class MergingMachine(TriggeredMachine):
         else:
             index.arrived += 1
             for window in live:
-                groups.setdefault(window, Taken()).rows.append((index.arrived, timestamp, prepared, value))
+                groups.setdefault(window, Taken()).rows.append(
+                    (index.arrived, timestamp, prepared, value)
+                )
 
     def _join(
         self, call: Call, index: Index, groups: Mapping[Window, Taken | Group]
     ) -> list[tuple[Entry, list[Window]]]:
-        """Merge the records' own windows with the open ones; each changed window, with the records' windows that it
-        takes in."""
+        """Merge the records' own windows with the open ones; each changed window, with the records'
+        windows that it takes in."""
         opened = {window_at(entry): entry for entry in index.entries if not entry[3]}
         changed = []
         for members in self._function.merge(sorted({*opened, *groups})):
@@ -202,7 +230,11 @@ class MergingMachine(TriggeredMachine):
                 continue
             parts = [opened[window] for window in members if window in opened]
             met = len(parts) == 1 and self._meets_another(call, parts[0], members, groups)
-            entry = self._merge(call, index, parts, span(members)) if parts else index.add(span(members))
+            entry = (
+                self._merge(call, index, parts, span(members))
+                if parts
+                else index.add(span(members))
+            )
             if met:
                 own = self._stored(call, entry)
                 own.index = own.nonspeculative = 0
@@ -211,14 +243,21 @@ class MergingMachine(TriggeredMachine):
         return changed
 
     def _meets_another(
-        self, call: Call, part: Entry, members: Sequence[Window], groups: Mapping[Window, Taken | Group]
+        self,
+        call: Call,
+        part: Entry,
+        members: Sequence[Window],
+        groups: Mapping[Window, Taken | Group],
     ) -> bool:
-        """True when the records of this bundle, one by one, would have made a window of their own that then merged with
-        the one they go to: how they were bundled must not show in the number of its next pane."""
+        """True when the records of this bundle, one by one, would have made a window of their own
+        that then merged with the one they go to: how they were bundled must not show in the number
+        of its next pane."""
         if not self._stored(call, part).index:
             return False
         apart = [window_at(part)]
-        for window in sorted((w for w in members if w in groups), key=lambda window: _first(groups[window])):
+        for window in sorted(
+            (w for w in members if w in groups), key=lambda window: _first(groups[window])
+        ):
             merged = self._function.merge(sorted({*apart, window}))
             if any(len([other for other in group if other != window]) > 1 for group in merged):
                 return True
@@ -233,7 +272,9 @@ class MergingMachine(TriggeredMachine):
         states = [self._stored(call, part) for part in parts]
         own = states[0]
         if not self._plain:
-            own.trigger = self._trigger.merge([state.trigger for state in states], call.moment(window))
+            own.trigger = self._trigger.merge(
+                [state.trigger for state in states], call.moment(window)
+            )
         own.index, own.nonspeculative = self._panes_so_far(parts, states, window)
         for part, state in zip(parts[1:], states[1:], strict=True):
             self._absorb(own, state)
@@ -245,7 +286,9 @@ class MergingMachine(TriggeredMachine):
         call.state[entry[2]] = own
         return entry
 
-    def _panes_so_far(self, parts: list[Entry], states: list[WindowState], window: Window) -> tuple[int, int]:
+    def _panes_so_far(
+        self, parts: list[Entry], states: list[WindowState], window: Window
+    ) -> tuple[int, int]:
         """Of a window that came of several: it is another window, unless it is one of its parts."""
         for part, state in zip(parts, states, strict=True):
             if len(parts) == 1 or window_at(part) == window:
@@ -268,7 +311,9 @@ class MergingMachine(TriggeredMachine):
             super()._add(own, taken)
         else:
             numbers = [row[0] for row in taken.rows]
-            own.acc = self._in_order.add_numbered(own.acc, numbers, taken.prepared, taken.timestamps)
+            own.acc = self._in_order.add_numbered(
+                own.acc, numbers, taken.prepared, taken.timestamps
+            )
 
     def _stored(self, call: Call, entry: Entry) -> WindowState:
         found = self._known(call.state.get(entry[2]))
@@ -278,7 +323,8 @@ class MergingMachine(TriggeredMachine):
         return found
 
     def _known(self, stored: Any) -> WindowState | None:
-        """A window as it was stored, perhaps by a version that did not keep the order of arrival."""
+        """A window as it was stored, perhaps by a version that did not keep the order of
+        arrival."""
         own = as_state(stored)
         if own is not None and self._in_order is not None and not own.in_runs:
             own.in_runs = True
@@ -305,7 +351,10 @@ def span(windows: Sequence[Window]) -> Window:
 
 def _first(taken: Taken | Group) -> int:
     """The number of the first record."""
-    invariant(isinstance(taken, Taken), "a window that has fired takes groups, whose records have no order")
+    invariant(
+        isinstance(taken, Taken),
+        "a window that has fired takes groups, whose records have no order",
+    )
     assert isinstance(taken, Taken)
     number: int = taken.rows[0][0]
     return number

@@ -1,7 +1,8 @@
 """Tumbling windows of keys that fall silent.
 
-A window with records opens the next one of its key when it fires. If no record comes into that one, it fires empty. A
-window without records opens none, so a silent key says so once, and then costs nothing.
+A window with records opens the next one of its key when it fires. If no record comes into that one,
+it fires empty. A window without records opens none, so a silent key says so once, and then costs
+nothing.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.windowing.calls import Call
-from millwheel.core.windowing.contract import Windowing
-from millwheel.core.windowing.state import WindowState
+from millwheel.core.windows.calls import Call
+from millwheel.core.windows.contract import Windowing
+from millwheel.core.windows.state import WindowState
 from millwheel.core.windows.windows import Tumbling, Window
 from millwheel.errors import RecordError
 
@@ -30,8 +31,8 @@ class SilencesMachine(AlignedMachine):
             self._await(window.end, call)
 
     def _await(self, start: int, call: Call) -> None:
-        """Open the window that begins at ``start``, unless it has records already. Where the watermark has passed its
-        end, too, it fires at once."""
+        """Open the window that begins at ``start``, unless it has records already. Where the
+        watermark has passed its end, too, it fires at once."""
         try:
             following = self._tumbling.window(start)
         except RecordError:  # its time zone knows no more years

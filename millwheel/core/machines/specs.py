@@ -9,10 +9,13 @@ from typing import Any, TypeVar
 from millwheel.core.aggregates.aggregation import Buffered, Evaluate
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.machines.choice import make_machine
-from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec, WindowSpec
-from millwheel.core.triggers.trees import trigger_from_tree
-from millwheel.core.windowing.contract import LatePolicy, Machine, Windowing
+from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec
+from millwheel.core.pipeline.work import WindowCallbackSpec, WindowSpec
+from millwheel.core.slices.levels import slice_levels
+from millwheel.core.windows.contract import LatePolicy, Machine, Windowing
+from millwheel.core.windows.kinds import WINDOW_KINDS
 from millwheel.core.windows.panes import Accumulation, OutputTime
+from millwheel.core.windows.trees import trigger_from_tree
 from millwheel.core.windows.windows import (
     Count,
     Cumulative,
@@ -23,36 +26,44 @@ from millwheel.core.windows.windows import (
     Sliding,
     Tumbling,
     WindowFunction,
+    WindowPieces,
 )
 
 Load = Callable[[str], Any]
 """``module:name`` -> the object."""
 E_ = TypeVar("E_", bound=Enum)
 
-_KINDS: dict[str, tuple[Callable[..., WindowFunction], Mapping[str, str]]] = {
-    "tumbling": (Tumbling, {"size_us": "size", "offset_us": "offset", "time_zone": "time_zone", "empty": "empty"}),
-    "sliding": (Sliding, {"size_us": "size", "every_us": "every", "offset_us": "offset", "changes": "changes"}),
-    "session": (Sessions, {"gap_us": "gap"}),
-    "global": (Global, {}),
-    "count": (Count, {"count": "count"}),
-    "cumulative": (
-        Cumulative,
-        {"size_us": "size", "every_us": "every", "offset_us": "offset", "time_zone": "time_zone", "changes": "changes"},
-    ),
-}
+
+_SLICES = "slices"
+"""The kind of what a part of a divided key knows of slices. No file names it."""
+
+
+def _slices(size_us: int, time_zone: str = "") -> WindowPieces:
+    """WindowPieces that are slices, and are asked for while they last."""
+    (level,) = slice_levels([size_us], time_zone)
+    return WindowPieces(level.bounds, at_once=True)
 
 
 def window_from_spec(spec: WindowSpec, load: Load | None = None) -> WindowFunction:
-    """The window function of a spec. ValueError, with the fix, for unknown kinds and impossible settings."""
+    """The window function of a spec. ValueError, with the fix, for unknown kinds and impossible
+    settings."""
     if spec.kind == "custom":
         return _custom(spec.options, load)
-    if spec.kind not in _KINDS:
-        kinds = ", ".join(sorted([*_KINDS, "custom"]))
+    if spec.kind == _SLICES:
+        return _slices(**spec.options)
+    kind = WINDOW_KINDS.get(spec.kind)
+    if kind is None:
+        kinds = ", ".join(sorted([*WINDOW_KINDS, "custom"]))
         raise ValueError(f"unknown kind of window {spec.kind!r}; there are {kinds}")
-    make, names = _KINDS[spec.kind]
+    names = {option.setting: option.attribute for option in kind.options}
     for option in sorted(set(spec.options) - set(names)):
-        raise ValueError(f"{spec.kind} windows have no setting {option!r}; they have {', '.join(names) or 'none'}")
-    return make(**{names[option]: value for option, value in spec.options.items() if value is not None})
+        raise ValueError(
+            f"{spec.kind} windows have no setting {option!r}; they have"
+            f" {', '.join(names) or 'none'}"
+        )
+    return kind.make(
+        **{names[option]: value for option, value in spec.options.items() if value is not None}
+    )
 
 
 def _custom(options: Mapping[str, Any], load: Load | None) -> WindowFunction:
@@ -66,35 +77,43 @@ def _custom(options: Mapping[str, Any], load: Load | None) -> WindowFunction:
     if callable(assign):
         return Custom(assign, getattr(made, "merge", None))
     raise ValueError(
-        f"{options['factory']} must return an object with assign(timestamp), and merge(windows) if its windows "
-        f"merge; it returned {type(made).__name__}"
+        f"{options['factory']} must return an object with assign(timestamp), and merge(windows) if"
+        f" its windows merge; it returned {type(made).__name__}"
     )
 
 
-def windowing_from_spec(spec: ComputationSpec, load: Load | None = None, takes_retractions: bool = False) -> Windowing:
-    """The windows, triggers and accumulation of a computation. Raises ValueError, with the fix, for settings that
-    cannot work."""
-    if spec.window is None:
+def windowing_from_spec(
+    spec: ComputationSpec, load: Load | None = None, takes_retractions: bool = False
+) -> Windowing:
+    """The windows, triggers and accumulation of a computation. Raises ValueError, with the fix, for
+    settings that cannot work."""
+    windowed = spec.windowed
+    if windowed is None:
         raise ValueError(f"{spec.name} has no window; write for example window: {{tumbling: 1m}}")
+    firing = windowed.firing
     return Windowing(
-        window=_of_stage(window_from_spec(spec.window, load), spec.stage),
-        trigger=trigger_from_tree(spec.trigger, load),
-        accumulation=_choice(Accumulation, spec.accumulation, "accumulation"),
-        allowed_lateness=spec.allowed_lateness_us,
-        output_time=_choice(OutputTime, spec.output_time, "output_time"),
-        late=LatePolicy.REFIRE if spec.late == LatePolicy.REFIRE.value else LatePolicy.DROP,
+        window=_of_stage(window_from_spec(windowed.window, load), spec.stage),
+        trigger=trigger_from_tree(firing.trigger, load),
+        accumulation=_choice(Accumulation, firing.accumulation, "accumulation"),
+        allowed_lateness=firing.allowed_lateness_us,
+        output_time=_choice(OutputTime, firing.output_time, "output_time"),
+        late=LatePolicy.REFIRE if firing.late == LatePolicy.REFIRE.value else LatePolicy.DROP,
         takes_retractions=takes_retractions,
         stated=spec.stage is AggregationStage.FINAL,
     )
 
 
 def _of_stage(window: WindowFunction, stage: AggregationStage) -> WindowFunction:
-    """The windows of a stage. Whether a key was silent, and how long a session was, is known where its instances come
-    together, not before."""
+    """The windows of a stage. Whether a key was silent, how long a session was, and where the
+    result of a key changed is known where its instances come together, not before."""
     if stage is AggregationStage.PARTIAL and isinstance(window, Sessions):
         return SessionPieces(window.gap)
     if stage is AggregationStage.PARTIAL and isinstance(window, Tumbling) and window.empty:
         return Tumbling(window.size, window.offset, window.time_zone)
+    if stage is AggregationStage.PARTIAL and isinstance(window, Sliding) and window.changes:
+        return WindowPieces(Tumbling(window.every, window.offset % window.every).window)
+    if stage is AggregationStage.PARTIAL and isinstance(window, Cumulative):
+        return WindowPieces(window.step_bounds)
     return window
 
 
@@ -104,19 +123,17 @@ def machine_from_spec(
     load: Load | None = None,
     takes_retractions: bool = False,
 ) -> Machine:
-    """The machine of a computation with a window. ``compile_expression(text)`` returns something with
-    ``evaluate(value)``. Without aggregates the panes hold the records, as [value, timestamp]; with a callback their
-    values are [number of the input, value]."""
+    """The machine of a computation with a window. ``compile_expression(text)`` returns something
+    with ``evaluate(value)``. Without aggregates the panes hold the records, as [value, timestamp];
+    with a callback their values are [number of the input, value]."""
     windowing = windowing_from_spec(spec, load, takes_retractions)
-    if not spec.aggregates:
-        condition = compile_expression(spec.condition).evaluate if spec.condition else None
-        if spec.callback and condition is not None:
-            return make_machine(windowing, Buffered(_of_numbered(condition)))
-        return make_machine(windowing, Buffered(condition))
-    aggregation = compile_aggregation(
-        spec.aggregates, compile_expression, load, spec.condition, spec.stage, takes_retractions
-    )
-    return make_machine(windowing, aggregation)
+    if spec.aggregates:
+        given = (spec.aggregates, compile_expression, load, spec.condition, spec.stage)
+        return make_machine(windowing, compile_aggregation(*given, takes_retractions))
+    condition = compile_expression(spec.condition).evaluate if spec.condition else None
+    if isinstance(spec.work, WindowCallbackSpec) and condition is not None:
+        return make_machine(windowing, Buffered(_of_numbered(condition)))
+    return make_machine(windowing, Buffered(condition))
 
 
 def _of_numbered(condition: Evaluate) -> Evaluate:
@@ -127,4 +144,6 @@ def _choice(kind: type[E_], text: str, field: str) -> E_:
     for member in kind:
         if member.value == text:
             return member
-    raise ValueError(f"{field} must be one of {', '.join(str(member.value) for member in kind)}, not {text!r}")
+    raise ValueError(
+        f"{field} must be one of {', '.join(str(member.value) for member in kind)}, not {text!r}"
+    )

@@ -1,8 +1,8 @@
 """The common part of all windows with triggers: how a window takes records, fires, and ends.
 
-The life of a window: it is born with its first record; fires as its trigger decides; when the watermark has passed its
-end, it has its on-time pane; when it has passed the end plus the allowed lateness, the last pane is emitted and the
-state is deleted.
+The life of a window: it is born with its first record; fires as its trigger decides; when the
+watermark has passed its end, it has its on-time pane; when it has passed the end plus the allowed
+lateness, the last pane is emitted and the state is deleted.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ import msgspec
 
 from millwheel.core.aggregates.aggregation import FILTERED, Aggregation, Prepared
 from millwheel.core.model.keys import Key
-from millwheel.core.triggers.triggers import Default
-from millwheel.core.windowing.calls import Call, Gone, Group, Taken
-from millwheel.core.windowing.contract import LatePolicy, LateRecord, RejectedRecord, Slot, Windowing, rejected
-from millwheel.core.windowing.requests import Requests
-from millwheel.core.windowing.state import CLOSED, SPOKEN, WindowState, remember_pane, retract_pane
+from millwheel.core.windows.calls import Call, Gone, Group, Taken
+from millwheel.core.windows.contract import (
+    LatePolicy,
+    LateRecord,
+    RejectedRecord,
+    Slot,
+    Windowing,
+    rejected,
+)
 from millwheel.core.windows.lateness import is_behind, is_complete, is_final
 from millwheel.core.windows.panes import (
     Accumulation,
@@ -27,8 +31,14 @@ from millwheel.core.windows.panes import (
     Retraction,
     Timing,
     as_retraction,
+    pane_of,
+    remember_pane,
+    retract_pane,
     stated_window,
 )
+from millwheel.core.windows.requests import Requests
+from millwheel.core.windows.state import CLOSED, SPOKEN, WindowState
+from millwheel.core.windows.triggers import Default
 from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
 
@@ -48,21 +58,24 @@ class TriggeredMachine:
         self._undoes = windowing.takes_retractions
         self._keeps = windowing.takes_retractions and not aggregation.subtracts
 
-    # --- records ------------------------------------------------------------------------------------------
+    # --- records ----------------------------------------------------------------------------------
 
     def expired(self, window: Window, watermark: int) -> bool:
         """True when the window's state is, or will be at once, collected."""
         return is_final(window.end, watermark, self.windowing.allowed_lateness)
 
-    def _prepare(self, call: Call, value: Any, timestamp: int) -> tuple[Prepared, Sequence[Window]] | None:
-        """The prepared value of a record, and its windows; None for a record that is filtered or rejected."""
+    def _prepare(
+        self, call: Call, value: Any, timestamp: int
+    ) -> tuple[Prepared, Sequence[Window]] | None:
+        """The prepared value of a record, and its windows; None for a record that is filtered or
+        rejected."""
         try:
             prepared = self.aggregation.prepare(value)
             if prepared is FILTERED:
                 return None
-            return prepared, [stated_window(value)] if self.windowing.stated else self.windowing.window.assign(
-                timestamp
-            )
+            return prepared, [
+                stated_window(value)
+            ] if self.windowing.stated else self.windowing.window.assign(timestamp)
         except RecordError as ex:
             call.effects.rejected.append(rejected(call.key, value, timestamp, ex))
             return None
@@ -72,7 +85,9 @@ class TriggeredMachine:
         back = as_retraction(value) if self._undoes else None
         return (value, False) if back is None else (back.value, True)
 
-    def _too_late(self, call: Call, value: Any, timestamp: int, windows: Iterable[Window], reason: str) -> None:
+    def _too_late(
+        self, call: Call, value: Any, timestamp: int, windows: Iterable[Window], reason: str
+    ) -> None:
         """A record that no window takes."""
         if self.windowing.late is LatePolicy.DROP or type(value) is Retraction:
             call.effects.late.append(LateRecord(call.key, value, timestamp, reason))
@@ -82,15 +97,20 @@ class TriggeredMachine:
             call.refires.setdefault(window, Taken()).rows.append((0, timestamp, prepared, value))
 
     def _refire(self, call: Call) -> None:
-        """Emit the records of windows that are gone: one pane for each window, of these records alone."""
+        """Emit the records of windows that are gone: one pane for each window, of these records
+        alone."""
         for window, taken in call.refires.items():
-            acc = self.aggregation.add_many(self.aggregation.create(), taken.prepared, taken.timestamps)
+            acc = self.aggregation.add_many(
+                self.aggregation.create(), taken.prepared, taken.timestamps
+            )
             own = WindowState(acc, flags=SPOKEN)
             call.effects.panes.append(self._pane(own, window, call.key, Timing.LATE, False))
 
     def _born(self, window: Window, watermark: int) -> WindowState:
         flags = SPOKEN if is_complete(window.end, watermark) else 0
-        return WindowState(self.aggregation.create(), 0 if self._plain else self._trigger.start(), flags)
+        return WindowState(
+            self.aggregation.create(), 0 if self._plain else self._trigger.start(), flags
+        )
 
     def _take(self, own: WindowState, window: Window, taken: Taken, call: Call) -> None:
         """Add records to a window; nothing is emitted yet."""
@@ -119,9 +139,12 @@ class TriggeredMachine:
         own.fresh += group.count
         own.count += group.count
         if self.windowing.output_time is not OutputTime.END_OF_WINDOW:
-            # Which of its records are behind the watermark is not known: none that counts is earlier than that.
+            # Which of its records are behind the watermark is not known: none that counts is
+            # earlier than that.
             earliest = None if group.earliest is None else max(group.earliest, call.times.watermark)
-            own.output_at_us = self._output_at(own.output_at_us, [earliest, group.latest], call.times.watermark)
+            own.output_at_us = self._output_at(
+                own.output_at_us, [earliest, group.latest], call.times.watermark
+            )
         if not self._plain:
             own.trigger = self._trigger.add(own.trigger, group.count, 0, call.moment(group.window))
 
@@ -146,15 +169,22 @@ class TriggeredMachine:
 
     def _not_held(self, gone: Gone, call: Call) -> None:
         reason = "a retraction of a record that its window does not hold"
-        call.effects.rejected.append(RejectedRecord(call.key, Retraction(gone.value), gone.timestamp, reason))
+        call.effects.rejected.append(
+            RejectedRecord(call.key, Retraction(gone.value), gone.timestamp, reason)
+        )
 
     def _again(self, kept: Sequence[Sequence[Any]]) -> Any:
         """The accumulator of kept records."""
         prepared = [self.aggregation.prepare(record[1]) for record in kept]
-        return self.aggregation.add_many(self.aggregation.create(), prepared, [record[0] for record in kept])
+        return self.aggregation.add_many(
+            self.aggregation.create(), prepared, [record[0] for record in kept]
+        )
 
-    def _output_at(self, known: int | None, timestamps: Iterable[int | None], watermark: int) -> int | None:
-        """The output time with more records. Those behind the watermark cannot hold it, so they do not count."""
+    def _output_at(
+        self, known: int | None, timestamps: Iterable[int | None], watermark: int
+    ) -> int | None:
+        """The output time with more records. Those behind the watermark cannot hold it, so they do
+        not count."""
         times = [t for t in timestamps if t is not None and not is_behind(t, watermark)]
         if known is not None:
             times.append(known)
@@ -162,10 +192,11 @@ class TriggeredMachine:
             return None
         return min(times) if self.windowing.output_time is OutputTime.EARLIEST else max(times)
 
-    # --- emitting -----------------------------------------------------------------------------------------
+    # --- emitting ---------------------------------------------------------------------------------
 
     def _settle(self, slot: Slot, own: WindowState, window: Window, call: Call) -> None:
-        """After any change: ask the trigger once, end the window if it is time, and see to timers and hold."""
+        """After any change: ask the trigger once, end the window if it is time, and see to timers
+        and hold."""
         expired = self.expired(window, call.times.watermark)
         complete = is_complete(window.end, call.times.watermark)
         if not own.flags & CLOSED:
@@ -198,8 +229,8 @@ class TriggeredMachine:
     def _speak(self, own: WindowState, window: Window, call: Call, last: bool) -> None:
         """Emit a pane, unless there is nothing new.
 
-        The on-time pane is emitted even then, because it marks the window as complete, unless it would only retract a
-        standing pane and repeat it.
+        The on-time pane is emitted even then, because it marks the window as complete, unless it
+        would only retract a standing pane and repeat it.
         """
         timing = self._timing(own, window, call.times.watermark)
         retracting = self.windowing.accumulation is Accumulation.RETRACTING
@@ -232,14 +263,13 @@ class TriggeredMachine:
 
     def _pane(self, own: WindowState, window: Window, key: Key, timing: Timing, last: bool) -> Pane:
         at = own.output_at_us
-        return Pane(
-            key=key,
-            window=window,
-            result=self.aggregation.result(own.acc),
-            timestamp=window.end - 1 if at is None else min(at, window.end - 1),
-            timing=timing,
-            index=own.index,
-            nonspeculative_index=-1 if timing is Timing.EARLY else own.nonspeculative,
-            is_first=own.index == 0,
-            is_last=last,
+        return pane_of(
+            key,
+            window,
+            self.aggregation.result(own.acc),
+            timing,
+            own.index,
+            last,
+            nonspeculative=-1 if timing is Timing.EARLY else own.nonspeculative,
+            at=None if at is None else min(at, window.end - 1),
         )

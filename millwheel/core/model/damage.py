@@ -12,8 +12,8 @@ from millwheel.errors import CorruptionError, InvariantError
 T = TypeVar("T")
 
 DAMAGE = (msgspec.MsgspecError, ValueError, RecursionError, InvariantError)
-"""The exceptions of decoders for arbitrary bytes: these do not parse, are not text, nest too deeply, or have impossible
-values."""
+"""The exceptions of decoders for arbitrary bytes: these do not parse, are not text, nest too
+deeply, or have impossible values."""
 
 
 def checked(decode: Callable[[bytes], T], what: str) -> Callable[[bytes], T]:
@@ -34,5 +34,6 @@ def is_failure(ex: BaseException) -> bool:
 
 
 def is_panic(ex: BaseException) -> bool:
-    """Whether a library in Rust has given up one call. Its exception is none of :class:`Exception`."""
+    """Whether a library in Rust has given up one call. Its exception is none of
+    :class:`Exception`."""
     return type(ex).__name__ == "PanicException"

@@ -1,8 +1,9 @@
 """The policy on failing calls, and the names of failures. Pure.
 
-A *policy* says how large a share of the calls of a node may fail. Shares are judged per *call*: its kind ("record",
-"timer", "window", "line", "key of STREAM") and its node. Each shard keeps a tally of its recent calls; the watermark
-service adds the tallies of a node up (see :mod:`millwheel.workers.shard.verdicts`).
+A *policy* says how large a share of the calls of a node may fail. Shares are judged per *call*: its
+kind ("record", "timer", "window", "line", "key of STREAM") and its node. Each shard keeps a tally
+of its recent calls; the watermark service adds the tallies of a node up (see
+:mod:`millwheel.engine.workers.shard.verdicts`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from enum import Enum
 from typing import Any
 
 RECENT = 10_000
-"""A tally halves its counts when it holds so many calls, because only recent calls are to be judged."""
+"""A tally halves its counts when it holds so many calls, because only recent calls are to be
+judged."""
 MOST_WORDS = 8_000
 """Characters of an exception that are kept."""
 _KIND_LENGTH = 120  # characters of a kind of failure that are kept
@@ -23,8 +25,8 @@ _NUMBERS = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class OnError:
-    """More than ``stop_above`` (a share) of at least ``of_at_least`` recent calls failed: the run stops. Any other
-    failure makes a dead letter."""
+    """More than ``stop_above`` (a share) of at least ``of_at_least`` recent calls failed: the run
+    stops. Any other failure makes a dead letter."""
 
     stop_above: float = 0.1
     of_at_least: int = 100
@@ -42,7 +44,8 @@ UNIT = "timestamp's unit"
 ENDLESS = "timer without end"
 """The kind of call that sets timers again and again although the input has ended."""
 _UNIT_POLICY = OnError(0.99, 100)
-"""Where all of a stream's first hundred timestamps are of another unit than µs, the pipeline is wrong, not the data."""
+"""Where all of a stream's first hundred timestamps are of another unit than µs, the pipeline is
+wrong, not the data."""
 
 
 class FailureVerdict(Enum):
@@ -66,7 +69,11 @@ class Tally:
             return FailureVerdict.FINE
         if self.tried < policy.of_at_least:
             return FailureVerdict.EARLY
-        return FailureVerdict.BROKEN if self.failed > policy.stop_above * self.tried else FailureVerdict.FINE
+        return (
+            FailureVerdict.BROKEN
+            if self.failed > policy.stop_above * self.tried
+            else FailureVerdict.FINE
+        )
 
     def at_least(self, other: Tally) -> Tally:
         """The larger of both figures. One of them may lack what the other has."""
@@ -82,9 +89,9 @@ class CallKind:
 
 
 def policy_for(call: CallKind, declared: OnError) -> OnError:
-    """The policy for a kind of call of a node with a ``declared`` one. A forgotten unit ends a run whatever is
-    declared: dead letters for ever are wanted of wrong data only. So do timers without end: it would be chance which of
-    their rows come before the dead letter."""
+    """The policy for a kind of call of a node with a ``declared`` one. A forgotten unit ends a run
+    whatever is declared: dead letters for ever are wanted of wrong data only. So do timers without
+    end: it would be chance which of their rows come before the dead letter."""
     if call.what == ENDLESS:
         return STOP
     return _UNIT_POLICY if call.what == UNIT else declared
@@ -95,11 +102,12 @@ def share_text(share: float) -> str:
     return f"{share * 100:.6g}%"
 
 
-# --- kinds of failures -----------------------------------------------------------------------------------------
+# --- kinds of failures ----------------------------------------------------------------------------
 
 
 def kind_of(error: str, location: str, reason: str) -> str:
-    """The name under which a failure is counted: exception and line of code, or the reason without its numbers."""
+    """The name under which a failure is counted: exception and line of code, or the reason without
+    its numbers."""
     text = f"{error} at {location}" if error and location else _NUMBERS.sub("#", reason)
     return printable(text if len(text) <= _KIND_LENGTH else text[: _KIND_LENGTH - 1] + "…")
 
@@ -119,7 +127,8 @@ def encodable(text: str) -> str:
 
 
 def in_words(ex: BaseException) -> str:
-    """``ValueError: no such city``: text that every encoder takes, whatever the exception makes of itself."""
+    """``ValueError: no such city``: text that every encoder takes, whatever the exception makes of
+    itself."""
     try:
         text = str(ex)
     except BaseException as other:  # of the user's own __str__
@@ -135,13 +144,15 @@ def printable(text: str) -> str:
 KINDS = "dead_letters."
 """How the durable counters of dead letters by kind begin."""
 MOST_COUNTED = 2**62
-"""Where the counters of a shard stop, upwards and downwards: a commit carries numbers of up to 64 bits."""
+"""Where the counters of a shard stop, upwards and downwards: a commit carries numbers of up to 64
+bits."""
 KINDS_KEPT = 20  # kinds that a shard counts apart; all others are one
 OTHER_KINDS = KINDS + "other reasons"
 
 
 def counted(name: str, known: Mapping[str, int]) -> str:
-    """The counter to count under, among those that a shard has: of kinds of dead letters it has few."""
+    """The counter to count under, among those that a shard has: of kinds of dead letters it has
+    few."""
     if not name.startswith(KINDS) or name in known:
         return name
     return name if sum(each.startswith(KINDS) for each in known) < KINDS_KEPT else OTHER_KINDS
@@ -149,13 +160,17 @@ def counted(name: str, known: Mapping[str, int]) -> str:
 
 def kinds_in(counters: Mapping[str, int]) -> dict[str, int]:
     """Dead letters by kind, the most frequent first."""
-    found = {name[len(KINDS) :]: count for name, count in counters.items() if name.startswith(KINDS)}
+    found = {
+        name[len(KINDS) :]: count for name, count in counters.items() if name.startswith(KINDS)
+    }
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
 def without_kinds(counters: Mapping[str, int]) -> dict[str, int]:
     """The counters that are not of one kind of dead letter, or of one replay of them."""
-    return {name: count for name, count in counters.items() if not name.startswith((KINDS, REPLAYED))}
+    return {
+        name: count for name, count in counters.items() if not name.startswith((KINDS, REPLAYED))
+    }
 
 
 REPLAYED = "replayed."
@@ -167,7 +182,7 @@ def replayed_in(counters: Mapping[str, int]) -> int:
     return sum(count for name, count in counters.items() if name.startswith(REPLAYED))
 
 
-# --- what a shard reports, among its counters ------------------------------------------------------------------
+# --- what a shard reports, among its counters -----------------------------------------------------
 
 _TRIED, _FAILED, _FIRST = "\0tried\0", "\0failed\0", "\0first\0"
 
@@ -187,7 +202,9 @@ def as_counters(
     """Tallies and first failures as counters, which sums of counters take along."""
     found = {_TRIED + what: count for what, count in tried.items()}
     found.update({f"{_FAILED}{call.judged}\0{call.what}": count for call, count in failed.items()})
-    found.update({f"{_FIRST}{each.judged}\0{each.kind}\0{each.sentence}": 1 for each in firsts.values()})
+    found.update(
+        {f"{_FIRST}{each.judged}\0{each.kind}\0{each.sentence}": 1 for each in firsts.values()}
+    )
     return found
 
 
@@ -213,4 +230,6 @@ def tallies_in(counters: Mapping[str, int]) -> dict[CallKind, Tally]:
 
 def firsts_in(counters: Mapping[str, int]) -> list[First]:
     """The first failures among reported counters."""
-    return [First(*name[len(_FIRST) :].split("\0", 2)) for name in counters if name.startswith(_FIRST)]
+    return [
+        First(*name[len(_FIRST) :].split("\0", 2)) for name in counters if name.startswith(_FIRST)
+    ]

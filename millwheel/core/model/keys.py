@@ -21,13 +21,19 @@ KeyHash = Callable[[Key], int]
 """Where a key lies in the 64-bit space. All of a node's keys are hashed alike."""
 
 _MOST_LEVELS = 30
-"""The most levels of nested tuples: decoders take some hundreds, and a key travels within other lists."""
+"""The most levels of nested tuples: decoders take some hundreds, and a key travels within other
+lists."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 _xxh3: Callable[[bytes], int] = xxhash.xxh3_64_intdigest
 _xxh3_bytes: Callable[[bytes], bytes] = xxhash.xxh3_64_digest
-_PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = ((str, str.__str__), (int, int.__index__), (bytes, bytes))
-"""The types of keys, and the function that converts a value of a derived type, such as a member of an IntEnum."""
+_PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (int, int.__index__),
+    (bytes, bytes),
+)
+"""The types of keys, and the function that converts a value of a derived type, such as a member of
+an IntEnum."""
 
 
 def check_key(key: Any, level: int = 0) -> Key:
@@ -41,7 +47,9 @@ def check_key(key: Any, level: int = 0) -> Key:
         return key
     if kind is tuple or kind is list:
         if level == _MOST_LEVELS:
-            raise RecordError(f"a key of tuples in tuples, more than {_MOST_LEVELS} levels deep, cannot be stored")
+            raise RecordError(
+                f"a key of tuples in tuples, more than {_MOST_LEVELS} levels deep, cannot be stored"
+            )
         return tuple(check_key(part, level + 1) for part in key)
     if key is None:
         raise RecordError("missing key: the record has no value where the key is read from")
@@ -77,7 +85,9 @@ def _check_text(key: str) -> str:
     try:
         key.encode()
     except UnicodeEncodeError as ex:
-        raise RecordError(f"the key {key!r} is no Unicode text: {ex.reason}; decode its bytes another way") from ex
+        raise RecordError(
+            f"the key {key!r} is no Unicode text: {ex.reason}; decode its bytes another way"
+        ) from ex
     return key
 
 
@@ -97,7 +107,8 @@ def _tuples(parts: list[Any]) -> tuple[Any, ...]:
 
 
 def stored_key(key: Key) -> bytes:
-    """:func:`key_hash` in 8 bytes, big-endian, and :func:`key_bytes` behind it: how keys are ordered on disk."""
+    """:func:`key_hash` in 8 bytes, big-endian, and :func:`key_bytes` behind it: how keys are
+    ordered on disk."""
     data = _encode(key)
     return _xxh3_bytes(data) + data
 

@@ -1,17 +1,18 @@
 """The fence: whether something that carries a lease token still counts.
 
-A shard has one owner at a time. The range table gives every owner a higher token than all owners before it, and every
-message of an owner carries its token. A worker that was declared dead may be alive (a **zombie**), and news of a new
-owner reaches different workers at different times. So a receiver compares the token of a message with its own entry of
-the lease:
+A shard has one owner at a time. The range table gives every owner a higher token than all owners
+before it, and every message of an owner carries its token. A worker that was declared dead may be
+alive (a **zombie**), and news of a new owner reaches different workers at different times. So a
+receiver compares the token of a message with its own entry of the lease:
 
 | the token is | its sender is | what to do |
 |---|---|---|
 | the same | the owner | accept it |
 | lower | a former owner, perhaps a zombie | refuse it: its messages no longer hold |
-| higher | an owner of which the receiver has not heard yet | wait, or refuse: the receiver may be the zombie |
+| higher | an owner newer than the receiver's entry | wait, or refuse: it may be the zombie |
 
-Journals need no token: the seal fences them (docs/design/fencing.md). Tokens are compared nowhere but here.
+Journals need no token: the seal fences them (docs/design/fencing.md). Tokens are compared nowhere
+but here.
 """
 
 from __future__ import annotations
@@ -45,12 +46,14 @@ class Lease(NamedTuple):
         return token < self.token
 
     def is_behind(self, token: int) -> bool:
-        """Whether ``token`` is that of an owner after this one, so that this lease has ended, known or not."""
+        """Whether ``token`` is that of an owner after this one, so that this lease has ended, known
+        or not."""
         return token > self.token
 
 
 class Leases(NamedTuple):
-    """:class:`Lease` for many shards at once: ``tokens`` has one token for each, in the order of the arguments."""
+    """:class:`Lease` for many shards at once: ``tokens`` has one token for each, in the order of
+    the arguments."""
 
     tokens: _Longs
 

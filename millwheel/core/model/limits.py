@@ -1,4 +1,5 @@
-"""Caps on the size of records, keys and state, and on the duration of a callback. The defaults work."""
+"""Caps on the size of records, keys and state, and on the duration of a callback. The defaults
+work."""
 
 from __future__ import annotations
 
@@ -11,7 +12,15 @@ CREDIT_BYTES = 1024
 """Credit is counted in records of up to so many bytes; a larger record counts as several."""
 DELIVERY_BYTES = 4 << 20
 """Batches are cut into deliveries of about this size. One record may be larger."""
-_UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_UNITS = {
+    "B": 1,
+    "kB": 1000,
+    "MB": 1000**2,
+    "GB": 1000**3,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+}
 """Fixed: units of sizes."""
 _SIZE = re.compile(r"(\d+)\s*(B|kB|MB|GB|KiB|MiB|GiB)")
 
@@ -20,11 +29,11 @@ _SIZE = re.compile(r"(\d+)\s*(B|kB|MB|GB|KiB|MiB|GiB)")
 class Limits:
     """The limits of one pipeline.
 
-    ``record``, ``key`` and ``state`` are bytes of one encoded record, key and entry of state. ``in_flight`` bytes of
-    productions may wait in a shard for its consumers. ``timers`` of each domain may wait per key. Once the input has
-    ended, timers of one key may set timers ``chain`` times. A call of user code
-    that takes longer than ``callback_us`` (None: never) ends its worker. After ``hangs`` such ends the same record,
-    timer or window is not passed to user code again.
+    ``record``, ``key`` and ``state`` are bytes of one encoded record, key and entry of state.
+    ``in_flight`` bytes of productions may wait in a shard for its consumers. ``timers`` of each
+    domain may wait per key. Once the input has ended, timers of one key may set timers ``chain``
+    times. A call of user code that takes longer than ``callback_us`` (None: never) ends its worker.
+    After ``hangs`` such ends the same record, timer or window is not passed to user code again.
     """
 
     record: int = 16 << 20
@@ -41,10 +50,13 @@ DEFAULTS = Limits()
 
 
 def size_bytes(text: str) -> int:
-    """Bytes of a size such as ``"64kB"`` or ``"1MiB"``. Raises ValueError with the accepted forms."""
+    """Bytes of a size such as ``"64kB"`` or ``"1MiB"``. Raises ValueError with the accepted
+    forms."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"{text!r} is no size; write a number and a unit, such as 500B, 64kB, 1MB or 16MiB")
+        raise ValueError(
+            f"{text!r} is no size; write a number and a unit, such as 500B, 64kB, 1MB or 16MiB"
+        )
     return int(found[1]) * _UNITS[found[2]]
 
 
@@ -58,4 +70,7 @@ def size_text(size: int) -> str:
 
 def over(option: str, what: str, size: int, most: int) -> str:
     """The error message for a value that is larger than a limit."""
-    return f"{what} of {size} bytes is over limits.{option} ({size_text(most)}); docs/limits.md says how to raise it"
+    return (
+        f"{what} of {size} bytes is over limits.{option} ({size_text(most)}); docs/limits.md says"
+        " how to raise it"
+    )

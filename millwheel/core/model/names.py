@@ -2,15 +2,15 @@
 
 | what | its name | stands in |
 |---|---|---|
-| a node | as the graph says: a computation, ``source.STREAM``, ``sink.STREAM`` | range tables, productions, reports |
-| a shard | ``NODE-NUMBER``; a number is never given twice | range tables, commits, manifests, folders, deliveries |
+| a node | a computation, ``source.STREAM``, ``sink.STREAM`` | range tables, productions, reports |
+| a shard | ``NODE-NUMBER``, a number of its own | range tables, commits, manifests, deliveries |
 | the channel of a shard | the name of the shard | deliveries, high-water marks |
 | the channel of a partition | ``NODE/PARTITION`` | deliveries, high-water marks |
-| the channel of a source's dead letters | ``NODE!COMPUTATION/PARTITION`` | deliveries, high-water marks |
+| dead letters of a source | ``NODE!COMPUTATION/PARTITION`` | deliveries, high-water marks |
 | the channel of replayed letters | ``replay/REQUEST`` | high-water marks |
 
-All of these are durable: another form would be another channel, and records applied under the old name would be applied
-again.
+All of these are durable: another form would be another channel, and records applied under the old
+name would be applied again.
 """
 
 from __future__ import annotations
@@ -56,17 +56,20 @@ def partition_channel(node: str, partition: str) -> ChannelName:
 
 
 def letters_channel(node: str, computation: str, partition: str) -> ChannelName:
-    """The channel on which a source sends dead letters of a partition that ``computation`` would have got."""
+    """The channel on which a source sends dead letters of a partition that ``computation`` would
+    have got."""
     return ChannelName(f"{node}!{computation}/{partition}")
 
 
 def groups_of(node: str) -> str:
-    """The stream of what is sent to a node in place of records; no stream of a pipeline has such a name."""
+    """The stream of what is sent to a node in place of records; no stream of a pipeline has such a
+    name."""
     return f"groups of {node}"
 
 
 def rest_of(stream: str) -> str:
-    """The productions of a stream for those consumers that get records, where the others get groups of them."""
+    """The productions of a stream for those consumers that get records, where the others get groups
+    of them."""
     return f"{_REST}{stream}"
 
 
@@ -82,6 +85,7 @@ def replay_channel(request: str) -> ChannelName:
 
 def producer_of(channel: str) -> NodeName | None:
     """The node whose shard sends on this channel; None for those of partitions and letters."""
-    # "/" cannot stand in the name of a shard, but a partition may well end like one: "source.clicks/part-3".
+    # "/" cannot stand in the name of a shard, but a partition may well end like one:
+    # "source.clicks/part-3".
     parts = shard_parts(channel) if "/" not in channel else None
     return parts[0] if parts is not None else None

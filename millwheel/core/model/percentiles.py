@@ -1,10 +1,12 @@
-"""Percentile watermarks: the time that a given share of the shards has passed, however far the others are behind.
+"""Percentile watermarks: the time that a given share of the shards has passed, however far the
+others are behind.
 
-The percentile watermark of a node for a share s is the highest time that at least that share of its shards has passed.
-A shard has passed a time when nothing that it works on lies before it, and when the percentile watermarks of all nodes
-that feed it have passed it too: a slow shard anywhere upstream is left out as long as it belongs to the others. With
-s = 1 it is the low watermark. It promises nothing about the records of the shards that are left out: results that are
-emitted by it are early.
+The percentile watermark of a node for a share s is the highest time that at least that share of its
+shards has passed. A shard has passed a time when nothing that it works on lies before it, and when
+the percentile watermarks of all nodes that feed it have passed it too: a slow shard anywhere
+upstream is left out as long as it belongs to the others. With s = 1 it is the low watermark. It
+promises nothing about the records of the shards that are left out: results that are emitted by it
+are early.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ Shares = tuple[float, ...]
 
 
 def share_name(node: str, share: float) -> str:
-    """The name under which a node's percentile watermark is published, beside its own. No node has such a name."""
+    """The name under which a node's percentile watermark is published, beside its own. No node has
+    such a name."""
     return f"{node}@{share!r}"
 
 
@@ -25,8 +28,11 @@ def needed(share: float, shards: int) -> int:
     return max(1, math.ceil(share * shards - 1e-9))
 
 
-def shares_by_node(feeders: Mapping[str, tuple[str, ...]], used: Mapping[str, Shares]) -> dict[str, Shares]:
-    """The shares that matter at each node: those that it uses, and those that any node behind it uses."""
+def shares_by_node(
+    feeders: Mapping[str, tuple[str, ...]], used: Mapping[str, Shares]
+) -> dict[str, Shares]:
+    """The shares that matter at each node: those that it uses, and those that any node behind it
+    uses."""
     found: dict[str, set[float]] = {}
     for node, shares in used.items():
         reached, frontier = {node}, [node]

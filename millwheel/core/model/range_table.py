@@ -1,7 +1,8 @@
 """The range table of a computation: the owner of each key range, its token, and its former owners.
 
-The master writes it by compare-and-set, workers and injector follow it. It is also what recovery obeys:
-a commit in a journal counts only if the lineage of its shard names that journal and that token.
+The master writes it by compare-and-set, workers and injector follow it. It is also what recovery
+obeys: a commit in a journal counts only if the lineage of its shard names that journal and that
+token.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ import msgspec
 
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.lease import Lease
-from millwheel.core.model.names import NO_SHARD, NOBODY, NodeName, ShardName, Token, WorkerName, shard_name, shard_parts
+from millwheel.core.model.names import (
+    NO_SHARD,
+    NOBODY,
+    NodeName,
+    ShardName,
+    Token,
+    WorkerName,
+    shard_name,
+    shard_parts,
+)
 from millwheel.core.model.ranges import KeyRange, check_tiling
 from millwheel.errors import CorruptionError
 
@@ -26,8 +36,9 @@ _EDGE = re.compile(r"[0-9a-f]{1,17}")
 class Ancestor(NamedTuple):
     """One former owner whose commits count: journal (by incarnation), token, and where they end.
 
-    ``sealed_end`` is the valid length in bytes of the sealed journal, or -1 after a planned release;
-    ``last_commit`` is the number of the last commit of a planned release, or -1 after a seal.
+    ``sealed_end`` is the valid length in bytes of the sealed journal, or -1 after a planned
+    release; ``last_commit`` is the number of the last commit of a planned release, or -1 after a
+    seal.
     """
 
     incarnation: WorkerName
@@ -40,8 +51,8 @@ class Ancestor(NamedTuple):
 class Parent:
     """A shard that no longer exists, from which another one was made by a split or a merge.
 
-    Its owner released it after ``last_commit``, so a snapshot of it holds everything (0: it never committed
-    anything). The child has the keys of both its own range and this one.
+    Its owner released it after ``last_commit``, so a snapshot of it holds everything (0: it never
+    committed anything). The child has the keys of both its own range and this one.
     """
 
     shard: ShardName
@@ -54,11 +65,11 @@ class Parent:
 class ShardEntry:
     """One shard. ``owner`` is an incarnation, or "" while there is no owner.
 
-    ``next_owner`` names the worker a planned move goes to, ``split_at`` the lower edge of the upper half of a planned
-    split (0: none), ``merges_as`` the shard that it becomes together with its neighbour of the same plan. For each of
-    these plans the owner stops, commits, and releases the shard. ``parents`` are the shards from which it was made,
-    until it has a snapshot of its own. ``standby`` is the worker that follows the owner's commits, "" when there is
-    none.
+    ``next_owner`` names the worker a planned move goes to, ``split_at`` the lower edge of the upper
+    half of a planned split (0: none), ``merges_as`` the shard that it becomes together with its
+    neighbour of the same plan. For each of these plans the owner stops, commits, and releases the
+    shard. ``parents`` are the shards from which it was made, until it has a snapshot of its own.
+    ``standby`` is the worker that follows the owner's commits, "" when there is none.
     """
 
     shard: ShardName
@@ -80,15 +91,18 @@ class ShardEntry:
     def ancestors_since(self, token: Token) -> tuple[Ancestor, ...]:
         """The former owners whose commits a snapshot published under ``token`` may lack.
 
-        Its owner had replayed all commits of older owners before it opened the shard; commits under that very token may
-        have followed the snapshot.
+        Its owner had replayed all commits of older owners before it opened the shard; commits under
+        that very token may have followed the snapshot.
         """
         published = Lease(token)
-        return tuple(ancestor for ancestor in self.lineage if not published.outlived(ancestor.token))
+        return tuple(
+            ancestor for ancestor in self.lineage if not published.outlived(ancestor.token)
+        )
 
     @property
     def resharded(self) -> bool:
-        """Whether it is to be split or merged: its range goes to other shards once it has been released."""
+        """Whether it is to be split or merged: its range goes to other shards once it has been
+        released."""
         return bool(self.split_at or self.merges_as)
 
     def must_leave(self, owner: WorkerName) -> bool:
@@ -97,15 +111,19 @@ class ShardEntry:
 
     def assigned(self, owner: WorkerName) -> ShardEntry:
         """The entry under a new owner and the next token (a token is never used twice)."""
-        return replace(self, owner=owner, token=Token(self.token + 1), next_owner=NOBODY, standby=NOBODY)
+        return replace(
+            self, owner=owner, token=Token(self.token + 1), next_owner=NOBODY, standby=NOBODY
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class RangeTable:
-    """All shards of one computation; ``version`` is the store's, for compare-and-set (-1: not stored yet).
+    """All shards of one computation; ``version`` is the store's, for compare-and-set (-1: not
+    stored yet).
 
-    ``named`` is the number in the name of the next shard that a split or merge makes (0: none was made yet). A name is
-    never used twice, because snapshots and channels of the shard that had it may still be there.
+    ``named`` is the number in the name of the next shard that a split or merge makes (0: none was
+    made yet). A name is never used twice, because snapshots and channels of the shard that had it
+    may still be there.
     """
 
     computation: NodeName
@@ -147,8 +165,9 @@ class RangeTable:
             return RangeTable(checked_name(form.computation), shards, version, form.named)
         except DAMAGE as ex:
             raise CorruptionError(
-                f"{len(data)} bytes in ZooKeeper (version {version}) are no range table: {ex}. Nobody but the master "
-                "may write there; restore ZooKeeper's data, or start on a new root"
+                f"{len(data)} bytes in ZooKeeper (version {version}) are no range table: {ex}."
+                " Nobody but the master may write there; restore ZooKeeper's data, or start on a"
+                " new root"
             ) from ex
 
 
@@ -195,7 +214,8 @@ def _row(entry: ShardEntry) -> _Row:
         split_at=f"{entry.split_at:016x}" if entry.split_at else "",
         merges_as=entry.merges_as,
         parents=[
-            _ParentRow(p.shard, f"{p.range.lo:016x}", f"{p.range.hi:x}", p.token, p.last_commit) for p in entry.parents
+            _ParentRow(p.shard, f"{p.range.lo:016x}", f"{p.range.hi:x}", p.token, p.last_commit)
+            for p in entry.parents
         ],
         standby=entry.standby,
     )
@@ -214,7 +234,12 @@ def _entry(row: _Row) -> ShardEntry:
         split_at=_inner_edge(row),
         merges_as=row.merges_as and checked_name(row.merges_as),
         parents=tuple(
-            Parent(checked_name(p.shard), KeyRange(edge_of(p.lo), edge_of(p.hi)), p.token, p.last_commit)
+            Parent(
+                checked_name(p.shard),
+                KeyRange(edge_of(p.lo), edge_of(p.hi)),
+                p.token,
+                p.last_commit,
+            )
             for p in row.parents
         ),
         standby=row.standby and checked_name(row.standby),
@@ -237,8 +262,8 @@ def edge_of(text: str) -> int:
 
 
 def checked_name(name: _Text) -> _Text:
-    """A name that becomes a part of paths: of journals, snapshots and local stores. Raises ValueError for one that
-    could lead elsewhere."""
+    """A name that becomes a part of paths: of journals, snapshots and local stores. Raises
+    ValueError for one that could lead elsewhere."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name[:140]!r} cannot name a shard, a node or a worker")
     return name

@@ -1,4 +1,5 @@
-"""Key ranges: half-open intervals of the 64-bit hash of a key. The ranges of a computation tile the space."""
+"""Key ranges: half-open intervals of the 64-bit hash of a key. The ranges of a computation tile the
+space."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ class KeyRange:
 
 
 def tile(count: int, grain: int = 1) -> list[KeyRange]:
-    """``count`` ranges of (almost) equal width that cover the whole space. Their edges are multiples of ``grain``,
-    which divides the space."""
+    """``count`` ranges of (almost) equal width that cover the whole space. Their edges are
+    multiples of ``grain``, which divides the space."""
     edges = [SPACE // grain * i // count * grain for i in range(count + 1)]
     return [KeyRange(lo, hi) for lo, hi in pairwise(edges)]
 
@@ -47,7 +48,9 @@ def check_tiling(ranges: Iterable[KeyRange], what: str) -> Sequence[KeyRange]:
     edge = 0
     for piece in ordered:
         if piece.lo != edge:
-            raise InvariantError(f"{what}: {piece} does not start where its neighbour ends ({edge:016x})")
+            raise InvariantError(
+                f"{what}: {piece} does not start where its neighbour ends ({edge:016x})"
+            )
         edge = piece.hi
     invariant(edge == SPACE, f"{what}: the key space above {edge:016x} belongs to nobody")
     return ordered

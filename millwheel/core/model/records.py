@@ -15,7 +15,8 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.limits import CREDIT_BYTES
 from millwheel.core.model.times import MAX_TIME
 
-if TYPE_CHECKING:  # `millwheel --help` loads this file, and numpy takes longer than all the rest of it
+# `millwheel --help` loads this file, and numpy takes longer than all the rest of it
+if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from typing_extensions import TypeVar
@@ -30,7 +31,8 @@ else:
 
 
 NO_LABEL = MAX_TIME
-"""In place of the label of a record that has none, among others that have one. It holds no watermark."""
+"""In place of the label of a record that has none, among others that have one. It holds no
+watermark."""
 _MANY = 16
 """One in so many records, and more, are left out by picking the others."""
 
@@ -48,8 +50,8 @@ class Domain(Enum):
 
 
 class Record(msgspec.Struct, Generic[V], gc=False):
-    """What ``process_record`` receives: ``key``, ``value``, ``timestamp`` (µs UTC) and the ``stream`` of the record. In
-    annotations ``Record[Click]`` gives the type of the value."""
+    """What ``process_record`` receives: ``key``, ``value``, ``timestamp`` (µs UTC) and the
+    ``stream`` of the record. In annotations ``Record[Click]`` gives the type of the value."""
 
     key: Key
     value: V
@@ -58,7 +60,8 @@ class Record(msgspec.Struct, Generic[V], gc=False):
 
 
 class Timer:
-    """What ``process_timer`` receives: the ``tag`` and time ``at`` (µs) it was set for, and its ``domain``."""
+    """What ``process_timer`` receives: the ``tag`` and time ``at`` (µs) it was set for, and its
+    ``domain``."""
 
     __slots__ = ("at", "domain", "key", "tag")
 
@@ -69,18 +72,24 @@ class Timer:
         self.domain = domain
 
     def __repr__(self) -> str:
-        return f"Timer(key={self.key!r}, tag={self.tag!r}, at={self.at}, domain={self.domain.value})"
+        return (
+            f"Timer(key={self.key!r}, tag={self.tag!r}, at={self.at}, domain={self.domain.value})"
+        )
 
 
 class Values(list[Any]):
-    """Values that were read together. A field that several parts look at is taken out once: twenty thousand dicts do
-    not fit into the cache of a processor, so to go through them takes as long as to compare what is found there.
+    """Values that were read together. A field that several parts look at is taken out once: twenty
+    thousand dicts do not fit into the cache of a processor, so to go through them takes as long as
+    to compare what is found there.
 
-    ``kind`` is the type of all of them, if they were decoded into one, from a text of ``text_bytes``."""
+    ``kind`` is the type of all of them, if they were decoded into one, from a text of
+    ``text_bytes``."""
 
     __slots__ = ("_columns", "_kinds", "_numbers", "kind", "text_bytes")
 
-    def __init__(self, values: Iterable[Any], kind: type | None = None, text_bytes: int = 0) -> None:
+    def __init__(
+        self, values: Iterable[Any], kind: type | None = None, text_bytes: int = 0
+    ) -> None:
         super().__init__(values)
         self._columns: dict[str, list[Any] | None] = {}
         self._kinds: dict[str, set[type]] = {}
@@ -89,14 +98,15 @@ class Values(list[Any]):
         self.text_bytes = text_bytes
 
     def column(self, name: str) -> list[Any] | None:
-        """A field of all values, or an attribute; None when one lacks it. Whoever changes the field changes it there,
-        too."""
+        """A field of all values, or an attribute; None when one lacks it. Whoever changes the field
+        changes it there, too."""
         if name not in self._columns:
             self._columns[name] = taken(self, name)
         return self._columns[name]
 
     def numbers(self, name: str) -> Int64s | None:
-        """A field as an array; None when some value has another one there than a whole number of up to 64 bits."""
+        """A field as an array; None when some value has another one there than a whole number of up
+        to 64 bits."""
         if name not in self._numbers:
             self._numbers[name] = numbers_in(self.column(name))
         return self._numbers[name]
@@ -130,8 +140,8 @@ def numbers_of(ints: list[int]) -> Int64s | None:
 
 
 def ints_of(values: Sequence[Any]) -> list[int] | None:
-    """The values, if all are whole numbers (no bools), as plain ones; else None. Takes a third of the time of a look at
-    their types."""
+    """The values, if all are whole numbers (no bools), as plain ones; else None. Takes a third of
+    the time of a look at their types."""
     try:
         return msgspec.convert(values, list[int])
     except msgspec.ValidationError:
@@ -152,19 +162,32 @@ def taken(values: Sequence[Any], name: str) -> list[Any] | None:
 class Batch:
     """Records of one stream in order, as parallel columns of equal length.
 
-    ``seqs`` rise strictly and number the records in their channel; weak productions are unnumbered (empty). ``keys``
-    are under the extractor of the computation the batch goes to. ``ids`` are external ids, or those of weak productions
-    (None: there are none). Values that a computation produced are still encoded (``msgspec.Raw``); ``born_us`` is the
-    wall clock at which the oldest record entered the system. ``size`` is the approximate size of the encoded batch
-    (bytes; 0: not known). ``labels`` are watermarks, one for each record: that of its source partition at its position,
-    or at the position of its cause (None: they have none).
+    ``seqs`` rise strictly and number the records in their channel; weak productions are unnumbered
+    (empty). ``keys`` are under the extractor of the computation the batch goes to. ``ids`` are
+    external ids, or those of weak productions (None: there are none). Values that a computation
+    produced are still encoded (``msgspec.Raw``); ``born_us`` is the wall clock at which the oldest
+    record entered the system. ``size`` is the approximate size of the encoded batch (bytes; 0: not
+    known). ``labels`` are watermarks, one for each record: that of its source partition at its
+    position, or at the position of its cause (None: they have none).
 
-    Most batches are only routed, cut and sent on. So ``seqs``, ``timestamps`` and ``keys`` may be given as arrays of
-    int64, and ``values`` as one encoded array: they become lists when somebody looks at them. What begins with ``held``
-    is as it was given; ``numbers`` are the keys, if they were given as an array.
+    Most batches are only routed, cut and sent on. So ``seqs``, ``timestamps`` and ``keys`` may be
+    given as arrays of int64, and ``values`` as one encoded array: they become lists when somebody
+    looks at them. What begins with ``held`` is as it was given; ``numbers`` are the keys, if they
+    were given as an array.
     """
 
-    __slots__ = ("_keys", "_seqs", "_timestamps", "_values", "born_us", "ids", "labels", "numbers", "size", "stream")
+    __slots__ = (
+        "_keys",
+        "_seqs",
+        "_timestamps",
+        "_values",
+        "born_us",
+        "ids",
+        "labels",
+        "numbers",
+        "size",
+        "stream",
+    )
 
     def __init__(
         self,
@@ -222,7 +245,8 @@ class Batch:
         return found
 
     def keep_encoded(self, values: msgspec.Raw) -> None:
-        """From now on the values are these bytes, one encoded array: somebody may change the objects."""
+        """From now on the values are these bytes, one encoded array: somebody may change the
+        objects."""
         self._values = values
 
     @property
@@ -254,7 +278,16 @@ class Batch:
 
     def _parts(self) -> tuple[Any, ...]:
         labels = None if self.labels is None else list(map(int, self.labels))
-        return self.stream, self.seqs, self.timestamps, self.keys, self.values, self.ids, self.born_us, labels
+        return (
+            self.stream,
+            self.seqs,
+            self.timestamps,
+            self.keys,
+            self.values,
+            self.ids,
+            self.born_us,
+            labels,
+        )
 
     @property
     def last_seq(self) -> int:
@@ -263,9 +296,11 @@ class Batch:
 
     @property
     def earliest(self) -> int:
-        """The lowest timestamp or label (MAX_TIME: no records). That is where they hold the watermark."""
-        # By their timestamps alone, the watermark of a consumer could pass a timer that comes behind a record in
-        # flight: its label may lie before its timestamp by max_delay. See mistake records_in_flight_hold_no_label.
+        """The lowest timestamp or label (MAX_TIME: no records). That is where they hold the
+        watermark."""
+        # By their timestamps alone, the watermark of a consumer could pass a timer that comes
+        # behind a record in flight: its label may lie before its timestamp by max_delay. See
+        # mistake records_in_flight_hold_no_label.
         lowest = _lowest(self._timestamps)
         return lowest if self.labels is None else min(lowest, _lowest(self.labels))
 
@@ -297,7 +332,17 @@ class Batch:
         return self._with(self.stream, seqs, self.held_keys, born_us)
 
     def _with(self, stream: str, seqs: Ints, keys: list[Key] | Int64s, born_us: int) -> Batch:
-        return Batch(stream, seqs, self._timestamps, keys, self._values, self.ids, born_us, self.size, self.labels)
+        return Batch(
+            stream,
+            seqs,
+            self._timestamps,
+            keys,
+            self._values,
+            self.ids,
+            born_us,
+            self.size,
+            self.labels,
+        )
 
     def tail(self, start: int) -> Batch:
         """The records from ``start`` on."""
@@ -347,7 +392,8 @@ def unlabelled(batch: Batch) -> Batch:
 
 
 def without(batch: Batch, indexes: Sequence[int]) -> Batch:
-    """All records but those at ``indexes``, which rise. Where these are few, the stretches between them are copied."""
+    """All records but those at ``indexes``, which rise. Where these are few, the stretches between
+    them are copied."""
     if len(indexes) * _MANY > len(batch):
         left = set(indexes)
         return batch.pick([index for index in range(len(batch)) if index not in left])
@@ -388,10 +434,10 @@ def _picker(indexes: Sequence[int] | Int64s) -> Callable[[Any], Any]:
 
 @dataclass(slots=True)
 class DeadLetter:
-    """A record that could not be used, with all the details to understand and replay it. ``error`` is the type of the
-    exception, ``what`` the kind of call that failed ("record", "key of STREAM", "line", "timer", "window"); ``raw`` is
-    key and value as base64 of msgpack, where JSON would change them; ``history`` are the earlier letters about the same
-    record."""
+    """A record that could not be used, with all the details to understand and replay it. ``error``
+    is the type of the exception, ``what`` the kind of call that failed ("record", "key of STREAM",
+    "line", "timer", "window"); ``raw`` is key and value as base64 of msgpack, where JSON would
+    change them; ``history`` are the earlier letters about the same record."""
 
     pipeline: str
     computation: str

@@ -1,8 +1,9 @@
 """The timers of one shard, in the order in which they come due. Pure.
 
-One timer per (key, domain, tag); setting it again moves it. A timer fires once its clock has *passed* its
-time (is greater), so that every record at or before that time has been processed. Timers of one key with the same
-time fire in the order of their tags: no other order would survive a recovery.
+One timer per (key, domain, tag); setting it again moves it. A timer fires once its clock has
+*passed* its time (is greater), so that every record at or before that time has been processed.
+Timers of one key with the same time fire in the order of their tags: no other order would survive a
+recovery.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from dataclasses import dataclass
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME
+from millwheel.errors import invariant
 
 _Id = tuple[Key, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A timer that fires now. ``cause`` is the argument with which it was set (see core/pipeline/production_ids.py)."""
+    """A timer that fires now. ``cause`` is the argument with which it was set (see
+    core/pipeline/production_ids.py)."""
 
     key: Key
     tag: str
@@ -31,7 +34,8 @@ class Due:
 
 
 class TimerQueue:
-    """The timers of one domain. Changes can be undone back to a savepoint, for a callback that fails."""
+    """The timers of one domain. Changes can be undone back to a savepoint, for a callback that
+    fails."""
 
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
@@ -53,16 +57,17 @@ class TimerQueue:
         return self._at.get((key, tag))
 
     def waiting(self, key: Key, mine: Callable[[str], bool]) -> int:
-        """The number of a key's timers whose tags are ``mine``, which must be the same predicate in each call. Timers
-        are counted from the first call on."""
+        """The number of a key's timers whose tags are ``mine``, which must be the same predicate in
+        each call. Timers are counted from the first call on."""
         if self._counts is None:
             self._mine = mine
             self._counts = Counter(key for key, tag in self._at if mine(tag))
         return self._counts[key]
 
     def first_of(self, key: Key, mine: Callable[[str], bool]) -> int:
-        """The time of the next timer of a key among those whose tags are ``mine``, which must be the same predicate in
-        each call (MAX_TIME: there is none). Keys have queues of their own from the first call on."""
+        """The time of the next timer of a key among those whose tags are ``mine``, which must be
+        the same predicate in each call (MAX_TIME: there is none). Keys have queues of their own
+        from the first call on."""
         if self._firsts is None:
             self._firsts, self._first_mine = {}, mine
             for (owner, tag), at in self._at.items():
@@ -103,8 +108,8 @@ class TimerQueue:
         return self._causes.get((key, tag), b"")
 
     def _recall(self, timer_id: _Id, cause: bytes) -> bytes:
-        """Replace the cause of a timer and return the former one. Only weak productions need causes, so there are
-        few."""
+        """Replace the cause of a timer and return the former one. Only weak productions need
+        causes, so there are few."""
         before = self._causes.pop(timer_id, b"") if self._causes else b""
         if cause:
             self._causes[timer_id] = cause
@@ -129,7 +134,8 @@ class TimerQueue:
         """Whether ``clock`` has passed more timers than so many."""
         if len(self._at) <= many:
             return False
-        # The entries of a heap before some time form a tree below the root, so the walk stops at the first later ones.
+        # The entries of a heap before some time form a tree below the root, so the walk stops at
+        # the first later ones.
         heap, found, nodes = self._heap, 0, [0]
         while nodes and found <= many:
             node = nodes.pop()
@@ -172,6 +178,30 @@ class TimerQueue:
                 self._at[timer_id] = before
                 self._push(before, timer_id)
 
+    def validate(self) -> None:
+        """Raise InvariantError unless each timer will come due, and is counted. For tests: it looks
+        at all timers."""
+        queued = {(timer_id, at) for at, _, _, timer_id in self._heap}
+        for timer_id, at in self._at.items():
+            invariant(
+                (timer_id, at) in queued,
+                f"timer {timer_id} at {at} is not in the heap: it never comes due",
+            )
+        invariant(self._causes.keys() <= self._at.keys(), "a timer that is not set has a cause")
+        if self._counts is not None:
+            counts = Counter(key for key, tag in self._at if self._mine(tag))
+            invariant(
+                self._counts == counts,
+                f"timers by key are {counts}, but are counted as {self._counts}",
+            )
+        if self._firsts is not None:
+            firsts = {
+                (owner, at, tag) for owner, queue in self._firsts.items() for at, tag in queue
+            }
+            for (owner, tag), at in self._at.items():
+                known = not self._first_mine(tag) or (owner, at, tag) in firsts
+                invariant(known, f"timer {tag} of {owner} at {at} is not in the queue of its key")
+
     def _push(self, at: int, timer_id: _Id) -> None:
         self._order += 1
         heapq.heappush(self._heap, (at, timer_id[1], self._order, timer_id))
@@ -187,7 +217,8 @@ class TimerQueue:
             del counts[key]
 
     def take_changes(self) -> dict[_Id, int | None]:
-        """The changes since the last call, as the present time of each touched timer (None: removed)."""
+        """The changes since the last call, as the present time of each touched timer (None:
+        removed)."""
         if not self._undo:
             return {}
         changed = {timer_id: self._at.get(timer_id) for timer_id, *_ in self._undo}

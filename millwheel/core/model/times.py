@@ -12,18 +12,27 @@ MAX_TIME = 2**63 - 1
 LAST_TIME = MAX_TIME - 1
 """The last instant at which something can be: a record, a timer, the end of a window."""
 IDLE_TIME = MAX_TIME - 1
-"""Reported by a source shard without live input: it does not hold the watermark now, but may again later. No other
-shard reports it."""
+"""Reported by a source shard without live input: it does not hold the watermark now, but may again
+later. No other shard reports it."""
 
 SECOND = 1_000_000  # Fixed: µs
 _IDLE_STEP_US, _LONG_SILENCE_US, _LONG_IDLE_STEP_US = 250_000, 20 * SECOND, SECOND
-"""The watermark of an idle source follows the wall clock in such steps: each is a report of every node downstream."""
-_UNITS_US = {"us": 1, "ms": 1_000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
+"""The watermark of an idle source follows the wall clock in such steps: each is a report of every
+node downstream."""
+_UNITS_US = {
+    "us": 1,
+    "ms": 1_000,
+    "s": SECOND,
+    "m": 60 * SECOND,
+    "h": 3600 * SECOND,
+    "d": 86400 * SECOND,
+}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d)")
 
 
 def duration_us(text: str | int) -> int:
-    """Microseconds of a duration such as ``"500ms"``, ``"2m"`` or ``"1h30m"``; an int is µs already.
+    """Microseconds of a duration such as ``"500ms"``, ``"2m"`` or ``"1h30m"``; an int is µs
+    already.
 
     Raises ValueError, with the accepted forms, for any other text.
     """
@@ -32,7 +41,10 @@ def duration_us(text: str | int) -> int:
     compact = str(text).replace(" ", "")
     parts = _DURATION.findall(compact)
     if not parts or "".join(number + unit for number, unit in parts) != compact:
-        raise ValueError(f"{text!r} is no duration; write a number and a unit, such as 500ms, 10s, 2m, 1h30m or 7d")
+        raise ValueError(
+            f"{text!r} is no duration; write a number and a unit, such as 500ms, 10s, 2m, 1h30m"
+            " or 7d"
+        )
     return round(sum(float(number) * _UNITS_US[unit] for number, unit in parts))
 
 
@@ -49,17 +61,21 @@ def duration_text(us: int) -> str:
 
 
 def instant(at: int) -> int:
-    """A time within the supported range: a time after the last instant becomes that instant. TypeError for values that
-    are not whole numbers."""
+    """A time within the supported range: a time after the last instant becomes that instant.
+    TypeError for values that are not whole numbers."""
     return min(max(index(at), MIN_TIME), LAST_TIME)
 
 
 def held_at(at_us: int) -> int:
-    """Where work at a time holds the watermark. Work at the last instant is reported to hold before it: a report of
-    that instant would mean that nothing is held, and consumers would take the end of time as reached."""
+    """Where work at a time holds the watermark. Work at the last instant is reported to hold before
+    it: a report of that instant would mean that nothing is held, and consumers would take the end
+    of time as reached."""
     return at_us - 1 if at_us == IDLE_TIME else at_us
 
 
 def idle_progress(silent_us: int) -> int:
-    """How far the silence of a source has moved its watermark: in steps, longer ones when it has lasted."""
-    return silent_us - silent_us % (_IDLE_STEP_US if silent_us < _LONG_SILENCE_US else _LONG_IDLE_STEP_US)
+    """How far the silence of a source has moved its watermark: in steps, longer ones when it has
+    lasted."""
+    return silent_us - silent_us % (
+        _IDLE_STEP_US if silent_us < _LONG_SILENCE_US else _LONG_IDLE_STEP_US
+    )

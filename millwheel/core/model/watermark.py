@@ -1,4 +1,5 @@
-"""Low watermarks as values: a shard's report, its hold, and the watermarks of the nodes that feed a node."""
+"""Low watermarks as values: a shard's report, its hold, and the watermarks of the nodes that feed a
+node."""
 
 from __future__ import annotations
 
@@ -30,9 +31,10 @@ def lowest(holds: Iterable[WatermarkHold]) -> WatermarkHold:
 class ShardReport:
     """The report of a shard's owner to the watermark service.
 
-    ``counters`` are totals of the shard's *durable* commits, all of them or none when they did not change.
-    ``latencies_ms`` are the samples taken since the last report. ``shares`` are the inputs of percentile watermarks, by
-    share (core/model/percentiles.py). ``idle_us``: how far silence has moved a shard that reports IDLE_TIME.
+    ``counters`` are totals of the shard's *durable* commits, all of them or none when they did not
+    change. ``latencies_ms`` are the samples taken since the last report. ``shares`` are the inputs
+    of percentile watermarks, by share (core/model/percentiles.py). ``idle_us``: how far silence has
+    moved a shard that reports IDLE_TIME.
     """
 
     shard: ShardName
@@ -46,37 +48,43 @@ class ShardReport:
 
 
 def share_columns(rows: Sequence[Mapping[float, int]]) -> dict[float, NDArray[np.int64]]:
-    """The value (µs) of each report for each share, as columns by share; MIN_TIME where it has none."""
+    """The value (µs) of each report for each share, as columns by share; MIN_TIME where it has
+    none."""
     names = sorted({share for row in rows for share in row})
-    return {share: np.array([row.get(share, MIN_TIME) for row in rows], np.int64) for share in names}
+    return {
+        share: np.array([row.get(share, MIN_TIME) for row in rows], np.int64) for share in names
+    }
 
 
 class Watermarks:
-    """Published watermarks of nodes, as one worker has received them. They only rise, even when another injector takes
-    over."""
+    """Published watermarks of nodes, as one worker has received them. They only rise, even when
+    another injector takes over."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
 
     def rise(self, published: Mapping[str, int]) -> dict[str, int]:
-        """Take the published watermarks; returns the nodes whose watermark is higher than before."""
+        """Take the published watermarks; returns the nodes whose watermark is higher than
+        before."""
         risen = {node: us for node, us in published.items() if us > self._known.get(node, MIN_TIME)}
         self._known.update(risen)
         return risen
 
     def lowest_of(self, nodes: Iterable[str]) -> int:
-        """The input watermark of a consumer fed by ``nodes``: MIN_TIME while one is silent, MAX_TIME for none."""
+        """The input watermark of a consumer fed by ``nodes``: MIN_TIME while one is silent,
+        MAX_TIME for none."""
         known = self._known
         return min((known.get(node, MIN_TIME) for node in nodes), default=MAX_TIME)
 
     def furthest_of(self, nodes: Iterable[str]) -> int:
-        """The highest time that one of ``nodes`` has reached; MIN_TIME if none has one, because it has not begun or has
-        ended."""
+        """The highest time that one of ``nodes`` has reached; MIN_TIME if none has one, because it
+        has not begun or has ended."""
         times = (self._known.get(node, MIN_TIME) for node in nodes)
         return max((at for at in times if at < IDLE_TIME), default=MIN_TIME)
 
     def raise_shares(self, known: dict[float, int], shares: Shares, feeders: Sequence[str]) -> bool:
-        """Bring the percentile watermarks of a consumer's input, by share, up to date. True when one has risen."""
+        """Bring the percentile watermarks of a consumer's input, by share, up to date. True when
+        one has risen."""
         risen = False
         for share in shares:
             fresh = self.lowest_of(share_name(feeder, share) for feeder in feeders)
@@ -87,12 +95,14 @@ class Watermarks:
 
 @dataclass(slots=True)
 class Fellows:
-    """The watermark of the furthest stream that meets this one further down. A silent stream holds none of them back:
-    its watermark is at least theirs, as among the partitions of one stream. Otherwise a stream that never has a record,
-    or whose last one is a month old, would hold unions, joins and enrichments for ever.
+    """The watermark of the furthest stream that meets this one further down. A silent stream holds
+    none of them back: its watermark is at least theirs, as among the partitions of one stream.
+    Otherwise a stream that never has a record, or whose last one is a month old, would hold unions,
+    joins and enrichments for ever.
 
-    ``names`` are the others, as nodes; ``began_us`` is when this one was first looked at. Once none of them has a time
-    any more, because all have ended, the wall clock goes on from the last one."""
+    ``names`` are the others, as nodes; ``began_us`` is when this one was first looked at. Once none
+    of them has a time any more, because all have ended, the wall clock goes on from the last
+    one."""
 
     node: str = ""
     names: frozenset[str] = frozenset()
@@ -108,9 +118,10 @@ class Fellows:
             self.told(max(others, mine), others == MIN_TIME, now_us)
 
     def told(self, at_us: int, alone: bool, now_us: int) -> None:
-        """The furthest published watermark, this stream's own included, is ``at_us``. ``alone``: no other one has a
-        time."""
-        # Not below what was reached: else two silent streams that follow each other would both start anew, for ever.
+        """The furthest published watermark, this stream's own included, is ``at_us``. ``alone``: no
+        other one has a time."""
+        # Not below what was reached: else two silent streams that follow each other would both
+        # start anew, for ever.
         if at_us > self.reached_us(now_us):
             self._at_us, self._alone_since_us = at_us, None
         if alone and self._alone_since_us is None and self._at_us > MIN_TIME:

@@ -1,4 +1,5 @@
-"""What the order of arrival may decide: the results of which computations may differ from run to run, and why."""
+"""What the order of arrival may decide: the results of which computations may differ from run to
+run, and why."""
 
 from __future__ import annotations
 
@@ -8,6 +9,15 @@ from typing import Any
 from millwheel.core.order.labels import CallbackCode, labels_of
 from millwheel.core.pipeline.graph import Graph, Node
 from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, KeyKind, KeySpec, StreamSpec
+from millwheel.core.pipeline.work import (
+    AggregationSpec,
+    CallbackSpec,
+    DeduplicateSpec,
+    EnrichSpec,
+    LookupSpec,
+    WindowCallbackSpec,
+    WindowedSpec,
+)
 
 _SENT = ("injection", "http")
 _ONE_BY_DEFAULT = ("generator", "postgres")
@@ -20,17 +30,24 @@ CURE = "order_by: timestamp makes it that of the input"
 
 
 def several_partitions(stream: StreamSpec) -> str:
-    """Why the records of a source have no order of their own, in words; "" where it has one partition."""
+    """Why the records of a source have no order of their own, in words; "" where it has one
+    partition."""
     assert stream.source is not None
     kind, options = stream.source.kind, stream.source.options
     if kind in _SENT:
         return f"records of {stream.name} are sent in"
     if kind in _ONE_BY_DEFAULT:
-        return f"{stream.name} has several partitions" if int(options.get("partitions", 1)) > 1 else ""
+        return (
+            f"{stream.name} has several partitions" if int(options.get("partitions", 1)) > 1 else ""
+        )
     if kind == "files":
         paths = options.get("path", "")
         names = [paths] if isinstance(paths, str) else list(paths)
-        return "" if len(names) == 1 and _is_file(str(names[0])) else f"{stream.name} may have several files"
+        return (
+            ""
+            if len(names) == 1 and _is_file(str(names[0]))
+            else f"{stream.name} may have several files"
+        )
     return f"{stream.name} may have several partitions"
 
 
@@ -40,8 +57,9 @@ def _is_file(path: str) -> bool:
 
 
 def by_arrival(graph: Graph, code: CallbackCode) -> dict[str, str]:
-    """The computations whose results may depend on the order in which records arrive, or on how many come together,
-    each with the reason. Callbacks count as if they saw the order of the records of a key."""
+    """The computations whose results may depend on the order in which records arrive, or on how
+    many come together, each with the reason. Callbacks count as if they saw the order of the
+    records of a key."""
     return _Search(graph, code).found()
 
 
@@ -52,31 +70,39 @@ class _Search:
         self._labels = labels_of(graph, code)
 
     def found(self) -> dict[str, str]:
-        reasons = {name: self._why(node, node.computation) for name, node in self._graph.nodes.items()}
+        reasons = {
+            name: self._why(node, node.computation) for name, node in self._graph.nodes.items()
+        }
         return {name: why for name, why in reasons.items() if why}
 
     def _why(self, node: Node, spec: ComputationSpec | None) -> str:
         if spec is None or spec.ordered:
             return ""
-        if spec.window is not None:
-            return _own_firing(spec) or (self._meets(node) if _sees_order(spec) else "")
-        if spec.lookup is not None:
-            return "another system answers"
-        if spec.enrich is not None:
-            return "" if spec.enrich.waits else "a record finds what has arrived by then"
-        if spec.callback and self._code.takes_batches(spec):
-            return "process_batch gets what has come together"
-        if spec.callback:
-            return self._meets(node) or self._races_timers(node, spec)
-        return self._meets(node) if spec.deduplicate is not None else ""
+        match spec.work:
+            case WindowedSpec() as work:
+                return _own_firing(work) or (self._meets(node) if _sees_order(work) else "")
+            case LookupSpec():
+                return "another system answers"
+            case EnrichSpec(waits=waits):
+                return "" if waits else "a record finds what has arrived by then"
+            case CallbackSpec() if self._code.takes_batches(spec):
+                return "process_batch gets what has come together"
+            case CallbackSpec():
+                return self._meets(node) or self._races_timers(node, spec)
+            case DeduplicateSpec():
+                return self._meets(node)
+        return ""
 
     def _races_timers(self, node: Node, spec: ComputationSpec) -> str:
         if not self._code.sets_timers(spec) or self._labels.of(node.name).takes:
             return ""
-        return f"its timers come when the watermark does, and {node.inputs[0].stream} when it is ready"
+        return (
+            f"its timers come when the watermark does, and {node.inputs[0].stream} when it is ready"
+        )
 
     def _meets(self, node: Node) -> str:
-        """Why the records of a key may come from several senders, whose order is that of arrival; "" if they do not."""
+        """Why the records of a key may come from several senders, whose order is that of arrival;
+        "" if they do not."""
         if len(node.inputs) > 1:
             return f"its records come by {len(node.inputs)} streams"
         given = node.inputs[0]
@@ -89,7 +115,9 @@ class _Search:
         spec = feeder.computation
         if feeder.inputs and not _is_own(given.key, feeder):
             return f"several keys of {feeder.name} may meet in one"
-        if spec is not None and (spec.ordered or (spec.window is not None and not _own_firing(spec))):
+        if spec is not None and (
+            spec.ordered or (spec.windowed is not None and not _own_firing(spec.windowed))
+        ):
             return ""  # the results of a key come in the order of event time
         return self._meets(feeder)
 
@@ -98,20 +126,31 @@ def _is_own(key: KeySpec, feeder: Node) -> bool:
     """Whether a consumer keys records as their producer did."""
     own = feeder.inputs[0].key
     # What has no name as a key is the field "key" of the results of a window.
-    unnamed = feeder.computation is not None and feeder.computation.window is not None and key.names == ("key",)
-    return key.kind is KeyKind.RECORD or key == own or (unnamed and own.kind not in (KeyKind.FIELD, KeyKind.FIELDS))
+    unnamed = (
+        feeder.computation is not None
+        and feeder.computation.windowed is not None
+        and key.names == ("key",)
+    )
+    return (
+        key.kind is KeyKind.RECORD
+        or key == own
+        or (unnamed and own.kind not in (KeyKind.FIELD, KeyKind.FIELDS))
+    )
 
 
-def _own_firing(spec: ComputationSpec) -> str:
-    if spec.allowed_lateness_us or (spec.trigger is not None and not set(_words(spec.trigger)) <= _BY_WATERMARK):
+def _own_firing(work: WindowedSpec) -> str:
+    lateness_us, trigger = work.firing.allowed_lateness_us, work.firing.trigger
+    if lateness_us or (trigger is not None and not set(_words(trigger)) <= _BY_WATERMARK):
         return "its windows fire not only by the watermark"
     return ""
 
 
-def _sees_order(spec: ComputationSpec) -> bool:
-    whole = not spec.aggregates and spec.join is None
-    counted = spec.window is not None and spec.window.kind == "count"
-    return counted or whole or any(each.function in _SEES_ORDER for each in spec.aggregates)
+def _sees_order(work: WindowedSpec) -> bool:
+    if work.window.kind == "count" or isinstance(work, WindowCallbackSpec):
+        return True
+    aggregates = work.aggregates if isinstance(work, AggregationSpec) else ()
+    whole = isinstance(work, AggregationSpec) and not aggregates
+    return whole or any(each.function in _SEES_ORDER for each in aggregates)
 
 
 def _words(tree: Any) -> Iterator[str]:
@@ -127,10 +166,13 @@ def _words(tree: Any) -> Iterator[str]:
 
 
 def reasons_of(node: str, graph: Graph, found: Mapping[str, str]) -> tuple[str, ...]:
-    """Of a node and everything that feeds it: which computations arrival may decide something in, each with why."""
+    """Of a node and everything that feeds it: which computations arrival may decide something in,
+    each with why."""
     above, waiting = {node}, [node]
     while waiting:
         fresh = [feeder for feeder in graph.feeders[waiting.pop()] if feeder not in above]
         above.update(fresh)
         waiting += fresh
-    return tuple(f"{name}: {found[name]}" for name in graph.nodes if name in above and name in found)
+    return tuple(
+        f"{name}: {found[name]}" for name in graph.nodes if name in above and name in found
+    )

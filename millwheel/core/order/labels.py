@@ -1,5 +1,6 @@
-"""Which records carry labels, the watermarks at their positions: those that come to a callback whose timers depend on
-them, from one source by one way. docs/design/watermarks.md has the argument."""
+"""Which records carry labels, the watermarks at their positions: those that come to a callback
+whose timers depend on them, from one source by one way. docs/design/watermarks.md has the
+argument."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Protocol
 
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind
 from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, Productions
+from millwheel.core.pipeline.work import DictionarySpec, EnrichSpec, SlicesSpec, WindowedSpec
 
 _OWN_ORDER = ("injection", "http")
 """Sources whose records come in the order in which others send them."""
@@ -15,8 +17,8 @@ _OWN_ORDER = ("injection", "http")
 
 @dataclass(frozen=True, slots=True)
 class LabelUse:
-    """What a computation does with labels: it ``takes`` those of its records, and ``follows`` them, because they are
-    the watermark of all its input; it ``gives`` labels to what it produces."""
+    """What a computation does with labels: it ``takes`` those of its records, and ``follows`` them,
+    because they are the watermark of all its input; it ``gives`` labels to what it produces."""
 
     takes: bool = False
     follows: bool = False
@@ -28,7 +30,8 @@ NO_USE = LabelUse()
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The use of labels in a pipeline, by computation, and the source streams whose records have them."""
+    """The use of labels in a pipeline, by computation, and the source streams whose records have
+    them."""
 
     uses: dict[str, LabelUse] = field(default_factory=dict)
     streams: frozenset[str] = frozenset()
@@ -64,12 +67,20 @@ class _Search:
         self._code = code
 
     def found(self) -> Labels:
-        takes = {name for name in self._graph.nodes if self._gets(name, ()) and self._wants(name, ())}
+        takes = {
+            name for name in self._graph.nodes if self._gets(name, ()) and self._wants(name, ())
+        }
         uses = {
-            name: self._use(name, takes) for name, node in self._graph.nodes.items() if node.computation is not None
+            name: self._use(name, takes)
+            for name, node in self._graph.nodes.items()
+            if node.computation is not None
         }
         origins = {name: self._origin(self._graph.nodes[name]) for name in takes}
-        streams = {node.stream.name for node in origins.values() if node is not None and node.stream is not None}
+        streams = {
+            node.stream.name
+            for node in origins.values()
+            if node is not None and node.stream is not None
+        }
         return Labels(uses, frozenset(streams))
 
     def _use(self, name: str, takes: set[str]) -> LabelUse:
@@ -82,16 +93,21 @@ class _Search:
         """Whether the records of a computation have labels."""
         node = self._graph.nodes[name]
         origin = self._origin(node)
-        if name in above or node.computation is None or origin is None or not self._in_order(node.computation):
+        if (
+            name in above
+            or node.computation is None
+            or origin is None
+            or not self._in_order(node.computation)
+        ):
             return False
         if origin.stream is not None:
             return origin.stream.source is not None and origin.stream.source.kind not in _OWN_ORDER
         return _is_strong(node) and _is_strong(origin) and self._gets(origin.name, (*above, name))
 
     def _in_order(self, spec: ComputationSpec) -> bool:
-        """Whether a computation takes its records one by one as they come, and what it produces comes from one call.
-        Records that wait for their order have waited for the watermark."""
-        plain = spec.window is None and spec.slices is None and spec.dictionary is None and spec.enrich is None
+        """Whether a computation takes its records one by one as they come, and what it produces
+        comes from one call. Records that wait for their order have waited for the watermark."""
+        plain = not isinstance(spec.work, WindowedSpec | SlicesSpec | DictionarySpec | EnrichSpec)
         return plain and not spec.ordered and not self._code.takes_batches(spec)
 
     def _wants(self, name: str, above: tuple[str, ...]) -> bool:
@@ -112,11 +128,13 @@ class _Search:
         """The only node that feeds a computation; None where several do."""
         if len(node.inputs) != 1:
             return None
-        feeders = [each for each in self._graph.nodes.values() if node.inputs[0].stream in each.outputs]
+        feeders = [
+            each for each in self._graph.nodes.values() if node.inputs[0].stream in each.outputs
+        ]
         return feeders[0] if len(feeders) == 1 else None
 
 
 def _is_strong(node: Node) -> bool:
-    """Whether a computation's productions are durable before they are sent. What was put aside in a bundle that a crash
-    discards would else be sent again under another name."""
+    """Whether a computation's productions are durable before they are sent. What was put aside in a
+    bundle that a crash discards would else be sent again under another name."""
     return node.computation is not None and node.computation.productions is Productions.STRONG

@@ -14,8 +14,9 @@ Counters = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """The state of one node: its watermark in µs, whether all ranges have reported, the holder of the watermark, its
-    counters; the outcome of recent calls, if some failed, and the first failures."""
+    """The state of one node: its watermark in µs, whether all ranges have reported, the holder of
+    the watermark, its counters; the outcome of recent calls, if some failed, and the first
+    failures."""
 
     name: str
     watermark_us: int
@@ -36,4 +37,6 @@ class ClusterView:
     def drained(self, graph: Graph) -> bool:
         """Whether every record of a bounded input has gone all the way."""
         views = [self.nodes.get(name) for name in graph.nodes]
-        return all(view is not None and view.complete and view.watermark_us == MAX_TIME for view in views)
+        return all(
+            view is not None and view.complete and view.watermark_us == MAX_TIME for view in views
+        )

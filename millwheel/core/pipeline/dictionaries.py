@@ -1,8 +1,9 @@
 """Dictionaries: which partition a value belongs to, and the id of a number in a partition.
 
-The number of partitions is fixed for ever, and the partition of a value is a function of the value alone. Each
-partition counts its own values from 0. So no two partitions ever give one id twice, whatever shard has them and however
-often they are split, moved or merged. The ids are dense over all partitions together, which bitmaps like best.
+The number of partitions is fixed for ever, and the partition of a value is a function of the value
+alone. Each partition counts its own values from 0. So no two partitions ever give one id twice,
+whatever shard has them and however often they are split, moved or merged. The ids are dense over
+all partitions together, which bitmaps like best.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ TTL_PARTS = 8  # of a time to live: a value is written so often while it is seen
 
 
 def partition_of(value: Any, partitions: int) -> int:
-    """The partition of a value. Raises RecordError for what is neither text, a whole number nor bytes."""
+    """The partition of a value. Raises RecordError for what is neither text, a whole number nor
+    bytes."""
     kind = type(value)
     if kind is str:
         return int(xxhash.xxh3_64_intdigest(value.encode("utf-8", "surrogatepass"))) % partitions
@@ -32,7 +34,9 @@ def partition_of(value: Any, partitions: int) -> int:
     if kind is bytes:
         return int(xxhash.xxh3_64_intdigest(b"\0" + value)) % partitions
     shown = repr(value)[:100]
-    raise RecordError(f"a dictionary needs text, a whole number of 64 bits or bytes, not {kind.__name__} {shown}")
+    raise RecordError(
+        f"a dictionary needs text, a whole number of 64 bits or bytes, not {kind.__name__} {shown}"
+    )
 
 
 def partitions_of_text(values: Sequence[str], partitions: int) -> list[int]:
@@ -46,8 +50,11 @@ def partitions_of_numbers(values: npt.NDArray[np.int64], partitions: int) -> npt
     return instances_of(values, partitions)
 
 
-def ids_of(partitions: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-    """The ids of the values with these numbers in their partitions; there are ``count`` partitions."""
+def ids_of(
+    partitions: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64], count: int
+) -> npt.NDArray[np.int64]:
+    """The ids of the values with these numbers in their partitions; there are ``count``
+    partitions."""
     return partitions + count * numbers
 
 

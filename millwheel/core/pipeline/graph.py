@@ -1,4 +1,5 @@
-"""The graph that runs: sources, computations and sinks are all nodes with key ranges, shards and commits."""
+"""The graph that runs: sources, computations and sinks are all nodes with key ranges, shards and
+commits."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from millwheel.core.pipeline.spec import (
     SinkSpec,
     StreamSpec,
 )
+from millwheel.core.pipeline.work import BranchesSpec, StepsSpec, TableSpec
 from millwheel.core.slices.slots import WIDTH
 from millwheel.core.windows.panes import Accumulation
 
@@ -31,7 +33,8 @@ class NodeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. Its ``name`` is also the name of its range table: ``source.hits``, ``traffic``, ``sink.alerts``."""
+    """One node. Its ``name`` is also the name of its range table: ``source.hits``, ``traffic``,
+    ``sink.alerts``."""
 
     name: str
     kind: NodeKind
@@ -44,8 +47,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes by name, the consumers of each stream, the producers that feed each node, and the shares for which its
-    percentile watermark is needed."""
+    """Nodes by name, the consumers of each stream, the producers that feed each node, and the
+    shares for which its percentile watermark is needed."""
 
     nodes: dict[str, Node]
     consumers: dict[str, tuple[str, ...]]
@@ -61,7 +64,8 @@ class Graph:
         return 1 if self.hash_of(node) is key_hash else WIDTH
 
     def circle(self, node: str) -> frozenset[str]:
-        """The nodes that lie on a way from ``node`` back to itself; with ``node`` when it consumes its own output."""
+        """The nodes that lie on a way from ``node`` back to itself; with ``node`` when it consumes
+        its own output."""
         down = {name: self._consumers_of(name) for name in self.nodes}
         reached = _closure(down, node)
         return frozenset(name for name in reached if node in _closure(down, name))
@@ -72,8 +76,8 @@ class Graph:
         return frozenset(name for name in above if self.nodes[name].kind is NodeKind.SOURCE)
 
     def fellows(self, source: str) -> frozenset[str]:
-        """The sources whose records some computation takes together with those of ``source``, or with what is made of
-        them."""
+        """The sources whose records some computation takes together with those of ``source``, or
+        with what is made of them."""
         meet: set[str] = set()
         for node in self.nodes.values():
             if node.kind is NodeKind.COMPUTATION and source in (roots := self.roots(node.name)):
@@ -81,12 +85,16 @@ class Graph:
         return frozenset(meet - {source})
 
     def depths(self) -> dict[str, int]:
-        """How many nodes lie on the longest way to each node. The nodes of a circle count as one."""
+        """How many nodes lie on the longest way to each node. The nodes of a circle count as
+        one."""
         feeders = {name: set(given) for name, given in self.feeders.items()}
         above = {name: _closure(feeders, name) for name in self.nodes}
         found: dict[str, int] = {}
-        for name in sorted(self.nodes, key=lambda name: len(above[name])):  # what is above a node has less above it
-            found[name] = max((found[up] + 1 for up in above[name] if name not in above[up]), default=0)
+        # what is above a node has less above it
+        for name in sorted(self.nodes, key=lambda name: len(above[name])):
+            found[name] = max(
+                (found[up] + 1 for up in above[name] if name not in above[up]), default=0
+            )
         return found
 
     def on_error(self, node: str) -> OnError:
@@ -95,8 +103,8 @@ class Graph:
         return SHARE if given is None else given.on_error
 
     def shards(self, node: str) -> int | None:
-        """The number of shards that a node requests (None: the default). A sink has as many as the computation that
-        feeds it, so that results with an unchanged key stay on the worker."""
+        """The number of shards that a node requests (None: the default). A sink has as many as the
+        computation that feeds it, so that results with an unchanged key stay on the worker."""
         feeders = self.feeders[node]
         if self.nodes[node].kind is NodeKind.SINK and len(feeders) == 1:
             return self.shards(feeders[0])
@@ -120,21 +128,27 @@ def _closure(down: dict[str, set[str]], start: str) -> set[str]:
 
 
 def build_graph(spec: PipelineSpec) -> Graph:
-    """The nodes and edges of a valid pipeline. Every node may produce dead letters; these do not carry watermarks back
-    into the graph unless a node consumes the stream."""
+    """The nodes and edges of a valid pipeline. Every node may produce dead letters; these do not
+    carry watermarks back into the graph unless a node consumes the stream."""
     nodes: dict[str, Node] = {}
     for stream in spec.streams:
         if stream.source is not None:
             name = f"source.{stream.name}"
-            nodes[name] = Node(name, NodeKind.SOURCE, (), (stream.name, DEAD_LETTERS), stream=stream)
+            nodes[name] = Node(
+                name, NodeKind.SOURCE, (), (stream.name, DEAD_LETTERS), stream=stream
+            )
     for comp in spec.computations:
         side = comp.late_side
         outputs = (*comp.outputs, *((side,) if side else ()), DEAD_LETTERS)
-        nodes[comp.name] = Node(comp.name, NodeKind.COMPUTATION, comp.inputs, outputs, computation=comp)
+        nodes[comp.name] = Node(
+            comp.name, NodeKind.COMPUTATION, comp.inputs, outputs, computation=comp
+        )
     for sink in spec.sinks:
         name = f"sink.{sink.stream}"
         letters = (DEAD_LETTERS,) if sink.may_refuse and sink.stream != DEAD_LETTERS else ()
-        nodes[name] = Node(name, NodeKind.SINK, (InputSpec(sink.stream, sink.key),), letters, sink=sink)
+        nodes[name] = Node(
+            name, NodeKind.SINK, (InputSpec(sink.stream, sink.key),), letters, sink=sink
+        )
     consumers: dict[str, list[str]] = {}
     for node in nodes.values():
         for given in node.inputs:
@@ -143,7 +157,8 @@ def build_graph(spec: PipelineSpec) -> Graph:
         name: tuple(
             feeder.name
             for feeder in nodes.values()
-            # What a sink refuses may reach a computation that feeds that sink: to wait for it would stop event time.
+            # What a sink refuses may reach a computation that feeds that sink: to wait for it would
+            # stop event time.
             if not (feeder.kind is NodeKind.SINK and node.kind is NodeKind.COMPUTATION)
             and feeder.name != name
             and any(given.stream in feeder.outputs for given in node.inputs)
@@ -155,7 +170,11 @@ def build_graph(spec: PipelineSpec) -> Graph:
 
 def runs_user_code(computation: ComputationSpec | None) -> bool:
     """Whether functions or classes of the user's get the values of records, and may change them."""
-    return computation is not None and bool(computation.callback or any(step.function for step in computation.steps))
+    if computation is None:
+        return False
+    work = computation.work
+    stepped = isinstance(work, StepsSpec) and any(step.function for step in work.steps)
+    return stepped or computation.called is not None
 
 
 def takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool:
@@ -165,16 +184,22 @@ def takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool:
 
 
 def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
-    """Streams that may carry retractions: the streams of sources of change events and of retracting windows, and the
-    streams that pass retractions on: steps, branches and the late records of windows."""
-    found = {stream.name for stream in spec.streams if stream.source is not None and stream.source.carries_retractions}
+    """Streams that may carry retractions: the streams of sources of change events and of retracting
+    windows, and the streams that pass retractions on: steps, branches and the late records of
+    windows."""
+    found = {
+        stream.name
+        for stream in spec.streams
+        if stream.source is not None and stream.source.carries_retractions
+    }
     before = -1
     while len(found) > before:
         before = len(found)
         for computation in spec.computations:
             passed_on = any(given.stream in found for given in computation.inputs)
-            steps = passed_on and (computation.steps or computation.branches)
-            retracts = computation.accumulation == Accumulation.RETRACTING.value or computation.table is not None
+            steps = passed_on and isinstance(computation.work, StepsSpec | BranchesSpec)
+            again = computation.firing.accumulation == Accumulation.RETRACTING.value
+            retracts = again or isinstance(computation.work, TableSpec)
             if retracts or steps:
                 found.update(computation.outputs)
             side = computation.late_side

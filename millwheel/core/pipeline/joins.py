@@ -8,17 +8,19 @@ from typing import Any
 import msgspec
 
 from millwheel.core.model.records import Record
-from millwheel.core.pipeline.spec import JoinKind
+from millwheel.core.pipeline.work import JoinKind
 
 
 def pairs(records: Sequence[Record], left: str, kind: JoinKind) -> Iterator[tuple[Any, Any]]:
-    """(value of the left stream, value of the other) for every two records of a window, in their order; None in the
-    place of a partner that there is not."""
+    """(value of the left stream, value of the other) for every two records of a window, in their
+    order; None in the place of a partner that there is not."""
     lefts = [record.value for record in records if record.stream == left]
     return pairs_of(lefts, [record.value for record in records if record.stream != left], kind)
 
 
-def pairs_of(lefts: Sequence[Any], rights: Sequence[Any], kind: JoinKind) -> Iterator[tuple[Any, Any]]:
+def pairs_of(
+    lefts: Sequence[Any], rights: Sequence[Any], kind: JoinKind
+) -> Iterator[tuple[Any, Any]]:
     """:func:`pairs` of the values of either stream."""
     for one in lefts:
         for other in rights:
@@ -38,13 +40,14 @@ class Version(msgspec.Struct, array_like=True):
 
 
 def newer(at: int, version: Version | None) -> bool:
-    """True if a value of the time ``at`` replaces a version. Of several values with one time the last to arrive
-    counts."""
+    """True if a value of the time ``at`` replaces a version. Of several values with one time the
+    last to arrive counts."""
     return version is None or version.at <= at
 
 
 def known(version: Version | None, at: int | None) -> Any:
-    """The value of its key for a record of the time ``at``: never a later one. None gets the newest value."""
+    """The value of its key for a record of the time ``at``: never a later one. None gets the newest
+    value."""
     if version is None or (at is not None and version.at > at):
         return None
     return version.value

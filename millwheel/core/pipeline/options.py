@@ -1,10 +1,10 @@
-"""Options of sources and sinks as they stand in a pipeline: names of secrets, never their values, and the extras that
-have connectors."""
+"""Options of sources and sinks as they stand in a pipeline, with the names of secrets in place of
+their values."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
@@ -24,18 +24,6 @@ class Secret:
 
     def filled(self, value_of: Callable[[str], str]) -> str:
         """The value itself; ``value_of`` gives a secret by its name."""
-        return _PART.sub(lambda part: "${" if part.group(1) is None else value_of(part.group(1)), self.text)
-
-
-EXTRAS: Mapping[str, str] = {
-    "kafka": "kafka",
-    "postgres": "postgres",
-    "postgresql": "postgres",
-    "redis": "redis",
-    "rediss": "redis",
-    "delta": "delta",
-    "iceberg": "iceberg",
-    "http": "http",
-    "https": "http",
-}
-"""The scheme of an address, or the kind of a source or sink, to the extra with its connector."""
+        return _PART.sub(
+            lambda part: "${" if part.group(1) is None else value_of(part.group(1)), self.text
+        )

@@ -1,22 +1,25 @@
 """The ids of weak productions, made in one place. Pure.
 
-A weak production leaves its worker before the commit that contains it. After a crash the step runs again, perhaps in
-other bundles, and consumers recognise a production that they have already applied by its id. So an id must be
+A weak production leaves its worker before the commit that contains it. After a crash the step runs
+again, perhaps in other bundles, and consumers recognise a production that they have already applied
+by its id. So an id must be
 
-- unique: no two productions of a computation ever share one, or the second is dropped as a copy of the first;
+- unique: no two productions of a computation ever share one, or the second is dropped as a copy of
+  the first;
 - the same when the step runs again: or the production counts twice.
 
-Both hold because an id names what *caused* a production, never a position in a bundle and never a counter:
+Both hold because an id names what *caused* a production, never a position in a bundle and never a
+counter:
 
 | cause | named by |
 |---|---|
 | a record | its external id, or its number in its channel |
-| a timer of a callback | the cause of the call that set it: a timer that fired may be set for the same time again |
+| a timer of a callback | the cause of the call that set it: its time may come twice |
 | a window that is complete | its key and bounds: it is complete once |
-| any other pane, a late or an unusable record | the record, or the clock, that made the window fire |
+| another pane, a late or unusable record | the record, or the clock, that fired the window |
 
-and then the number of the production within the call. None is the cause where there is no name (records without an id
-from an at-least-once computation): those productions have no id.
+and then the number of the production within the call. None is the cause where there is no name
+(records without an id from an at-least-once computation): those productions have no id.
 """
 
 from __future__ import annotations
@@ -37,8 +40,8 @@ Cause = Any
 """Plain data that msgpack can carry; None: not known."""
 
 UNKNOWN = b"?"
-"""The stored form of a cause that is None. (b"" is a timer that was set without a cause: by the system, or while the
-computation had strong productions.)"""
+"""The stored form of a cause that is None. (b"" is a timer that was set without a cause: by the
+system, or while the computation had strong productions.)"""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -51,8 +54,9 @@ def production_id(cause: Cause, number: int) -> bytes:
 def record_causes(batch: Batch, channel: ChannelName) -> Sequence[Cause]:
     """The cause that each record of a delivery is.
 
-    An external id comes first: of two copies in different channels either may be the one that counts when the
-    step runs again. It is unique to its stream and key only, and for as long as copies are remembered, hence the rest.
+    An external id comes first: of two copies in different channels either may be the one that
+    counts when the step runs again. It is unique to its stream and key only, and for as long as
+    copies are remembered, hence the rest.
     """
     if batch.ids is None:
         return [(channel, seq) for seq in batch.seqs] if batch.seqs else [None] * len(batch)
@@ -61,10 +65,13 @@ def record_causes(batch: Batch, channel: ChannelName) -> Sequence[Cause]:
     return [_of_record(batch.stream, channel, *row) for row in rows]
 
 
-def _of_record(stream: str, channel: ChannelName, given: Any, seq: int, key: Any, timestamp: int) -> Cause:
+def _of_record(
+    stream: str, channel: ChannelName, given: Any, seq: int, key: Any, timestamp: int
+) -> Cause:
     if given is None:
         return (channel, seq) if seq else None
-    # A weak production may come again under another time: that of the watermark at which it is sent aside.
+    # A weak production may come again under another time: that of the watermark at which it is sent
+    # aside.
     return (stream, given, key, timestamp) if seq else (stream, given)
 
 
@@ -74,8 +81,8 @@ def remembered(cause: Cause) -> bytes:
 
 
 def timer_cause(due: Due) -> Cause:
-    """The cause that a timer of a callback is. Its time is not part of it: a wall-clock timer that is set again after a
-    crash is set for another moment."""
+    """The cause that a timer of a callback is. Its time is not part of it: a wall-clock timer that
+    is set again after a crash is set for another moment."""
     if due.cause == UNKNOWN:
         return None
     if not due.cause:
@@ -84,22 +91,28 @@ def timer_cause(due: Due) -> Cause:
 
 
 def window_timer_cause(due: Due) -> Cause:
-    """The cause of a window that fires without a record. At which of its timers it notices that the watermark has
-    passed it depends on how far the watermark jumps, so only the wall clock and percentile watermarks are named."""
+    """The cause of a window that fires without a record. At which of its timers it notices that the
+    watermark has passed it depends on how far the watermark jumps, so only the wall clock and
+    percentile watermarks are named."""
     if due.domain is Domain.EVENT and share_of(due.tag) is None:
         return ("w", due.key)
     return ("w", due.key, due.tag, due.at)
 
 
 def pane_cause(call: Cause, pane: Pane, complete_once: bool) -> Cause:
-    """The cause that a pane is; ``call`` made the window fire. ``complete_once``: a window of such bounds is complete
-    only once."""
+    """The cause that a pane is; ``call`` made the window fire. ``complete_once``: a window of such
+    bounds is complete only once."""
     start, end = pane.window
     if complete_once and pane.timing is Timing.ON_TIME and not pane.retraction:
         return ("p", pane.key, start, end)
-    return None if call is None else ("p", call, start, end, pane.timing.value, pane.index, pane.retraction)
+    return (
+        None
+        if call is None
+        else ("p", call, start, end, pane.timing.value, pane.index, pane.retraction)
+    )
 
 
 def aside_cause(call: Cause, what: str, number: int) -> Cause:
-    """The cause of records that a window emits without having held them: late records, dead letters."""
+    """The cause of records that a window emits without having held them: late records, dead
+    letters."""
     return None if call is None else (what, call, number)

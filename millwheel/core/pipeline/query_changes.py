@@ -1,7 +1,8 @@
 """Named queries that were set or removed while a pipeline runs. Pure.
 
-The root holds a numbered series of objects, each with all changes so far: the one with the highest number counts. A
-writer creates the next number, which succeeds for one of several, so no change is lost.
+The root holds a numbered series of objects, each with all changes so far: the one with the highest
+number counts. A writer creates the next number, which succeeds for one of several, so no change is
+lost.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from millwheel.core.pipeline.spec import QuerySpec
 from millwheel.errors import CorruptionError
 
 QUERIES_ROLE = "queries"
-"""A command that changes named queries joins this role for a moment, so that workers read the changes at once."""
+"""A command that changes named queries joins this role for a moment, so that workers read the
+changes at once."""
 
 
 class QueryRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One named query, in its stored form. ``formula`` "": the query is removed, even if the pipeline's file has it."""
+    """One named query, in its stored form. ``formula`` "": the query is removed, even if the
+    pipeline's file has it."""
 
     name: str
     formula: str = ""
@@ -41,8 +44,8 @@ class QueryRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class QueryChanges(msgspec.Struct, frozen=True):
-    """All changes up to ``number``, the last one of each name. ``put_id`` is unique to each attempt to create the
-    object."""
+    """All changes up to ``number``, the last one of each name. ``put_id`` is unique to each attempt
+    to create the object."""
 
     number: int = 0
     rows: list[QueryRow] = []

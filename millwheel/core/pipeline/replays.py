@@ -1,10 +1,11 @@
 """Dead letters on their way back: the request, and the plan that workers follow. Pure.
 
-Three objects lie in a root for each *replay*, under its number: the **request** (letters, as ``millwheel replay`` chose
-them), the **order** (records for nodes, as the driver made them with the code of the run), and a marker that all of it
-is **done**. Each is created once and never changed. The records of an order are numbered, and a shard treats them as
-any channel: the high-water marks of its commits skip the records that it has applied. So each record counts once,
-whichever process dies and whenever.
+Three objects lie in a root for each *replay*, under its number: the **request** (letters, as
+``millwheel replay`` chose them), the **order** (records for nodes, as the driver made them with the
+code of the run), and a marker that all of it is **done**. Each is created once and never changed.
+The records of an order are numbered, and a shard treats them as any channel: the high-water marks
+of its commits skip the records that it has applied. So each record counts once, whichever process
+dies and whenever.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ RECORD, KEY, LINE = "record", "key", "line"
 
 
 class Past(msgspec.Struct, frozen=True):
-    """An earlier failure of a letter: the reason, the number of attempts, and the letter that recorded it."""
+    """An earlier failure of a letter: the reason, the number of attempts, and the letter that
+    recorded it."""
 
     reason: str
     attempts: int
@@ -54,8 +56,8 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Again(msgspec.Struct, frozen=True):
-    """A record for one node. With a ``problem`` it cannot be used as it is, and becomes a new letter, of the node or of
-    the source to ``blame``."""
+    """A record for one node. With a ``problem`` it cannot be used as it is, and becomes a new
+    letter, of the node or of the source to ``blame``."""
 
     letter: str
     node: str

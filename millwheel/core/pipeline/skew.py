@@ -4,19 +4,24 @@
 
 becomes
 
-    partial.traffic: hits by (path, instance), emits the accumulators of its windows into the stream partial.traffic
+    partial.traffic: hits by (path, instance), emits the accumulators of its windows into a stream
+        of its name
     traffic: partial.traffic by path, merges accumulators, and emits the results
 
-The instance of a record is a function of its number or of its id, and a replay finds both again. So no choice is ever
-made anew, and no table is needed. With ``skew: auto`` only hot keys are divided; which those are is a committed table
-(core/grouping/hot_keys.py), and the records of all others go to instance 0. With the name of a grouping, the grouping
-chooses, and an instance is a fixed place in the space of hashes: a slot.
+The instance of a record is a function of its number or of its id, and a replay finds both again. So
+no choice is ever made anew, and no table is needed. With ``skew: auto`` only hot keys are divided,
+and the records of all others go to instance 0. With the name of a grouping, the grouping chooses,
+and an instance is a fixed place in the space of hashes: a slot. Both go by tables: a source commits
+them before it sends (core/grouping/epochs.py), and productions are stored with their instances
+(core/grouping/current.py).
 
-The watermark of the final computation is held by the windows and productions of the partial one, as everywhere: its
-windows close once all partial ones have.
+The watermark of the final computation is held by the windows and productions of the partial one, as
+everywhere: its windows close once all partial ones have.
 
-A partial computation knows only pieces of a session (see windows.SessionPieces). They are of the time of their first
-record, and the final computation makes sessions of those that overlap.
+A partial computation knows only pieces of a session (see windows.SessionPieces). They are of the
+time of their first record, and the final computation makes sessions of those that overlap. Windows
+that share their records are made of pieces, too (windows.WindowPieces): sliding ones that tell
+changes, and cumulative ones; and so are slices.
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ from millwheel.core.pipeline.spec import (
     PipelineSpec,
     StreamSpec,
 )
+from millwheel.core.pipeline.work import AggregationSpec, FiringSpec, SlicesSpec, WindowSpec
 from millwheel.core.slices.slots import SLOTS, WIDTH, slot_hash
 from millwheel.errors import RecordError
 
@@ -52,28 +58,58 @@ _KEY = "key"
 
 
 def planned(spec: PipelineSpec) -> PipelineSpec:
-    """The pipeline as it runs: with a partial computation before each one whose keys are divided."""
+    """The pipeline as it runs: with a partial computation before each one whose keys are
+    divided."""
     if not any(each.scatter > 1 for each in spec.computations):
         return spec
-    return replace(spec, computations=tuple(each for given in spec.computations for each in _stages(given)))
+    return replace(
+        spec, computations=tuple(each for given in spec.computations for each in _stages(given))
+    )
 
 
 def _stages(whole: ComputationSpec) -> Iterator[ComputationSpec]:
     if whole.scatter == 1 or whole.stage is not AggregationStage.WHOLE:
         yield whole
         return
-    (given,) = whole.inputs
+    (given,), work = whole.inputs, whole.work
+    assert isinstance(work, AggregationSpec | SlicesSpec), f"{whole.name} has no aggregates"
     stream = _PREFIX + whole.name
-    divided = InputSpec(given.stream, replace(given.key, instances=whole.scatter, divided=whole.divided))
-    stage = AggregationStage.PARTIAL
-    # A final session ends once no open piece can begin before its end: pieces hold the watermark at their first record.
-    # See mistake pieces_of_sessions_hold_their_ends.
-    at = "earliest" if whole.window is not None and whole.window.kind == "session" else whole.output_time
-    partial = replace(whole, name=stream, inputs=(divided,), outputs=(stream,), output_time=at, stage=stage)
-    yield replace(partial, accumulation="discarding")
+    divided = InputSpec(
+        given.stream, replace(given.key, instances=whole.scatter, divided=whole.divided)
+    )
+    yield replace(
+        whole,
+        name=stream,
+        inputs=(divided,),
+        outputs=(stream,),
+        work=_pieces(work),
+        stage=AggregationStage.PARTIAL,
+    )
     plain = given.key.fields
     key = KeySpec(KeyKind.FIELDS if len(plain) > 1 else KeyKind.FIELD, plain or (_KEY,))
-    yield replace(whole, inputs=(InputSpec(stream, key),), condition="", stage=AggregationStage.FINAL)
+    yield replace(
+        whole,
+        inputs=(InputSpec(stream, key),),
+        work=replace(work, condition=""),
+        stage=AggregationStage.FINAL,
+    )
+
+
+def _pieces(work: AggregationSpec | SlicesSpec) -> AggregationSpec:
+    """The work of the partial stage."""
+    if isinstance(work, SlicesSpec):
+        # All records come: which are too late is decided where slices expire.
+        options = {"size_us": work.levels_us[0], "time_zone": work.time_zone}
+        return AggregationSpec(
+            window=WindowSpec("slices", options),
+            condition=work.condition,
+            firing=FiringSpec(allowed_lateness_us=work.keep_us, late=work.late),
+            aggregates=work.aggregates,
+        )
+    # A final session ends once no open piece can begin before its end: pieces hold the watermark at
+    # their first record. See mistake pieces_of_sessions_hold_their_ends.
+    at = "earliest" if work.window.kind == "session" else work.firing.output_time
+    return replace(work, firing=replace(work.firing, output_time=at, accumulation="discarding"))
 
 
 def given_of(final: ComputationSpec, spec: PipelineSpec) -> StreamSpec:
@@ -90,15 +126,19 @@ def divided_keys(
     timestamps: Sequence[int],
     hot: Sequence[bool] | None = None,
 ) -> list[Any]:
-    """Keys with the instance of each record. Copies of a record have the same id and must reach the same shard, which
-    has seen the id; other records differ by their numbers. Weak productions without either may arrive twice in any
-    case. ``hot``: the records whose keys are divided, all if None."""
+    """Keys with the instance of each record. Copies of a record have the same id and must reach the
+    same shard, which has seen the id; other records differ by their numbers. Weak productions
+    without either may arrive twice in any case. ``hot``: the records whose keys are divided, all if
+    None."""
     numbers = seqs or timestamps
     if ids is None:
         found = [instance_of(number, key.instances) for number in numbers]
     else:
         pairs = zip(ids, numbers, strict=True)
-        found = [instance_of(number if id is None else _number(id), key.instances) for id, number in pairs]
+        found = [
+            instance_of(number if id is None else _number(id), key.instances)
+            for id, number in pairs
+        ]
     if hot is not None:
         found = [instance if divided else 0 for instance, divided in zip(found, hot, strict=True)]
     return with_instances(key, keys, found)
@@ -113,8 +153,9 @@ def with_instances(key: KeySpec, keys: Sequence[Any], instances: Sequence[int]) 
 
 @cache
 def hash_by_slot(instances: int) -> KeyHash:
-    """How divided keys are hashed whose instances are fixed places: in order of instances, so that all keys of an
-    instance are in one shard. They begin at slots (core/slices/slots.py), and key ranges are never cut within one."""
+    """How divided keys are hashed whose instances are fixed places: in order of instances, so that
+    all keys of an instance are in one shard. They begin at slots (core/slices/slots.py), and key
+    ranges are never cut within one."""
     firsts = [instance * SLOTS // instances * WIDTH for instance in range(instances)]
     below = WIDTH.bit_length() - 1
 
@@ -122,7 +163,9 @@ def hash_by_slot(instances: int) -> KeyHash:
         try:
             first: int = firsts[key[-1]]
         except (TypeError, IndexError):
-            reason = f"{key!r} is no divided key: its last part is its instance, 0 to {instances - 1}"
+            reason = (
+                f"{key!r} is no divided key: its last part is its instance, 0 to {instances - 1}"
+            )
             raise RecordError(reason) from None
         return first + (key_hash(key) >> (_HASH_BITS - below))
 
@@ -133,7 +176,7 @@ def hash_of_keys(computation: ComputationSpec | None) -> KeyHash:
     """Where the keys of a node lie in the 64-bit space; None for a node that is no computation."""
     if computation is None:
         return key_hash
-    if computation.slices is not None:
+    if isinstance(computation.work, SlicesSpec):
         return slot_hash
     slots = slots_of_keys(computation)
     return hash_by_slot(slots) if slots else key_hash
@@ -153,7 +196,9 @@ def instance_of(number: int, instances: int) -> int:
 def instances_of(numbers: npt.NDArray[np.int64], instances: int) -> npt.NDArray[np.int64]:
     """:func:`instance_of` each."""
     spread = numbers.astype(np.uint64) * np.uint64(_SPREAD)
-    found: npt.NDArray[np.int64] = ((spread >> np.uint64(_UPPER_BITS)) % np.uint64(instances)).astype(np.int64)
+    found: npt.NDArray[np.int64] = (
+        (spread >> np.uint64(_UPPER_BITS)) % np.uint64(instances)
+    ).astype(np.int64)
     return found
 
 

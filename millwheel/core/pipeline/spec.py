@@ -1,7 +1,8 @@
-"""A pipeline as a value: the common result of YAML and the Python API. Frozen, complete, validated elsewhere.
+"""A pipeline as a value: the common result of YAML and the Python API. Frozen, complete, validated
+elsewhere.
 
-All times are microseconds. ``where`` fields hold the line of the user's file ("pipeline.yaml:12"), for errors that are
-found after validation.
+All times are microseconds. ``where`` fields hold the line of the user's file ("pipeline.yaml:12"),
+for errors that are found after validation.
 """
 
 from __future__ import annotations
@@ -9,12 +10,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from millwheel.core.model.failures import SHARE, OnError
 from millwheel.core.model.limits import DEFAULTS, Limits
+from millwheel.core.pipeline.work import (
+    NOTHING,
+    AggregateSpec,
+    AggregationSpec,
+    CallbackSpec,
+    FiringSpec,
+    SlicesSpec,
+    WindowCallbackSpec,
+    WindowedSpec,
+    Work,
+)
 from millwheel.core.tracing.settings import TracingSpec
 
+_W = TypeVar("_W")
 _SIDE = "side:"
 """The prefix of ``late: side:STREAM``."""
 INSTANCE = "__instance__"
@@ -47,8 +60,8 @@ class KeyKind(Enum):
 
 
 class Divided(Enum):
-    """How the keys of a computation are divided over instances, where any are: ``scatter``, ``auto``, or the name of a
-    grouping (core/grouping/catalogue.py)."""
+    """How the keys of a computation are divided over instances, where any are: ``scatter``,
+    ``auto``, or the name of a grouping (core/grouping/catalogue.py)."""
 
     ALL = "scatter"
     """All of them, by the numbers of records."""
@@ -70,7 +83,8 @@ class Divided(Enum):
 
     @property
     def by_slots(self) -> bool:
-        """Whether an instance is a fixed place: the records of all keys that it gets are in one shard."""
+        """Whether an instance is a fixed place: the records of all keys that it gets are in one
+        shard."""
         return self.by_tables and self is not Divided.HOT
 
 
@@ -78,9 +92,9 @@ class Divided(Enum):
 class KeySpec:
     """A key extractor. ``names`` holds one field, several, or the one ``module:function``.
 
-    ``instances``: above 1 the key is divided, and has the number of an instance as its last part; ``divided`` says
-    which keys have more than one. ``partitions``: above 0 the key is the partition of a dictionary that the one field
-    belongs to."""
+    ``instances``: above 1 the key is divided, and has the number of an instance as its last part;
+    ``divided`` says which keys have more than one. ``partitions``: above 0 the key is the partition
+    of a dictionary that the one field belongs to."""
 
     kind: KeyKind
     names: tuple[str, ...] = ()
@@ -97,7 +111,8 @@ class KeySpec:
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """``kind`` is the registered name ("files", "generator", "injection"), ``options`` its validated settings."""
+    """``kind`` is the registered name ("files", "generator", "injection"), ``options`` its
+    validated settings."""
 
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -109,21 +124,24 @@ class SourceSpec:
 
 
 def has_format(options: Mapping[str, Any], name: str) -> bool:
-    """Whether the options of a source or sink choose this format, with options of its own or without."""
+    """Whether the options of a source or sink choose this format, with options of its own or
+    without."""
     given = options.get("format")
     return given == name or (isinstance(given, Mapping) and name in given)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """A named flow. Only a stream with a ``source`` has a timestamp, an id and a watermark of its own.
+    """A named flow. Only a stream with a ``source`` has a timestamp, an id and a watermark of its
+    own.
 
-    ``timestamp`` is a field name or ``module:function``; ``timestamp_unit_us`` is the µs that one unit of a
-    number there is worth (1 for µs, 1000 for ms); text is read as ISO 8601. Unless the pipeline ``states_unit``,
-    numbers that are very likely of another one are refused. ``id`` is the field of the
-    external id that duplicates share. ``schema`` is ``module:Class``, a msgspec Struct the values are decoded
-    into. ``fields`` are declared field types (name to "int", "float", "str", "bool"), which let declarative
-    aggregations run on columns. ``idle_after_us`` None means a silent partition holds the watermark for ever.
+    ``timestamp`` is a field name or ``module:function``; ``timestamp_unit_us`` is the µs that one
+    unit of a number there is worth (1 for µs, 1000 for ms); text is read as ISO 8601. Unless the
+    pipeline ``states_unit``, numbers that are very likely of another one are refused. ``id`` is the
+    field of the external id that duplicates share. ``schema`` is ``module:Class``, a msgspec Struct
+    the values are decoded into. ``fields`` are declared field types (name to "int", "float", "str",
+    "bool"), which let declarative aggregations run on columns. ``idle_after_us`` None means a
+    silent partition holds the watermark for ever.
     """
 
     name: str
@@ -150,45 +168,6 @@ class InputSpec:
     key: KeySpec
 
 
-@dataclass(frozen=True, slots=True)
-class AggregateSpec:
-    """One output field of an aggregation: ``name: {function: argument}``, e.g. ``bytes: {sum: size}``.
-
-    ``argument`` is a field name or an expression over the record's fields, "" for functions that need none
-    (``count``). ``condition`` is the ``where:`` expression a record must satisfy, "" for all.
-    ``options`` are the function's own settings (``k`` of top_k, ``q`` of quantile, …).
-    """
-
-    name: str
-    function: str
-    argument: str = ""
-    condition: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSpec:
-    """How records are put into windows, as written: ``kind`` and its settings in µs or plain values.
-
-    kinds: tumbling (size_us, offset_us, time_zone, empty), sliding (size_us, every_us, offset_us, changes),
-    session (gap_us), global, count (count), cumulative (size_us, every_us, time_zone), custom (factory).
-    """
-
-    kind: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class SlicesSpec:
-    """Aggregates per key and slice of time, kept to be asked. ``levels_us`` are the sizes of slices, finest first.
-    Slices that end ``keep_us`` behind the watermark go, and so do those of a key without a record for ``ttl_us``."""
-
-    levels_us: tuple[int, ...]
-    keep_us: int
-    time_zone: str = ""
-    ttl_us: int | None = None
-
-
 class AggregationStage(Enum):
     """The part of an aggregation that a computation does."""
 
@@ -199,157 +178,21 @@ class AggregationStage(Enum):
     """It merges accumulators."""
 
 
-class StepKind(Enum):
-    """The kind of a step."""
-
-    MAP = "map"
-    FLAT_MAP = "flat_map"
-    FILTER = "filter"
-
-
-@dataclass(frozen=True, slots=True)
-class StepSpec:
-    """One step from a record's value to others. Exactly one of ``function`` (``module:function``), ``expression`` and
-    ``fields`` (the fields of the new value, each an expression; only for ``map``) is given."""
-
-    kind: StepKind
-    function: str = ""
-    expression: str = ""
-    fields: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class DeduplicateSpec:
-    """Of records with equal ``fields`` (none: equal values) and key, one is passed on and those within ``within_us``
-    (event time) of it are not."""
-
-    within_us: int
-    fields: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DictionarySpec:
-    """Each different value of the field ``of`` gets a whole number, for ever, as the field ``name``. ``keep``: the
-    other fields that are passed on (empty: all). ``ttl_us``: a value that no record had for so long, in event time, is
-    forgotten, and would get another number."""
-
-    of: str
-    name: str
-    partitions: int
-    keep: tuple[str, ...] = ()
-    ttl_us: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TableSpec:
-    """The rows of the table ``of`` by their keys, as change events leave them. ``key`` has the fields of the key, if
-    they are named. The fields ``beside`` a row are those of its event, or of its message."""
-
-    of: str
-    key: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BranchSpec:
-    """One way out of a branching computation: the records for which ``condition`` holds ("": those that no other branch
-    took)."""
-
-    stream: str
-    condition: str = ""
-
-
-class JoinKind(Enum):
-    """Which records of a windowed join are emitted without a partner."""
-
-    INNER = "inner"
-    LEFT = "left"
-    OUTER = "outer"
-
-
-class Missing(Enum):
-    """The treatment of a record that has no match to enrich it."""
-
-    KEEP = "keep"
-    DROP = "drop"
-    DEAD_LETTER = "dead_letter"
-
-
-@dataclass(frozen=True, slots=True)
-class EnrichSpec:
-    """Records get the last value of the stream ``stream`` for their key as the field ``name``. ``waits``: as of their
-    own event time; otherwise as of their arrival."""
-
-    stream: str
-    name: str
-    missing: Missing = Missing.KEEP
-    waits: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class LookupSpec:
-    """Records get fields from another system. ``kind`` is the registered name ("redis"), ``options`` its settings,
-    ``by`` the expressions that make the key (empty: those that the lookup names). The answer becomes the field
-    ``name``, or ``fields`` of it (new name to name) become fields. At most ``cache_size`` answers are kept, each for
-    ``cache_ttl_us``. ``cache_absent``: absent entries are cached as well. One request has at most ``batch`` keys."""
-
-    kind: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    by: tuple[str, ...] = ()
-    name: str = ""
-    fields: Mapping[str, str] = field(default_factory=dict)
-    missing: Missing = Missing.KEEP
-    cache_size: int = 0
-    cache_ttl_us: int = 0
-    cache_absent: bool = True
-    batch: int = 10_000
-
-
 @dataclass(frozen=True, slots=True)
 class ComputationSpec:
-    """A node of the graph: a callback class, a window with aggregates or a callback, steps from value to value, the
-    removal of duplicates, branches, a join of two streams in windows, the enrichment of one stream by another or by
-    lookups, a dictionary, or a table.
+    """A node of the graph: records of ``inputs`` get its ``work``, and results go to ``outputs``.
 
-    ``ordered``: the records of each key come in the order of their timestamps. ``match_all``: a record takes every
-    branch whose condition holds, not only the first.
+    ``ordered``: the records of each key come in the order of their timestamps.
 
-    ``scatter``: the number of instances over which keys are divided (``divided`` says how); the planner makes a partial
-    and a final ``stage`` of such a computation (see skew.py).
-
-    ``numbered``: the values that it counts get numbers of a dictionary with so many partitions first (see visitors.py),
-    which forgets them after ``numbered_ttl_us``.
-
-    ``trigger`` is the trigger as a plain tree (see core/triggers/triggers.py), None for the default.
-    ``queryable``: "latest" where the newest result of each key is kept to be asked.
-    ``callback`` is ``module:Class``. ``options`` go to the callback's constructor as keyword arguments.
+    ``scatter``: the number of instances over which keys are divided (``divided`` says how); the
+    planner makes a partial and a final ``stage`` of such a computation (see skew.py).
     """
 
     name: str
     inputs: tuple[InputSpec, ...]
     outputs: tuple[str, ...] = ()
-    callback: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    steps: tuple[StepSpec, ...] = ()
-    deduplicate: DeduplicateSpec | None = None
-    branches: tuple[BranchSpec, ...] = ()
-    match_all: bool = False
+    work: Work = NOTHING
     ordered: bool = False
-    join: JoinKind | None = None
-    enrich: EnrichSpec | None = None
-    lookup: LookupSpec | None = None
-    dictionary: DictionarySpec | None = None
-    table: TableSpec | None = None
-    window: WindowSpec | None = None
-    slices: SlicesSpec | None = None
-    aggregates: tuple[AggregateSpec, ...] = ()
-    condition: str = ""
-    trigger: Mapping[str, Any] | None = None
-    accumulation: str = "discarding"
-    allowed_lateness_us: int = 0
-    output_time: str = "end_of_window"
-    late: str = "drop"
-    queryable: str = ""
     delivery: Delivery = Delivery.EXACTLY_ONCE
     productions: Productions = Productions.STRONG
     max_attempts: int = 3
@@ -359,9 +202,50 @@ class ComputationSpec:
     where: str = ""
     scatter: int = 1
     divided: Divided = Divided.ALL
-    numbered: int = 0
-    numbered_ttl_us: int | None = None
     stage: AggregationStage = AggregationStage.WHOLE
+
+    def work_as(self, kind: type[_W]) -> _W:
+        """Its work, which the caller knows to be of this kind."""
+        work = self.work
+        assert isinstance(work, kind), f"{self.name} is no {kind.__name__}"
+        return work
+
+    @property
+    def windowed(self) -> WindowedSpec | None:
+        """Its work where it is done in windows, of any kind."""
+        return self.work if isinstance(self.work, WindowedSpec) else None
+
+    @property
+    def called(self) -> CallbackSpec | None:
+        """The class of the user's that gets its records, alone or by window."""
+        if isinstance(self.work, WindowCallbackSpec):
+            return self.work.callback
+        return self.work if isinstance(self.work, CallbackSpec) else None
+
+    @property
+    def firing(self) -> FiringSpec:
+        """When its windows emit; the defaults where it has none."""
+        return FiringSpec() if self.windowed is None else self.windowed.firing
+
+    @property
+    def aggregates(self) -> tuple[AggregateSpec, ...]:
+        """The aggregates that it keeps, in windows or in slices."""
+        return self.work.aggregates if isinstance(self.work, AggregationSpec | SlicesSpec) else ()
+
+    @property
+    def condition(self) -> str:
+        """The expression that a record of its windows or slices must satisfy, "" for all."""
+        return self.work.condition if isinstance(self.work, WindowedSpec | SlicesSpec) else ""
+
+    @property
+    def queryable(self) -> bool:
+        """Whether the newest result of each key is kept to be asked."""
+        return isinstance(self.work, AggregationSpec) and bool(self.work.queryable)
+
+    @property
+    def late(self) -> str:
+        """What becomes of records that are late: "drop", "refire" or "side:STREAM"."""
+        return self.work.late if isinstance(self.work, SlicesSpec) else self.firing.late
 
     @property
     def late_side(self) -> str:
@@ -371,18 +255,21 @@ class ComputationSpec:
     @property
     def takes_late(self) -> bool:
         """True when records that are late at the source may still change what it does."""
-        return self.allowed_lateness_us > 0 or self.late != "drop" or self.slices is not None
+        lateness_us = self.firing.allowed_lateness_us
+        return lateness_us > 0 or self.late != "drop" or isinstance(self.work, SlicesSpec)
 
     @property
     def identified(self) -> bool:
-        """True when its productions need ids (``production_ids.py``): they are sent before they are durable."""
+        """True when its productions need ids (``production_ids.py``): they are sent before they are
+        durable."""
         return self.productions is Productions.WEAK and self.delivery is Delivery.EXACTLY_ONCE
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
-    """A stream's way out: ``kind`` is the registered name ("files", "stdout"), ``options`` its settings, ``key`` what
-    its records are spread and ordered by. ``takes_late``: it also gets records that are late at the source."""
+    """A stream's way out: ``kind`` is the registered name ("files", "stdout"), ``options`` its
+    settings, ``key`` what its records are spread and ordered by. ``takes_late``: it also gets
+    records that are late at the source."""
 
     stream: str
     kind: str
@@ -393,16 +280,17 @@ class SinkSpec:
 
     @property
     def may_refuse(self) -> bool:
-        """Whether the target can refuse a record. Standard output accepts every record, and so do files without a
-        schema."""
+        """Whether the target can refuse a record. Standard output accepts every record, and so do
+        files without a schema."""
         return self.kind not in ("files", "stdout") or has_format(self.options, "avro")
 
 
 @dataclass(frozen=True, slots=True)
 class QuerySpec:
-    """A named query: ``formula`` over ``COMPUTATION.VALUE`` of several computations, asked for the window ``window_us``
-    unless another is given. ``key`` names the parts of its key. ``keys`` has the parts that are the key of a
-    computation; a computation without an entry there has the whole key."""
+    """A named query: ``formula`` over ``COMPUTATION.VALUE`` of several computations, asked for the
+    window ``window_us`` unless another is given. ``key`` names the parts of its key. ``keys`` has
+    the parts that are the key of a computation; a computation without an entry there has the whole
+    key."""
 
     name: str
     formula: str
@@ -414,10 +302,11 @@ class QuerySpec:
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
-    """The whole pipeline. ``folder`` is where callbacks are looked for first (absolute path); ``ship`` are the files
-    in it, or globs of them, that workers get beside the Python that is imported. Without ``tracing`` no record is
-    traced. ``latency_us`` is the least time between the beginnings of a worker's steps (0: none); None (balanced):
-    twice as long as a step takes, a millisecond and a half at most."""
+    """The whole pipeline. ``folder`` is where callbacks are looked for first (absolute path);
+    ``ship`` are the files in it, or globs of them, that workers get beside the Python that is
+    imported. Without ``tracing`` no record is traced. ``latency_us`` is the least time between the
+    beginnings of a worker's steps (0: none); None (balanced): twice as long as a step takes, a
+    millisecond and a half at most."""
 
     name: str
     streams: tuple[StreamSpec, ...]

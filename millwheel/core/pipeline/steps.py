@@ -1,7 +1,9 @@
 """Steps: ``map``, ``flat_map`` and ``filter``, applied to one record's value one after the other.
+Branches: which of several streams a record goes to.
 
-A step has no access to keys, time or state: a record's results have its key and its timestamp. A retraction goes
-through the same steps as the record that it takes back, so its results take back the results of that record.
+A step has no access to keys, time or state: a record's results have its key and its timestamp. A
+retraction goes the way of the record that it takes back, so its results take back the results of
+that record.
 """
 
 from __future__ import annotations
@@ -10,20 +12,23 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.pipeline.spec import StepKind, StepSpec
+from millwheel.core.pipeline.work import BranchSpec, StepKind, StepSpec
 from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.errors import RecordError
 
 Apply = Callable[[Any], Iterable[Any]]
-"""A record's value -> the resulting values, each to be used before the next is made: a generator of the user's may give
-the same object again, changed."""
+"""A record's value -> the resulting values, each to be used before the next is made: a generator of
+the user's may give the same object again, changed."""
+Choose = Callable[[Any], Sequence[str]]
+"""A record's value -> the streams it goes to, none if no branch takes it."""
 Load = Callable[[str], Callable[[Any], Any]]
 """``module:function`` -> the function."""
 
 
 def compile_steps(steps: Sequence[StepSpec], load: Load) -> Apply:
-    """The results of the steps for a value, retractions included. RecordError for values that a step cannot use; a
-    user's function may raise anything. ValueError for text that is not an expression."""
+    """The results of the steps for a value, retractions included. RecordError for values that a
+    step cannot use; a user's function may raise anything. ValueError for text that is not an
+    expression."""
     run: Apply = _itself
     for step in reversed(steps):
         run = _joined(step, load, run)
@@ -37,12 +42,17 @@ def compile_steps(steps: Sequence[StepSpec], load: Load) -> Apply:
 
 def step_text(step: StepSpec) -> str:
     """The step as it is written, on one line."""
-    what = step.function or step.expression or "{" + ", ".join(f"{n}: {text}" for n, text in step.fields.items()) + "}"
+    what = (
+        step.function
+        or step.expression
+        or "{" + ", ".join(f"{n}: {text}" for n, text in step.fields.items()) + "}"
+    )
     return f"{step.kind.value} {what}"
 
 
 def _joined(step: StepSpec, load: Load, rest: Apply) -> Apply:
-    """The results of this step and all later ones. The calls are nested, because this runs for every record."""
+    """The results of this step and all later ones. The calls are nested, because this runs for
+    every record."""
     call = _fields(step) if step.fields else _function(step, load)
     if step.kind is StepKind.FILTER:
         return lambda value: rest(value) if call(value) else ()
@@ -65,9 +75,37 @@ def _fields(step: StepSpec) -> Callable[[Any], Any]:
 
 
 def _several(made: Any, step: StepSpec) -> Iterable[Any]:
-    """The results of a ``flat_map``. A text or a map is one value, and more likely a mistake than a list."""
-    if type(made) is list or (isinstance(made, Iterable) and not isinstance(made, (str, bytes, dict))):
+    """The results of a ``flat_map``. A text or a map is one value, and more likely a mistake than a
+    list."""
+    if type(made) is list or (
+        isinstance(made, Iterable) and not isinstance(made, (str, bytes, dict))
+    ):
         return made
     raise RecordError(
-        f"`{step_text(step)}` gave {made!r:.80}; it must give a list (or another iterable) of values, empty for none"
+        f"`{step_text(step)}` gave {made!r:.80}; it must give a list (or another iterable) of"
+        " values, empty for none"
     )
+
+
+def compile_branches(branches: Sequence[BranchSpec], match_all: bool) -> Choose:
+    """RecordError for values on which a condition cannot be evaluated. ValueError for text that is
+    not a condition."""
+    tests = [
+        (each.stream, compile_expression(each.condition).evaluate)
+        for each in branches
+        if each.condition
+    ]
+    rest = [each.stream for each in branches if not each.condition]
+
+    def choose(value: Any) -> Sequence[str]:
+        back = as_retraction(value)
+        asked = value if back is None else back.value
+        found = []
+        for stream, holds in tests:
+            if holds(asked):
+                found.append(stream)
+                if not match_all:
+                    break
+        return found or rest
+
+    return choose

@@ -1,10 +1,11 @@
-"""The plan of unique visitors: a dictionary, and an aggregation that counts numbers instead of text.
+"""The plan of unique visitors: a dictionary, and an aggregation that counts numbers instead of
+text.
 
     visitors: {input: {hits: {key: country}}, uv: {of: device_id, every: 1m}, output: visitors}
 
 becomes
 
-    ids.visitors: a dictionary of device_id, emits the fields that are needed with a number for the device
+    ids.visitors: a dictionary of device_id, emits the needed fields with a number for the device
     visitors: ids.visitors by country, counts different numbers in windows that grow over the day
 
 Equal devices have equal numbers, so the counts are those of the devices themselves.
@@ -15,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from millwheel.core.pipeline.spec import ComputationSpec, DictionarySpec, InputSpec, KeyKind, KeySpec, PipelineSpec
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, KeySpec, PipelineSpec
+from millwheel.core.pipeline.work import AggregationSpec, DictionarySpec
 
 NUMBER = "_visitor"
 """The field of the number of a visitor, in what the dictionary emits."""
@@ -25,25 +27,30 @@ FieldsOf = Callable[[str], Iterable[str]]
 
 
 def numbered(spec: PipelineSpec, fields_of: FieldsOf) -> PipelineSpec:
-    """The pipeline as it runs: with a dictionary before each computation that counts numbered values."""
-    if not any(each.numbered for each in spec.computations):
-        return spec
-    stages = (each for given in spec.computations for each in _stages(given, fields_of))
-    return replace(spec, computations=tuple(stages))
+    """The pipeline as it runs: with a dictionary before each computation that counts numbered
+    values."""
+    stages = tuple(each for given in spec.computations for each in _stages(given, fields_of))
+    return spec if len(stages) == len(spec.computations) else replace(spec, computations=stages)
 
 
 def _stages(whole: ComputationSpec, fields_of: FieldsOf) -> Iterator[ComputationSpec]:
-    if not whole.numbered:
+    work = whole.work
+    if not isinstance(work, AggregationSpec) or work.numbered is None:
         yield whole
         return
-    (given,), (counted,) = whole.inputs, whole.aggregates
+    (given,), (counted,), numbers = whole.inputs, work.aggregates, work.numbered
     stream = _PREFIX + whole.name
     yield ComputationSpec(
         name=stream,
-        inputs=(InputSpec(given.stream, KeySpec(KeyKind.FIELD, (counted.argument,), partitions=whole.numbered)),),
+        inputs=(
+            InputSpec(
+                given.stream,
+                KeySpec(KeyKind.FIELD, (counted.argument,), partitions=numbers.partitions),
+            ),
+        ),
         outputs=(stream,),
-        dictionary=DictionarySpec(
-            counted.argument, NUMBER, whole.numbered, _kept(whole, fields_of), whole.numbered_ttl_us
+        work=DictionarySpec(
+            counted.argument, NUMBER, numbers.partitions, _kept(whole, fields_of), numbers.ttl_us
         ),
         max_attempts=whole.max_attempts,
         on_error=whole.on_error,
@@ -51,10 +58,8 @@ def _stages(whole: ComputationSpec, fields_of: FieldsOf) -> Iterator[Computation
         standby=whole.standby,
         where=whole.where,
     )
-    aggregates = (replace(counted, argument=NUMBER),)
-    yield replace(
-        whole, inputs=(InputSpec(stream, given.key),), aggregates=aggregates, numbered=0, numbered_ttl_us=None
-    )
+    counts = replace(work, aggregates=(replace(counted, argument=NUMBER),), numbered=None)
+    yield replace(whole, inputs=(InputSpec(stream, given.key),), work=counts)
 
 
 def _kept(whole: ComputationSpec, fields_of: FieldsOf) -> tuple[str, ...]:

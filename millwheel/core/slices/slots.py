@@ -1,7 +1,8 @@
 """Slots: the 16384 parts of the key space that clients of the Redis protocol use.
 
-Redis Cluster's rule: ``CRC16(text) mod 16384``, of the part within the first ``{...}`` if there is one that is not
-empty. The hash of a key that can be queried by slot begins with its slot, so that key ranges are ranges of slots:
+Redis Cluster's rule: ``CRC16(text) mod 16384``, of the part within the first ``{...}`` if there is
+one that is not empty. The hash of a key that can be queried by slot begins with its slot, so that
+key ranges are ranges of slots:
 
     14 bits slot | the upper 50 bits of key_hash
 """
@@ -34,7 +35,8 @@ def slot_of(text: bytes) -> int:
 
 
 def key_text(key: Key) -> bytes:
-    """A key as it is written in names: text and bytes as they are, a number in decimals, a tuple as JSON."""
+    """A key as it is written in names: text and bytes as they are, a number in decimals, a tuple as
+    JSON."""
     kind = type(key)
     if kind is str:
         return str.encode(key)
@@ -54,10 +56,12 @@ def slot_hash(key: Key) -> int:
 
 
 def slot_stored_key(key: Key) -> bytes:
-    """:func:`slot_hash` in 8 bytes, big-endian, and the key's bytes behind it: how keys are ordered on disk."""
+    """:func:`slot_hash` in 8 bytes, big-endian, and the key's bytes behind it: how keys are ordered
+    on disk."""
     return slot_hash(key).to_bytes(8, "big") + key_bytes(key)
 
 
 def slots_within(within: KeyRange) -> tuple[int, int]:
-    """The first and the last slot whose first hash lies in a range; last < first when there is none."""
+    """The first and the last slot whose first hash lies in a range; last < first when there is
+    none."""
     return -(-within.lo // WIDTH), -(-within.hi // WIDTH) - 1

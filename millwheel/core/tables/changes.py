@@ -1,12 +1,14 @@
-"""The rows of a table as its change events leave them, although events repeat, and rows are read again.
+"""The rows of a table as its change events leave them, although events repeat, and rows are read
+again.
 
-A connector of a database delivers at least once: after a crash it sends its last events again, and a snapshot sends
-rows that are known. So a :class:`ChangePart` is an instruction to a table, never a row to count: the table keeps the
-row of each key with the position of its last event, and what it passes on is how the row has changed.
+A connector of a database delivers at least once: after a crash it sends its last events again, and
+a snapshot sends rows that are known. So a :class:`ChangePart` is an instruction to a table, never a
+row to count: the table keeps the row of each key with the position of its last event, and what it
+passes on is how the row has changed.
 
-An event is left out only if it is certainly old: its position is not behind that of an event of the same log for the
-same key, and the database did not commit it later. Positions begin anew where a database moves to another server; to
-take them alone would then freeze the table in silence.
+An event is left out only if it is certainly old: its position is not behind that of an event of the
+same log for the same key, and the database did not commit it later. Positions begin anew where a
+database moves to another server; to take them alone would then freeze the table in silence.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ _in_order = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class LogPosition(msgspec.Struct, frozen=True, array_like=True):
-    """Where an event lies in the log of its database. ``numbers`` compare within one ``line`` ("" where there are
-    none), ``at_ms`` is the time of its commit by the clock of the database."""
+    """Where an event lies in the log of its database. ``numbers`` compare within one ``line`` (""
+    where there are none), ``at_ms`` is the time of its commit by the clock of the database."""
 
     line: str = ""
     numbers: tuple[int | str, ...] = ()
@@ -39,7 +41,11 @@ class LogPosition(msgspec.Struct, frozen=True, array_like=True):
         """Whether it is certainly not behind ``seen``, that of an event of the same row."""
         if seen is None:
             return False
-        times = (self.at_ms, seen.at_ms) if self.at_ms is not None and seen.at_ms is not None else (0, 0)
+        times = (
+            (self.at_ms, seen.at_ms)
+            if self.at_ms is not None and seen.at_ms is not None
+            else (0, 0)
+        )
         if self.line and self.line == seen.line:
             return self.numbers <= seen.numbers and times[0] <= times[1]
         return not self.line and not seen.line and times[0] < times[1]
@@ -53,12 +59,13 @@ class Known(IntEnum):
     ROW = 1
     """By all of it: its table has no key. Rows that are equal are counted."""
     NOT = 2
-    """The event says where it comes from as little as which row it is about: both rows are taken as they are."""
+    """The event says where it comes from as little as which row it is about: both rows are taken as
+    they are."""
 
 
 class ChangePart(msgspec.Struct, frozen=True, array_like=True):
-    """One part of a change event: the row that goes (``back``), or the row that stands from now on. ``reread``: a
-    snapshot has read it, which says nothing about earlier events."""
+    """One part of a change event: the row that goes (``back``), or the row that stands from now on.
+    ``reread``: a snapshot has read it, which says nothing about earlier events."""
 
     back: bool
     reread: bool
@@ -67,9 +74,9 @@ class ChangePart(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Kept(msgspec.Struct, array_like=True):
-    """What a table knows of a key: how many rows there are (0 or 1, where there is a key), the last one as it is
-    encoded, the position of the last event of the log, with what that did, and that of the last snapshot. They stay
-    when the row has gone: an old insert may come again."""
+    """What a table knows of a key: how many rows there are (0 or 1, where there is a key), the last
+    one as it is encoded, the position of the last event of the log, with what that did, and that of
+    the last snapshot. They stay when the row has gone: an old insert may come again."""
 
     count: int = 0
     row: bytes | None = None
@@ -79,7 +86,8 @@ class Kept(msgspec.Struct, array_like=True):
 
 
 class TableOutcome(msgspec.Struct, frozen=True):
-    """What a change makes of a key: rows that are taken back and rows that are new; ``repeated`` if it is old."""
+    """What a change makes of a key: rows that are taken back and rows that are new; ``repeated`` if
+    it is old."""
 
     gone: tuple[dict[str, Any], ...] = ()
     new: tuple[dict[str, Any], ...] = ()
@@ -92,9 +100,11 @@ def split(value: Mapping[str, Any]) -> tuple[ChangePart, dict[str, Any]]:
     return msgspec.convert(value[CHANGE_FIELD], ChangePart), row
 
 
-def applied(kept: Kept, change: ChangePart, row: dict[str, Any], beside: Collection[str]) -> TableOutcome:
-    """Let a change take effect on ``kept``. Fields ``beside`` the row are those of its event: a row that only differs
-    in them is the same."""
+def applied(
+    kept: Kept, change: ChangePart, row: dict[str, Any], beside: Collection[str]
+) -> TableOutcome:
+    """Let a change take effect on ``kept``. Fields ``beside`` the row are those of its event: a row
+    that only differs in them is the same."""
     if _is_repeated(kept, change):
         return TableOutcome(repeated=True)
     if change.reread:
@@ -122,12 +132,19 @@ def identity(row: Mapping[str, Any], beside: Collection[str]) -> bytes:
 
 
 def _is_repeated(kept: Kept, change: ChangePart) -> bool:
-    # A snapshot does not make an event old: its transaction may have written before the snapshot and ended after it.
+    # A snapshot does not make an event old: its transaction may have written before the snapshot
+    # and ended after it.
     if change.position.is_old(kept.seen) or (change.reread and change.position.is_old(kept.read)):
         return True
-    # Times are coarse: two events of one moment are told apart by what they do to the row, if by nothing else.
+    # Times are coarse: two events of one moment are told apart by what they do to the row, if by
+    # nothing else.
     timed = not change.position.line and change.position.at_ms is not None
-    return change.known is Known.ROW and timed and change.position == kept.seen and change.back == kept.last_back
+    return (
+        change.known is Known.ROW
+        and timed
+        and change.position == kept.seen
+        and change.back == kept.last_back
+    )
 
 
 def _counted(kept: Kept, change: ChangePart, row: dict[str, Any]) -> TableOutcome:
@@ -143,7 +160,8 @@ def _counted(kept: Kept, change: ChangePart, row: dict[str, Any]) -> TableOutcom
     if kept.row is None:
         kept.row = encode_value(row)
         return TableOutcome(new=(row,))
-    return TableOutcome(new=(decode_value(kept.row),))  # so that each of them is taken back by the same value
+    # so that each of them is taken back by the same value
+    return TableOutcome(new=(decode_value(kept.row),))
 
 
 def _same(before: Mapping[str, Any], after: Mapping[str, Any], beside: Collection[str]) -> bool:

@@ -1,14 +1,17 @@
-"""The plan of a stream of change events: a table behind its source, which says how rows have changed.
+"""The plan of a stream of change events: a table behind its source, which says how rows have
+changed.
 
     changes: {source: {kafka: {format: debezium, …}}}
 
 becomes
 
     events.changes: the stream of the source, change events by the key of their row
-    table.changes: keeps the row of each key, and emits into the stream changes: retractions of former rows, and rows
+    table.changes: keeps the row of each key, and emits into the stream changes: retractions of
+    former rows, and rows
 
-So consumers see each change once, however often its event comes. An id of the stream would recognise copies of events,
-of which the table takes care; it would also take the two parts of an update for copies.
+So consumers see each change once, however often its event comes. An id of the stream would
+recognise copies of events, of which the table takes care; it would also take the two parts of an
+update for copies.
 """
 
 from __future__ import annotations
@@ -25,9 +28,9 @@ from millwheel.core.pipeline.spec import (
     PipelineSpec,
     SourceSpec,
     StreamSpec,
-    TableSpec,
     has_format,
 )
+from millwheel.core.pipeline.work import TableSpec
 from millwheel.core.tables.changes import KEY_FIELD
 
 _EVENTS, _TABLE = "events.", "table."
@@ -40,14 +43,21 @@ def tabled(spec: PipelineSpec) -> PipelineSpec:
     changing = {stream.name: stream for stream in spec.streams if is_changing(stream)}
     if not changing:
         return spec
-    streams = tuple(each for stream in spec.streams for each in _streams(stream, stream.name in changing))
+    streams = tuple(
+        each for stream in spec.streams for each in _streams(stream, stream.name in changing)
+    )
     tables = tuple(_table(stream) for stream in changing.values())
     return replace(spec, streams=streams, computations=(*tables, *spec.computations))
 
 
 def untabled(spec: PipelineSpec) -> PipelineSpec:
-    """The pipeline without its tables, for tests that give the streams behind them: rows and retractions."""
-    tables = {each.inputs[0].stream: each.table.of for each in spec.computations if each.table is not None}
+    """The pipeline without its tables, for tests that give the streams behind them: rows and
+    retractions."""
+    tables = {
+        each.inputs[0].stream: each.work.of
+        for each in spec.computations
+        if isinstance(each.work, TableSpec)
+    }
     if not tables:
         return spec
     streams = tuple(
@@ -55,7 +65,8 @@ def untabled(spec: PipelineSpec) -> PipelineSpec:
         for each in spec.streams
         if each.name not in tables.values()
     )
-    return replace(spec, streams=streams, computations=tuple(each for each in spec.computations if each.table is None))
+    others = (each for each in spec.computations if not isinstance(each.work, TableSpec))
+    return replace(spec, streams=streams, computations=tuple(others))
 
 
 def is_changing(stream: StreamSpec) -> bool:
@@ -77,7 +88,7 @@ def _table(stream: StreamSpec) -> ComputationSpec:
         name=_TABLE + stream.name,
         inputs=(InputSpec(_EVENTS + stream.name, KeySpec(KeyKind.FIELD, (KEY_FIELD,))),),
         outputs=(stream.name,),
-        table=TableSpec(stream.name, _key(stream.source), _beside(stream.source)),
+        work=TableSpec(stream.name, _key(stream.source), _beside(stream.source)),
         on_error=stream.on_error,
         where=stream.where,
     )

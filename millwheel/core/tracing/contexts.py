@@ -1,4 +1,5 @@
-"""Trace contexts, as W3C's Trace Context writes them in headers: ``traceparent`` and ``tracestate``."""
+"""Trace contexts, as W3C's Trace Context writes them in headers: ``traceparent`` and
+``tracestate``."""
 
 from __future__ import annotations
 
@@ -6,10 +7,13 @@ import re
 from typing import NamedTuple
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
-_FORM = re.compile("(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(-.*)?")
+_FORM = re.compile(
+    "(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-([0-9a-f]{2})(-.*)?"
+)
 _NO_PARENT = "0" * 16
 _STATE_CHARS = 512
-"""A longer ``tracestate`` is left out: W3C asks for no more, and a record carries it through every worker."""
+"""A longer ``tracestate`` is left out: W3C asks for no more, and a record carries it through every
+worker."""
 _PARENT_CHARS = 256  # of a traceparent of a later version
 
 
@@ -38,7 +42,8 @@ class TraceContext(NamedTuple):
 
 
 def context_of(parent: str | bytes | None, state: str | bytes | None = None) -> TraceContext | None:
-    """The context in these headers; None when there is none, or ``parent`` is not a valid ``traceparent``."""
+    """The context in these headers; None when there is none, or ``parent`` is not a valid
+    ``traceparent``."""
     text, more = _text(parent), _text(state)
     found = _FORM.fullmatch(text) if len(text) <= _PARENT_CHARS else None
     # Version 00 ends with its flags; only later versions may have more.
@@ -52,8 +57,8 @@ NOT_SAMPLED = TraceContext(f"00-{'f' * 32}-{'f' * 16}-00")
 
 
 def declines(parent: bytes) -> bool:
-    """Whether a ``traceparent`` does not ask for spans, as far as a look at its end tells. Where every message has one,
-    most do not, and :func:`context_of` takes four times as long."""
+    """Whether a ``traceparent`` does not ask for spans, as far as a look at its end tells. Where
+    every message has one, most do not, and :func:`context_of` takes four times as long."""
     return len(parent) == len(NOT_SAMPLED.parent) and parent.endswith(b"-00")
 
 

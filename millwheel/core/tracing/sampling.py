@@ -1,5 +1,5 @@
-"""Which records without a trace of their own get one. It is a function of their numbers or ids, so that a record that
-is read again is chosen again, under the same trace."""
+"""Which records without a trace of their own get one. It is a function of their numbers or ids, so
+that a record that is read again is chosen again, under the same trace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def chosen_numbers(sample: float, channel: str, numbers: npt.NDArray[np.int64]) 
     if sample >= 1:
         return list(numbers.tolist())
     seed = np.uint64(xxhash.xxh3_64_intdigest(channel.encode()))
-    # Mixed in an array: a hash of each number alone would take longer than to read a record in columns.
+    # Mixed in an array: a hash of each number alone would take longer than to read a record in
+    # columns.
     mixed = (numbers.astype(np.uint64) + seed) * np.uint64(_ODD)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(_MIX)
     mixed ^= mixed >> np.uint64(31)
@@ -29,7 +30,9 @@ def is_chosen(sample: float, channel: str, identity: str) -> bool:
     """Whether a record with an id is sampled."""
     if sample <= 0:
         return False
-    return sample >= 1 or xxhash.xxh3_64_intdigest(f"{channel}\0{identity}".encode()) < int(sample * _SPACE)
+    return sample >= 1 or xxhash.xxh3_64_intdigest(f"{channel}\0{identity}".encode()) < int(
+        sample * _SPACE
+    )
 
 
 def trace_id(pipeline: str, channel: str, identity: int | str) -> int:

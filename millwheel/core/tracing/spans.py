@@ -1,4 +1,5 @@
-"""The port to a collector of spans, and its simplest implementation, which only passes contexts on."""
+"""The port to a collector of spans, and its simplest implementation, which only passes contexts
+on."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ class SpanKind(Enum):
 
 
 class SpanCounts(NamedTuple):
-    """How many spans have ended, how many of them were dropped instead of sent, and how many traced records got none,
-    because their bundle had too many."""
+    """How many spans have ended, how many of them were dropped instead of sent, and how many traced
+    records got none, because their bundle had too many."""
 
     ended: int
     dropped: int
@@ -52,7 +53,9 @@ class Spans(Protocol):
     def begins_traces(self) -> bool:
         """Whether records without a context may begin a trace."""
 
-    def begin(self, name: str, kind: SpanKind, parent: TraceContext, at_us: int, attributes: Attributes) -> TraceSpan:
+    def begin(
+        self, name: str, kind: SpanKind, parent: TraceContext, at_us: int, attributes: Attributes
+    ) -> TraceSpan:
         """Begin a span below ``parent``. What never ends is never sent."""
 
 
@@ -79,6 +82,8 @@ class NoSpans:
 
     begins_traces = False
 
-    def begin(self, name: str, kind: SpanKind, parent: TraceContext, at_us: int, attributes: Attributes) -> TraceSpan:
+    def begin(
+        self, name: str, kind: SpanKind, parent: TraceContext, at_us: int, attributes: Attributes
+    ) -> TraceSpan:
         """See :class:`Spans`."""
         return PassedOn(parent)

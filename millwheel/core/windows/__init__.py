@@ -1,1 +1,1 @@
-"""Windows and panes: stretches of event time, and the results emitted for them."""
+"""Windows, panes and triggers, and the contract between a window machine and the runtime."""

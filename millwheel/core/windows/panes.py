@@ -43,7 +43,8 @@ class OutputTime(str, Enum):
     END_OF_WINDOW = "end_of_window"
     """The window's last instant."""
     EARLIEST = "earliest"
-    """The earliest of the records that are new in the pane; the watermark is held there until it fires."""
+    """The earliest of the records that are new in the pane; the watermark is held there until it
+    fires."""
     LATEST = "latest"
     """The latest of them."""
 
@@ -51,9 +52,10 @@ class OutputTime(str, Enum):
 class Pane(msgspec.Struct, frozen=True, kw_only=True):
     """One firing of one window of one key.
 
-    ``index`` counts the window's panes from 0, ``nonspeculative_index`` those that are not early (-1 for early
-    ones). ``is_last`` promises that nothing of this window will follow. A ``retraction`` repeats an
-    earlier pane exactly, and takes it back. ``timestamp`` is that of the record the pane becomes (µs).
+    ``index`` counts the window's panes from 0, ``nonspeculative_index`` those that are not early
+    (-1 for early ones). ``is_last`` promises that nothing of this window will follow. A
+    ``retraction`` repeats an earlier pane exactly, and takes it back. ``timestamp`` is that of the
+    record the pane becomes (µs).
     """
 
     key: Key
@@ -69,8 +71,52 @@ class Pane(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def values(self) -> Any:
-        """The result under the name it has when a window only collects its records: their values."""
+        """The result under the name it has when a window only collects its records: their
+        values."""
         return self.result
+
+
+def pane_of(
+    key: Key,
+    window: Window,
+    result: Any,
+    timing: Timing = Timing.ON_TIME,
+    index: int = 0,
+    last: bool = True,
+    *,
+    nonspeculative: int | None = None,
+    at: int | None = None,
+    retraction: bool = False,
+) -> Pane:
+    """A firing of a window. ``index`` counts its panes, ``nonspeculative`` those that are not early
+    (None: all). It has the time ``at`` (None: the last instant of the window)."""
+    return Pane(
+        key=key,
+        window=window,
+        result=result,
+        timestamp=window.end - 1 if at is None else at,
+        timing=timing,
+        index=index,
+        nonspeculative_index=index if nonspeculative is None else nonspeculative,
+        is_first=index == 0,
+        is_last=last,
+        retraction=retraction,
+    )
+
+
+def remember_pane(pane: Pane) -> list[Any]:
+    """A pane as plain data, without its key."""
+    return [
+        *pane.window, pane.result, pane.timestamp, pane.timing.value,
+        pane.index, pane.nonspeculative_index, pane.is_first, pane.is_last,
+    ]  # fmt: skip
+
+
+def retract_pane(key: Key, emitted: list[Any]) -> Pane:
+    """The retraction of a remembered pane."""
+    start, end, result, at, timing, index, nonspeculative, _, last = emitted
+    shown = Window(start, end), result, Timing(timing), index, last
+    return pane_of(key, *shown, nonspeculative=nonspeculative, at=at, retraction=True)
 
 
 RETRACTION_FIELD = "__retraction__"
@@ -81,15 +127,17 @@ _WRAPPED = 2  # Fixed: of the format of a retraction
 class Retraction(msgspec.Struct, frozen=True, tag_field=RETRACTION_FIELD, tag=_WRAPPED):
     """A record that takes back an earlier one with the same key, value and timestamp.
 
-    On the wire a dict is marked, ``{..., "__retraction__": 1}``, so that keys and filters find its fields as before;
-    any other value is wrapped, ``{"__retraction__": 2, "value": ...}``. Every codec carries both.
+    On the wire a dict is marked, ``{..., "__retraction__": 1}``, so that keys and filters find its
+    fields as before; any other value is wrapped, ``{"__retraction__": 2, "value": ...}``. Every
+    codec carries both.
     """
 
     value: Any
 
 
 def as_retraction(value: Any) -> Retraction | None:
-    """The retraction that a record's value is, as made here or as it travelled; None for plain values."""
+    """The retraction that a record's value is, as made here or as it travelled; None for plain
+    values."""
     if type(value) is Retraction:
         return value
     if type(value) is not dict or RETRACTION_FIELD not in value:
@@ -110,8 +158,8 @@ def stated_window(row: Mapping[str, Any]) -> Window:
 
 
 def pane_row(pane: Pane, key_names: Sequence[str]) -> dict[str, Any]:
-    """The record value that a pane becomes: key fields, ``window_start``, ``window_end`` (µs) and the results, marked
-    if it is a retraction."""
+    """The record value that a pane becomes: key fields, ``window_start``, ``window_end`` (µs) and
+    the results, marked if it is a retraction."""
     parts = pane.key if isinstance(pane.key, tuple) and len(key_names) > 1 else (pane.key,)
     row: dict[str, Any] = dict(zip(key_names or ("key",), parts, strict=False))
     row["window_start"], row["window_end"] = pane.window

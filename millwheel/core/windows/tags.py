@@ -1,4 +1,5 @@
-"""The tags of a window's timers: built here from where its state lies, and taken apart here when a timer fires.
+"""The tags of a window's timers: built here from where its state lies, and taken apart here when a
+timer fires.
 
 They are stored with the timers.
 """
@@ -16,7 +17,8 @@ def tag_of(slot: str | int | tuple[int, int]) -> str:
 
 
 def share_tag(slot: str | int | tuple[int, int], share: float) -> str:
-    """The tag of the timer by which a window follows a percentile watermark: the window's own, and the share."""
+    """The tag of the timer by which a window follows a percentile watermark: the window's own, and
+    the share."""
     return f"{tag_of(slot)}{_SHARE}{share}"
 
 

@@ -1,9 +1,9 @@
 """Windows: the stretches of event time to which a record belongs.
 
-A window is half-open, ``[start, end)``, in microseconds UTC. Window functions are frozen values; durations
-may be written as text ("10s") or as int µs. Aligned functions (tumbling, sliding, cumulative, global) put every
-key's records into the same windows; merging ones (sessions) give each record a window of its own first, and
-windows of one key that belong together become one.
+A window is half-open, ``[start, end)``, in microseconds UTC. Window functions are frozen values;
+durations may be written as text ("10s") or as int µs. Aligned functions (tumbling, sliding,
+cumulative, global) put every key's records into the same windows; merging ones (sessions) give each
+record a window of its own first, and windows of one key that belong together become one.
 """
 
 from __future__ import annotations
@@ -19,19 +19,22 @@ DAY = 86_400_000_000  # Fixed: µs
 
 
 class Window(NamedTuple):
-    """``[start, end)`` in µs. Equal to, and ordered as, the plain tuple; usable as a key of state."""
+    """``[start, end)`` in µs. Equal to, and ordered as, the plain tuple; usable as a key of
+    state."""
 
     start: int
     end: int
 
     @property
     def max_timestamp(self) -> int:
-        """The last instant that lies in the window; the window is complete once the watermark has passed it."""
+        """The last instant that lies in the window; the window is complete once the watermark has
+        passed it."""
         return self.end - 1
 
 
 def within_time(start: int, end: int) -> Window:
-    """``[start, end)``, limited to the supported times: others cannot be stored, and no watermark reaches them."""
+    """``[start, end)``, limited to the supported times: others cannot be stored, and no watermark
+    reaches them."""
     return Window(start if start > MIN_TIME else MIN_TIME, end if end < MAX_TIME else MAX_TIME)
 
 
@@ -53,7 +56,10 @@ class WindowFunction(Protocol):
 def _duration(name: str, value: str | int, minimum: int = 1) -> int:
     us = duration_us(value)
     if isinstance(us, bool) or us < minimum:
-        raise ValueError(f"{name} must be a duration of at least {minimum}us, not {value!r}; write for example 10s")
+        raise ValueError(
+            f"{name} must be a duration of at least {minimum}us, not {value!r}; write for"
+            " example 10s"
+        )
     return us
 
 
@@ -61,11 +67,11 @@ def _duration(name: str, value: str | int, minimum: int = 1) -> int:
 class Tumbling:
     """Windows of equal size, end to end, from ``offset`` after the epoch on.
 
-    With a ``time_zone`` (an IANA name) the size is a whole number of days, windows begin at local midnight (plus
-    ``offset`` by the local clock), and days of 23 or 25 hours are what they are.
+    With a ``time_zone`` (an IANA name) the size is a whole number of days, windows begin at local
+    midnight (plus ``offset`` by the local clock), and days of 23 or 25 hours are what they are.
 
-    ``empty``: a key that had records in a window and has none in the next emits one empty result for that one
-    (see core/machines/silences.py).
+    ``empty``: a key that had records in a window and has none in the next emits one empty result
+    for that one (see core/machines/silences.py).
     """
 
     size: int
@@ -76,8 +82,16 @@ class Tumbling:
 
     merging = False
 
-    def __init__(self, size: str | int, offset: str | int = 0, time_zone: str = "", empty: bool = False) -> None:
-        _init(self, size=_duration("size", size), offset=duration_us(offset), time_zone=time_zone, empty=empty)
+    def __init__(
+        self, size: str | int, offset: str | int = 0, time_zone: str = "", empty: bool = False
+    ) -> None:
+        _init(
+            self,
+            size=_duration("size", size),
+            offset=duration_us(offset),
+            time_zone=time_zone,
+            empty=empty,
+        )
         _init(self, _days=_days("tumbling", self.size, self.offset, time_zone))
 
     def window(self, timestamp: int) -> Window:
@@ -93,10 +107,12 @@ class Tumbling:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Sliding:
-    """Windows of one ``size`` that begin ``every`` µs apart; a record belongs to size / every of them.
+    """Windows of one ``size`` that begin ``every`` µs apart; a record belongs to size / every of
+    them.
 
-    ``changes`` asks for key windows: the same results, but computed and emitted only where a key's result changes
-    (see core/key_windows/machine.py). The size must then be a multiple of the slide.
+    ``changes`` asks for key windows: the same results, but computed and emitted only where a key's
+    result changes (see core/machines/key_windows.py). The size must then be a multiple of the
+    slide.
     """
 
     size: int
@@ -106,25 +122,31 @@ class Sliding:
 
     merging = False
 
-    def __init__(self, size: str | int, every: str | int, offset: str | int = 0, changes: bool = False) -> None:
+    def __init__(
+        self, size: str | int, every: str | int, offset: str | int = 0, changes: bool = False
+    ) -> None:
         _init(self, size=_duration("size", size), every=_duration("every", every))
         _init(self, offset=duration_us(offset), changes=changes)
         if self.every > self.size:
             raise ValueError(
-                f"sliding windows of {duration_text(self.size)} every {duration_text(self.every)} would lose the "
-                "records between them; make `every` at most the size, or use tumbling windows and a filter"
+                f"sliding windows of {duration_text(self.size)} every {duration_text(self.every)}"
+                " would lose the records between them; make `every` at most the size, or use"
+                " tumbling windows and a filter"
             )
         if changes and self.size % self.every:
             raise ValueError(
-                f"emit: changes needs a size that is a multiple of the slide; {duration_text(self.size)} is no "
-                f"multiple of {duration_text(self.every)}; write a slide that divides it"
+                "emit: changes needs a size that is a multiple of the slide;"
+                f" {duration_text(self.size)} is no multiple of {duration_text(self.every)}; write"
+                " a slide that divides it"
             )
 
     def assign(self, timestamp: int) -> Sequence[Window]:
         size, every = self.size, self.every
         last = timestamp - (timestamp - self.offset) % every
         count = (last - timestamp + size + every - 1) // every
-        return [within_time(last - i * every, last - i * every + size) for i in range(count - 1, -1, -1)]
+        return [
+            within_time(last - i * every, last - i * every + size) for i in range(count - 1, -1, -1)
+        ]
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -142,7 +164,8 @@ class Sessions:
         return (within_time(timestamp, timestamp + self.gap),)
 
     def merge(self, windows: Sequence[Window]) -> Sequence[Sequence[Window]]:
-        """Groups of windows that overlap (touching ones do not), each of which becomes one window."""
+        """Groups of windows that overlap (touching ones do not), each of which becomes one
+        window."""
         groups: list[list[Window]] = []
         end = MIN_TIME
         for window in sorted(windows):
@@ -156,9 +179,10 @@ class Sessions:
 
 
 class SessionPieces(Sessions):
-    """What a part of a divided key knows of its sessions: one piece for each stretch between multiples of the gap. The
-    records of a piece are less than a gap apart, so the sessions of the whole key are the unions of pieces that
-    overlap. Pieces of a long session end while it lasts, so none holds the watermark for longer than two gaps."""
+    """What a part of a divided key knows of its sessions: one piece for each stretch between
+    multiples of the gap. The records of a piece are less than a gap apart, so the sessions of the
+    whole key are the unions of pieces that overlap. WindowPieces of a long session end while it
+    lasts, so none holds the watermark for longer than two gaps."""
 
     __slots__ = ()
 
@@ -167,6 +191,28 @@ class SessionPieces(Sessions):
         for window in sorted(windows):
             groups.setdefault(window.start // self.gap, []).append(window)
         return list(groups.values())
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPieces:
+    """What a part of a divided key knows of windows that share their records: one piece for each
+    stretch between two times at which one of these windows begins or ends. The windows of the whole
+    key are made of the pieces in them.
+
+    ``at_once``: nothing waits for the end of a piece, since what is made of pieces is looked at
+    before."""
+
+    bounds: Callable[[int], tuple[int, int]]
+    at_once: bool = False
+
+    merging = False
+
+    def window(self, timestamp: int) -> Window:
+        """The one piece of a record. Raises RecordError where its time zone knows no such year."""
+        return Window(*self.bounds(timestamp))
+
+    def assign(self, timestamp: int) -> Sequence[Window]:
+        return (self.window(timestamp),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +227,8 @@ class Global:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Count:
-    """Every ``count`` records of a key in a row, in order of arrival. A pane's window spans their timestamps."""
+    """Every ``count`` records of a key in a row, in order of arrival. A pane's window spans their
+    timestamps."""
 
     count: int
 
@@ -198,10 +245,12 @@ class Count:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Cumulative:
-    """Windows that share a start and grow by ``every`` up to ``size``: a day so far, minute by minute.
+    """Windows that share a start and grow by ``every`` up to ``size``: a day so far, minute by
+    minute.
 
-    With a ``time_zone`` the size is a whole number of days that begin at local midnight. With ``changes`` a step
-    at which a key has no new record emits nothing for it. ``periods`` are the full windows.
+    With a ``time_zone`` the size is a whole number of days that begin at local midnight. With
+    ``changes`` a step at which a key has no new record emits nothing for it. ``periods`` are the
+    full windows.
     """
 
     size: int
@@ -214,14 +263,29 @@ class Cumulative:
     merging = False
 
     def __init__(
-        self, size: str | int, every: str | int, offset: str | int = 0, time_zone: str = "", changes: bool = False
+        self,
+        size: str | int,
+        every: str | int,
+        offset: str | int = 0,
+        time_zone: str = "",
+        changes: bool = False,
     ) -> None:
-        _init(self, size=_duration("size", size), every=_duration("every", every), offset=duration_us(offset))
-        _init(self, time_zone=time_zone, changes=changes, periods=Tumbling(self.size, self.offset, time_zone))
+        _init(
+            self,
+            size=_duration("size", size),
+            every=_duration("every", every),
+            offset=duration_us(offset),
+        )
+        _init(
+            self,
+            time_zone=time_zone,
+            changes=changes,
+            periods=Tumbling(self.size, self.offset, time_zone),
+        )
         if self.size % self.every:
             raise ValueError(
-                f"cumulative windows of {duration_text(self.size)} cannot grow by {duration_text(self.every)}: "
-                "make the size a multiple of `every`"
+                f"cumulative windows of {duration_text(self.size)} cannot grow by"
+                f" {duration_text(self.every)}: make the size a multiple of `every`"
             )
 
     def base(self, timestamp: int) -> Window:
@@ -231,6 +295,13 @@ class Cumulative:
     def step(self, base: Window, timestamp: int) -> int:
         """The end of the first window of ``base`` that the record belongs to."""
         return min(base.end, timestamp + self.every - (timestamp - base.start) % self.every)
+
+    def step_bounds(self, timestamp: int) -> tuple[int, int]:
+        """The stretch around a record in which no window begins or ends."""
+        base = self.base(timestamp)
+        return max(timestamp - (timestamp - base.start) % self.every, base.start), self.step(
+            base, timestamp
+        )
 
     def assign(self, timestamp: int) -> Sequence[Window]:
         base = self.base(timestamp)
@@ -242,9 +313,9 @@ class Cumulative:
 class Custom:
     """Windows of the user's own.
 
-    ``assign_to(timestamp)`` returns (start, end) pairs. ``merge_all(windows)``, if given, receives the open windows
-    of a key as a sorted list and returns groups (lists) of them; each group becomes one window from the earliest
-    start to the latest end. Both must be pure functions.
+    ``assign_to(timestamp)`` returns (start, end) pairs. ``merge_all(windows)``, if given, receives
+    the open windows of a key as a sorted list and returns groups (lists) of them; each group
+    becomes one window from the earliest start to the latest end. Both must be pure functions.
     """
 
     assign_to: Callable[[int], Sequence[tuple[int, int]]]
@@ -260,19 +331,25 @@ class Custom:
             windows = sorted((Window(*pair) for pair in given), key=lambda window: window.end)
         except TypeError:
             raise ValueError(
-                f"a custom window function returned {given!r:.200}; it must return a list of (start, end) pairs"
+                f"a custom window function returned {given!r:.200}; it must return a list of"
+                " (start, end) pairs"
             ) from None
         for window in windows:
             if type(window.start) is not int or type(window.end) is not int:
                 raise ValueError(
-                    f"a custom window function returned {tuple(window)}: start and end must be whole numbers of µs"
+                    f"a custom window function returned {tuple(window)}: start and end must be"
+                    " whole numbers of µs"
                 )
             if window.start >= window.end:
                 raise ValueError(
-                    f"a custom window function returned {tuple(window)}: the start must lie before its end"
+                    f"a custom window function returned {tuple(window)}: the start must lie before"
+                    " its end"
                 )
             if window.start >= MAX_TIME or window.end <= MIN_TIME:
-                raise ValueError(f"a custom window function returned {tuple(window)}, which lies outside of all time")
+                raise ValueError(
+                    f"a custom window function returned {tuple(window)}, which lies outside of all"
+                    " time"
+                )
         return [within_time(*window) for window in windows]
 
     def merge(self, windows: Sequence[Window]) -> Sequence[Sequence[Window]]:
@@ -285,8 +362,8 @@ class Custom:
             members = []
         if members != sorted(windows):
             raise ValueError(
-                f"a custom merge function returned {groups!r:.200} for {sorted(windows)!r:.200}; it must return groups "
-                "(lists) in which each window is once"
+                f"a custom merge function returned {groups!r:.200} for {sorted(windows)!r:.200}; it"
+                " must return groups (lists) in which each window is once"
             )
         return groups
 
@@ -301,7 +378,7 @@ def _days(kind: str, size: int, offset: int, time_zone: str) -> Days | None:
         return None
     if size % DAY:
         raise ValueError(
-            f"{kind} windows in a time zone last whole days, because a local day may have 23 or 25 hours; "
-            f"{duration_text(size)} is none: write 1d, 7d, …, or leave time_zone out"
+            f"{kind} windows in a time zone last whole days, because a local day may have 23 or 25"
+            f" hours; {duration_text(size)} is none: write 1d, 7d, …, or leave time_zone out"
         )
     return Days(time_zone, size // DAY, offset)

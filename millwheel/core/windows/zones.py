@@ -18,22 +18,25 @@ _REMEMBERED = 64  # days of a zone whose midnights are remembered
 class Days:
     """Periods of ``count`` local days, beginning ``offset_us`` (by the local clock) after midnight.
 
-    Periods of several days are counted from 1970-01-01. A midnight that the clock skips begins when the clock
-    jumps; one that it shows twice begins at its first showing.
+    Periods of several days are counted from 1970-01-01. A midnight that the clock skips begins when
+    the clock jumps; one that it shows twice begins at its first showing.
     """
 
     def __init__(self, time_zone: str, count: int, offset_us: int) -> None:
         try:
             self._zone = ZoneInfo(time_zone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as ex:
-            raise ValueError(f"unknown time zone {time_zone!r}; write an IANA name such as Europe/Paris or UTC") from ex
+            raise ValueError(
+                f"unknown time zone {time_zone!r}; write an IANA name such as Europe/Paris or UTC"
+            ) from ex
         self._count = count
         self._offset = timedelta(microseconds=offset_us)
         self._memo: dict[int, tuple[int, int]] = {}
 
     def bounds(self, timestamp: int) -> tuple[int, int]:
-        """Start and end (µs) of the period that ``timestamp`` lies in. RecordError outside of years 1 to 9999, but for
-        the last instant, which the results of global windows have: its days are those of UTC."""
+        """Start and end (µs) of the period that ``timestamp`` lies in. RecordError outside of years
+        1 to 9999, but for the last instant, which the results of global windows have: its days are
+        those of UTC."""
         if timestamp == LAST_TIME:
             start = timestamp - (timestamp - self._offset // _US) % (self._count * _DAY_US)
             return start, min(start + self._count * _DAY_US, MAX_TIME)
@@ -52,7 +55,9 @@ class Days:
         return found
 
     def _find(self, timestamp: int) -> tuple[int, int]:
-        local = (_EPOCH + timedelta(microseconds=timestamp)).astimezone(self._zone).replace(tzinfo=None) - self._offset
+        local = (_EPOCH + timedelta(microseconds=timestamp)).astimezone(self._zone).replace(
+            tzinfo=None
+        ) - self._offset
         first = local.toordinal() - (local.toordinal() - _EPOCH_DAY) % self._count
         start, end = self._instant(first), self._instant(first + self._count)
         # Around a clock change the local date alone may name the neighbour: the instants decide.

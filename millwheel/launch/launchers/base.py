@@ -1,4 +1,5 @@
-"""The contract of a launcher: it starts the worker of a slot somewhere, and reports the end of that worker."""
+"""The contract of a launcher: it starts the worker of a slot somewhere, and reports the end of that
+worker."""
 
 from __future__ import annotations
 
@@ -6,21 +7,22 @@ import sys
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from millwheel.processes.address import LOOPBACK, listen_on
-from millwheel.processes.child import Remains
-from millwheel.processes.interpreter import module_command
-from millwheel.processes.logs import LogFormat
+from millwheel.adapters.processes.address import LOOPBACK, listen_on
+from millwheel.adapters.processes.child import Remains
+from millwheel.adapters.processes.interpreter import module_command
+from millwheel.adapters.processes.logs import LogFormat
 
-WORKER_MODULE = "millwheel.workers"
+WORKER_MODULE = "millwheel.engine.workers"
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerTemplate:
     """The command of every worker of a run, without slot and scratch directory.
 
-    ``scratch`` is the folder below which each life of a worker gets a directory of its own; "" lets the launcher
-    choose one on the machine where the worker runs. Queries are answered at ``query_port`` by the first slot and at
-    free ports by the others (None: nowhere). ``logs`` receives ``worker-<slot>.log`` and ``.out``.
+    ``scratch`` is the folder below which each life of a worker gets a directory of its own; "" lets
+    the launcher choose one on the machine where the worker runs. Queries are answered at
+    ``query_port`` by the first slot and at free ports by the others (None: nowhere). ``logs``
+    receives ``worker-<slot>.log`` and ``.out``.
     """
 
     root: str
@@ -48,7 +50,11 @@ class WorkerTemplate:
             *(("--security", self.security) if self.security else ()),
             *self._queries(slot),
             *(("--secrets", self.secrets) if self.secrets else ()),
-            *(("--log-format", self.log_format.value) if self.log_format is not LogFormat.TEXT else ()),
+            *(
+                ("--log-format", self.log_format.value)
+                if self.log_format is not LogFormat.TEXT
+                else ()
+            ),
         ]
 
     def _queries(self, slot: int) -> list[str]:
@@ -60,7 +66,8 @@ class WorkerTemplate:
 
 @dataclass(frozen=True, slots=True)
 class WorkerExit:
-    """One life of a worker has ended. ``code`` is as in :mod:`subprocess`: negative for a signal."""
+    """One life of a worker has ended. ``code`` is as in :mod:`subprocess`: negative for a
+    signal."""
 
     slot: int
     code: int
@@ -76,18 +83,20 @@ class Launcher(Protocol):
     """How many workers can run at a time; None: any number."""
 
     def start(self, slot: int) -> None:
-        """Start the worker of ``slot``, which must have no living worker. Returns before the worker runs."""
+        """Start the worker of ``slot``, which must have no living worker. Returns before the worker
+        runs."""
 
     def exits(self) -> list[WorkerExit]:
         """The workers that ended since the last call. Never blocks."""
 
     def kill(self, slot: int, pid: int) -> bool:
-        """Kill the worker of ``slot`` at once if its process is ``pid``. False: the slot already has another process.
-        May return before the process has ended; :meth:`exits` reports the end."""
+        """Kill the worker of ``slot`` at once if its process is ``pid``. False: the slot already
+        has another process. May return before the process has ended; :meth:`exits` reports the
+        end."""
 
     def lacks(self) -> str:
-        """What the workers wait for that have been started and do not run yet, as a sentence; "" for nothing. Takes
-        some milliseconds."""
+        """What the workers wait for that have been started and do not run yet, as a sentence; ""
+        for nothing. Takes some milliseconds."""
 
     def stop(self, grace_s: float) -> None:
         """Ask all workers to stop (SIGTERM), wait up to ``grace_s`` seconds, kill what is left."""

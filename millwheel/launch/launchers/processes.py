@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from millwheel.adapters.processes.child import Living, fresh_scratch, stop_all
 from millwheel.launch.launchers.base import WorkerExit, WorkerTemplate
 from millwheel.launch.launchers.warm_children import Birth
-from millwheel.processes.child import Living, fresh_scratch, stop_all
 
 
 class ProcessLauncher:
@@ -34,7 +34,9 @@ class ProcessLauncher:
         for slot, child, code in ended:
             if code is not None:
                 del self._children[slot]
-                exits.append(WorkerExit(slot, code, child.lived_s(), child.last_words(), child.remains()))
+                exits.append(
+                    WorkerExit(slot, code, child.lived_s(), child.last_words(), child.remains())
+                )
         return exits
 
     def pids(self) -> dict[int, int]:

@@ -1,4 +1,5 @@
-"""The driver's side of the warm parent (``warm_parent.py``), which forks the children that launchers start."""
+"""The driver's side of the warm parent (``warm_parent.py``), which forks the children that
+launchers start."""
 
 from __future__ import annotations
 
@@ -12,8 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from millwheel.launch.launchers.command_line import ROOM
+from millwheel.adapters.processes.child import Child, LifeLog, Living, Remains, Scratch
+from millwheel.adapters.processes.interpreter import module_command
+from millwheel.adapters.processes.libraries import worker_environment
 from millwheel.launch.launchers.warm_messages import (
+    ROOM,
     Cold,
     Ended,
     Report,
@@ -26,9 +30,6 @@ from millwheel.launch.launchers.warm_messages import (
     ready,
     receive,
 )
-from millwheel.processes.child import Child, LifeLog, Living, Remains, Scratch
-from millwheel.processes.interpreter import module_command
-from millwheel.processes.libraries import worker_environment
 
 _SEND_S = 5.0  # for the parent to take an order; then it counts as hung
 _END_S = 5.0  # for the parent to end; then it is killed
@@ -37,8 +38,8 @@ KILLED = -int(signal.SIGKILL)
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """The parameters of a new child: module and arguments, log files, and a directory that is deleted with it ("":
-    none)."""
+    """The parameters of a new child: module and arguments, log files, and a directory that is
+    deleted with it ("": none)."""
 
     module: str
     argv: Sequence[str]
@@ -52,9 +53,9 @@ class Birth:
 
 
 class Children:
-    """Starts children of the driver: a warm parent forks them where the system lets processes fork (Linux), elsewhere
-    they are executed. The warm parent loads their modules while the driver does other work. Used by one thread, which
-    must outlive it."""
+    """Starts children of the driver: a warm parent forks them where the system lets processes fork
+    (Linux), elsewhere they are executed. The warm parent loads their modules while the driver does
+    other work. Used by one thread, which must outlive it."""
 
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp(prefix="millwheel-")
@@ -94,7 +95,8 @@ def executed(birth: Birth) -> Living:
 
 
 class WarmLine:
-    """A line to a warm parent, which forks children for us. Used by one thread, which must outlive it."""
+    """A line to a warm parent, which forks children for us. Used by one thread, which must outlive
+    it."""
 
     def __init__(self, end: socket.socket, environment: Mapping[str, str]) -> None:
         self.environment = environment
@@ -155,7 +157,9 @@ class WarmParentProcess(WarmLine):
             self._process.wait(_END_S)
 
 
-def warm_parent(end: socket.socket, log: Path, environment: Mapping[str, str], *arguments: str) -> Child:
+def warm_parent(
+    end: socket.socket, log: Path, environment: Mapping[str, str], *arguments: str
+) -> Child:
     """Execute a warm parent that serves the other end of this line."""
     module = "millwheel.launch.launchers.warm_parent"
     command = module_command(module, (str(end.fileno()), *arguments, ROOM))
@@ -163,7 +167,8 @@ def warm_parent(end: socket.socket, log: Path, environment: Mapping[str, str], *
 
 
 class WarmChild:
-    """A child of a warm parent. When the parent may not fork, or is gone before it has, the child is executed."""
+    """A child of a warm parent. When the parent may not fork, or is gone before it has, the child
+    is executed."""
 
     def __init__(self, parent: WarmLine, number: int, birth: Birth) -> None:
         self._parent = parent
@@ -173,35 +178,37 @@ class WarmChild:
         self._born_s = time.monotonic()
         self._executed: Child | None = None
         self._scratch = Scratch(birth.scratch)
-        parent.tell(Start(number, birth.module, tuple(birth.argv), str(self._log.err), str(self._log.out)))
+        parent.tell(
+            Start(number, birth.module, tuple(birth.argv), str(self._log.err), str(self._log.out))
+        )
 
     @property
     def pid(self) -> int:
-        """See :class:`millwheel.processes.child.Living`."""
+        """See :class:`millwheel.adapters.processes.child.Living`."""
         if self._executed is not None:
             return self._executed.pid
         self._parent.hear()
         return self._parent.pids.get(self._number, 0)
 
     def poll(self) -> int | None:
-        """See :class:`millwheel.processes.child.Living`."""
+        """See :class:`millwheel.adapters.processes.child.Living`."""
         self._parent.hear()
         return self._code()
 
     def lived_s(self) -> float:
-        """See :class:`millwheel.processes.child.Living`."""
+        """See :class:`millwheel.adapters.processes.child.Living`."""
         return time.monotonic() - self._born_s
 
     def terminate(self) -> None:
-        """See :class:`millwheel.processes.child.Living`."""
+        """See :class:`millwheel.adapters.processes.child.Living`."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """See :class:`millwheel.processes.child.Living`."""
+        """See :class:`millwheel.adapters.processes.child.Living`."""
         self._signal(signal.SIGKILL)
 
     def wait(self, seconds: float) -> int | None:
-        """See :class:`millwheel.processes.child.Living`."""
+        """See :class:`millwheel.adapters.processes.child.Living`."""
         until_s = time.monotonic() + seconds
         while (code := self.poll()) is None and (left_s := until_s - time.monotonic()) > 0:
             if self._executed is not None:
@@ -210,7 +217,7 @@ class WarmChild:
         return code
 
     def last_words(self) -> str:
-        """See :class:`millwheel.processes.child.Living`."""
+        """See :class:`millwheel.adapters.processes.child.Living`."""
         return self._log.last_words()
 
     def _code(self) -> int | None:
@@ -228,7 +235,7 @@ class WarmChild:
         return code
 
     def remains(self) -> Remains:
-        """See :class:`millwheel.processes.child.Living`."""
+        """See :class:`millwheel.adapters.processes.child.Living`."""
         return self._scratch.remains if self._executed is None else self._executed.remains()
 
     def _execute(self) -> int | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import socket
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -15,8 +17,8 @@ SHARED = "shared"
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
-    """Fork a child that goes on as ``python -m module argv…``. ``number`` names it from here on; standard error and
-    output are appended to these files."""
+    """Fork a child that goes on as ``python -m module argv…``. ``number`` names it from here on;
+    standard error and output are appended to these files."""
 
     number: int
     module: str
@@ -67,7 +69,8 @@ def line() -> tuple[socket.socket, socket.socket]:
 
 
 def receive(end: socket.socket) -> bytes:
-    """The next packet, b"" when the other end is gone. Raises BlockingIOError when there is none yet."""
+    """The next packet, b"" when the other end is gone. Raises BlockingIOError when there is none
+    yet."""
     try:
         return end.recv(_MOST_BYTES, socket.MSG_DONTWAIT)
     except ConnectionError:
@@ -75,8 +78,8 @@ def receive(end: socket.socket) -> bytes:
 
 
 def passed_line(shared: int) -> socket.socket:
-    """A line to the warm parent behind the file descriptor ``shared``, which is passed its other end. Raises OSError
-    when the parent is gone."""
+    """A line to the warm parent behind the file descriptor ``shared``, which is passed its other
+    end. Raises OSError when the parent is gone."""
     ours, theirs = line()
     with theirs, socket.socket(fileno=os.dup(shared)) as parent:
         socket.send_fds(parent, [b"line"], [theirs.fileno()])
@@ -90,9 +93,33 @@ def received_line(end: socket.socket) -> socket.socket | None:
 
 
 def ready(descriptors: Collection[int], wait_s: float | None = None) -> set[int]:
-    """Those of some file descriptors that can be read, after ``wait_s`` at most (None: as long as it takes). A driver
-    may have more than a thousand files open, which ``select`` does not take."""
+    """Those of some file descriptors that can be read, after ``wait_s`` at most (None: as long as
+    it takes). A driver may have more than a thousand files open, which ``select`` does not take."""
     asked = select.poll()
     for descriptor in descriptors:
         asked.register(descriptor, select.POLLIN)
     return {descriptor for descriptor, _ in asked.poll(None if wait_s is None else wait_s * 1000)}
+
+
+ROOM = "-" * 1_000
+"""An argument of a process that will show another command line later: it reserves the space for
+it."""
+
+_ARG_START, _ARG_END = 47, 48
+"""Fields of /proc/self/stat, from 0."""
+
+
+def show_as(command: Sequence[str]) -> bool:
+    """Show this process under another command line, truncated to the available space. False where
+    the system does not allow it."""
+    try:
+        fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    # the first two end with the bracket
+    start, end = (int(fields[number - 2]) for number in (_ARG_START, _ARG_END))
+    if not 0 < start < end:
+        return False
+    line = b"".join(word.encode() + b"\0" for word in command)[: end - start - 1]
+    ctypes.memmove(start, line.ljust(end - start, b"\0"), end - start)
+    return True

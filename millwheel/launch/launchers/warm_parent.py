@@ -1,15 +1,16 @@
-"""``python -m millwheel.launch.launchers.warm_parent``: the warm parent of workers. It has loaded every module that a
-worker needs and forks one on request, so that a killed worker is back within hundredths of a second.
+"""``python -m millwheel.launch.launchers.warm_parent``: the warm parent of workers. It has loaded
+every module that a worker needs and forks one on request, so that a killed worker is back within
+hundredths of a second.
 
-A fork copies only one thread, and locks of the other threads stay locked for ever. Therefore this process never has a
-second thread: it loads nothing that starts threads (Polars does, and is loaded late, see
-``core/lazy_polars.py``), and opens no store and no connection except the one to its driver. Before each fork it
-counts its threads. If there is more than one, it reports that, and the driver executes workers as it would without a
-warm parent.
+A fork copies only one thread, and locks of the other threads stay locked for ever. Therefore this
+process never has a second thread: it loads nothing that starts threads (Polars does, and is loaded
+late, see ``core/lazy_polars.py``), and opens no store and no connection except the one to its
+driver. Before each fork it counts its threads. If there is more than one, it reports that, and the
+driver executes workers as it would without a warm parent.
 
-Children die with it, and it dies with its driver. In a Spark executor its driver is the daemon of tasks
-(``spark/daemon.py``), which orders nothing: each task passes it the end of a line of its own, and what the task has
-started dies when that line ends.
+Children die with it, and it dies with its driver. In a Spark executor its driver is the daemon of
+tasks (``spark/daemon.py``), which orders nothing: each task passes it the end of a line of its own,
+and what the task has started dies when that line ends.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from millwheel.adapters.processes.interpreter import module_command
+from millwheel.adapters.processes.lifeline import PARENT, die_with_parent
 from millwheel.adapters.rights import keep_private
 from millwheel.launch.launchers.base import WORKER_MODULE
-from millwheel.launch.launchers.command_line import show_as
 from millwheel.launch.launchers.warm_messages import (
     SHARED,
     Cold,
@@ -41,19 +43,22 @@ from millwheel.launch.launchers.warm_messages import (
     ready,
     receive,
     received_line,
+    show_as,
 )
-from millwheel.processes.interpreter import module_command
-from millwheel.processes.lifeline import PARENT, die_with_parent
 
-_PROGRAMS = (f"{WORKER_MODULE}.__main__", "millwheel.master.__main__", "millwheel.injector.__main__")
+_PROGRAMS = (
+    f"{WORKER_MODULE}.__main__",
+    "millwheel.control.master.__main__",
+    "millwheel.control.injector.__main__",
+)
 _SOON = (
     "encodings.utf_8_sig",
     "grpc._channel",
     "grpc._server",
-    "millwheel.sinks.files.sink",
-    "millwheel.sources.files.apache",
-    "millwheel.sources.files.csv_lines",
-    "millwheel.sources.files.source",
+    "millwheel.connect.sinks.files.sink",
+    "millwheel.connect.sources.files.apache",
+    "millwheel.connect.sources.files.csv_lines",
+    "millwheel.connect.sources.files.source",
     "typer._adapters",
     "typer._click.decorators",
 )
@@ -82,8 +87,8 @@ def load(programs: Sequence[str] = _PROGRAMS) -> None:
 
 
 class WarmParent:
-    """Forks, signals and reaps children, one thing after the other, for its driver, or for all who pass it a line
-    (``shared``)."""
+    """Forks, signals and reaps children, one thing after the other, for its driver, or for all who
+    pass it a line (``shared``)."""
 
     def __init__(self, driver: socket.socket, shared: bool = False) -> None:
         self._driver = driver
@@ -99,7 +104,9 @@ class WarmParent:
     def serve(self) -> Start | None:
         """See :func:`main`."""
         while True:
-            readable = ready({self._driver.fileno(), self._woken, *(line.fileno() for line in self._lines)})
+            readable = ready(
+                {self._driver.fileno(), self._woken, *(line.fileno() for line in self._lines)}
+            )
             if self._woken in readable:
                 os.read(self._woken, 1 << 12)
                 self._reap()
@@ -146,8 +153,8 @@ class WarmParent:
         return True
 
     def _signal(self, line: socket.socket, request: Signal) -> None:
-        """Send a signal to a child. Until it is reaped, a child keeps its process id, so the signal reaches no other
-        process."""
+        """Send a signal to a child. Until it is reaped, a child keeps its process id, so the signal
+        reaches no other process."""
         for pid, ordered in self._children.items():
             if ordered == (line, request.number):
                 os.kill(pid, request.signal)
@@ -181,7 +188,10 @@ def why_not() -> str:
     """The reason why this process may not fork; "" when it may."""
     others = len(os.listdir("/proc/self/task")) - 1
     if others:
-        return f"The warm parent of workers has {others} more threads than its own, so workers are started without it."
+        return (
+            f"The warm parent of workers has {others} more threads than its own, so workers are"
+            " started without it."
+        )
     return ""
 
 
@@ -194,7 +204,8 @@ def become(start: Start) -> None:
         os.dup2(file, number)
         os.close(file)
     if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()  # else all children would draw the same; `random` does so by itself
+        # else all children would draw the same; `random` does so by itself
+        sys.modules["numpy.random"].seed()
     show_as(module_command(start.module, start.argv))
     sys.argv = [str(Path(sys.argv[0])), *start.argv]
     runpy.run_module(start.module, run_name="__main__", alter_sys=True)

@@ -1,4 +1,5 @@
-"""Detects when a run has caught up with the input that existed when it began (``millwheel run --until-caught-up``)."""
+"""Detects when a run has caught up with the input that existed when it began (``millwheel run
+--until-caught-up``)."""
 
 from __future__ import annotations
 
@@ -9,16 +10,16 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+from millwheel.adapters.ports import Clock, Coordination
+from millwheel.control.savepoints.catching_up import counters_of, has_caught_up
+from millwheel.control.savepoints.orders import Standing
+from millwheel.control.savepoints.runtime import Taker
+from millwheel.control.savepoints.state import SavepointRequest, Taking
 from millwheel.core.model.failures import plain_counters
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import Graph
 from millwheel.errors import MillwheelError
-from millwheel.ports import Clock, Coordination
-from millwheel.savepoints.catching_up import counters_of, has_caught_up
-from millwheel.savepoints.orders import Standing
-from millwheel.savepoints.runtime import Taker
-from millwheel.savepoints.state import SavepointRequest, Taking
 
 _STEP_S = 0.02  # between looks at what the workers answer
 _AGAIN_S = 0.5  # before another session, after one was lost
@@ -26,8 +27,8 @@ _PATIENCE_US = 2**62  # such a run takes as long as it takes
 
 
 class CatchingUp:
-    """Polls all shards, on a thread of its own, until they have processed the input up to its ends. Then they pause
-    until :meth:`close`."""
+    """Polls all shards, on a thread of its own, until they have processed the input up to its ends.
+    Then they pause until :meth:`close`."""
 
     def __init__(self, graph: Graph, connect: Callable[[], Coordination], clock: Clock) -> None:
         self._graph = graph
@@ -48,21 +49,25 @@ class CatchingUp:
             self._thread.join()
 
     def view(self, latest: ClusterView | None) -> ClusterView | None:
-        """The state of the graph once it has caught up, else None. ``latest`` is the injector's latest answer; the
-        counters are those at which all shards pause."""
+        """The state of the graph once it has caught up, else None. ``latest`` is the injector's
+        latest answer; the counters are those at which all shards pause."""
         counters = self._counters
         if counters is None:
             return None
         known = latest.nodes if latest is not None else {}
         nodes = {
-            name: replace(known.get(name, NodeView(name, MIN_TIME, True, "", {})), counters=plain_counters(counted))
+            name: replace(
+                known.get(name, NodeView(name, MIN_TIME, True, "", {})),
+                counters=plain_counters(counted),
+            )
             for name, counted in counters.items()
         }
         return ClusterView(nodes, latest.latency_ms if latest is not None else ())
 
     def _follow(self) -> None:
         while not self._stop.is_set():
-            with suppress(MillwheelError):  # the session is gone: so are the orders, and all goes on meanwhile
+            # the session is gone: so are the orders, and all goes on meanwhile
+            with suppress(MillwheelError):
                 self._follow_session(self._connect())
             self._stop.wait(_AGAIN_S)
 

@@ -23,12 +23,18 @@ from millwheel.errors import BrokenError
 _PATIENCE_S = 1.0
 """The share must be too large for this long: healthy shards may not have reported yet."""
 _TOLD = 20  # first failures that a run tells of, for each node
-_NOUNS = {"record": "records", "timer": "timers", "window": "windows", "line": "lines", UNIT: "timestamps"}
+_NOUNS = {
+    "record": "records",
+    "timer": "timers",
+    "window": "windows",
+    "line": "lines",
+    UNIT: "timestamps",
+}
 
 
 class Failures:
-    """Reports failures of a run. ``say`` is called with the first failure of each kind. The run can be continued on
-    ``root``."""
+    """Reports failures of a run. ``say`` is called with the first failure of each kind. The run can
+    be continued on ``root``."""
 
     def __init__(self, graph: Graph, root: str, say: Callable[[str], None]) -> None:
         self._graph = graph
@@ -46,7 +52,8 @@ class Failures:
             self._tell(first)
         broken = dict(self._broken(view))
         self._since = {call: self._since.get(call, now_s) for call in broken}
-        for call, tally in sorted(broken.items(), key=lambda item: item[0].what != UNIT):  # it has the better sentence
+        # it has the better sentence
+        for call, tally in sorted(broken.items(), key=lambda item: item[0].what != UNIT):
             patient = self._policy(call).stop_above > 0 and not at_the_end
             if not patient or now_s >= self._since[call] + _PATIENCE_S:
                 raise BrokenError(self._sentence(call, tally), call.judged)
@@ -75,25 +82,27 @@ class Failures:
             if policy.stop_above
             else "one is enough"
         )
-        first = next((each for (node, _), each in self._firsts.items() if node == call.judged), None)
+        first = next(
+            (each for (node, _), each in self._firsts.items() if node == call.judged), None
+        )
         why = f" First: {first.sentence}" if first is not None else ""
         if call.what == UNIT:
             return (
-                f"{call.judged}: {tally.failed:,} of its last {tally.tried:,} timestamps are numbers of no stated "
-                f"unit, and hardly µs, so the run was stopped.{why}\n"
-                f"Nothing is lost. Write the unit and start again on the same root, {self._root}."
+                f"{call.judged}: {tally.failed:,} of its last {tally.tried:,} timestamps are"
+                f" numbers of no stated unit, and hardly µs, so the run was stopped.{why}\nNothing"
+                f" is lost. Write the unit and start again on the same root, {self._root}."
             )
         if call.what == ENDLESS:
             return (
-                f"{call.judged} sets timers without end, so the run was stopped.{why}\n"
-                f"Correct the code and start again with --fresh (in Python: fresh=True): the root, {self._root}, has "
-                "results from after the end of the input."
+                f"{call.judged} sets timers without end, so the run was stopped.{why}\nCorrect the"
+                " code and start again with --fresh (in Python: fresh=True): the root,"
+                f" {self._root}, has results from after the end of the input."
             )
         return (
-            f"{call.judged} failed on {tally.failed:,} of its last {tally.tried:,} {noun}, so the run was stopped "
-            f"(on_error: {limit}).{why}\n"
-            f"Nothing is lost. Correct the code or the data and start again on the same root, {self._root}: the "
-            f"failed calls are tried again. A change that the root does not allow is refused; --fresh (in Python: "
-            f"fresh=True) then begins anew. Or write on_error: dead_letter for {call.judged}, to continue with dead "
-            "letters whatever fails."
+            f"{call.judged} failed on {tally.failed:,} of its last {tally.tried:,} {noun}, so the"
+            f" run was stopped (on_error: {limit}).{why}\nNothing is lost. Correct the code or the"
+            f" data and start again on the same root, {self._root}: the failed calls are tried"
+            " again. A change that the root does not allow is refused; --fresh (in Python:"
+            f" fresh=True) then begins anew. Or write on_error: dead_letter for {call.judged}, to"
+            " continue with dead letters whatever fails."
         )

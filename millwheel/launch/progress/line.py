@@ -1,6 +1,7 @@
 """The progress of a run for people: one changing line on a terminal, a line now and then elsewhere.
 
-All of it goes to standard error; standard output belongs to the results (the stdout sink, the summary).
+All of it goes to standard error; standard output belongs to the results (the stdout sink, the
+summary).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from millwheel.core.model.failures import kinds_in
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
 from millwheel.core.pipeline.cluster_view import ClusterView
 from millwheel.core.pipeline.graph import Graph, NodeKind
-from millwheel.launch.progress.expected import Estimate, Expected
+from millwheel.launch.progress.input_size import Estimate, Expected
 from millwheel.launch.progress.summary import reason_texts, total
 
 _PLAIN_INTERVAL_S = 5.0  # between lines of progress where there is no terminal
@@ -44,7 +45,9 @@ class RateMeter:
 class Speed:
     """The line of progress of one run, with the rate since it was last asked for."""
 
-    def __init__(self, pipeline: str, graph: Graph, estimate: Estimate | None = None, each_node: bool = False) -> None:
+    def __init__(
+        self, pipeline: str, graph: Graph, estimate: Estimate | None = None, each_node: bool = False
+    ) -> None:
         self._pipeline = pipeline
         self._estimate = estimate
         self._each_node = each_node
@@ -56,8 +59,14 @@ class Speed:
         counters = {name: node.counters for name, node in view.nodes.items()} if view else {}
         records = total(self._graph, counters, "records_in", NodeKind.SOURCE)
         expected = self._estimate.after(records, now_s) if self._estimate is not None else None
-        text = progress_text(self._pipeline, self._graph, view, self._rate.add(now_s, records), restarts, expected)
-        return "\n".join([text, *node_lines(self._graph, view)]) if self._each_node and view is not None else text
+        text = progress_text(
+            self._pipeline, self._graph, view, self._rate.add(now_s, records), restarts, expected
+        )
+        return (
+            "\n".join([text, *node_lines(self._graph, view)])
+            if self._each_node and view is not None
+            else text
+        )
 
 
 def progress_text(
@@ -68,7 +77,8 @@ def progress_text(
     restarts: Mapping[str, int],
     expected: Expected | None = None,
 ) -> str:
-    """One line: how much, how fast, how far each node is behind the sources, what failed, how many restarts."""
+    """One line: how much, how fast, how far each node is behind the sources, what failed, how many
+    restarts."""
     died = sum(restarts.values())
     tail = f" · {died} restart{'s' if died > 1 else ''}" if died else ""
     if view is None:
@@ -81,7 +91,8 @@ def progress_text(
 
 
 def left_text(records: int, rate: float, expected: Expected | None) -> str:
-    """How much of a bounded input is read, and how long the rest takes at this rate; "" for an unbounded one."""
+    """How much of a bounded input is read, and how long the rest takes at this rate; "" for an
+    unbounded one."""
     if expected is None or expected.records <= records:
         return ""
     about = "" if expected.exact else "about "
@@ -93,17 +104,23 @@ def left_text(records: int, rate: float, expected: Expected | None) -> str:
 
 
 def node_lines(graph: Graph, view: ClusterView) -> list[str]:
-    """A line for each node: records in and out, the distance of its watermark behind its input, and the holder of the
-    watermark."""
+    """A line for each node: records in and out, the distance of its watermark behind its input, and
+    the holder of the watermark."""
     width = max(map(len, graph.nodes), default=0)
     return [_node_line(graph, view, name, width) for name in graph.nodes if name in view.nodes]
 
 
 def _node_line(graph: Graph, view: ClusterView, name: str, width: int) -> str:
     node = view.nodes[name]
-    counts = [f"{node.counters[each]:>11,} {word}" for each, word in _COUNTED if each in node.counters]
+    counts = [
+        f"{node.counters[each]:>11,} {word}" for each, word in _COUNTED if each in node.counters
+    ]
     kind = graph.nodes[name].kind
-    behind = "" if kind is NodeKind.SOURCE else f"  lag {_lag(_front(graph, view, name), node.watermark_us)}"
+    behind = (
+        ""
+        if kind is NodeKind.SOURCE
+        else f"  lag {_lag(_front(graph, view, name), node.watermark_us)}"
+    )
     held = f"  held by {node.holder}" if node.holder and node.watermark_us < IDLE_TIME else ""
     return f"  {name:<{width}}{''.join(counts)}{behind}{held}"
 
@@ -117,22 +134,38 @@ def dead_text(view: ClusterView) -> str:
 
 
 def lag_text(graph: Graph, view: ClusterView) -> str:
-    """How far the watermark of each computation is behind the newest of its own inputs, in event time."""
-    sources = [view.nodes[n.name].watermark_us for n in graph.nodes.values() if _known(n.name, n.kind, view)]
+    """How far the watermark of each computation is behind the newest of its own inputs, in event
+    time."""
+    sources = [
+        view.nodes[n.name].watermark_us
+        for n in graph.nodes.values()
+        if _known(n.name, n.kind, view)
+    ]
     if not sources or max(sources) == MIN_TIME:
         return "no watermark yet"
     if min(sources) == MAX_TIME:
-        waiting = [name for name in graph.nodes if name in view.nodes and view.nodes[name].watermark_us != MAX_TIME]
+        waiting = [
+            name
+            for name in graph.nodes
+            if name in view.nodes and view.nodes[name].watermark_us != MAX_TIME
+        ]
         return f"input read, finishing {', '.join(waiting)}" if waiting else "drained"
-    names = [n.name for n in graph.nodes.values() if n.kind is NodeKind.COMPUTATION and n.name in view.nodes]
+    names = [
+        n.name
+        for n in graph.nodes.values()
+        if n.kind is NodeKind.COMPUTATION and n.name in view.nodes
+    ]
     return "lag " + ", ".join(
         f"{name} {_lag(_front(graph, view, name), view.nodes[name].watermark_us)}" for name in names
     )
 
 
 def _front(graph: Graph, view: ClusterView, name: str) -> int:
-    """The time of a node's newest input. Inputs that have ended or are idle are left out, unless all are."""
-    given = [view.nodes[feeder].watermark_us for feeder in graph.feeders[name] if feeder in view.nodes]
+    """The time of a node's newest input. Inputs that have ended or are idle are left out, unless
+    all are."""
+    given = [
+        view.nodes[feeder].watermark_us for feeder in graph.feeders[name] if feeder in view.nodes
+    ]
     return max((at for at in given if at < IDLE_TIME), default=min(given, default=MIN_TIME))
 
 
@@ -148,15 +181,24 @@ def _lag(front_us: int, watermark_us: int) -> str:
     if watermark_us == MIN_TIME:
         return "?"
     behind_us = max(0, front_us - watermark_us)
-    return duration_text(behind_us - behind_us % SECOND) if behind_us >= SECOND else f"{behind_us / SECOND:.1f}s"
+    return (
+        duration_text(behind_us - behind_us % SECOND)
+        if behind_us >= SECOND
+        else f"{behind_us / SECOND:.1f}s"
+    )
 
 
 class ProgressLine:
-    """Shows the newest text; use as a context manager. Sentences printed meanwhile stay above the line."""
+    """Shows the newest text; use as a context manager. Sentences printed meanwhile stay above the
+    line."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        self._live = (
+            Live(console=console, auto_refresh=False, transient=True)
+            if console.is_terminal
+            else None
+        )
         self._plain_due_s = 0.0
 
     def __enter__(self) -> ProgressLine:

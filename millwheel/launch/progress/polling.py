@@ -1,4 +1,5 @@
-"""Polls the injector for the state of a run, a few times a second, on a thread that nothing waits for."""
+"""Polls the injector for the state of a run, a few times a second, on a thread that nothing waits
+for."""
 
 from __future__ import annotations
 
@@ -11,19 +12,21 @@ import msgspec
 
 from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.grpc.watermark_client import StatusLine
+from millwheel.adapters.pb import injector_pb2
+from millwheel.adapters.ports import Coordination
 from millwheel.core.model.failures import firsts_in, plain_counters, tallies_in
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.errors import MillwheelError
+from millwheel.launch.progress.late_hour import LateHour
 from millwheel.launch.stopping import STOP
 from millwheel.launch.stragglers import JoinedWorker, read_members
-from millwheel.pb import injector_pb2
-from millwheel.ports import Coordination
 
 _INTERVAL_S = 0.2  # between questions about progress
 _YOUNG_INTERVAL_S = 0.02  # the same when the run begins
 _INTERVAL_PER_AGE = 0.1
-"""A young run is polled more often, so that noticing the end of a short run takes only a small part of its time."""
+"""A young run is polled more often, so that noticing the end of a short run takes only a small part
+of its time."""
 LEADER_ROLE = "injector-leader"
 MASTER_ROLE = "masters-leader"
 MASTER_ROLE = "masters-leader"
@@ -37,9 +40,10 @@ class _Address(msgspec.Struct):
 
 
 class StatusWatcher:
-    """Follows the leading injector. ``latest`` is the newest answer, None before the first. ``members`` are the workers
-    that are members now, by incarnation, and ``entries`` what they have written of themselves. ``stop_asked`` receives
-    the requests to stop the driver."""
+    """Follows the leading injector. ``latest`` is the newest answer, None before the first, and
+    ``late`` what the answers of the last hour say of late records. ``members`` are the workers that
+    are members now, by incarnation, and ``entries`` what they have written of themselves.
+    ``stop_asked`` receives the requests to stop the driver."""
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class StatusWatcher:
         self._thread = threading.Thread(target=self._follow, daemon=True, name="status")
         self._began_s = time.monotonic()
         self.latest: ClusterView | None = None
+        self.late = LateHour()
         self.members: Mapping[str, JoinedWorker] = {}
         self.entries: Mapping[str, bytes] = {}
         self.services: dict[str, str] = {}
@@ -84,14 +89,18 @@ class StatusWatcher:
     def owners(self) -> frozenset[str]:
         """Every incarnation that a range table names as an owner or as the next owner."""
         entries = [entry for table in [*self.tables.values()] for entry in table.shards]
-        return frozenset({entry.owner for entry in entries} | {entry.next_owner for entry in entries})
+        return frozenset(
+            {entry.owner for entry in entries} | {entry.next_owner for entry in entries}
+        )
 
     def drain(self, incarnations: frozenset[str]) -> None:
-        """Set the workers that must give their shards away. The master is notified soon, and again after an outage."""
+        """Set the workers that must give their shards away. The master is notified soon, and again
+        after an outage."""
         self._draining = incarnations
 
     def seat(self, workers: int) -> None:
-        """Set the number of serving workers. The master is notified soon, and again after an outage."""
+        """Set the number of serving workers. The master is notified soon, and again after an
+        outage."""
         self._seats = frozenset({str(workers)})
 
     def _follow(self) -> None:
@@ -149,6 +158,7 @@ class StatusWatcher:
             self._line = StatusLine(address, self._security)
         try:
             self.latest = cluster_view(self._line.ask())
+            self.late.note(self.latest, time.monotonic())
         except MillwheelError:
             self._hang_up()  # it is being replaced; the next answer comes from its successor
 
@@ -158,8 +168,11 @@ class StatusWatcher:
             self._line = None
 
 
-def _tell(session: Coordination, role: str, wanted: frozenset[str], told: frozenset[str]) -> frozenset[str]:
-    """Make these the members of a role for as long as this session lives. Returns the names that are set."""
+def _tell(
+    session: Coordination, role: str, wanted: frozenset[str], told: frozenset[str]
+) -> frozenset[str]:
+    """Make these the members of a role for as long as this session lives. Returns the names that
+    are set."""
     for name in wanted - told:
         session.join(role, name, b"{}")
     for name in told - wanted:
@@ -174,7 +187,9 @@ def pause_s(age_s: float) -> float:
 
 def addresses(members: Mapping[str, bytes]) -> dict[str, str]:
     """The gRPC address of each member, by its name."""
-    return {name: msgspec.json.decode(data, type=_Address).address for name, data in members.items()}
+    return {
+        name: msgspec.json.decode(data, type=_Address).address for name, data in members.items()
+    }
 
 
 def cluster_view(reply: injector_pb2.StatusReply) -> ClusterView:

@@ -8,9 +8,9 @@ import msgspec
 from rich.console import Console
 
 from millwheel.adapters.rights import as_the_user_wants
+from millwheel.control.roots.root import write_atomically
 from millwheel.errors import SetupError
 from millwheel.launch.progress.summary import Summary, reason_texts
-from millwheel.roots.root import write_atomically
 
 _REASONS = 3  # reasons of dead letters that the summary shows
 
@@ -18,15 +18,20 @@ _REASONS = 3  # reasons of dead letters that the summary shows
 def summary_lines(summary: Summary) -> list[str]:
     """The result for a person, one fact per line."""
     lines = [
-        f"{summary.records_in:,} records in, {summary.records_out:,} out; {summary.duplicates:,} duplicates and "
-        f"{summary.late:,} late records dropped, {summary.dead_letters:,} dead-lettered",
+        (
+            f"{summary.records_in:,} records in, {summary.records_out:,} out;"
+            f" {summary.duplicates:,} duplicates and {summary.late:,} late records dropped,"
+            f" {summary.dead_letters:,} dead-lettered"
+        ),
         f"{summary.seconds:.1f} s, {summary.rate:,.0f} records/s",
     ]
     if summary.latency_ms:
         quantiles = ", ".join(f"{name} {value:,.1f}" for name, value in summary.latency_ms.items())
         lines.append(f"latency from read to visible, ms: {quantiles}")
     if summary.restarts:
-        lines.append("restarts: " + ", ".join(f"{name} {count}" for name, count in summary.restarts.items()))
+        lines.append(
+            "restarts: " + ", ".join(f"{name} {count}" for name, count in summary.restarts.items())
+        )
     width = max((len(stream) for stream in summary.outputs), default=0)
     lines += [f"  {stream:<{width}}  {address}" for stream, address in summary.outputs.items()]
     return lines + dead_lines(summary)
@@ -46,8 +51,8 @@ def dead_lines(summary: Summary) -> list[str]:
 
 
 def report(summary: Summary, console: Console, json_file: str) -> None:
-    """Print the result, and write it to ``json_file`` unless that is "". Raises SetupError when the file cannot be
-    written."""
+    """Print the result, and write it to ``json_file`` unless that is "". Raises SetupError when the
+    file cannot be written."""
     for line in summary_lines(summary):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if json_file:
@@ -55,6 +60,10 @@ def report(summary: Summary, console: Console, json_file: str) -> None:
         try:
             with as_the_user_wants():
                 target.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(target, msgspec.json.format(msgspec.json.encode(summary.to_json()), indent=2))
+                write_atomically(
+                    target, msgspec.json.format(msgspec.json.encode(summary.to_json()), indent=2)
+                )
         except OSError as error:
-            raise SetupError(f"The summary cannot be written to {target}: {error.strerror or error}") from error
+            raise SetupError(
+                f"The summary cannot be written to {target}: {error.strerror or error}"
+            ) from error

@@ -17,8 +17,9 @@ _QUANTILES = ("p50", "p95", "p99", "max")
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The result of a run. All counters are exact: they are part of the commits they count. ``reasons`` are dead
-    letters by the node that wrote them, and by what failed; ``replayed`` counts those that were tried again."""
+    """The result of a run. All counters are exact: they are part of the commits they count.
+    ``reasons`` are dead letters by the node that wrote them, and by what failed; ``replayed``
+    counts those that were tried again."""
 
     records_in: int
     records_out: int
@@ -39,7 +40,9 @@ class Summary:
         return asdict(self)
 
 
-def summarize(graph: Graph, view: ClusterView, seconds: float, restarts: Mapping[str, int]) -> Summary:
+def summarize(
+    graph: Graph, view: ClusterView, seconds: float, restarts: Mapping[str, int]
+) -> Summary:
     """Add up the counters. ``seconds`` is the working time of the workers."""
     given = {name: view.nodes[name].counters if name in view.nodes else {} for name in graph.nodes}
     counters = {name: without_kinds(each) for name, each in given.items()}
@@ -52,7 +55,9 @@ def summarize(graph: Graph, view: ClusterView, seconds: float, restarts: Mapping
         dead_letters=total(graph, counters, "dead_letters"),
         seconds=round(seconds, 3),
         rate=round(records_in / seconds, 1) if seconds > 0 else 0.0,
-        latency_ms={name: round(value, 3) for name, value in zip(_QUANTILES, view.latency_ms, strict=False)},
+        latency_ms={
+            name: round(value, 3) for name, value in zip(_QUANTILES, view.latency_ms, strict=False)
+        },
         outputs=outputs(graph),
         nodes=counters,
         restarts=dict(restarts),
@@ -64,10 +69,15 @@ def summarize(graph: Graph, view: ClusterView, seconds: float, restarts: Mapping
 def reason_texts(reasons: Mapping[str, Counters]) -> list[str]:
     """Dead letters by node and kind in words, the most frequent first."""
     flat = [(count, node, kind) for node, kinds in reasons.items() for kind, count in kinds.items()]
-    return [f"{node}: {kind} {count:,}" for count, node, kind in sorted(flat, key=lambda each: (-each[0], each[1:]))]
+    return [
+        f"{node}: {kind} {count:,}"
+        for count, node, kind in sorted(flat, key=lambda each: (-each[0], each[1:]))
+    ]
 
 
-def total(graph: Graph, counters: Mapping[str, Counters], name: str, kind: NodeKind | None = None) -> int:
+def total(
+    graph: Graph, counters: Mapping[str, Counters], name: str, kind: NodeKind | None = None
+) -> int:
     """A counter summed over the nodes (of one kind)."""
     wanted = [node.name for node in graph.nodes.values() if kind is None or node.kind is kind]
     return sum(counters.get(node, {}).get(name, 0) for node in wanted)
@@ -80,13 +90,15 @@ def outputs(graph: Graph) -> dict[str, str]:
 
 
 def _records_out(graph: Graph, counters: Mapping[str, Counters]) -> int:
-    names = [n.name for n in graph.nodes.values() if n.sink is not None and n.sink.stream != DEAD_LETTERS]
+    names = [
+        n.name for n in graph.nodes.values() if n.sink is not None and n.sink.stream != DEAD_LETTERS
+    ]
     return sum(counters[name].get("records_out", 0) for name in names)
 
 
 def _duplicates(counters: Mapping[str, Counters]) -> int:
-    """The dropped duplicates. Every consumer of a stream drops the same ones, so one consumer's number is that of the
-    stream."""
+    """The dropped duplicates. Every consumer of a stream drops the same ones, so one consumer's
+    number is that of the stream."""
     by_stream: dict[str, int] = {}
     for found in counters.values():
         for name, count in found.items():

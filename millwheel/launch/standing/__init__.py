@@ -1,2 +1,2 @@
-"""The state of a run, including anything stuck and its cause, collected from its processes for ``millwheel status`` and
-the page."""
+"""The state of a run, including anything stuck and its cause, collected from its processes for
+``millwheel status`` and the page."""

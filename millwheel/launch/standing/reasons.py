@@ -1,4 +1,5 @@
-"""Why a run stands still, for its terminal: a thread of the driver asks all processes, as ``millwheel status`` does."""
+"""Why a run stands still, for its terminal: a thread of the driver asks all processes, as
+``millwheel status`` does."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from millwheel.adapters.grpc.security import Security
 from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import Graph
 from millwheel.launch.progress.polling import StatusWatcher
-from millwheel.launch.standing.asking import KnownCluster, standing_now
-from millwheel.launch.standing.lasting import Lasting
+from millwheel.launch.standing.collector import KnownCluster, standing_now
+from millwheel.launch.standing.standstill import Lasting
 
 _FIRST_S = 4.0  # before the first look: short runs need none
 _EVERY_S = 2.0  # between looks: what has lasted for ten seconds is told within twelve
@@ -23,7 +24,12 @@ class ReasonsOfStandstill:
     """``reasons`` are those of the last look. The loop of the driver waits for none of it."""
 
     def __init__(
-        self, graph: Graph, pipeline: str, root: Path, watcher: StatusWatcher, security: Security | None
+        self,
+        graph: Graph,
+        pipeline: str,
+        root: Path,
+        watcher: StatusWatcher,
+        security: Security | None,
     ) -> None:
         self._graph = graph
         self._pipeline = pipeline

@@ -1,4 +1,5 @@
-"""The state of a run as values, which ``millwheel status`` prints; with ``--json`` in this shape. Pure."""
+"""The state of a run as values, which ``millwheel status`` prints; with ``--json`` in this shape.
+Pure."""
 
 from __future__ import annotations
 
@@ -8,22 +9,26 @@ from datetime import datetime, timezone
 
 import msgspec
 
+from millwheel.adapters.waits import Waiting
 from millwheel.core.model.failures import kinds_in, without_kinds
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
 from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import Graph, NodeKind
-from millwheel.waits import Waiting
+from millwheel.launch.progress.late_hour import LateStream
+from millwheel.launch.standing.divided_nodes import DividedStanding
 
 STEP_S = 1.0
 """A step of a worker that takes longer gets a line: normal steps take milliseconds."""
 FULL = 0.9
-"""The used share of memory from which on a worker gets a line, and with ``--balance`` no more shards."""
+"""The used share of memory from which on a worker gets a line and, unless with ``--no-balance``, no
+more shards."""
 _BEHIND_US = 3 * SECOND  # less is no news: sinks make their files visible about once a second
 _INPUT = ("input", "input, as heard in this run")
 _AWAY = re.compile(r"(sink batch \d+, not yet published|rows that are not visible yet): ")
-"""The report of a sink whose target is unreachable. While nothing moves, no watermark is behind another."""
+"""The report of a sink whose target is unreachable. While nothing moves, no watermark is behind
+another."""
 _TIME = re.compile(r"(?<= at )(-?\d{13,19})\b")
 
 
@@ -36,8 +41,9 @@ class HeldBy(msgspec.Struct, frozen=True):
 
 
 class NodeStanding(msgspec.Struct, frozen=True):
-    """One node. ``state`` is starting, flowing, idle or drained; ``watermark`` is a time only while it flows, and
-    ``behind_s`` its distance to the furthest source. ``dead_letters`` are counted by reason."""
+    """One node. ``state`` is starting, flowing, idle or drained; ``watermark`` is a time only while
+    it flows, and ``behind_s`` its distance to the furthest source. ``dead_letters`` are counted by
+    reason."""
 
     node: str
     kind: str
@@ -53,10 +59,11 @@ class NodeStanding(msgspec.Struct, frozen=True):
 
 
 class WorkerStanding(msgspec.Struct, frozen=True):
-    """One worker. ``step_s`` is the time that its running step has taken so far, ``where`` the running line of your
-    code, and ``calls`` the subjects of the running calls. ``answers`` is false if it could not be asked.
-    ``host``, ``rack`` and ``weight`` are what its machine states, ``slowness`` how many times the time of the others it
-    takes (with ``--balance``), and ``memory`` the used share of its memory (0: unknown)."""
+    """One worker. ``step_s`` is the time that its running step has taken so far, ``where`` the
+    running line of your code, and ``calls`` the subjects of the running calls. ``answers`` is false
+    if it could not be asked. ``host``, ``rack`` and ``weight`` are what its machine states,
+    ``slowness`` how many times the time of the others it takes (1 with ``--no-balance``), and
+    ``memory`` the used share of its memory (0: unknown)."""
 
     worker: str
     slot: int
@@ -74,8 +81,8 @@ class WorkerStanding(msgspec.Struct, frozen=True):
 
 
 class ExposedHost(msgspec.Struct, frozen=True):
-    """A host whose loss would leave ``missing`` seats empty: ``serving`` workers own shards there, and only ``spares``
-    of the spares are on other hosts."""
+    """A host whose loss would leave ``missing`` seats empty: ``serving`` workers own shards there,
+    and only ``spares`` of the spares are on other hosts."""
 
     host: str
     serving: int
@@ -84,10 +91,12 @@ class ExposedHost(msgspec.Struct, frozen=True):
 
 
 class RunStanding(msgspec.Struct, frozen=True):
-    """The whole run. ``troubles`` are sentences about everything stuck, with the cause, and about hosts that may not
-    die; empty when all is well. ``exposures`` are there only of runs with spares, the worst first. ``waits`` is what
-    processes of the run have waited for, for ten seconds and more; ``deaths`` tells which processes have failed within
-    two minutes, with their last words."""
+    """The whole run. ``troubles`` are sentences about everything stuck, with the cause, and about
+    hosts that may not die; empty when all is well. ``exposures`` are there only of runs with
+    spares, the worst first. ``waits`` is what processes of the run have waited for, for ten seconds
+    and more; ``deaths`` tells which processes have failed within two minutes, with their last
+    words. ``divided``: the nodes whose keys are divided; ``late``: how many records of each stream
+    were late in the last hour."""
 
     pipeline: str
     root: str
@@ -100,6 +109,8 @@ class RunStanding(msgspec.Struct, frozen=True):
     exposures: tuple[ExposedHost, ...] = ()
     waits: tuple[Waiting, ...] = ()
     deaths: tuple[str, ...] = ()
+    divided: tuple[DividedStanding, ...] = ()
+    late: tuple[LateStream, ...] = ()
 
 
 def node_standings(
@@ -107,16 +118,30 @@ def node_standings(
 ) -> tuple[NodeStanding, ...]:
     """All nodes in the order of the graph."""
     front_us = _front(graph, view)
-    return tuple(_node(graph, view, name, front_us, tables.get(NodeName(name)), alive) for name in graph.nodes)
+    return tuple(
+        _node(graph, view, name, front_us, tables.get(NodeName(name)), alive)
+        for name in graph.nodes
+    )
 
 
 def _front(graph: Graph, view: ClusterView) -> int | None:
-    sources = [name for name, node in graph.nodes.items() if node.kind is NodeKind.SOURCE and name in view.nodes]
-    return max((us for name in sources if _is_time(us := view.nodes[name].watermark_us)), default=None)
+    sources = [
+        name
+        for name, node in graph.nodes.items()
+        if node.kind is NodeKind.SOURCE and name in view.nodes
+    ]
+    return max(
+        (us for name in sources if _is_time(us := view.nodes[name].watermark_us)), default=None
+    )
 
 
 def _node(
-    graph: Graph, view: ClusterView, name: str, front_us: int | None, table: RangeTable | None, alive: Sequence[str]
+    graph: Graph,
+    view: ClusterView,
+    name: str,
+    front_us: int | None,
+    table: RangeTable | None,
+    alive: Sequence[str],
 ) -> NodeStanding:
     known = view.nodes.get(name, NodeView(name, MIN_TIME, False, "", {}))
     us = known.watermark_us
@@ -138,8 +163,8 @@ def _node(
 
 
 def held_by(graph: Graph, view: ClusterView, name: str) -> HeldBy | None:
-    """The holder of a node's watermark: the node itself, or, while it waits for input, the holder of its feeder that is
-    furthest behind, and so on upstream."""
+    """The holder of a node's watermark: the node itself, or, while it waits for input, the holder
+    of its feeder that is furthest behind, and so on upstream."""
     seen: set[str] = set()
     while name in view.nodes and name not in seen:
         seen.add(name)
@@ -167,8 +192,12 @@ def troubles_of(nodes: Sequence[NodeStanding], workers: Sequence[WorkerStanding]
             yield f"{worker.worker} has been in one step for {worker.step_s:.1f} s: {about}{line}"
     for worker in workers:
         if worker.slowness > 1:
-            share = f"its weight of {worker.weight:g} counts as {worker.weight / worker.slowness:.2g}"
-            yield f"{worker.worker} takes {worker.slowness:.1f} times as long as the others: {share}"
+            share = (
+                f"its weight of {worker.weight:g} counts as {worker.weight / worker.slowness:.2g}"
+            )
+            yield (
+                f"{worker.worker} takes {worker.slowness:.1f} times as long as the others: {share}"
+            )
         if worker.memory >= FULL:
             yield f"{worker.worker} has {worker.memory:.0%} of its memory in use"
     for node in nodes:
@@ -179,7 +208,11 @@ def troubles_of(nodes: Sequence[NodeStanding], workers: Sequence[WorkerStanding]
         held, behind_us = node.held_by, (node.behind_s or 0) * SECOND
         late = node.state == "flowing" and behind_us > _BEHIND_US
         away = held is not None and held.node == node.node and _AWAY.match(held.words) is not None
-        if held is None or not (late or away or node.state == "starting") or (held.node, held.shard) in told:
+        if (
+            held is None
+            or not (late or away or node.state == "starting")
+            or (held.node, held.shard) in told
+        ):
             continue
         told.add((held.node, held.shard))
         progress = f"is {_rounded(int(behind_us))} behind" if late else "waits for its target"
@@ -189,15 +222,15 @@ def troubles_of(nodes: Sequence[NodeStanding], workers: Sequence[WorkerStanding]
 
 
 def exposed(exposures: Sequence[ExposedHost], workers: Sequence[WorkerStanding]) -> Iterator[str]:
-    """The host whose loss would be worst, and what to do. Where all workers are on one host nothing covers its loss,
-    and the driver has said so."""
+    """The host whose loss would be worst, and what to do. Where all workers are on one host nothing
+    covers its loss, and the driver has said so."""
     if exposures and len({worker.host for worker in workers}) > 1:
         worst = exposures[0]
         more = f"{worst.missing} more spare{'s' if worst.missing > 1 else ''}"
         yield (
-            f"the loss of the host {worst.host} would leave {worst.missing} seats empty (workers that serve there: "
-            f"{worst.serving}, spares on other hosts: {worst.spares}). Start the run with {more} on other hosts, or "
-            "with --spares auto"
+            f"the loss of the host {worst.host} would leave {worst.missing} seats empty (workers"
+            f" that serve there: {worst.serving}, spares on other hosts: {worst.spares}). Start the"
+            f" run with {more} on other hosts, or with --spares auto"
         )
 
 
@@ -214,7 +247,10 @@ def failing(view: ClusterView) -> Iterator[str]:
     for node in view.nodes.values():
         for call, tally in node.tallies.items():
             if tally.failed:
-                yield f"{call.judged}: {tally.failed:,} of its last {tally.tried:,} calls failed ({call.what})"
+                yield (
+                    f"{call.judged}: {tally.failed:,} of its last {tally.tried:,} calls failed"
+                    f" ({call.what})"
+                )
 
 
 def _rounded(us: int) -> str:

@@ -1,4 +1,5 @@
-"""Every test runs in both forms, most on both kinds of disk and, in the create form, in an object store."""
+"""Every test runs in both forms, most on both kinds of disk and, in the create form, in an object
+store."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import pytest
 
 from millwheel.adapters.spaces.files import PosixFiles
 from tests.contract.journals.world import FORMS, World, memory_world, world_on
-from tests.fakes.s3_server import S3Server
+from tests.fakes.buckets import BUCKETS, BucketServer
 
 
 @pytest.fixture(params=FORMS)
@@ -16,13 +17,13 @@ def form(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=("memory", "posix", "s3"))
+@pytest.fixture(params=("memory", "posix", *BUCKETS))
 def world(request: pytest.FixtureRequest, form: str, tmp_path: Path) -> World:
-    if request.param != "s3":
+    if request.param in ("memory", "posix"):
         return _on_disk(request.param, form, tmp_path)
     if form != "create":
         pytest.skip("an object store has the create form only")
-    server: S3Server = request.getfixturevalue("s3")
+    server: BucketServer = request.getfixturevalue(request.param)
     space = server.space()
     return World(space.root, PosixFiles(), form, space)
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from millwheel.adapters.journal.numbers import KEPT_GROUPS
+from millwheel.adapters.ports import JournalWriter
 from millwheel.errors import (
     FencedError,
     InvariantError,
 )
-from millwheel.ports import JournalWriter
 from tests.contract.journals.world import World, memory_world
 from tests.fakes.faulty_files import Call, Killed
 from tests.fakes.memory_disk import MemoryDisk

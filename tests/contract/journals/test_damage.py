@@ -6,13 +6,13 @@ import random
 
 import pytest
 
+from millwheel.adapters.ports import JournalWriter
 from millwheel.adapters.spaces.durable import read_whole
 from millwheel.core.formats.journal_segment import GROUP_HEADER_BYTES, unpack_end
 from millwheel.errors import (
     CorruptionError,
     FencedError,
 )
-from millwheel.ports import JournalWriter
 from tests.contract.journals.world import World, memory_world
 
 
@@ -89,7 +89,9 @@ def test_damage_before_a_whole_group_stops_the_seal_and_is_never_cut_off() -> No
     last = data.index(b"group 2") - GROUP_HEADER_BYTES - 8
     for offset in range(data.index(b"group 0"), last, 7):
         world.patch(path, offset, bytes([data[offset] ^ 4]))
-        with pytest.raises(CorruptionError, match=r"00000001\.log: damaged at offset \d+: .*a whole one follows"):
+        with pytest.raises(
+            CorruptionError, match=r"00000001\.log: damaged at offset \d+: .*a whole one follows"
+        ):
             world.journals().seal("w1")
         with pytest.raises(CorruptionError, match="whole one follows"):
             world.read()
@@ -103,7 +105,9 @@ def test_a_damaged_end_is_an_error_that_names_the_file() -> None:
     end = world.journals().seal("w1")
     world.patch(f"{world.root}/journal/w1/SEALED_END", 3, b"\x00")
     for action in (lambda: world.read(upto=end), lambda: world.journals().seal("w1")):
-        with pytest.raises(CorruptionError, match=r"SEALED_END: it fails its checksum\. Restore it"):
+        with pytest.raises(
+            CorruptionError, match=r"SEALED_END: it fails its checksum\. Restore it"
+        ):
             action()
 
 

@@ -93,7 +93,9 @@ def test_after_a_failed_sync_nothing_more_is_acked(on_disk: World) -> None:
     files = FaultyFiles(on_disk.files)
     writer = on_disk.journals(files).create("w1")
     writer.commit([b"a"])
-    files.before = fail_when("sync_data" if on_disk.form == "append" else "sync", errno.EIO, times=100)
+    files.before = fail_when(
+        "sync_data" if on_disk.form == "append" else "sync", errno.EIO, times=100
+    )
     with pytest.raises(UnavailableError):
         writer.commit([b"b"])
     if on_disk.form == "append":

@@ -1,4 +1,5 @@
-"""The journals port: whoever follows a journal that grows sees all of it, in order, and nothing behind a sealed end."""
+"""The journals port: whoever follows a journal that grows sees all of it, in order, and nothing
+behind a sealed end."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def entries(low: int, high: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("segment_bytes", [100, 1 << 20])
-def test_each_group_is_seen_once_when_the_next_one_is_there(world: World, segment_bytes: int) -> None:
+def test_each_group_is_seen_once_when_the_next_one_is_there(
+    world: World, segment_bytes: int
+) -> None:
     writer = world.journals(segment_bytes=segment_bytes).create("w1")
     reader = Reader(world.journals())
     assert reader.look() == []
@@ -57,7 +60,9 @@ def test_each_group_is_seen_once_when_the_next_one_is_there(world: World, segmen
 
 
 @pytest.mark.parametrize("segment_bytes", [100, 1 << 20])
-def test_what_was_seen_and_the_rest_are_the_sealed_journal_wherever_one_stops(world: World, segment_bytes: int) -> None:
+def test_what_was_seen_and_the_rest_are_the_sealed_journal_wherever_one_stops(
+    world: World, segment_bytes: int
+) -> None:
     writer = world.journals(segment_bytes=segment_bytes).create("w1")
     readers = []
     for number in range(1, 9):
@@ -111,7 +116,9 @@ def test_a_torn_group_is_not_there_yet(on_disk: World) -> None:
     assert reader.rest(on_disk.journals().seal("w1")) == entries(2, 2)
 
 
-def test_what_was_deleted_before_it_was_seen_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_deleted_before_it_was_seen_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("millwheel.adapters.journal.create.KEPT_GROUPS", 1)
     writer = world.journals(segment_bytes=100).create("w1")
     writer.commit(entries(1, 3))
@@ -171,10 +178,13 @@ def test_damage_is_waited_at_or_told_and_never_skipped(world: World) -> None:
         reader.rest(world.journals().seal("w1"))
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # generators that die with a process
+# generators that die with a process
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("form", ["append", "create"])
 @pytest.mark.parametrize("seed", range(15))
-def test_in_whatever_order_things_happen_what_was_followed_is_in_the_sealed_journal(form: str, seed: int) -> None:
+def test_in_whatever_order_things_happen_what_was_followed_is_in_the_sealed_journal(
+    form: str, seed: int
+) -> None:
     rng = random.Random(seed)
     chance = Chance(memory_world(form), rng)
     chance.world.journals()

@@ -1,5 +1,5 @@
-"""The journals port: a writer that deletes what it can, sealers and a collector, interleaved call by call as chance
-will have it, with deaths."""
+"""The journals port: a writer that deletes what it can, sealers and a collector, interleaved call
+by call as chance will have it, with deaths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _SEEDS = range(25)
 
 @dataclass
 class Chance:
-    """Runs processes by turns: after each call to the disk, somebody else may go on. Some sleep for long, some die."""
+    """Runs processes by turns: after each call to the disk, somebody else may go on. Some sleep for
+    long, some die."""
 
     world: World
     rng: random.Random
@@ -33,7 +34,11 @@ class Chance:
     def spawn(self, name: str, run: Callable[[FileJournals], None]) -> None:
         def main() -> None:
             with suppress(Killed):
-                run(self.world.journals(FaultyFiles(self.world.files, before=partial(self._call, name)), 100))
+                run(
+                    self.world.journals(
+                        FaultyFiles(self.world.files, before=partial(self._call, name)), 100
+                    )
+                )
 
         self.running[name] = greenlet.greenlet(main)
 
@@ -43,7 +48,8 @@ class Chance:
                 self.asleep[name] = self.steps + self.rng.randrange(1500)
             if self.rng.random() < 0.01:
                 raise Killed
-        if greenlet.getcurrent() is self.running.get(name):  # else a generator of the dead is thrown away
+        # else a generator of the dead is thrown away
+        if greenlet.getcurrent() is self.running.get(name):
             greenlet.getcurrent().parent.switch()
 
     def until_all_have_ended(self) -> None:
@@ -58,9 +64,12 @@ class Chance:
                 del self.running[name]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # generators that die with a process
+# generators that die with a process
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("form", FORMS)
-def test_in_whatever_order_things_happen_the_end_is_one_and_nothing_acked_is_behind_it(form: str) -> None:
+def test_in_whatever_order_things_happen_the_end_is_one_and_nothing_acked_is_behind_it(
+    form: str,
+) -> None:
     for seed in _SEEDS:
         _case(form, random.Random(seed), f"seed {seed}")
 

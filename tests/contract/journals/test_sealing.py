@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
+from millwheel.adapters.ports import JournalWriter
 from millwheel.errors import FencedError, UnavailableError
-from millwheel.ports import JournalWriter
 from tests.contract.journals.world import World, memory_world
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, kill_at
 from tests.fakes.memory_disk import MemoryDisk
@@ -102,7 +102,9 @@ def test_two_sealers_and_a_zombie_agree_at_every_interleaving(memory: World, for
         writer.commit([b"a"])
         ends: list[int] = []
 
-        def others(world: World = world, writer: JournalWriter = writer, ends: list[int] = ends) -> None:
+        def others(
+            world: World = world, writer: JournalWriter = writer, ends: list[int] = ends
+        ) -> None:
             with suppress(FencedError):
                 writer.commit([b"from a zombie"])
             ends.append(world.journals().seal("w1"))
@@ -122,13 +124,16 @@ def test_a_sealer_whom_a_living_writer_overtakes_at_any_call_still_fences_it(wor
         acked = _commit_and_delete(writer, 3)
         files = world.faulty()
         journals = world.journals(files)
-        files.before = _act_at(files.calls + number, lambda: acked.extend(_commit_and_delete(writer, 20)))
+        files.before = _act_at(
+            files.calls + number, lambda: acked.extend(_commit_and_delete(writer, 20))
+        )
         end = journals.seal(incarnation)
         with pytest.raises(FencedError):
             writer.commit([b"from a zombie"])
         assert world.journals().seal(incarnation) == end
         found = world.read(incarnation, end)
-        assert acked[-2:] in (found[-2:], found[-3:-1])  # in the append form, what met the seal may be there
+        # in the append form, what met the seal may be there
+        assert acked[-2:] in (found[-2:], found[-3:-1])
 
 
 def test_what_a_slow_sealer_leaves_behind_when_it_dies_hurts_nobody(memory: World) -> None:
@@ -195,7 +200,9 @@ def test_a_sealer_that_dies_at_any_step_is_continued_by_the_next(world: World) -
             writer.commit([b"b"])
 
 
-def test_a_seal_that_a_dead_master_left_is_durable_once_another_master_relies_on_it(form: str) -> None:
+def test_a_seal_that_a_dead_master_left_is_durable_once_another_master_relies_on_it(
+    form: str,
+) -> None:
     for number in range(_calls_of(memory_world(form), lambda _: None) + 60):
         world = memory_world(form)
         world.journals().create("w1").commit([b"a"])
@@ -237,7 +244,9 @@ def test_a_sealer_that_dies_with_a_seal_ahead_of_the_writer_is_continued(world: 
         assert world.journals().seal(incarnation) == end
 
 
-def test_a_sealer_that_was_asleep_while_the_journal_was_collected_gets_the_same_end(world: World) -> None:
+def test_a_sealer_that_was_asleep_while_the_journal_was_collected_gets_the_same_end(
+    world: World,
+) -> None:
     for number in range(_seal_calls(world)):
         incarnation = f"w{number}"
         writer = world.journals(segment_bytes=1).create(incarnation)

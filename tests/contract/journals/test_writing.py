@@ -70,7 +70,10 @@ def test_a_closed_writer_says_so(world: World) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(groups=st.lists(st.lists(st.binary(max_size=300), max_size=6), max_size=12), form=st.sampled_from(FORMS))
+@given(
+    groups=st.lists(st.lists(st.binary(max_size=300), max_size=6), max_size=12),
+    form=st.sampled_from(FORMS),
+)
 def test_any_groups_come_back(groups: list[list[bytes]], form: str) -> None:
     world = memory_world(form)
     writer = world.journals(segment_bytes=400).create("w1")
@@ -103,7 +106,13 @@ def test_the_form_of_a_root_is_settled_once(on_disk: World) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "form"),
-    [("ext4", "append"), ("ceph", "append"), ("nfs4", "create"), ("fuse.s3fs", "create"), ("", "create")],
+    [
+        ("ext4", "append"),
+        ("ceph", "append"),
+        ("nfs4", "create"),
+        ("fuse.s3fs", "create"),
+        ("", "create"),
+    ],
 )
 def test_the_file_system_chooses_the_form(kind: str, form: str) -> None:
     disk = MemoryDisk()

@@ -1,4 +1,5 @@
-"""A root with journals: on a real directory, on a disk in memory that can lose power, or in an object store."""
+"""A root with journals: on a real directory, on a disk in memory that can lose power, or in an
+object store."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _ROOM = 1_600  # bytes: groups of up to 200 are written over zeros, others make 
 
 @dataclass
 class World:
-    """A root, the form of its journals with its room, and what it is on: ``files``, or ``space``."""
+    """A root, the form of its journals with its room, and what it is on: ``files``, or
+    ``space``."""
 
     root: str
     files: Files
@@ -31,10 +33,16 @@ class World:
         """What a process of its own sees of the root."""
         return FaultyFiles(self.space or self.files, before, after)
 
-    def journals(self, through: Files | FaultyFiles | None = None, segment_bytes: int = 64 << 20) -> FileJournals:
+    def journals(
+        self, through: Files | FaultyFiles | None = None, segment_bytes: int = 64 << 20
+    ) -> FileJournals:
         if self.space is not None:
-            return FileJournals(self.root, self.form, segment_bytes, space=cast("Any", through or self.space))
-        return FileJournals(self.root, self.form, segment_bytes, through or self.files, room_bytes=self.room)
+            return FileJournals(
+                self.root, self.form, segment_bytes, space=cast("Any", through or self.space)
+            )
+        return FileJournals(
+            self.root, self.form, segment_bytes, through or self.files, room_bytes=self.room
+        )
 
     def read(self, incarnation: str = "w1", upto: int = -1) -> list[bytes]:
         return list(self.journals().read(incarnation, upto))

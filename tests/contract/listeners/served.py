@@ -1,4 +1,5 @@
-"""Every listener of the project on the loopback, with short deadlines: how a member and a probe use it."""
+"""Every listener of the project on the loopback, with short deadlines: how a member and a probe use
+it."""
 
 from __future__ import annotations
 
@@ -25,25 +26,26 @@ from millwheel.adapters.front.listening import listening
 from millwheel.adapters.grpc import common
 from millwheel.adapters.grpc.injection_client import InjectionResult
 from millwheel.adapters.metrics.endpoint import Endpoint
-from millwheel.connectors.http.endpoint import HEALTH, HttpEndpoint
-from millwheel.gateway.app import Gateway
-from millwheel.gateway.owners import Owners
-from millwheel.pb import worker_pb2 as pb
-from millwheel.pb.worker_pb2_grpc import WorkerStub
-from millwheel.queries.cluster import ClusterMap
-from millwheel.queries.commands import QueryService
-from millwheel.queries.names import Catalog
-from millwheel.queries.peers.asking import Workers
-from millwheel.queries.server import QueryServer
-from millwheel.sources.http_options import HttpOptions
-from millwheel.ui.app import PageSettings, RunPage
-from millwheel.workers.server import WorkerService, serve
-from tests.unit.gateway.test_app import CATALOG, Links
-from tests.unit.ui.test_app import Run, Told
+from millwheel.adapters.pb import worker_pb2 as pb
+from millwheel.adapters.pb.worker_pb2_grpc import WorkerStub
+from millwheel.connect.connectors.http.endpoint import HEALTH, HttpEndpoint
+from millwheel.connect.sources.http_options import HttpOptions
+from millwheel.engine.queries.cluster import ClusterMap
+from millwheel.engine.queries.commands import QueryService
+from millwheel.engine.queries.names import Catalog
+from millwheel.engine.queries.peers.peer_client import Workers
+from millwheel.engine.queries.server import QueryServer
+from millwheel.engine.workers.server import WorkerService, serve
+from millwheel.tools.gateway.app import Gateway
+from millwheel.tools.gateway.owners import Owners
+from millwheel.tools.ui.app import PageSettings, RunPage
+from tests.unit.tools.gateway.test_app import CATALOG, Links
+from tests.unit.tools.ui.test_app import Run, Told
 
 WAIT_S = 10.0
 LIMITS = FrontLimits(
-    strangers=32, most=64, grace_s=0.02, silent_s=0.4, head_s=0.6, body_s=0.6, pause_s=0.6, answer_s=1.0, stall_s=0.4,
+    strangers=32, most=64, grace_s=0.02, silent_s=0.4, head_s=0.6, body_s=0.6, pause_s=0.6,
+    answer_s=1.0, stall_s=0.4,
     head_bytes=8_192,
 )  # fmt: skip
 ENDED_S = 4.0
@@ -52,12 +54,12 @@ ENDED_S = 4.0
 
 @dataclass(frozen=True)
 class Listener:
-    """A listener as its attackers see it. ``half``: the beginning of a handshake or head. ``endless``: a beginning, and
-    what may follow it for ever. ``stalled``: a complete beginning whose rest never comes. ``unread``: asks for more
-    than the sender takes.
+    """A listener as its attackers see it. ``half``: the beginning of a handshake or head.
+    ``endless``: a beginning, and what may follow it for ever. ``stalled``: a complete beginning
+    whose rest never comes. ``unread``: asks for more than the sender takes.
 
-    ``newcomer`` is served, or raises. ``member`` begins something that lasts, and returns how it goes on. ``probe`` is
-    None where there is none."""
+    ``newcomer`` is served, or raises. ``member`` begins something that lasts, and returns how it
+    goes on. ``probe`` is None where there is none."""
 
     port: int
     half: bytes
@@ -71,13 +73,17 @@ class Listener:
 
 def asked(port: int, path: str, body: bytes | None = None) -> bytes:
     """The answer to a request, which must succeed."""
+    status, found = _status(port, path, body)
+    assert status == 200, (status, found[:200])
+    return found
+
+
+def _status(port: int, path: str, body: bytes | None) -> tuple[int, bytes]:
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
     try:
         client.request("GET" if body is None else "POST", path, body)
         reply = client.getresponse()
-        found = reply.read()
-        assert reply.status == 200, (reply.status, found[:200])
-        return found
+        return reply.status, reply.read()
     finally:
         client.close()
 
@@ -121,7 +127,11 @@ def exchange() -> Iterator[Listener]:
 def metrics() -> Iterator[Listener]:
     """``/metrics`` of a process, with a page that is larger than the buffers of sockets."""
     large, slow = b"m 1\n" * (2 << 20), threading.Event()
-    pages = {"/metrics": lambda: b"up 1\n", "/large": lambda: large, "/slow": lambda: slow.wait(WAIT_S) and b"up 1\n"}
+    pages = {
+        "/metrics": lambda: b"up 1\n",
+        "/large": lambda: large,
+        "/slow": lambda: slow.wait(WAIT_S) and b"up 1\n",
+    }
     endpoint = Endpoint("127.0.0.1:0", None, pages, limits=LIMITS)  # type: ignore[arg-type]
     endpoint.start()
     port = int(endpoint.address.rpartition(":")[2])
@@ -212,10 +222,19 @@ def http_source() -> Iterator[Listener]:
     with _http(endpoint.app(), [HEALTH]) as port:
 
         def sent() -> None:
-            assert json.loads(asked(port, "/", b'{"n":1}'))["accepted"] == 1
+            # As a sender does: a request may have to make room before its body was looked at.
+            until_s = time.monotonic() + WAIT_S
+            while (answer := _status(port, "/", b'{"n":1}'))[0] == 429:
+                assert time.monotonic() < until_s, answer
+                time.sleep(0.1)
+            assert (answer[0], json.loads(answer[1])["accepted"]) == (200, 1)
 
         yield Listener(
-            port, **_requests(HEALTH, "/"), newcomer=sent, member=lambda: sent, probe=lambda: asked(port, HEALTH)
+            port,
+            **_requests(HEALTH, "/"),
+            newcomer=sent,
+            member=lambda: sent,
+            probe=lambda: asked(port, HEALTH),
         )
 
 
@@ -223,16 +242,30 @@ def http_source() -> Iterator[Listener]:
 def grpc_server() -> Iterator[Listener]:
     """The services of a worker. gRPC has settings of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        names = ("server_handshake_timeout_ms", "http2.settings_timeout", "keepalive_time_ms", "keepalive_timeout_ms")
+        names = (
+            "server_handshake_timeout_ms",
+            "http2.settings_timeout",
+            "keepalive_time_ms",
+            "keepalive_timeout_ms",
+        )
         short = {f"grpc.{name}": 600 for name in names}
-        patch.setattr(common, "SERVER_OPTIONS", tuple({**dict(common.SERVER_OPTIONS), **short}.items()))
-        service = WorkerService(lambda event: event.answer(False, 1, 0, 0) if hasattr(event, "answer") else None)
+        patch.setattr(
+            common, "SERVER_OPTIONS", tuple({**dict(common.SERVER_OPTIONS), **short}.items())
+        )
+        service = WorkerService(
+            lambda event: event.answer(False, 1, 0, 0) if hasattr(event, "answer") else None
+        )
         server, address = serve(service, "127.0.0.1:0")
 
     def newcomer() -> None:
         with common.new_channel(address) as channel:
-            request = pb.InjectRequest(stream="s", target="t", records=[pb.InjectRecord(value=b"1", id="a")])
-            assert WorkerStub(channel).Inject(request, timeout=WAIT_S, wait_for_ready=True).accepted == 1
+            request = pb.InjectRequest(
+                stream="s", target="t", records=[pb.InjectRecord(value=b"1", id="a")]
+            )
+            assert (
+                WorkerStub(channel).Inject(request, timeout=WAIT_S, wait_for_ready=True).accepted
+                == 1
+            )
 
     def member() -> Callable[[], object]:
         channel = common.new_channel(address)
@@ -254,7 +287,10 @@ def grpc_server() -> Iterator[Listener]:
         yield Listener(
             int(address.rpartition(":")[2]),
             half=preface[:10],
-            endless=(settings + headers + b"\0" * 16_384, (b"\0\x40\0\x09\0\0\0\0\1" + b"\0" * 16_384) * 4),
+            endless=(
+                settings + headers + b"\0" * 16_384,
+                (b"\0\x40\0\x09\0\0\0\0\1" + b"\0" * 16_384) * 4,
+            ),
             stalled=settings,
             unread=settings,
             newcomer=newcomer,
@@ -263,7 +299,8 @@ def grpc_server() -> Iterator[Listener]:
 
 
 def _requests(large: str, posts: str = "") -> dict[str, Any]:
-    """What attackers send to an HTTP server that has the answer ``large``, and takes bodies at ``posts``."""
+    """What attackers send to an HTTP server that has the answer ``large``, and takes bodies at
+    ``posts``."""
     head = b"%s HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer t\r\n"
     post = head % f"POST {posts or '/'}".encode() + b"Content-Length: 1000\r\n\r\nx"
     return {

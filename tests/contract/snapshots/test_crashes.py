@@ -47,7 +47,8 @@ def _manifests_are_whole(world: World) -> None:
             assert names >= {blob for blob, _, _ in manifest.files.values()}
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # generators that die with the process
+# generators that die with the process
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_a_crash_at_any_call_leaves_the_old_snapshot_or_the_new_one(power_cut: bool) -> None:
     outcomes = set()
@@ -108,7 +109,9 @@ def test_a_publication_whose_last_sync_failed_is_durable_after_the_retry() -> No
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("call", ["write_at", "sync", "sync_dir", "link", "create"])
-def test_a_disk_that_fails_once_fails_the_publication_and_the_next_one_works(call: str, number: int) -> None:
+def test_a_disk_that_fails_once_fails_the_publication_and_the_next_one_works(
+    call: str, number: int
+) -> None:
     world = memory_world()
     store = filled(world, a="1")
     path = world.path()
@@ -128,7 +131,9 @@ def test_a_root_on_another_file_system_gets_copies() -> None:
     files = FaultyFiles(world.files, fail_when("link", errno.EXDEV))
     manifest = world.snapshots(files).publish(SHARD, 1, 1, path, free)
     table = next(name for name in manifest.files if name.endswith(".sst"))
-    assert world.files.identity(f"{path}/{table}") != world.files.identity(world.blob_path(manifest, ".sst"))
+    assert world.files.identity(f"{path}/{table}") != world.files.identity(
+        world.blob_path(manifest, ".sst")
+    )
     assert world.content() == {b"a": b"1"}
 
 

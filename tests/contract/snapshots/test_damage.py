@@ -59,6 +59,8 @@ def test_a_manifest_of_another_shard_is_refused(world: World) -> None:
     world.publish(filled(world, a="1"), 1, 1)
     source = f"{world.root}/snapshots/{SHARD}/manifest-{1:010d}.json"
     world.objects().prepare(f"{world.root}/snapshots/other-1")
-    world.objects().create(f"{world.root}/snapshots/other-1/manifest-{1:010d}.json", world.objects().get(source))
+    world.objects().create(
+        f"{world.root}/snapshots/other-1/manifest-{1:010d}.json", world.objects().get(source)
+    )
     with pytest.raises(CorruptionError, match="traffic-0"):
         world.snapshots().latest("other-1")

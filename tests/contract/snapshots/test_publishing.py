@@ -1,5 +1,5 @@
-"""The contract of the snapshots port: what is published is restored; zombies; what is collected. On a directory, on a
-disk in memory, and in an object store."""
+"""The contract of the snapshots port: what is published is restored; zombies; what is collected. On
+a directory, on a disk in memory, and in an object store."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from millwheel.adapters.ports import Manifest
 from millwheel.errors import (
     ConflictError,
     FencedError,
@@ -14,7 +15,6 @@ from millwheel.errors import (
     SetupError,
     UnavailableError,
 )
-from millwheel.ports import Manifest
 from tests.contract.snapshots.world import SHARD, World, filled
 
 
@@ -30,7 +30,9 @@ def test_what_was_published_is_the_latest_and_restores_to_the_same_store(world: 
     assert world.content() == {b"a": b"1", b"b": b"2"}
 
 
-def test_a_snapshot_can_be_restored_again_and_over_what_an_interrupted_restore_left(world: World) -> None:
+def test_a_snapshot_can_be_restored_again_and_over_what_an_interrupted_restore_left(
+    world: World,
+) -> None:
     manifest = world.publish(filled(world, a="1"), 1, 1)
     path = world.path()
     for _ in range(2):
@@ -39,7 +41,9 @@ def test_a_snapshot_can_be_restored_again_and_over_what_an_interrupted_restore_l
     assert world.content() == {b"a": b"1"}
 
 
-def test_a_store_that_goes_on_from_a_restored_snapshot_never_changes_the_snapshot(world: World) -> None:
+def test_a_store_that_goes_on_from_a_restored_snapshot_never_changes_the_snapshot(
+    world: World,
+) -> None:
     manifest = world.publish(filled(world, a="1"), 1, 1)
     path = world.path()
     world.snapshots().restore(manifest, path)
@@ -81,7 +85,9 @@ def test_the_next_owner_refers_to_tables_of_the_last_one(world: World) -> None:
     store.apply([(b"b", b"2")], [])
     later = world.publish(store, 2, 2)
     assert (later.number, later.parent) == (2, 1)
-    assert {blob for blob, _, _ in manifest.files.values()} & {blob for blob, _, _ in later.files.values()}
+    assert {blob for blob, _, _ in manifest.files.values()} & {
+        blob for blob, _, _ in later.files.values()
+    }
     assert world.content() == {b"a": b"1", b"b": b"2"}
 
 
@@ -134,11 +140,15 @@ def test_who_loses_the_race_to_a_newer_owner_gets_a_conflict(world: World) -> No
     filled(world, "old", a="old").checkpoint(path)
     new = filled(world, "new", a="new")
     with pytest.raises(ConflictError):
-        world.snapshots().publish(SHARD, 1, 9, path, lambda: _once(lambda: world.publish(new, 2, 3)))
+        world.snapshots().publish(
+            SHARD, 1, 9, path, lambda: _once(lambda: world.publish(new, 2, 3))
+        )
     assert world.content() == {b"a": b"new"}
 
 
-def test_who_loses_the_race_to_an_older_owner_takes_the_next_number_and_the_right_parent(world: World) -> None:
+def test_who_loses_the_race_to_an_older_owner_takes_the_next_number_and_the_right_parent(
+    world: World,
+) -> None:
     path = world.path()
     filled(world, "new", a="new").checkpoint(path)
     old = filled(world, "old", a="old")
@@ -153,7 +163,9 @@ def test_who_loses_the_race_to_an_older_owner_takes_the_next_number_and_the_righ
     assert world.content() == {b"a": b"new"}
 
 
-def test_a_parent_that_a_zombie_superseded_and_collected_in_between_is_not_referred_to(world: World) -> None:
+def test_a_parent_that_a_zombie_superseded_and_collected_in_between_is_not_referred_to(
+    world: World,
+) -> None:
     first = world.publish(filled(world, "first", a="1"), 1, 1)
     path = world.path()
     world.snapshots().restore(first, path)

@@ -1,4 +1,5 @@
-"""Snapshots are restored without reading them, where the scratch folder can share files with the root."""
+"""Snapshots are restored without reading them, where the scratch folder can share files with the
+root."""
 
 from __future__ import annotations
 
@@ -14,9 +15,10 @@ from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.spaces.object_space import ObjectSpace
 from millwheel.adapters.stores.rocksdb import RocksStores
 from tests.contract.snapshots.world import SHARD, World, filled, memory_world
+from tests.fakes.buckets import Fault
 from tests.fakes.faulty_files import FaultyFiles
 from tests.fakes.memory_disk import MemoryDisk
-from tests.fakes.s3_server import Fault, S3Server
+from tests.fakes.s3_server import S3Server
 
 
 def test_tables_that_are_shared_are_not_read_to_be_restored_nor_to_be_published_again() -> None:
@@ -49,13 +51,17 @@ def test_what_was_collected_before_it_was_verified_is_no_damage(world: World) ->
 
 
 @pytest.mark.parametrize("copies", [1, 4])
-def test_what_must_be_copied_is_checked_and_the_next_time_it_is_here(world: World, tmp_path: Path, copies: int) -> None:
+def test_what_must_be_copied_is_checked_and_the_next_time_it_is_here(
+    world: World, tmp_path: Path, copies: int
+) -> None:
     if isinstance(world.files, MemoryDisk):
         pytest.skip("the cache is on real files")
     manifest = world.publish(filled(world, **{f"k{n}": "v" * 100 for n in range(100)}), 1, 1)
     cache = BlobCache(str(tmp_path / "blobs"))
     space = Unshared(world.objects())
-    snapshots = FileSnapshots(world.root, world.files, cast("ObjectSpace", space), RestorePace(copies, cache))
+    snapshots = FileSnapshots(
+        world.root, world.files, cast("ObjectSpace", space), RestorePace(copies, cache)
+    )
     for fetched in (1, 0):
         space.fetched.clear()
         path = world.path()

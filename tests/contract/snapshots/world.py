@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
+from millwheel.adapters.ports import Manifest, StateStore, StateStores
 from millwheel.adapters.snapshots.snapshots import FileSnapshots
 from millwheel.adapters.spaces.files import Files
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.object_space import ObjectSpace
-from millwheel.ports import Manifest, StateStore, StateStores
 from tests.fakes.memory_disk import MemoryDisk
 from tests.fakes.stores import MemoryStores
 
@@ -42,7 +42,9 @@ class World:
     def path(self) -> str:
         return f"{self.local}/{next(self.numbers)}"
 
-    def publish(self, store: StateStore, token: int, commit: int, by: FileSnapshots | None = None) -> Manifest:
+    def publish(
+        self, store: StateStore, token: int, commit: int, by: FileSnapshots | None = None
+    ) -> Manifest:
         path = self.path()
         store.checkpoint(path)
         return (by or self.snapshots()).publish(SHARD, token, commit, path, free)
@@ -62,7 +64,9 @@ class World:
         return {name for name in names if not name.startswith("manifest-")}
 
     def blob_path(self, manifest: Manifest, suffix: str) -> str:
-        name = next(blob for file, (blob, _, _) in sorted(manifest.files.items()) if file.endswith(suffix))
+        name = next(
+            blob for file, (blob, _, _) in sorted(manifest.files.items()) if file.endswith(suffix)
+        )
         return f"{self.root}/snapshots/{SHARD}/{name}"
 
     def patch(self, path: str, change: Callable[[bytes], bytes]) -> None:

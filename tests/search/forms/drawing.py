@@ -1,4 +1,5 @@
-"""Draws a case: two typed sources, aggregations over them, joins, and second stages over whatever came out."""
+"""Draws a case: two typed sources, aggregations over them, joins, and second stages over whatever
+came out."""
 
 from __future__ import annotations
 
@@ -23,7 +24,17 @@ _WINDOWS: tuple[dict[str, Any] | str, ...] = (
     {"count": 3},
     "global",
 )
-_NUMERIC = ("sum", "mean", "min", "max", "variance", "stddev", "quantile", "count_distinct", "approx_count_distinct")
+_NUMERIC = (
+    "sum",
+    "mean",
+    "min",
+    "max",
+    "variance",
+    "stddev",
+    "quantile",
+    "count_distinct",
+    "approx_count_distinct",
+)
 _ANY = ("count", "min", "max", "count_distinct", "approx_count_distinct", "top_k")
 
 
@@ -65,7 +76,11 @@ def _source(draft: _Draft, stream: str, names: list[str], declared: bool) -> Non
         fields = {key: draft.fields["one"][key], at: "int", n: "int"}
     options: dict[str, Any] = {"source": {"injection": {}}, "timestamp": at}
     options |= {"fields": fields} if declared else {}
-    options["watermark"] = {"max_delay": draft.rng.choice(["0s", "5s"]), "idle_after": "never", "max_future": "never"}
+    options["watermark"] = {
+        "max_delay": draft.rng.choice(["0s", "5s"]),
+        "idle_after": "never",
+        "max_future": "never",
+    }
     draft.tree["streams"][stream] = options
     draft.fields[stream] = fields
     draft.keys[stream] = [key] if draft.rng.random() < 0.7 or stream == "two" else [key, s]
@@ -75,7 +90,12 @@ def _join(draft: _Draft) -> None:
     [key] = draft.keys["two"]
     kind = draft.rng.choice(["inner", "left", "outer"])
     inputs = {stream: {"key": key} for stream in ("one", "two")}
-    draft.tree["computations"]["c0"] = {"input": inputs, "join": kind, "window": {"tumbling": "10s"}, "output": "c0"}
+    draft.tree["computations"]["c0"] = {
+        "input": inputs,
+        "join": kind,
+        "window": {"tumbling": "10s"},
+        "output": "c0",
+    }
     fields = {key: draft.fields["one"][key], "one": "", "two": "", "window_end": "int"}
     draft.fields["c0"], draft.keys["c0"] = fields, [key]
 
@@ -86,7 +106,10 @@ def _aggregation(draft: _Draft, name: str, stream: str) -> None:
     taken = {"window_start", "window_end", *key}
     free = [given for given in rng.sample(NAMES, 8) if given not in taken]
     aggregates = {given: _aggregate(rng, fields) for given in free[: rng.randint(1, 4)]}
-    tree: dict[str, Any] = {"input": {stream: {"key": key[0] if len(key) == 1 else key}}, "window": window}
+    tree: dict[str, Any] = {
+        "input": {stream: {"key": key[0] if len(key) == 1 else key}},
+        "window": window,
+    }
     if rng.random() < 0.2 and (condition := _condition(rng, fields)):
         tree["where"] = condition
     if rng.random() < 0.2 and isinstance(window, dict) and window.keys() & {"tumbling"}:
@@ -117,7 +140,10 @@ def _aggregate(rng: Random, fields: dict[str, str]) -> Any:
     if function == "top_k":
         made["k"] = 2
     if rng.random() < 0.4 and (condition := _condition(rng, fields)):
-        made = {function: {"of": of, "where": condition}, **{name: made[name] for name in made if name != function}}
+        made = {
+            function: {"of": of, "where": condition},
+            **{name: made[name] for name in made if name != function},
+        }
     return made
 
 
@@ -126,7 +152,10 @@ def _condition(rng: Random, fields: dict[str, str]) -> str:
     if not known:
         return ""
     name = rng.choice(known)
-    value = {"int": rng.choice(["0", "5", "9007199254740993"]), "float": rng.choice(["0.0", "1.5", "100"])}
+    value = {
+        "int": rng.choice(["0", "5", "9007199254740993"]),
+        "float": rng.choice(["0.0", "1.5", "100"]),
+    }
     operator = rng.choice([">", ">=", "<", "!="])
     return f"{name} {operator} {value.get(fields[name], repr('a'))}"
 
@@ -156,7 +185,9 @@ def _script(rng: Random, fields: dict[str, dict[str, str]], names: list[str]) ->
         for _ in range(rng.choice([1, 3, 10, 40])):
             after += rng.choice([0, 0, 0, 1, 2])
             record = {name: drawn(rng, kind, nulls) for name, kind in fields[stream].items()}
-            record[names[0]] = rng.choice([1, 2]) if fields[stream][names[0]] == "int" else rng.choice("ab")
+            record[names[0]] = (
+                rng.choice([1, 2]) if fields[stream][names[0]] == "int" else rng.choice("ab")
+            )
             if rng.random() < 0.03:
                 record[names[0]] = drawn(rng, fields[stream][names[0]], nulls)
             records.append({**record, at: time(rng, after)})

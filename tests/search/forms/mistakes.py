@@ -7,7 +7,7 @@ from typing import Any
 
 from millwheel.core.columns import arrays
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.workers.operators.held_columns import KeysInRows
+from millwheel.engine.workers.operators.held_columns import KeysInRows
 from tests.search.mistakes import Context, replaced
 
 MISTAKES: dict[str, tuple[Any, range]] = {}
@@ -46,5 +46,6 @@ def windows_behind_global_wrap() -> Context:
 
 @mistake(within=60)
 def a_key_apart_comes_back_at_once() -> Context:
-    """The keys whose windows went on in rows are forgotten, so columns begin the same windows anew."""
+    """The keys whose windows went on in rows are forgotten, so columns begin the same windows
+    anew."""
     return replaced(KeysInRows, "add", lambda self, keys: None)

@@ -15,6 +15,8 @@ WAYS = (
     Way("columns in twos", together=2, bundle=2),
     Way("columns, grouped by senders", combined=True, shards=2, workers=2),
     Way("columns, with crashes", crash_every=9, service_lives=True),
+    Way("few in rows", few=200, shards=2, workers=2),
+    Way("now few, now many", few=3, crash_every=25, service_lives=True),
 )
 _COUNTED = ("late", "dead_letters", "records_in")
 
@@ -40,7 +42,10 @@ def difference(drawn: Case, ways: tuple[Way, ...]) -> str:
             return f"{way.name}: the run ends with {type(ex).__name__}: {ex}"
         if want != found:
             missing, extra = want - found, found - want
-            return f"{way.name}: missing {list(missing.elements())[:4]}; too many {list(extra.elements())[:4]}"
+            return (
+                f"{way.name}: missing {list(missing.elements())[:4]}; too many"
+                f" {list(extra.elements())[:4]}"
+            )
     return ""
 
 

@@ -1,7 +1,8 @@
-"""Draws a case from a seed: a valid pipeline of one to four computations, and a script of what is pushed to it.
+"""Draws a case from a seed: a valid pipeline of one to four computations, and a script of what is
+pushed to it.
 
-``features`` are words for what was drawn: each kind of computation, each option, each form of input. A case can be
-asked for by them: then seeds are drawn anew until all of them are there.
+``features`` are words for what was drawn: each kind of computation, each option, each form of
+input. A case can be asked for by them: then seeds are drawn anew until all of them are there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import random
 from collections.abc import Iterable
 
 from tests.search.document import emit
-from tests.search.freedoms import Free
+from tests.search.facts import Free
 from tests.search.generate import pushes
 from tests.search.generate.computations import draw_computation
 from tests.search.generate.draft import Draft
@@ -18,7 +19,12 @@ from tests.search.generate.kinds import add_batches, add_owners, own_orders
 from tests.search.generate.refused import spoil
 from tests.search.generate.sinks import draw_sinks
 from tests.search.generate.sliced import add_slices
-from tests.search.generate.sources import add_ids, change_types, draw_stream, leave_fields_undeclared
+from tests.search.generate.sources import (
+    add_ids,
+    change_types,
+    draw_stream,
+    leave_fields_undeclared,
+)
 from tests.search.script import Case
 
 __all__ = ["Unlucky", "case"]
@@ -31,9 +37,12 @@ class Unlucky(Exception):
     """No case with these features was drawn."""
 
 
-def case(seed: int, features: Iterable[str] = (), without: Iterable[str] = (), racing: bool = False) -> Case:
-    """The case of a seed, with all of these features and without those. ``racing``: something is determined although
-    streams race each other, and there is no word but the timestamps' about the watermark."""
+def case(
+    seed: int, features: Iterable[str] = (), without: Iterable[str] = (), racing: bool = False
+) -> Case:
+    """The case of a seed, with all of these features and without those. ``racing``: something is
+    determined although streams race each other, and there is no word but the timestamps' about the
+    watermark."""
     wanted, unwanted = frozenset(features), frozenset(without)
     for number in range(_DRAWS if wanted or unwanted else 1):
         found = _draw(seed, number, wanted, racing)
@@ -50,10 +59,17 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     bundling = racing or (rng.random() < 0.7 and "past_timers" not in wanted)
     # Whether a stream will have several partitions is not known yet.
     several = frozenset(_STREAMS)
-    free = Free(bundling=bundling, crashing=racing, racing=frozenset() if racing else None, several=several)
+    free = Free(
+        bundling=bundling, crashing=racing, racing=frozenset() if racing else None, several=several
+    )
     columnar = not stated and (rng.random() < 0.3 or "columns" in wanted)
     draft = Draft(
-        rng, stated, free, wanted, columnar, {"pipeline": "p", "streams": {}, "computations": {}, "sinks": {}}
+        rng,
+        stated,
+        free,
+        wanted,
+        columnar,
+        {"pipeline": "p", "streams": {}, "computations": {}, "sinks": {}},
     )
     draft.features.add("stated" if stated else "own_watermark")
     now = pushes.NOW if not stated or rng.random() < 0.3 else None
@@ -61,7 +77,8 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
         draw_stream(draft, name, now)
     for index in range(rng.choice([2, 3] if "two_stages" in wanted else [1, 1, 2, 2, 3, 4])):
         draw_computation(draft, f"c{index}")
-    if "timer_limit" in wanted and "timers" in draft.features:  # only where it is asked for: most would be letters
+    # only where it is asked for: most would be letters
+    if "timer_limit" in wanted and "timers" in draft.features:
         draft.features.add("timer_limit")
         draft.tree["limits"] = {"timers_per_key": 3}
     if "timers_after_end" in wanted and "timers" in draft.features:

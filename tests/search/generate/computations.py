@@ -1,4 +1,5 @@
-"""Draws a computation of any kind with its dials, anew while nothing of its results would be determined."""
+"""Draws a computation of any kind with its dials, anew while nothing of its results would be
+determined."""
 
 from __future__ import annotations
 
@@ -10,9 +11,19 @@ from typing import Any
 from millwheel.core.aggregates.functions import FUNCTIONS
 from millwheel.errors import PipelineError
 from tests.search.document import emit
-from tests.search.freedoms import Facts, Level, Order, promised
+from tests.search.facts import Facts, Level, Order
+from tests.search.freedoms import promised
 from tests.search.generate.draft import Draft, Flow
-from tests.search.generate.kinds import branched, deduplicated, enriched, free, joined, looked_up, orders, steps
+from tests.search.generate.kinds import (
+    branched,
+    deduplicated,
+    enriched,
+    free,
+    joined,
+    looked_up,
+    orders,
+    steps,
+)
 from tests.search.generate.visitors import numbered, visitors
 from tests.search.generate.windows import CALCULATED, CALCULATIONS, spans, windowed
 from tests.search.script import load_tree
@@ -57,11 +68,11 @@ _KINDS: tuple[tuple[Any, int], ...] = (
 _APART = ((looked_up, 0.04), (numbered, 0.04), (visitors, 0.04))
 
 
-_OF_WINDOWS = """windowed two_stages aggregate side refire lateness trigger retracting accumulating discarding
-    early behind_global weak_count missing_field count_of_field sum min max mean count_distinct top_k collect first
-    last stddev count_distinct_in_columns approx_count_distinct_in_columns
-    output_time processing_time_trigger tumbling_window sliding_window changes_window session_window cumulative_window
-    count_window global_window"""
+_OF_WINDOWS = """windowed two_stages aggregate side refire lateness trigger retracting
+    accumulating discarding early behind_global weak_count missing_field count_of_field sum min
+    max mean count_distinct top_k collect first last stddev count_distinct_in_columns
+    approx_count_distinct_in_columns output_time processing_time_trigger tumbling_window
+    sliding_window changes_window session_window cumulative_window count_window global_window"""
 
 
 _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
@@ -86,7 +97,8 @@ def _maker(draft: Draft) -> Any:
         for words, kind in _MAKERS:
             if draft.wanted & words and not draft.wanted & words <= draft.features:
                 return kind
-    if not draft.wanted:  # drawn apart, so that nearly all seeds give the pipelines that they gave before
+    # drawn apart, so that nearly all seeds give the pipelines that they gave before
+    if not draft.wanted:
         drawn = Random(repr(draft.tree)).random()
         for kind, share in _APART:
             if 0 <= drawn < share:
@@ -96,25 +108,33 @@ def _maker(draft: Draft) -> Any:
 
 
 def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
-    """Whether a computation leaves the sources in columns. Aggregates become such as columns know."""
+    """Whether a computation leaves the sources in columns. Aggregates become such as columns
+    know."""
     if not draft.columnar or not tree["input"].keys() & draft.tree["streams"].keys():
         return True
     if "dictionary" in tree or "uv" in tree:
         return len(tree["input"]) == 1
-    if "join" in tree and "join" in draft.wanted:  # elsewhere seeds give the pipelines that they gave before
+    # elsewhere seeds give the pipelines that they gave before
+    if "join" in tree and "join" in draft.wanted:
         return "tumbling" in tree["window"]
     if "aggregate" not in tree or len(tree["input"]) > 1 or draft.rng.random() < 0.05:
         return False
     names = [name for name in tree["aggregate"] if name != "n"]
     tree["aggregate"].update({name: _of_columns(draft, name, tree) for name in names})
     if draft.rng.random() < 0.7:
-        for name, words in (("trigger", ()), ("allowed_lateness", ("lateness",)), ("late", ("side", "refire"))):
+        for name, words in (
+            ("trigger", ()),
+            ("allowed_lateness", ("lateness",)),
+            ("late", ("side", "refire")),
+        ):
             if draft.wanted.isdisjoint(words):
                 tree.pop(name, None)
     return True
 
 
-_NAMED = frozenset({"variance", "count", "sum", "min", "max", "mean", "stddev", "count_distinct", "top_k"})
+_NAMED = frozenset(
+    {"variance", "count", "sum", "min", "max", "mean", "stddev", "count_distinct", "top_k"}
+)
 _SKETCHES = frozenset({"quantile", "quantiles", "approx_count_distinct"})
 
 
@@ -128,21 +148,29 @@ def _of_columns(draft: Draft, name: str, tree: dict[str, Any]) -> dict[str, Any]
     function, own = draft.pick(["sum", "min", "max", "mean"]), Random(repr((name, tree)))
     if own.random() < 0.6:  # drawn apart, so that the rest of the pipeline is what it was
         function = own.choice(["stddev", "count_distinct", "top_k", "quantile", *_further()])
-    if Random(repr((tree, name))).random() < (0.8 if "approx_count_distinct_in_columns" in draft.wanted else 0.1):
+    if Random(repr((tree, name))).random() < (
+        0.8 if "approx_count_distinct_in_columns" in draft.wanted else 0.1
+    ):
         function = "approx_count_distinct"
     draft.features.add(f"{function}_in_columns")
     argument = own.choice(CALCULATIONS) if function in CALCULATED and own.random() < 0.3 else "n"
-    return {function: "at" if function == "approx_count_distinct" else argument, **FUNCTIONS[function].example}
+    return {
+        function: "at" if function == "approx_count_distinct" else argument,
+        **FUNCTIONS[function].example,
+    }
 
 
 def _known(draft: Draft) -> Any:
-    """What is determined of the pipeline so far; None when the loader refuses it, for reasons that pages name."""
+    """What is determined of the pipeline so far; None when the loader refuses it, for reasons that
+    pages name."""
     try:
         return promised(load_tree(draft.tree), draft.stated, draft.free)
     except PipelineError as ex:
         if any(reason in str(ex) for reason in REFUSED):
             return None
-        raise AssertionError(f"the generator made what the loader refuses: {ex}\n{emit(draft.tree)}") from ex
+        raise AssertionError(
+            f"the generator made what the loader refuses: {ex}\n{emit(draft.tree)}"
+        ) from ex
 
 
 REFUSED = (
@@ -155,20 +183,33 @@ REFUSED = (
 
 
 def _enlist(
-    draft: Draft, tree: Mapping[str, Any], streams: Mapping[str, Facts], fields: frozenset[str], key: Any
+    draft: Draft,
+    tree: Mapping[str, Any],
+    streams: Mapping[str, Facts],
+    fields: frozenset[str],
+    key: Any,
 ) -> None:
     for stream in _outputs(tree):
         draft.flows[stream] = Flow(
-            stream, fields, streams[stream], key, weak="productions" in tree, last=_ends_with_time(draft, tree)
+            stream,
+            fields,
+            streams[stream],
+            key,
+            weak="productions" in tree,
+            last=_ends_with_time(draft, tree),
         )
     if "dictionary" in tree:  # numbers may differ from run to run, so nobody takes them on
         made = draft.flows[tree["output"]]
-        draft.flows[tree["output"]] = replace(made, final=True, facts=replace(made.facts, order=Order.NONE))
+        draft.flows[tree["output"]] = replace(
+            made, final=True, facts=replace(made.facts, order=Order.NONE)
+        )
     late = tree.get("late")
     if isinstance(late, dict):
         (source,) = list(tree["input"])[:1]
         flow = draft.flows[source]
-        draft.flows[late["side"]] = Flow(late["side"], flow.fields, streams[late["side"]], key, flow.typed)
+        draft.flows[late["side"]] = Flow(
+            late["side"], flow.fields, streams[late["side"]], key, flow.typed
+        )
 
 
 def _ends_with_time(draft: Draft, tree: Mapping[str, Any]) -> bool:
@@ -185,7 +226,8 @@ def _outputs(tree: Mapping[str, Any]) -> list[str]:
 
 
 def _weak_words(tree: Mapping[str, Any]) -> Iterator[str]:
-    """What a computation is called when its productions are weak. Ids must tell apart what is alike otherwise."""
+    """What a computation is called when its productions are weak. Ids must tell apart what is alike
+    otherwise."""
     yield "weak"
     if isinstance(tree.get("window"), dict) and "count" in tree["window"]:
         yield "weak_count"

@@ -1,4 +1,5 @@
-"""What a case is while it is drawn: the streams there are by then, and the choices that the seed makes."""
+"""What a case is while it is drawn: the streams there are by then, and the choices that the seed
+makes."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.search.freedoms import Facts, Free
+from tests.search.facts import Facts, Free
 
 
 @dataclass(slots=True)
 class Flow:
-    """A stream as far as it is drawn: which fields its values have, and what is known of its order."""
+    """A stream as far as it is drawn: which fields its values have, and what is known of its
+    order."""
 
     name: str
     fields: frozenset[str]

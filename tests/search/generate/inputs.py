@@ -11,7 +11,9 @@ _KEYS: tuple[Any, ...] = ("k", "k", "u", ["k", "u"], "callbacks:by_k")
 
 def _keys(draft: Draft, flow: Flow) -> list[Any]:
     """Keys that may be taken of a stream; None is the one its producer gave."""
-    found: list[Any] = [] if flow.key is None and flow.name in ("hits", "clicks") and not flow.typed else [None]
+    found: list[Any] = (
+        [] if flow.key is None and flow.name in ("hits", "clicks") and not flow.typed else [None]
+    )
     if flow.name in ("hits", "clicks"):
         found = [] if draft.rng.random() < 0.9 else [None]
     for key in _KEYS:
@@ -23,12 +25,18 @@ def _keys(draft: Draft, flow: Flow) -> list[Any]:
 
 def _is_likely(draft: Draft, flow: Flow) -> bool:
     """Whether a computation that is wanted must have such an input."""
-    return (flow.last and "behind_global" in draft.wanted) or (flow.weak and "loose_order" in draft.wanted)
+    return (flow.last and "behind_global" in draft.wanted) or (
+        flow.weak and "loose_order" in draft.wanted
+    )
 
 
-def take_input(draft: Draft, fits: Any = None, most: int = 1) -> tuple[dict[str, Any], list[Flow], Any] | None:
+def take_input(
+    draft: Draft, fits: Any = None, most: int = 1
+) -> tuple[dict[str, Any], list[Flow], Any] | None:
     """(input, its streams, its key). The last streams are taken more often than the first."""
-    flows = [flow for flow in draft.flows.values() if not flow.final and (fits is None or fits(flow))]
+    flows = [
+        flow for flow in draft.flows.values() if not flow.final and (fits is None or fits(flow))
+    ]
     if len(flows) < 1:
         return None
     count = 1 if most == 1 or len(flows) == 1 or draft.rng.random() < 0.75 else 2
@@ -38,12 +46,18 @@ def take_input(draft: Draft, fits: Any = None, most: int = 1) -> tuple[dict[str,
         flow = draft.pick(likely) if draft.rng.random() < 0.4 else draft.pick(flows)
         if flow not in chosen:
             chosen.append(flow)
-    keys = [key for key in _keys(draft, chosen[0]) if all(key in _keys(draft, flow) for flow in chosen)]
+    keys = [
+        key for key in _keys(draft, chosen[0]) if all(key in _keys(draft, flow) for flow in chosen)
+    ]
     if not keys:
         return None
     key = draft.pick(keys)
     if flow_key := (chosen[0].key if count == 1 else None):
-        key = draft.pick([key, flow_key, None]) if flow_key in _KEYS and flow_key in keys else draft.pick([key, None])
+        key = (
+            draft.pick([key, flow_key, None])
+            if flow_key in _KEYS and flow_key in keys
+            else draft.pick([key, None])
+        )
     given = {flow.name: {} if key is None else {"key": key} for flow in chosen}
     if key is None:
         draft.features.add("producers_key")
@@ -60,7 +74,11 @@ def take_pair(draft: Draft) -> Any:
     if len(flows) < 2:
         return None
     one, other = draft.rng.sample(flows, 2)
-    keys = [key for key in ("k", "u", ["k", "u"]) if all(set(key) <= flow.fields for flow in (one, other))]
+    keys = [
+        key
+        for key in ("k", "u", ["k", "u"])
+        if all(set(key) <= flow.fields for flow in (one, other))
+    ]
     if not keys:
         return None
     key = draft.pick(keys)

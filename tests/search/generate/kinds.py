@@ -1,5 +1,6 @@
-"""Draws computations that are no windows: callbacks, steps, joins and their like. Each function gives the tree of the
-options, the fields of the results, and their key; or None, where no stream suits it."""
+"""Draws computations that are no windows: callbacks, steps, joins and their like. Each function
+gives the tree of the options, the fields of the results, and their key; or None, where no stream
+suits it."""
 
 from __future__ import annotations
 
@@ -23,14 +24,20 @@ def orders(draft: Draft, name: str) -> Any:
         return None
     given, flows, key = found
     kind = draft.pick(["Orders", "Brief", "Mixed"])
-    tree = {"input": given, "callback": f"callbacks:{kind}", "options": {"out": name}, "output": name}
+    tree = {
+        "input": given,
+        "callback": f"callbacks:{kind}",
+        "options": {"out": name},
+        "output": name,
+    }
     draft.features.update({"callback", "timers"} | ({"ttl"} if kind != "Orders" else set()))
     if draft.chance(0.15, "past_timers"):
         tree["options"]["past"] = True
     unpaced = not all(flow.facts.paced for flow in flows)
     if draft.chance(0.85 if unpaced else 0.2, "order_by"):
         tree["order_by"] = "timestamp"
-        # How far the watermark is beyond a record that waited for it depends on its steps: nothing may be set by it.
+        # How far the watermark is beyond a record that waited for it depends on its steps: nothing
+        # may be set by it.
         tree["options"]["past"] = True
     if not draft.stated or "order_by" in tree:
         tree["options"]["clock"] = False
@@ -56,8 +63,8 @@ _OWN_ORDERS = (["change"], ["change"], ["twice"], ["keep"], ["keep"], ["raise"])
 
 
 def add_owners(draft: Draft, seed: int) -> None:
-    """Callbacks that change what they get in place, and remember values of many types, with a random generator of their
-    own."""
+    """Callbacks that change what they get in place, and remember values of many types, with a
+    random generator of their own."""
     own_rng = random.Random(f"owning {seed}")
     wanted = "owning" in draft.wanted
     if not wanted and (seed < _OWN_FROM or own_rng.random() >= 0.15):
@@ -74,7 +81,9 @@ def own_orders(draft: Draft, seed: int, script: Sequence[Action]) -> list[Action
         return list(script)
     own_rng = random.Random(f"own orders {seed}")
     return [
-        replace(each, values=tuple(_ordered(own_rng, each.values))) if isinstance(each, Push) else each
+        replace(each, values=tuple(_ordered(own_rng, each.values)))
+        if isinstance(each, Push)
+        else each
         for each in script
     ]
 
@@ -86,12 +95,17 @@ def _ordered(rng: random.Random, values: Sequence[Any]) -> Iterator[Any]:
 
 
 def add_batches(draft: Draft, seed: int) -> None:
-    """Callbacks that take the records of a key together, sometimes, with a random generator of their own: all else
-    stays as it is without them. Not where timers are due at once: those fire behind all that came together."""
+    """Callbacks that take the records of a key together, sometimes, with a random generator of
+    their own: all else stays as it is without them. Not where timers are due at once: those fire
+    behind all that came together."""
     own_rng = random.Random(f"batches {seed}")
     for tree in draft.tree["computations"].values():
         past = tree.get("options", {}).get("past") and "order_by" not in tree
-        if tree.get("callback") in _TOGETHER and not past and (own_rng.random() < 0.4 or "batches" in draft.wanted):
+        if (
+            tree.get("callback") in _TOGETHER
+            and not past
+            and (own_rng.random() < 0.4 or "batches" in draft.wanted)
+        ):
             tree["callback"] += "Together"
             draft.features.add("batches")
 
@@ -136,7 +150,10 @@ def branched(draft: Draft, name: str) -> Any:
     if found is None:
         return None
     given, flows, key = found
-    tree: dict[str, Any] = {"input": given, "branch": {f"{name}_few": "n < 4", f"{name}_many": "n > 2"}}
+    tree: dict[str, Any] = {
+        "input": given,
+        "branch": {f"{name}_few": "n < 4", f"{name}_many": "n > 2"},
+    }
     if draft.chance(0.5):
         tree["branch"][f"{name}_rest"] = "otherwise"
     if draft.chance(0.5):
@@ -150,8 +167,15 @@ def joined(draft: Draft, name: str) -> Any:
     if found is None:
         return None
     given, _, _, key = found
-    window = draw_window(draft, {"sliding", "tumbling", "session", "cumulative", "count", "global"}, changes=False)
-    tree = {"input": given, "window": window, "join": draft.pick(["inner", "left", "outer"]), "output": name}
+    window = draw_window(
+        draft, {"sliding", "tumbling", "session", "cumulative", "count", "global"}, changes=False
+    )
+    tree = {
+        "input": given,
+        "window": window,
+        "join": draft.pick(["inner", "left", "outer"]),
+        "output": name,
+    }
     if draft.chance(0.4, "side"):
         tree["late"] = {"side": f"{name}_late"}
     draft.features.add("join")
@@ -173,16 +197,25 @@ def enriched(draft: Draft, name: str) -> Any:
 
 
 def looked_up(draft: Draft, name: str) -> Any:
-    found = take_input(draft, lambda flow: not flow.retracts and not flow.typed and "u" in flow.fields, 2)
+    found = take_input(
+        draft, lambda flow: not flow.retracts and not flow.typed and "u" in flow.fields, 2
+    )
     if found is None:
         return None
     given, flows, key = found
     target = {"redis": {"url": "redis://127.0.0.1:1/0", "key": "item:{u}"}}
-    enrich: dict[str, Any] = {"lookup": target, "missing": draft.pick(["keep", "drop", "dead_letter"])}
+    enrich: dict[str, Any] = {
+        "lookup": target,
+        "missing": draft.pick(["keep", "drop", "dead_letter"]),
+    }
     enrich.update(draft.pick([{"as": "found"}, {"fields": {"v": "value"}}]))
     if draft.chance(0.5):
         enrich["cache"] = {"size": draft.pick([1, 2, 50]), "ttl": "10s"}
     if draft.chance(0.5):
         enrich["batch"] = draft.pick([1, 2])
     draft.features.add("lookup")
-    return {"input": given, "enrich": enrich, "output": name}, frozenset.intersection(*(f.fields for f in flows)), key
+    return (
+        {"input": given, "enrich": enrich, "output": name},
+        frozenset.intersection(*(f.fields for f in flows)),
+        key,
+    )

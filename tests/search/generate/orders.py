@@ -1,4 +1,5 @@
-"""Draws what records tell the callbacks to do with them. In some cases most orders are about one thing."""
+"""Draws what records tell the callbacks to do with them. In some cases most orders are about one
+thing."""
 
 from __future__ import annotations
 
@@ -40,12 +41,16 @@ def _write(rng: Random) -> list[Any]:
 def _of_wall_clock(rng: Random) -> list[Any]:
     tag = rng.choice("ab")
     sets = ["timer", tag, rng.choice([1, 1, 4, 6]) * SECOND, "processing"]
-    return rng.choice([sets, sets, ["cancel", tag, "processing"], ["timer", tag, 60 * SECOND, "processing"]])
+    return rng.choice(
+        [sets, sets, ["cancel", tag, "processing"], ["timer", tag, 60 * SECOND, "processing"]]
+    )
 
 
 def _any(rng: Random) -> list[Any]:
     domain = rng.choice(["event", "event", "processing"])
-    tag = rng.choice(["a", "a", "b", "again", "kill", "move", "wipe", "fail" if rng.random() < 0.3 else "a"])
+    tag = rng.choice(
+        ["a", "a", "b", "again", "kill", "move", "wipe", "fail" if rng.random() < 0.3 else "a"]
+    )
     return rng.choice(
         [
             ["add"],
@@ -67,4 +72,9 @@ def _any(rng: Random) -> list[Any]:
     )
 
 
-_THEMES = {"": _any, "same_timers": _same_timer, "many_writes": _write, "wall_clock": _of_wall_clock}
+_THEMES = {
+    "": _any,
+    "same_timers": _same_timer,
+    "many_writes": _write,
+    "wall_clock": _of_wall_clock,
+}

@@ -1,5 +1,5 @@
-"""Draws what is pushed to a pipeline: records out of order, copies, late ones, some of the far future, broken ones; and
-between them the moves of watermark and clock."""
+"""Draws what is pushed to a pipeline: records out of order, copies, late ones, some of the far
+future, broken ones; and between them the moves of watermark and clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from tests.search.generate.draft import Draft
 
 NOW = START + 200 * SECOND
-"""What the clock shows at first, where it matters: ahead of all event times but those of the far future."""
+"""What the clock shows at first, where it matters: ahead of all event times but those of the far
+future."""
 LAST_CLOCK = 60 * SECOND
 _EDGES = (-1, 0, 0, 1, 500_000)
 
@@ -58,7 +59,8 @@ def draw(draft: Draft, now: int | None) -> list[Action]:
         if rng.random() < (0.15 if tide.disorder or tide.few_times else 0.7):
             tide.at += rng.choice([10, 30] if tide.few_times else [0, 1, 5, 10, 30]) * SECOND
     if rng.random() < 0.9:
-        # What waits for the clock fires before the end. At the end it fires as well, at a watermark that is on its way.
+        # What waits for the clock fires before the end. At the end it fires as well, at a watermark
+        # that is on its way.
         script += [Clock(tide.now + LAST_CLOCK), Finish()]
     return script
 
@@ -72,7 +74,11 @@ def _moved(tide: _Tide, streams: list[str], partitions: list[str]) -> list[Actio
     if partition is not None and stream is None:
         stream = rng.choice(streams)
         chosen = [stream]
-    indexes = [(name, part) for name in chosen for part in ([partition] if partition else ["pushed", "other"])]
+    indexes = [
+        (name, part)
+        for name in chosen
+        for part in ([partition] if partition else ["pushed", "other"])
+    ]
     if any(tide.marks.get(index, 0) > t for index in indexes):
         return []
     tide.marks.update(dict.fromkeys(indexes, t))
@@ -87,7 +93,13 @@ def _records(tide: _Tide, stream: str) -> list[dict[str, Any]]:
         if found:
             return [dict(rng.choice(found))]
     tide.made += 1
-    after = range(-24, 25, 3) if tide.disorder else (0, 0, 1) if tide.few_times else (0, 0, 1, 2, 3, 7, 10, -3, -8)
+    after = (
+        range(-24, 25, 3)
+        if tide.disorder
+        else (0, 0, 1)
+        if tide.few_times
+        else (0, 0, 1, 2, 3, 7, 10, -3, -8)
+    )
     at = tide.at + rng.choice(after) * SECOND
     if rng.random() < (0 if tide.few_times else 0.3):
         at = at - at % (10 * SECOND) + rng.choice(_EDGES)
@@ -95,7 +107,13 @@ def _records(tide: _Tide, stream: str) -> list[dict[str, Any]]:
         at -= rng.choice([15, 40, 90]) * SECOND
     if tide.judged and draft.chance(0.04, "far_future"):
         at = tide.now + rng.choice([2, 10, 100_000]) * 60 * SECOND
-    record = {"at": at, "k": rng.choice("aab"), "u": rng.randrange(2), "n": rng.randint(1, 7), "id": f"i{tide.made}"}
+    record = {
+        "at": at,
+        "k": rng.choice("aab"),
+        "u": rng.randrange(2),
+        "n": rng.randint(1, 7),
+        "id": f"i{tide.made}",
+    }
     if draft.chance(0.06, "broken"):
         _break(record, rng, "missing_field" in draft.features)
     if "timers" in draft.features and rng.random() < (0.9 if tide.theme else 0.6):

@@ -15,7 +15,12 @@ def spoil(draft: Draft, name: str) -> bool:
     if not draft.chance(0.02, "refused"):
         return False
     flows = list(draft.flows.values())
-    found = {word: made for word, make in _SPOILS.items() for flow in flows if (made := make(flow)) is not None}
+    found = {
+        word: made
+        for word, make in _SPOILS.items()
+        for flow in flows
+        if (made := make(flow)) is not None
+    }
     asked = sorted(found.keys() & draft.wanted) or sorted(found)
     if not asked:
         draft.features.discard("refused")
@@ -30,7 +35,11 @@ def _key_of_bounds(flow: Flow) -> dict[str, Any] | None:
     """windows.md, Results: a key with the name of a bound would be replaced by it."""
     if flow.typed or "window_end" not in flow.fields:
         return None
-    return {"input": {flow.name: {"key": "window_start"}}, "window": _TEN, "aggregate": {"n": "count"}}
+    return {
+        "input": {flow.name: {"key": "window_start"}},
+        "window": _TEN,
+        "aggregate": {"n": "count"},
+    }
 
 
 def _refire_replaces(flow: Flow) -> dict[str, Any] | None:

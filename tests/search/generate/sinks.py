@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.search.freedoms import Order
+from tests.search.facts import Order
 from tests.search.generate.draft import Draft
 
 
@@ -27,5 +27,9 @@ def draw_sinks(draft: Draft) -> None:
 def _write_modes(draft: Draft) -> None:
     """Where rows are replaced, windows that can fire again must say what their panes contain."""
     for tree in draft.tree["computations"].values():
-        if {"trigger", "allowed_lateness", "late"} & tree.keys() and "window" in tree and "join" not in tree:
+        if (
+            {"trigger", "allowed_lateness", "late"} & tree.keys()
+            and "window" in tree
+            and "join" not in tree
+        ):
             tree.setdefault("accumulation", "discarding")

@@ -1,4 +1,5 @@
-"""Adds slices to a drawn pipeline, with a random generator of their own: all else stays as it is without them."""
+"""Adds slices to a drawn pipeline, with a random generator of their own: all else stays as it is
+without them."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from tests.search.freedoms import Level
+from tests.search.facts import Level
 from tests.search.generate.draft import Draft
 from tests.search.generate.inputs import take_input
 
@@ -28,7 +29,8 @@ NAME = "asked"
 
 
 def add_slices(draft: Draft, seed: int) -> None:
-    """A computation with slices beside the others, sometimes. It makes nothing, so nothing else changes."""
+    """A computation with slices beside the others, sometimes. It makes nothing, so nothing else
+    changes."""
     own_rng = random.Random(f"slices {seed}")
     if own_rng.random() >= 0.2 and "slices" not in draft.wanted:
         return
@@ -38,11 +40,15 @@ def add_slices(draft: Draft, seed: int) -> None:
         plain = not flow.typed and not flow.retracts and not flow.last and "n" in flow.fields
         return plain and flow.facts.level is Level.ALL
 
-    # Of several inputs slices take rows, and so would all other consumers of a stream whose records come as columns.
+    # Of several inputs slices take rows, and so would all other consumers of a stream whose records
+    # come as columns.
     found = take_input(own, fits, 1 if draft.columnar else 2)
     if found is None:
         return
-    tree: dict[str, Any] = {"input": found[0], "slices": dict(_LASTING if draft.columnar else own_rng.choice(_SLICES))}
+    tree: dict[str, Any] = {
+        "input": found[0],
+        "slices": dict(_LASTING if draft.columnar else own_rng.choice(_SLICES)),
+    }
     tree["aggregate"] = dict(own_rng.choice(_AGGREGATES))
     if own_rng.random() < 0.2:
         tree["where"] = "n != 5"

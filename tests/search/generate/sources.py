@@ -6,39 +6,47 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from tests.search.freedoms import Facts
+from tests.search.facts import Facts
 from tests.search.generate.draft import Draft, Flow
 from tests.search.script import Action, Push
 
 
 def add_ids(draft: Draft, seed: int) -> None:
-    """Ids for records in columns, sometimes, with a random generator of their own: all else stays as it is without
-    them."""
+    """Ids for records in columns, sometimes, with a random generator of their own: all else stays
+    as it is without them."""
     own_rng = random.Random(f"ids {seed}")
     for options in draft.tree["streams"].values():
-        if draft.columnar and "fields" in options and (own_rng.random() < 0.35 or "id" in draft.wanted):
+        if (
+            draft.columnar
+            and "fields" in options
+            and (own_rng.random() < 0.35 or "id" in draft.wanted)
+        ):
             options["fields"]["id"] = "str"
             options["id"] = {"field": "id", "horizon": own_rng.choice(["30s", "2m", "1h"])}
             draft.features.add("id")
 
 
 def leave_fields_undeclared(draft: Draft, seed: int) -> None:
-    """Streams that are read into columns declare no fields, sometimes, with a random generator of their own. Keys that
-    are divided and dictionaries need declared ones."""
+    """Streams that are read into columns declare no fields, sometimes, with a random generator of
+    their own. Keys that are divided and dictionaries need declared ones."""
     own_rng = random.Random(f"undeclared {seed}")
     asked = draft.wanted & {"undeclared", "changing_types"}
     if not draft.columnar or "dictionary" in draft.features:
         return
-    if asked or (own_rng.random() < 0.3 and draft.wanted <= {"columns"}):  # what else is asked for stays as it was
+    # what else is asked for stays as it was
+    if asked or (own_rng.random() < 0.3 and draft.wanted <= {"columns"}):
         for options in draft.tree["streams"].values():
             options.pop("fields", None)
         draft.features.add("undeclared")
 
 
 def change_types(draft: Draft, seed: int, script: list[Action]) -> list[Action]:
-    """Where no fields are declared, whole numbers become others from some push on, sometimes, and again whole ones."""
+    """Where no fields are declared, whole numbers become others from some push on, sometimes, and
+    again whole ones."""
     own_rng = random.Random(f"types {seed}")
-    if "undeclared" not in draft.features or (own_rng.random() < 0.5 and "changing_types" not in draft.wanted):
+    if "undeclared" not in draft.features or (
+        own_rng.random() < 0.5 and "changing_types" not in draft.wanted
+    ):
         return script
     draft.features.add("changing_types")
     first, last = sorted(own_rng.randrange(len(script) + 1) for _ in range(2))

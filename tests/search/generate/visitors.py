@@ -17,11 +17,19 @@ def numbered(draft: Draft, name: str) -> Any:
     if found is None:
         return None
     given, _, _ = found
-    dictionary = {"of": draft.pick(["k", "u", "n"]), "as": "number", "partitions": draft.pick([1, 3, 64])}
+    dictionary = {
+        "of": draft.pick(["k", "u", "n"]),
+        "as": "number",
+        "partitions": draft.pick([1, 3, 64]),
+    }
     if draft.chance(0.6, "dictionary_ttl"):
         dictionary["ttl"] = draft.pick(["2s", "5s", "10s"])
     draft.features.add("dictionary")
-    return {"input": {stream: {} for stream in given}, "dictionary": dictionary, "output": name}, frozenset(), None
+    return (
+        {"input": {stream: {} for stream in given}, "dictionary": dictionary, "output": name},
+        frozenset(),
+        None,
+    )
 
 
 def visitors(draft: Draft, name: str) -> Any:

@@ -12,8 +12,14 @@ from tests.search.generate.inputs import take_input
 
 _WINDOWS: Mapping[str, tuple[Any, ...]] = {
     "tumbling": ({"tumbling": "10s"}, {"tumbling": "10s", "offset": "3s"}, {"tumbling": "1m"}),
-    "empty": ({"tumbling": "10s", "emit": "empty"}, {"tumbling": "5s", "offset": "3s", "emit": "empty"}),
-    "sliding": ({"sliding": "20s", "every": "10s"}, {"sliding": "30s", "every": "10s", "offset": "5s"}),
+    "empty": (
+        {"tumbling": "10s", "emit": "empty"},
+        {"tumbling": "5s", "offset": "3s", "emit": "empty"},
+    ),
+    "sliding": (
+        {"sliding": "20s", "every": "10s"},
+        {"sliding": "30s", "every": "10s", "offset": "5s"},
+    ),
     "changes": (
         {"sliding": "20s", "every": "1s", "emit": "changes"},
         {"sliding": "10s", "every": "5s", "emit": "changes"},
@@ -29,8 +35,18 @@ _WINDOWS: Mapping[str, tuple[Any, ...]] = {
 
 
 def draw_window(draft: Draft, kinds: set[str], changes: bool = True) -> Any:
-    weights = {"tumbling": 4, "session": 4, "sliding": 2, "changes": 1, "cumulative": 1, "count": 2, "global": 1}
-    names = sorted({each for each in kinds if f"{each}_window" in draft.wanted} or kinds - {"empty"})
+    weights = {
+        "tumbling": 4,
+        "session": 4,
+        "sliding": 2,
+        "changes": 1,
+        "cumulative": 1,
+        "count": 2,
+        "global": 1,
+    }
+    names = sorted(
+        {each for each in kinds if f"{each}_window" in draft.wanted} or kinds - {"empty"}
+    )
     if "behind_global" in draft.wanted and not any(flow.last for flow in draft.flows.values()):
         names = ["global"]
     kind = draft.rng.choices(names, [weights.get(name, 1) for name in names])[0]
@@ -62,8 +78,8 @@ CALCULATIONS = ("n * 2 - 3", "-n", "n / 4", "(n + 1) * 0.5", "12 / (n - 2)")
 
 
 def _argument(draft: Draft, function: str) -> str:
-    """The field, or sometimes a calculation over it, which may divide by zero. It looks at the draws behind the next
-    one without taking them."""
+    """The field, or sometimes a calculation over it, which may divide by zero. It looks at the
+    draws behind the next one without taking them."""
     ahead = Random()
     ahead.setstate(draft.rng.getstate())
     ahead.random()
@@ -72,7 +88,11 @@ def _argument(draft: Draft, function: str) -> str:
 
 def _aggregate(draft: Draft, pushed: bool) -> dict[str, Any]:
     if pushed and not draft.columnar and draft.chance(0.05, "missing_field"):
-        return {"n": "count", "a0": {"count": "n"}, "a1": {draft.pick(["first", "last", "min", "collect"]): "n"}}
+        return {
+            "n": "count",
+            "a0": {"count": "n"},
+            "a1": {draft.pick(["first", "last", "min", "collect"]): "n"},
+        }
     made: dict[str, Any] = {"n": draft.pick(["count", {"sum": "n"}])}
     wanted = draft.wanted & functions()
     for index in range(draft.rng.choice([1, 2] if wanted else [0, 1, 1, 2])):
@@ -103,13 +123,22 @@ def windowed(draft: Draft, name: str) -> Any:
     window = draw_window(draft, kinds, changes=not retracts)
     tree: dict[str, Any] = {"input": given, "window": window}
     if draft.chance(0.9, "aggregate"):
-        tree["aggregate"] = _aggregate(draft, all(flow.name in draft.tree["streams"] for flow in flows))
+        tree["aggregate"] = _aggregate(
+            draft, all(flow.name in draft.tree["streams"] for flow in flows)
+        )
         if draft.chance(0.2):
             tree["where"] = "n != 5"
     _timing(draft, tree, retracts)
     tree["output"] = name
-    named = next(iter(given.values())).get("key")  # without one the row says "key", whatever the producer took it from
-    names = [named] if isinstance(named, str) and ":" not in named else named if isinstance(named, list) else ["key"]
+    # without one the row says "key", whatever the producer took it from
+    named = next(iter(given.values())).get("key")
+    names = (
+        [named]
+        if isinstance(named, str) and ":" not in named
+        else named
+        if isinstance(named, list)
+        else ["key"]
+    )
     fields = frozenset({*names, "window_start", "window_end", *tree.get("aggregate", {})})
     draft.features.add("windowed")
     if tree.get("late") == {"side": "?"}:
@@ -142,14 +171,24 @@ _TRIGGERS: tuple[Any, ...] = (
     "default",
     "after_watermark",
     {"after_watermark": {"early": {"after_processing_time": "7s"}}},
-    {"after_watermark": {"early": {"after_processing_time": "5s"}, "late": {"after_processing_time": "3s"}}},
+    {
+        "after_watermark": {
+            "early": {"after_processing_time": "5s"},
+            "late": {"after_processing_time": "3s"},
+        }
+    },
     {"after_watermark": {"early": {"after_count": 2}, "late": {"after_count": 1}}},
     {"after_watermark": {"early": {"after_count": 1}}},
     {"repeat": {"after_processing_time": {"delay": "5s", "align": "10s"}}},
     {"repeat": {"after_count": 2}},
     {"after_count": 2},
     {"repeat": {"any": [{"after_count": 3}, {"after_processing_time": "9s"}]}},
-    {"or_finally": {"main": {"repeat": {"after_processing_time": "5s"}}, "until": "after_watermark"}},
+    {
+        "or_finally": {
+            "main": {"repeat": {"after_processing_time": "5s"}},
+            "until": "after_watermark",
+        }
+    },
     {"each": [{"after_processing_time": "5s"}, "after_watermark"]},
     {"all": ["after_watermark", {"after_processing_time": "10s"}]},
     {"after_watermark": {"early": {"after_percentile_watermark": 0.5}, "late": {"after_count": 1}}},
@@ -196,9 +235,12 @@ def _timing(draft: Draft, tree: dict[str, Any], retracts: bool) -> None:
     if draft.chance(0.35, *draft.wanted & {"side", "refire"}):
         words = {"side": {"side": "?"}, "refire": "refire"}
         tree["late"] = draft.pick(
-            [words[word] for word in sorted(draft.wanted & words.keys())] or [*words.values(), "drop"]
+            [words[word] for word in sorted(draft.wanted & words.keys())]
+            or [*words.values(), "drop"]
         )
-        if tree["late"] == "refire" and (tree.get("accumulation", "discarding") != "discarding" or retracts or changes):
+        if tree["late"] == "refire" and (
+            tree.get("accumulation", "discarding") != "discarding" or retracts or changes
+        ):
             del tree["late"]
         elif tree["late"] != "drop":
             draft.features.add("refire" if tree["late"] == "refire" else "side")

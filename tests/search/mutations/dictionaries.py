@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from millwheel.core.model.times import MIN_TIME
-from millwheel.workers.dictionaries.numbers import Counters, Numbers
+from millwheel.engine.workers.dictionaries.numbers import Counters, Numbers
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -16,8 +16,18 @@ def values_live_until_a_bundle_removes_them() -> Context:
     """A value is known as long as it is in the table, and when it is removed depends on bundles."""
     right = Numbers._born_again
 
-    def wrong(self: Numbers, rows: Any, heads: Any, partitions: Any, seen: Any, at: Any, step_us: int) -> Any:
-        return right(self, rows, heads, partitions, seen, np.where(seen == MIN_TIME, at, np.minimum(at, seen)), step_us)
+    def wrong(
+        self: Numbers, rows: Any, heads: Any, partitions: Any, seen: Any, at: Any, step_us: int
+    ) -> Any:
+        return right(
+            self,
+            rows,
+            heads,
+            partitions,
+            seen,
+            np.where(seen == MIN_TIME, at, np.minimum(at, seen)),
+            step_us,
+        )
 
     return replaced(Numbers, "_born_again", wrong)
 

@@ -6,13 +6,14 @@ from typing import Any
 
 from millwheel.core.machines import combined
 from millwheel.core.pipeline.spec import Delivery
-from millwheel.workers.host import grouping
+from millwheel.engine.workers.host import grouping
 from tests.search.mistakes import Context, mistake, replaced
 
 
 @mistake(within=10, features="tumbling_window aggregate", variants="edited", first=20)
 def whoever_takes_copies_takes_no_groups() -> Context:
-    """An aggregation whose delivery is changed does not know the groups that are on their way to it."""
+    """An aggregation whose delivery is changed does not know the groups that are on their way to
+    it."""
 
     def wrong(spec: Any, windowing: Any, aggregation: Any) -> str:
         why = combined.why_not_combined(spec, windowing, aggregation)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from millwheel.lookups.cache import AnswerCache
-from millwheel.workers.operators.lookups import LookedUp, LookupOperator
+from millwheel.connect.lookups.cache import AnswerCache
+from millwheel.engine.workers.operators.lookups import LookedUp, LookupOperator
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -14,7 +14,9 @@ def answers_go_to_the_wrong_keys_of_a_bundle() -> Context:
     """Of several answers, each goes to the key behind its own."""
     right = LookupOperator._told
 
-    def wrong(self: LookupOperator, answers: list[Any], error: Exception | None, now_us: int) -> None:
+    def wrong(
+        self: LookupOperator, answers: list[Any], error: Exception | None, now_us: int
+    ) -> None:
         right(self, [*answers[1:], *answers[:1]], error, now_us)
 
     return replaced(LookupOperator, "_told", wrong)

@@ -1,4 +1,5 @@
-"""Deliberate mistakes about what a pipeline means: all ways of running it make them, so only the reference tells."""
+"""Deliberate mistakes about what a pipeline means: all ways of running it make them, so only the
+reference tells."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline import joins
 from millwheel.core.windows.windows import Sessions, Window
-from millwheel.workers.operators import joined
-from millwheel.workers.operators.record_computations import Deduplicated
+from millwheel.engine.workers.operators import joined
+from millwheel.engine.workers.operators.record_computations import Deduplicated
 from tests.search.mistakes import Context, mistake, replaced
 
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from millwheel.core.pipeline.spec import SlicesSpec
+from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.core.slices.levels import SliceLevel
-from millwheel.queries import slices as slices_module
-from millwheel.queries.slices import StoredSlice
-from millwheel.queries.span import SlicePiece, SliceSpan, pieces
-from millwheel.workers.delivery.inbox import Arrival
-from millwheel.workers.shard.commit_building import CommitBuilding
-from millwheel.workers.slices import sliced as expiry_module
-from millwheel.workers.slices.cells import SliceCells
+from millwheel.engine.queries import slices as slices_module
+from millwheel.engine.queries.slices import StoredSlice
+from millwheel.engine.queries.span import SlicePiece, SliceSpan, pieces
+from millwheel.engine.workers.delivery.inbox import Arrival
+from millwheel.engine.workers.operators.slices import sliced as expiry_module
+from millwheel.engine.workers.operators.slices.cells import SliceCells
+from millwheel.engine.workers.shard.commit_building import CommitBuilding
 from tests.search.generate.sliced import NAME
 from tests.search.mistakes import Context, mistake, replaced
 
 
 @mistake(within=40, features="slices stated", variants="crash crashes restart")
 def slices_are_committed_without_their_high_water_marks() -> Context:
-    """What a record changes is durable, and not that it was applied: delivered again after a crash, it counts twice."""
+    """What a record changes is durable, and not that it was applied: delivered again after a crash,
+    it counts twice."""
     right = CommitBuilding._write_high_water_marks
 
     def wrong(self: CommitBuilding, arrivals: list[Arrival]) -> None:
@@ -37,18 +38,26 @@ def slices_expire_one_slice_early() -> Iterator[None]:
     right = slices_module.expired_before
 
     def wrong(spec: SlicesSpec, watermark_us: int, stored: bytes | None) -> int:
-        early = SlicesSpec(spec.levels_us, spec.keep_us - spec.levels_us[0], spec.time_zone, spec.ttl_us)
+        early = SlicesSpec(
+            spec.levels_us, spec.keep_us - spec.levels_us[0], spec.time_zone, spec.ttl_us
+        )
         return right(early, watermark_us, stored)
 
-    with replaced(slices_module, "expired_before", wrong), replaced(expiry_module, "expired_before", wrong):
+    with (
+        replaced(slices_module, "expired_before", wrong),
+        replaced(expiry_module, "expired_before", wrong),
+    ):
         yield
 
 
 @mistake(within=40, features="slices stated", variants="reference", first=19)
 def a_longer_slice_is_taken_where_it_ends_one_too_far() -> Context:
-    """At the end of a span, a slice of a longer level is taken although it reaches one short slice over the end."""
+    """At the end of a span, a slice of a longer level is taken although it reaches one short slice
+    over the end."""
 
-    def wrong(levels: Sequence[SliceLevel], span: SliceSpan, beyond: bool = False) -> Iterator[SlicePiece]:
+    def wrong(
+        levels: Sequence[SliceLevel], span: SliceSpan, beyond: bool = False
+    ) -> Iterator[SlicePiece]:
         longer = SliceSpan(span.start_us, span.end_us + levels[0].size_us * (len(levels) > 1))
         for piece in pieces(levels, longer, beyond):
             if piece.start_us < span.end_us:

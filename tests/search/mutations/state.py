@@ -1,8 +1,9 @@
-"""Deliberate mistakes about times to live and timers of callbacks. The features that a pipeline must have to show one
-stand in its docstring."""
+"""Deliberate mistakes about times to live and timers of callbacks. The features that a pipeline
+must have to show one stand in its docstring."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,20 +13,20 @@ import msgspec
 from millwheel.core.model.records import Domain, Record
 from millwheel.core.model.timers import Due
 from millwheel.core.model.times import LAST_TIME, MAX_TIME
+from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
+from millwheel.engine.workers.operators.callback_context import CallbackContext
+from millwheel.engine.workers.state.cells import ABSENT, Cell, Typed
+from millwheel.engine.workers.state.handles import ListCells
+from millwheel.engine.workers.state.keyed_state import KeyedState
 from millwheel.errors import EndlessTimerError
-from millwheel.workers.bundle.bundle import Bundle
-from millwheel.workers.operators.batch_callbacks import BatchOperator
-from millwheel.workers.operators.callback_context import CallbackContext
-from millwheel.workers.state.cells import ABSENT, Cell, Typed
-from millwheel.workers.state.handles import ListCells
-from millwheel.workers.state.keyed_state import KeyedState
 from tests.search.mistakes import Context, mistake, replaced
 
 
 @mistake(within=10, features="ttl callback many_writes", variants="together bundles")
 def what_was_written_in_a_bundle_does_not_expire_in_it() -> Context:
-    """Only what is in the store already has a time to live. (``ttl`` or ``deduplicate``, and two records of a key,
-    further apart than that, in one bundle.)"""
+    """Only what is in the store already has a time to live. (``ttl`` or ``deduplicate``, and two
+    records of a key, further apart than that, in one bundle.)"""
     right = Typed.found
 
     def wrong(self: Typed, cell: Cell) -> Any:
@@ -34,10 +35,12 @@ def what_was_written_in_a_bundle_does_not_expire_in_it() -> Context:
     return replaced(Typed, "found", wrong)
 
 
-@mistake(within=10, features="ttl callback many_writes disorder", variants="reference uncached together")
+@mistake(
+    within=10, features="ttl callback many_writes disorder", variants="reference uncached together"
+)
 def what_is_over_is_removed_by_a_look() -> Context:
-    """A look at what has outlived its time removes it, as far as the cache is concerned. (``ttl``, records out of
-    order, and caches or none.)"""
+    """A look at what has outlived its time removes it, as far as the cache is concerned. (``ttl``,
+    records out of order, and caches or none.)"""
     right = Typed.found
 
     def wrong(self: Typed, cell: Cell) -> Any:
@@ -51,8 +54,9 @@ def what_is_over_is_removed_by_a_look() -> Context:
 
 @mistake(within=40, features="ttl", variants="reference", first=19)
 def each_write_moves_the_timer_of_a_removal() -> Context:
-    """What is to be removed waits until its key is silent for the time to live. (A map with ``ttl``, or
-    ``deduplicate``, a busy key, and a look at what lies in the store: results do not show it.)"""
+    """What is to be removed waits until its key is silent for the time to live. (A map with
+    ``ttl``, or ``deduplicate``, a busy key, and a look at what lies in the store: results do not
+    show it.)"""
 
     def wrong(self: KeyedState, tag: str, at: int) -> None:
         self._timers.set(self.key, self._tags + tag, min(at, LAST_TIME))
@@ -62,7 +66,8 @@ def each_write_moves_the_timer_of_a_removal() -> Context:
 
 @mistake(within=10, features="ttl callback many_writes", variants="reference")
 def a_list_is_as_old_as_its_last_item() -> Context:
-    """An item that comes out of order makes the list older. (A ``ListState`` with ``ttl``, records out of order.)"""
+    """An item that comes out of order makes the list older. (A ``ListState`` with ``ttl``, records
+    out of order.)"""
     right = ListCells.append
 
     def wrong(self: ListCells, item: Any) -> None:
@@ -79,8 +84,8 @@ def a_list_is_as_old_as_its_last_item() -> Context:
 def wall_clock_timers_leave_their_queue_before_the_records() -> Iterator[None]:
     """A timer that is due fires, whatever the records of its step do to it.
 
-    Whether a record or the clock comes first is nowhere promised, so runs that are compared do not tell; a callback
-    that knows which timers it has set does."""
+    Whether a record or the clock comes first is nowhere promised, so runs that are compared do not
+    tell; a callback that knows which timers it has set does."""
     waiting: dict[int, list[Due]] = {}
     right = Bundle._event_timers
 
@@ -104,8 +109,9 @@ def wall_clock_timers_leave_their_queue_before_the_records() -> Iterator[None]:
 
 @mistake(within=60, features="timers stated", variants="reference together", first=13)
 def timers_that_timers_set_wait_for_the_next_step() -> Context:
-    """A timer that is set for a time that the watermark has passed fires behind the records of the step. (Timers that
-    set timers, or ``past_timers``, and a watermark that rises in large steps, or bundles.)"""
+    """A timer that is set for a time that the watermark has passed fires behind the records of the
+    step. (Timers that set timers, or ``past_timers``, and a watermark that rises in large steps, or
+    bundles.)"""
 
     def wrong(self: Bundle) -> Iterator[Due]:
         queue = self.timers[Domain.EVENT]
@@ -125,20 +131,21 @@ def timers_that_timers_set_wait_for_the_next_step() -> Context:
 
 @mistake(within=5, features="timer_limit order_by", variants="bundles together reference", first=11)
 def records_that_wait_count_as_timers() -> Context:
-    """Every timer of a key counts towards its limit, also those of the system. (``order_by`` or ``enrich``, a callback
-    that sets timers, and a low ``limits.timers_per_key``.)"""
+    """Every timer of a key counts towards its limit, also those of the system. (``order_by`` or
+    ``enrich``, a callback that sets timers, and a low ``limits.timers_per_key``.)"""
     return replaced(CallbackContext, "owns", lambda self, tag: True)
 
 
 @mistake(within=20, features="timers_after_end", variants="bundles together reference")
 def what_records_set_before_the_end_counts_as_endless() -> Context:
-    """Every timer of a key that is set again counts as one that timers set after the end of the input. (A callback
-    that sets timers, and a low ``limits.timers_after_end``.)"""
+    """Every timer of a key that is set again counts as one that timers set after the end of the
+    input. (A callback that sets timers, and a low ``limits.timers_after_end``.)"""
+
+    counts: Counter[tuple[int, Any]] = Counter()
 
     def wrong(self: CallbackContext, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
-        chains = self.chains
-        chains._here[self.key] = chains._here.get(self.key, chains._before.get(self.key, 0)) + 1
-        if chains._here[self.key] > chains._most:
+        counts[id(self), self.key] += 1
+        if counts[id(self), self.key] > self.chains._most:
             raise EndlessTimerError(tag)
         right(self, tag, at, domain)
 
@@ -148,7 +155,8 @@ def what_records_set_before_the_end_counts_as_endless() -> Context:
 
 @mistake(within=60, features="deduplicate global_window", variants="reference")
 def what_is_written_at_the_last_instant_is_over_at_once() -> Context:
-    """A time to live ends with time itself. (``deduplicate`` or ``ttl`` behind a global window that fires early.)"""
+    """A time to live ends with time itself. (``deduplicate`` or ``ttl`` behind a global window that
+    fires early.)"""
 
     def wrong(self: Typed, at: int, now_us: int) -> bool:
         return self.ttl_us is not None and now_us >= min(at + self.ttl_us, LAST_TIME)
@@ -158,10 +166,13 @@ def what_is_written_at_the_last_instant_is_over_at_once() -> Context:
 
 @mistake(within=10, features="batches ttl many_writes", variants="together bundles")
 def records_that_come_together_are_of_one_time() -> Context:
-    """A call with several records sees the state that lives at the time of the first. (``process_batch`` and ``ttl``,
-    and two records of a key, further apart than that, in one bundle.)"""
+    """A call with several records sees the state that lives at the time of the first.
+    (``process_batch`` and ``ttl``, and two records of a key, further apart than that, in one
+    bundle.)"""
 
-    def wrong(self: BatchOperator, records: list[Record], watermark: int, spans: object) -> Iterator[list[Record]]:
+    def wrong(
+        self: BatchOperator, records: list[Record], watermark: int, spans: object
+    ) -> Iterator[list[Record]]:
         yield records
 
     return replaced(BatchOperator, "_parts", wrong)
@@ -169,8 +180,8 @@ def records_that_come_together_are_of_one_time() -> Context:
 
 @mistake(within=10, features="batches", variants="together bundles")
 def records_come_together_in_no_order() -> Context:
-    """A key's records are given from the newest to the oldest. (``process_batch``, and two records of a key in one
-    bundle.)"""
+    """A key's records are given from the newest to the oldest. (``process_batch``, and two records
+    of a key in one bundle.)"""
     right = BatchOperator._by_key
 
     def wrong(self: BatchOperator, *given: Any) -> Any:

@@ -1,54 +1,64 @@
-"""Deliberate mistakes about windows, and about the ids of weak productions. The features that a pipeline must have to
-show one stand in its docstring."""
+"""Deliberate mistakes about windows, and about the ids of weak productions. The features that a
+pipeline must have to show one stand in its docstring."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from millwheel.connect.sources.base import Reader
 from millwheel.core.aggregates import aggregation
 from millwheel.core.aggregates.arrival_order import InOrder
 from millwheel.core.aggregates.families.approx_distinct import Sketched
 from millwheel.core.aggregates.families.distinct import Distincts
+from millwheel.core.columns import from_spec as column_plans
 from millwheel.core.columns import pairs as column_pairs
-from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns import windows as column_windows
+from millwheel.core.columns.few import RowForm
+from millwheel.core.columns.state import sessions as column_sessions
 from millwheel.core.columns.state.join_windows import JoinWindows
-from millwheel.core.columns.state.kept import KeptColumns
+from millwheel.core.columns.state.late_windows import KeptColumns
 from millwheel.core.columns.state.sessions import SessionColumns
 from millwheel.core.lazy_polars import pl
 from millwheel.core.machines.counted import CountMachine, Filling
 from millwheel.core.machines.cumulative import CumulativeMachine, Period
 from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.silences import SilencesMachine
+from millwheel.core.machines.sliced import PiecesMachine, SlicedMachine
 from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Batch
 from millwheel.core.model.timers import Due
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.production_ids import Cause
-from millwheel.core.pipeline.spec import JoinKind
-from millwheel.core.windowing.calls import Call
-from millwheel.core.windowing.contract import KeyState
-from millwheel.core.windowing.state import WindowState
+from millwheel.core.pipeline.work import JoinKind
 from millwheel.core.windows import windows
+from millwheel.core.windows.calls import Call
+from millwheel.core.windows.contract import KeyState
 from millwheel.core.windows.lateness import is_final
 from millwheel.core.windows.panes import Pane
-from millwheel.core.windows.windows import SessionPieces, Sliding, Tumbling, Window, WindowFunction
-from millwheel.sources.base import Reader
-from millwheel.spec.parts import computations
-from millwheel.workers.bundle.bundle import Bundle
-from millwheel.workers.delivery.beside import BesideColumns
-from millwheel.workers.operators import callbacks, joins, windowed
-from millwheel.workers.operators.joins import JoinOperator
-from millwheel.workers.sources.partition import Part
-from millwheel.workers.sources.source_parts import SourceParts
+from millwheel.core.windows.state import WindowState
+from millwheel.core.windows.windows import (
+    Cumulative,
+    SessionPieces,
+    Sliding,
+    Tumbling,
+    Window,
+    WindowFunction,
+)
+from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.delivery.beside import BesideColumns
+from millwheel.engine.workers.operators import callbacks, joins, windowed
+from millwheel.engine.workers.operators.joins import JoinOperator
+from millwheel.engine.workers.sources.partition import Part
+from millwheel.engine.workers.sources.source_parts import SourceParts
+from millwheel.language.spec.parts import computations
 from tests.search.mistakes import Context, mistake, replaced
 
 
 @mistake(within=10, features="past_timers weak_past same_timers", variants="reference")
 def timers_named_by_their_time() -> Context:
-    """The id of what a timer produces says for when it was set, not by which call. (Weak productions of a callback that
-    sets an event-time timer again for a time that has passed.)"""
+    """The id of what a timer produces says for when it was set, not by which call. (Weak
+    productions of a callback that sets an event-time timer again for a time that has passed.)"""
 
     def wrong(due: Due) -> Cause:
         return (due.key, due.tag, due.at)
@@ -58,8 +68,8 @@ def timers_named_by_their_time() -> Context:
 
 @mistake(within=20, features="weak_count count_window few_times aggregate", variants="reference")
 def panes_named_by_window_and_number() -> Context:
-    """The id of a pane says its window and its number there, not what made it. (Weak productions of count windows, or
-    of ``late: refire``.)"""
+    """The id of a pane says its window and its number there, not what made it. (Weak productions of
+    count windows, or of ``late: refire``.)"""
 
     def wrong(call: Cause, pane: Pane, complete_once: bool) -> Cause:
         return (pane.key, *pane.window, pane.index, pane.retraction)
@@ -69,7 +79,8 @@ def panes_named_by_window_and_number() -> Context:
 
 @mistake(within=60, features="weak side late", variants="crash crash-bundles crashes", first=13)
 def late_records_sent_aside_without_an_id() -> Context:
-    """What a window with weak productions sends aside has no id. (``late: side:STREAM``, weak, and a crash.)"""
+    """What a window with weak productions sends aside has no id. (``late: side:STREAM``, weak, and
+    a crash.)"""
     return replaced(windowed, "aside_cause", lambda call, what, number: None)
 
 
@@ -81,8 +92,8 @@ def windows_beyond_the_end_of_time() -> Context:
 
 @mistake(within=80, features="count_window two_stages", variants="reference")
 def count_windows_fire_at_the_time_of_their_records() -> Context:
-    """What is left in a count window has the time of its records, which the watermark has passed. (A time window behind
-    a count window.)"""
+    """What is left in a count window has the time of its records, which the watermark has passed.
+    (A time window behind a count window.)"""
     right = CountMachine._pane
 
     def wrong(self: CountMachine, own: Filling, key: Key, watermark: int) -> Pane:
@@ -93,8 +104,8 @@ def count_windows_fire_at_the_time_of_their_records() -> Context:
 
 @mistake(within=30, features="session_window collect disorder", variants="reference")
 def sessions_merge_in_the_order_of_their_starts() -> Context:
-    """When sessions merge, the records of one come behind those of the other. (``collect`` or ``process_window`` over
-    sessions, and a record that joins two.)"""
+    """When sessions merge, the records of one come behind those of the other. (``collect`` or
+    ``process_window`` over sessions, and a record that joins two.)"""
 
     def wrong(self: InOrder, acc: list[Any], other: list[Any]) -> list[Any]:
         return [*acc, *other]
@@ -102,12 +113,16 @@ def sessions_merge_in_the_order_of_their_starts() -> Context:
     return replaced(InOrder, "merge", wrong)
 
 
-@mistake(within=10, features="session_window window_callback early many_clocks", variants="reference")
+@mistake(
+    within=10, features="session_window window_callback early many_clocks", variants="reference"
+)
 def merged_sessions_go_on_counting_their_panes() -> Context:
-    """The first pane of a merged session has the sum of the numbers of its parts. (Sessions with early or late panes;
-    only the reference can tell, by ``ctx.pane`` in a ``process_window``.)"""
+    """The first pane of a merged session has the sum of the numbers of its parts. (Sessions with
+    early or late panes; only the reference can tell, by ``ctx.pane`` in a ``process_window``.)"""
 
-    def wrong(self: MergingMachine, parts: Any, states: list[WindowState], window: Window) -> tuple[int, int]:
+    def wrong(
+        self: MergingMachine, parts: Any, states: list[WindowState], window: Window
+    ) -> tuple[int, int]:
         return sum(state.index for state in states), sum(state.nonspeculative for state in states)
 
     return replaced(MergingMachine, "_panes_so_far", wrong)
@@ -115,29 +130,45 @@ def merged_sessions_go_on_counting_their_panes() -> Context:
 
 @mistake(within=10, features="refused key_of_bounds", variants="reference")
 def keys_replaced_by_the_bounds_of_windows() -> Context:
-    """A key field called like a bound of the window is accepted, and replaced in the results. (A window or a join over
-    the results of another, keyed by ``window_start``.)"""
+    """A key field called like a bound of the window is accepted, and replaced in the results. (A
+    window or a join over the results of another, keyed by ``window_start``.)"""
     return replaced(computations, "check_keys", lambda reader, fields, inputs: None)
 
 
 @mistake(within=10, features="missing_field broken", variants="reference")
 def aggregates_share_what_one_of_them_read() -> Context:
-    """A field that one aggregate may miss, the next one finds as None. (``count`` of a field beside another aggregate
-    of it, and a record without it.)"""
+    """A field that one aggregate may miss, the next one finds as None. (``count`` of a field beside
+    another aggregate of it, and a record without it.)"""
     return replaced(aggregation, "_reading", lambda part: (part.argument, True))
 
 
 @mistake(within=120, features="columns tumbling_window disorder", variants="together", first=83)
 def columns_speak_in_the_order_of_first_records() -> Context:
-    """Of windows that become due together, columns emit first which had a record first. (A pause in the watermark of a
-    stream with declared fields.)"""
+    """Of windows that become due together, columns emit first which had a record first. (A pause in
+    the watermark of a stream with declared fields.)"""
     return replaced(column_windows, "in_order_of_time", lambda groups: groups)
+
+
+@mistake(within=40, features="columns tumbling_window few_times", variants="uncached pairs")
+def groups_of_small_bundles_replace_each_other() -> Context:
+    """Of several small bundles with records of one key and window, the last one counts. (Declared
+    fields, and bundles that are grouped in rows.)"""
+    return replaced(RowForm, "together", lambda self, rows: rows[-1])
+
+
+@mistake(
+    within=40, features="columns session_window few_times", variants="uncached pairs", first=30
+)
+def sessions_of_small_bundles_stay_apart() -> Context:
+    """A session of a small bundle does not replace those of earlier ones that it overlaps. (The
+    same, and sessions.)"""
+    return replaced(column_sessions, "_few_divided", lambda older, newer: None)
 
 
 @mistake(within=10, features="empty_window", variants="reference")
 def silence_put_over_records_that_came() -> Context:
-    """The window behind one with records is opened anew although it has records. (``emit: empty``, and a key with
-    records in two windows in a row.)"""
+    """The window behind one with records is opened anew although it has records. (``emit: empty``,
+    and a key with records in two windows in a row.)"""
 
     def wrong(self: SilencesMachine, start: int, call: Call) -> None:
         following = self._tumbling.window(start)
@@ -148,8 +179,8 @@ def silence_put_over_records_that_came() -> Context:
 
 @mistake(within=10, features="empty_window", variants="reference")
 def silence_passed_over_by_a_jump_of_the_watermark() -> Context:
-    """A window that has ended before it was opened counts as one that has spoken. (``emit: empty``, and a watermark
-    that passes two windows at once.)"""
+    """A window that has ended before it was opened counts as one that has spoken. (``emit: empty``,
+    and a watermark that passes two windows at once.)"""
 
     def wrong(self: SilencesMachine, start: int, call: Call) -> None:
         following = self._tumbling.window(start)
@@ -161,8 +192,8 @@ def silence_passed_over_by_a_jump_of_the_watermark() -> Context:
 
 @mistake(within=20, features="columns count_window", variants="together pairs")
 def count_windows_begin_anew_with_each_bundle() -> Context:
-    """In columns, the records of a bundle do not go on where the one before stopped. (Count windows over declared
-    fields.)"""
+    """In columns, the records of a bundle do not go on where the one before stopped. (Count windows
+    over declared fields.)"""
 
     def wrong(self: CountMachine, state: KeyState) -> int:
         return 0
@@ -172,8 +203,8 @@ def count_windows_begin_anew_with_each_bundle() -> Context:
 
 @mistake(within=20, features="columns changes_window", variants="together pairs")
 def key_windows_that_records_in_columns_enter_too_late() -> Context:
-    """In columns, records enter a key window at the end of its length, not of its step. (``emit: changes`` over
-    declared fields.)"""
+    """In columns, records enter a key window at the end of its length, not of its step. (``emit:
+    changes`` over declared fields.)"""
 
     def wrong(window: WindowFunction) -> WindowFunction:
         if isinstance(window, Sliding) and window.changes:
@@ -186,26 +217,30 @@ def key_windows_that_records_in_columns_enter_too_late() -> Context:
 
 @mistake(within=20, features="columns session_window", variants="together pairs")
 def sessions_in_columns_that_never_grow() -> Context:
-    """What a bundle has of a session is not put together with what is open. (Sessions in columns.)"""
+    """What a bundle has of a session is not put together with what is open. (Sessions in
+    columns.)"""
     return replaced(SessionColumns, "_take_out", lambda self, newer: [])
 
 
 @mistake(within=20, features="join tumbling_window", variants="together pairs")
 def joins_that_say_nothing_of_what_is_alone() -> Context:
-    """In whole bundles, every join is an inner one. (``join: left`` or ``outer`` in tumbling windows.)"""
+    """In whole bundles, every join is an inner one. (``join: left`` or ``outer`` in tumbling
+    windows.)"""
     right = joins._speaks
     return replaced(joins, "_speaks", lambda kind: right(JoinKind.INNER))
 
 
 @mistake(within=20, features="columns join", variants="together pairs")
 def joins_in_columns_that_say_nothing_of_what_is_alone() -> Context:
-    """In columns, every join is an inner one. (``join: left`` or ``outer`` over declared fields.)"""
+    """In columns, every join is an inner one. (``join: left`` or ``outer`` over declared
+    fields.)"""
     return replaced(column_pairs, "_HOW", dict.fromkeys(JoinKind, "inner"))
 
 
 @mistake(within=20, features="columns join", variants="together pairs", first=5)
 def joins_in_columns_that_lose_what_is_not_declared() -> Context:
-    """Columns of whole records have the declared fields only. (A join over fields of which one is not declared.)"""
+    """Columns of whole records have the declared fields only. (A join over fields of which one is
+    not declared.)"""
 
     def wrong(self: SourceParts, part: Part, reader: Reader) -> bool:
         return self.whole is not None and self.whole.fields == self.stream.fields
@@ -215,15 +250,15 @@ def joins_in_columns_that_lose_what_is_not_declared() -> Context:
 
 @mistake(within=20, features="join tumbling_window", variants="large-crashes")
 def keys_that_have_left_the_columns_come_back() -> Context:
-    """What keys leave behind in a segment is not stored: after a crash they are in it again. (A join in tumbling
-    windows with more records than its columns hold.)"""
+    """What keys leave behind in a segment is not stored: after a crash they are in it again. (A
+    join in tumbling windows with more records than its columns hold.)"""
     return replaced(JoinWindows, "cut", lambda self, segment, rest: self._keep(segment, rest))
 
 
 @mistake(within=20, features="join tumbling_window disorder", variants="together pairs bundles")
 def joins_that_open_a_window_again() -> Context:
-    """In whole bundles, late records get into a window that has closed. (A join in tumbling windows, and a late
-    record.)"""
+    """In whole bundles, late records get into a window that has closed. (A join in tumbling
+    windows, and a late record.)"""
 
     def wrong(self: JoinOperator, records: pl.DataFrame, bundle: Bundle) -> None:
         self._windows.add(records)
@@ -231,9 +266,12 @@ def joins_that_open_a_window_again() -> Context:
     return replaced(JoinOperator, "_add", wrong)
 
 
-@mistake(within=20, features="fields callback aggregate late", variants="together bundles", first=10)
+@mistake(
+    within=20, features="fields callback aggregate late", variants="together bundles", first=10
+)
 def late_records_get_into_columns_that_are_made() -> Context:
-    """Columns that a source makes of single records, because a callback takes them too, have the late ones as well."""
+    """Columns that a source makes of single records, because a callback takes them too, have the
+    late ones as well."""
     right = BesideColumns.split
 
     def wrong(self: BesideColumns, batch: Batch, late: Any, hot: Any) -> Any:
@@ -242,9 +280,12 @@ def late_records_get_into_columns_that_are_made() -> Context:
     return replaced(BesideColumns, "split", wrong)
 
 
-@mistake(within=15, features="columns count_distinct_in_columns", variants="reference together", first=11)
+@mistake(
+    within=15, features="columns count_distinct_in_columns", variants="reference together", first=11
+)
 def values_in_columns_that_count_once_for_each_bundle() -> Context:
-    """A list of different values has one twice that came in two bundles. (``count_distinct`` in columns.)"""
+    """A list of different values has one twice that came in two bundles. (``count_distinct`` in
+    columns.)"""
     return replaced(Distincts, "merged", lambda self: [pl.col(self._column).explode().drop_nulls()])
 
 
@@ -254,15 +295,20 @@ def pieces_of_sessions_hold_their_ends() -> Context:
     right = TriggeredMachine._output_at
 
     def wrong(self: TriggeredMachine, known: Any, timestamps: Any, watermark: int) -> Any:
-        return None if isinstance(self.windowing.window, SessionPieces) else right(self, known, timestamps, watermark)
+        return (
+            None
+            if isinstance(self.windowing.window, SessionPieces)
+            else right(self, known, timestamps, watermark)
+        )
 
     return replaced(TriggeredMachine, "_output_at", wrong)
 
 
 @mistake(within=20, features="cumulative_window aggregate", variants="reference")
 def slices_of_due_windows_are_final() -> Context:
-    """Slices are merged into the result before them once the watermark has passed them, also while the windows between
-    have not fired. (Cumulative windows of which more are due than fire in one bundle.)"""
+    """Slices are merged into the result before them once the watermark has passed them, also while
+    the windows between have not fired. (Cumulative windows of which more are due than fire in one
+    bundle.)"""
 
     def wrong(self: Any, own: Period, watermark: int) -> None:
         while own.slices and is_final(own.slices[0][0], watermark, self._lateness_us):
@@ -274,8 +320,8 @@ def slices_of_due_windows_are_final() -> Context:
 
 @mistake(within=20, features="cumulative_window aggregate", variants="reference")
 def a_bundle_has_fired_all_windows() -> Context:
-    """A period has fired all that the watermark has passed, also where a bundle had to stop before. (Cumulative windows
-    of which more are due than fire in one bundle.)"""
+    """A period has fired all that the watermark has passed, also where a bundle had to stop before.
+    (Cumulative windows of which more are due than fire in one bundle.)"""
     original = CumulativeMachine._advance
 
     def wrong(self: Any, base: Window, own: Period, call: Call, *most: int) -> None:
@@ -286,15 +332,34 @@ def a_bundle_has_fired_all_windows() -> Context:
 
 
 @mistake(
-    within=40, features="fields stated lateness tumbling_window aggregate", variants="crashes crash-bundles", first=11
+    within=20,
+    features="cumulative_window aggregate retracting lateness disorder",
+    variants="reference",
+    first=7,
+)
+def corrected_results_are_not_taken_back() -> Context:
+    """A late record adds the right result, and the wrong one stays. (Windows that share slices,
+    ``retracting``, and a record that comes after its window has fired.)"""
+    return replaced(SlicedMachine, "_take_back", lambda self, *given: None)
+
+
+@mistake(
+    within=40,
+    features="fields stated lateness tumbling_window aggregate",
+    variants="crashes crash-bundles",
+    first=11,
 )
 def windows_that_fire_once_more_after_a_crash() -> Context:
-    """Windows that stay in columns count as not fired for whoever opens the shard. (Allowed lateness over declared
-    fields, and a crash while a window stays.)"""
+    """Windows that stay in columns count as not fired for whoever opens the shard. (Allowed
+    lateness over declared fields, and a crash while a window stays.)"""
 
-    def wrong(self: KeptColumns, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int) -> None:
+    def wrong(
+        self: KeptColumns, number: int, level: int, groups: pl.DataFrame, watermark: int, fired: int
+    ) -> None:
         self._next_number = max(self._next_number, number + 1)
-        self._found(number, level, groups.filter(pl.col("end") > self.late_until(watermark)), MIN_TIME)
+        self._found(
+            number, level, groups.filter(pl.col("end") > self.late_until(watermark)), MIN_TIME
+        )
 
     return replaced(KeptColumns, "restore", wrong)
 
@@ -306,12 +371,30 @@ def windows_that_fire_once_more_after_a_crash() -> Context:
     first=98,
 )
 def late_records_that_do_not_see_what_has_fired() -> Context:
-    """A late record makes a pane of its own, as if its window had never fired. (Allowed lateness over declared fields,
-    ``accumulating``, and a late record.)"""
+    """A late record makes a pane of its own, as if its window had never fired. (Allowed lateness
+    over declared fields, ``accumulating``, and a late record.)"""
     return replaced(KeptColumns, "fired", lambda self, among=None: None)
 
 
 @mistake(within=5, features="columns approx_count_distinct_in_columns", variants="pairs bundles")
 def sketches_in_columns_that_know_one_bundle() -> Context:
-    """Of the coupons of several bundles, those of the first are kept. (``approx_count_distinct`` in columns.)"""
+    """Of the coupons of several bundles, those of the first are kept. (``approx_count_distinct`` in
+    columns.)"""
     return replaced(Sketched, "merged", lambda self: [pl.col(self._column).first()])
+
+
+@mistake(within=10, features="cumulative_window aggregate windowed", variants="divided", first=3)
+def pieces_of_cumulative_windows_are_whole_periods() -> Context:
+    """A part of a divided key makes one piece of a period, which comes when its steps are over."""
+    return replaced(Cumulative, "step_bounds", lambda self, timestamp: tuple(self.base(timestamp)))
+
+
+@mistake(within=10, features="slices", variants="divided", first=11)
+def parts_of_slices_do_not_tell_their_newest_record() -> Context:
+    """A part of a slice is of the end of the slice, and not of its newest record."""
+    right = PiecesMachine._tell
+
+    def wrong(self: PiecesMachine, call: Call, piece: Window, acc: Any, timestamp: int) -> None:
+        right(self, call, piece, acc, piece.max_timestamp)
+
+    return replaced(PiecesMachine, "_tell", wrong)

@@ -1,4 +1,5 @@
-"""Aggregates, each as a plain computation over all records there are. Sketches are asked of their own library."""
+"""Aggregates, each as a plain computation over all records there are. Sketches are asked of their
+own library."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from ddsketch.mapping import LogarithmicMapping
 from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import encode_value
-from millwheel.core.pipeline.spec import AggregateSpec, ComputationSpec
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.errors import RecordError
 
 _WORD = "\0left out"
@@ -22,7 +24,8 @@ _WORD = "\0left out"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One record of a window. ``arguments`` has one value for each aggregate; ``number`` is the order of arrival."""
+    """One record of a window. ``arguments`` has one value for each aggregate; ``number`` is the
+    order of arrival."""
 
     value: Any
     timestamp: int
@@ -32,14 +35,18 @@ class Item:
 
     def same(self, other: Item) -> bool:
         """Whether a retraction that reads ``other`` takes this back."""
-        return self.timestamp == other.timestamp and encode_value(self.value) == encode_value(other.value)
+        return self.timestamp == other.timestamp and encode_value(self.value) == encode_value(
+            other.value
+        )
 
 
 class Aggregates:
-    """The results of one computation by name. ``read`` turns a value into arguments; None: the record is left out.
-    ``whole``: the result is the items themselves."""
+    """The results of one computation by name. ``read`` turns a value into arguments; None: the
+    record is left out. ``whole``: the result is the items themselves."""
 
-    def __init__(self, spec: ComputationSpec, load: Callable[[str], Any], whole: bool = False) -> None:
+    def __init__(
+        self, spec: ComputationSpec, load: Callable[[str], Any], whole: bool = False
+    ) -> None:
         self._whole = whole
         self._where = compile_expression(spec.condition).evaluate if spec.condition else None
         self._parts = [_Part(each, load) for each in spec.aggregates]
@@ -48,7 +55,9 @@ class Aggregates:
     @property
     def linear(self) -> bool:
         """Differences of results add up."""
-        return bool(self._parts) and all(part.spec.function in ("count", "sum") for part in self._parts)
+        return bool(self._parts) and all(
+            part.spec.function in ("count", "sum") for part in self._parts
+        )
 
     def read(self, value: Any) -> tuple[Any, ...] | None:
         """RecordError for a value that an aggregate cannot use."""
@@ -69,7 +78,9 @@ class Aggregates:
             return list(items)
         if self._buffered:
             return [[item.value, item.timestamp] for item in items]
-        found = {part.spec.name: part.result(items, index) for index, part in enumerate(self._parts)}
+        found = {
+            part.spec.name: part.result(items, index) for index, part in enumerate(self._parts)
+        }
         if less:
             for index, part in enumerate(self._parts):
                 found[part.spec.name] -= part.result(less, index)
@@ -100,14 +111,18 @@ class _Part:
             return getattr(value, text)
         if self._optional:
             return None
-        there = ", ".join(sorted(map(str, value))) if isinstance(value, dict) else type(value).__name__
+        there = (
+            ", ".join(sorted(map(str, value))) if isinstance(value, dict) else type(value).__name__
+        )
         raise RecordError(f"the record has no field {text!r}; it has: {there or 'no fields'}")
 
     def result(self, items: Sequence[Item], index: int) -> Any:
         used = [item for item in items if item.arguments[index] is not _WORD]
         function = _PLAIN.get(self.spec.function)
         if function is not None:
-            return function([(item.arguments[index], item.timestamp) for item in used], self.spec.options)
+            return function(
+                [(item.arguments[index], item.timestamp) for item in used], self.spec.options
+            )
         acc = self._own.create()
         for item in used:
             acc = self._own.add(acc, item.arguments[index], item.timestamp)
@@ -184,7 +199,9 @@ _PLAIN: dict[str, Callable[[Pairs, Any], Any]] = {
     "max": lambda pairs, options: max((value for value, _ in pairs), key=_rank, default=None),
     "first": _first,
     "last": _last,
-    "top_k": lambda pairs, options: sorted((v for v, _ in pairs), key=_rank, reverse=True)[: options["k"]],
+    "top_k": lambda pairs, options: sorted((v for v, _ in pairs), key=_rank, reverse=True)[
+        : options["k"]
+    ],
     "collect": lambda pairs, options: [value for value, _ in pairs],
     "count_distinct": lambda pairs, options: len({value for value, _ in pairs}),
 }

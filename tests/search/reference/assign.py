@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.core.pipeline.spec import WindowSpec
+from millwheel.core.pipeline.work import WindowSpec
 from millwheel.core.windows.windows import Window
 
 _EPOCH = datetime(1970, 1, 1)
@@ -32,21 +32,30 @@ class Assigner:
         self.size: int = self._size
         self._custom = None
         if spec.kind == "custom":
-            self._custom = load(spec.options["factory"])(**{k: v for k, v in spec.options.items() if k != "factory"})
+            self._custom = load(spec.options["factory"])(
+                **{k: v for k, v in spec.options.items() if k != "factory"}
+            )
         self.merges = spec.kind == "session" or callable(getattr(self._custom, "merge", None))
 
     def windows(self, t: int) -> list[Window]:
         """The windows of a record alone, earliest end first; none reaches beyond time."""
-        found = [Window(max(start, MIN_TIME), min(end, MAX_TIME)) for start, end in self._windows(t)]
+        found = [
+            Window(max(start, MIN_TIME), min(end, MAX_TIME)) for start, end in self._windows(t)
+        ]
         return sorted(found, key=lambda window: window.end)
 
     def groups(self, windows: Sequence[Window]) -> list[list[Window]]:
-        """Windows of a key that belong together. Those of sessions overlap, and do not only touch."""
+        """Windows of a key that belong together. Those of sessions overlap, and do not only
+        touch."""
         if self._custom is not None:
             return [list(group) for group in self._custom.merge(sorted(windows))]
         groups: list[list[Window]] = []
         for window in windows:
-            near = [group for group in groups if any(a.start < window.end and window.start < a.end for a in group)]
+            near = [
+                group
+                for group in groups
+                if any(a.start < window.end and window.start < a.end for a in group)
+            ]
             groups = [group for group in groups if group not in near]
             groups.append([window, *(a for group in near for a in group)])
         return groups
@@ -63,7 +72,9 @@ class Assigner:
         if self.kind == "sliding":
             first = self._offset + (t - self._offset - self._size) // self.every * self.every
             starts = range(first, t + 1, self.every)
-            return [(start, start + self._size) for start in starts if start <= t < start + self._size]
+            return [
+                (start, start + self._size) for start in starts if start <= t < start + self._size
+            ]
         start, end = self.period(t)
         if self.kind == "tumbling":
             return [(start, end)]
@@ -81,7 +92,9 @@ class Assigner:
     def _days(self, t: int) -> tuple[int, int]:
         """Periods of whole local days, counted from 1970-01-01."""
         count = self._size // _DAY
-        near = (_EPOCH + timedelta(microseconds=t)).date().toordinal() - date(1970, 1, 1).toordinal()
+        near = (_EPOCH + timedelta(microseconds=t)).date().toordinal() - date(
+            1970, 1, 1
+        ).toordinal()
         for number in range(near // count - 2, near // count + 3):
             start, end = self._begin(number * count), self._begin((number + 1) * count)
             if start <= t < end:
@@ -89,10 +102,13 @@ class Assigner:
         raise ValueError(f"{t} is in no day")
 
     def _begin(self, day: int) -> int:
-        """The first instant at which the local clock shows the midnight that begins a day (plus offset), or more."""
+        """The first instant at which the local clock shows the midnight that begins a day (plus
+        offset), or more."""
         wanted = day * _DAY + self._offset
         about = range(wanted - 40 * _HOUR, wanted + 40 * _HOUR, _HOUR)
-        jumps = [self._jump(at, at + _HOUR) for at in about if self._ahead(at) != self._ahead(at + _HOUR)]
+        jumps = [
+            self._jump(at, at + _HOUR) for at in about if self._ahead(at) != self._ahead(at + _HOUR)
+        ]
         tries = {wanted - self._ahead(at) for at in about} | set(jumps)
         return min(at for at in tries if at + self._ahead(at) >= wanted)
 

@@ -1,4 +1,5 @@
-"""Callbacks: calls for one record or timer of one key, several tries, timers of both clocks, order by timestamp."""
+"""Callbacks: calls for one record or timer of one key, several tries, timers of both clocks, order
+by timestamp."""
 
 from __future__ import annotations
 
@@ -13,10 +14,11 @@ from millwheel.core.model.keys import check_key
 from millwheel.core.model.records import Domain, Record, Timer
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import ComputationSpec, Delivery, Productions
+from millwheel.core.pipeline.work import EnrichSpec
 from millwheel.core.windows.panes import Pane
 from millwheel.errors import RecordError
 from tests.search.reference.engine import Arrival, Node, Seen, World, id_of, outputs_of, plain
-from tests.search.reference.states import Memory, bind, remembered
+from tests.search.reference.states import Handed, Memory, bind, remembered
 
 _SYSTEM = frozenset(("records_in", "records_out", "late", "dead_letters", "duplicates"))
 
@@ -37,13 +39,17 @@ class Ctx:
             self._node.world.unsure = True
         return self._node.watermark
 
-    def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
+    def produce(
+        self, stream: str, value: Any, timestamp: int | None = None, key: Any = None
+    ) -> None:
         """See millwheel.api.Context, as for the next three."""
         node = self._node
         if stream not in node.spec.outputs:
             raise RecordError(f"produce: {stream!r} is no output of this computation")
         if timestamp is not None and timestamp < node.time:
-            raise RecordError(f"produce to {stream!r}: a production may not be earlier than its cause")
+            raise RecordError(
+                f"produce to {stream!r}: a production may not be earlier than its cause"
+            )
         own = self.key if key is None else check_key(key)
         node.made.append((stream, own, plain(value), node.time if timestamp is None else timestamp))
 
@@ -66,11 +72,14 @@ class Ctx:
 
 
 class CallNode(Node):
-    """A computation whose user code is called. ``time`` is that of the record or timer that is processed now, and
-    ``moment`` the time that counts for times to live: what comes behind the watermark, or is set for a time that has
-    passed, counts as of the watermark. While a watermark passes several things, each counts as of its own time."""
+    """A computation whose user code is called. ``time`` is that of the record or timer that is
+    processed now, and ``moment`` the time that counts for times to live: what comes behind the
+    watermark, or is set for a time that has passed, counts as of the watermark. While a watermark
+    passes several things, each counts as of its own time."""
 
-    def __init__(self, world: World, spec: ComputationSpec, instance: Computation, code: str) -> None:
+    def __init__(
+        self, world: World, spec: ComputationSpec, instance: Computation, code: str
+    ) -> None:
         super().__init__(world, spec.name, spec.inputs, outputs_of(spec))
         self.spec = spec
         self.instance = instance
@@ -79,8 +88,9 @@ class CallNode(Node):
         self.timers: dict[tuple[Any, Domain, str], int] = {}
         self.made: list[tuple[str, Any, Any, int]] = []
         self.counted: Counter[str] = Counter()
-        self.after_call: list[Callable[[], None]] = []
-        self.delayed = spec.allowed_lateness_us > 0 or spec.late != "drop"
+        self.handed: dict[tuple[str, Any], Handed] = {}
+        """What the current call may change in place, by state and part."""
+        self.delayed = spec.firing.allowed_lateness_us > 0 or spec.late != "drop"
         self._code = code
         self._key: Any = None
         self._memories: defaultdict[Any, Memory] = defaultdict(dict)
@@ -92,12 +102,14 @@ class CallNode(Node):
         self.clocked = False
         """What is made now has no time of its own."""
 
-    # --- records -----------------------------------------------------------------------------------------
+    # --- records ----------------------------------------------------------------------------------
 
     def take(self, arrival: Arrival) -> None:
         if self.copied(arrival):
             return
-        waits = self.spec.ordered or (self.spec.enrich is not None and self.spec.enrich.waits)
+        waits = self.spec.ordered or (
+            isinstance(self.spec.work, EnrichSpec) and self.spec.work.waits
+        )
         if waits and arrival.timestamp >= self.watermark:
             self._kept.append(arrival)
         else:
@@ -109,18 +121,27 @@ class CallNode(Node):
         if given is None or self.spec.delivery is not Delivery.EXACTLY_ONCE:
             return False
         seen = (arrival.stream, arrival.key, given)
-        if self.world.is_copy(self._seen, seen, self._horizon_us, arrival.timestamp, self.watermark):
+        if self.world.is_copy(
+            self._seen, seen, self._horizon_us, arrival.timestamp, self.watermark
+        ):
             self.counters["duplicates"] += 1
             return True
         return False
 
     def _longest_horizon(self) -> int:
-        """guarantees.md, Copies: "A consumer of several streams with ids remembers all for the longest of their
-        horizons"."""
+        """guarantees.md, Copies: "A consumer of several streams with ids remembers all for the
+        longest of their horizons"."""
         spec = self.world.spec
-        weak = {name for each in spec.computations if each.productions is Productions.WEAK for name in outputs_of(each)}
+        weak = {
+            name
+            for each in spec.computations
+            if each.productions is Productions.WEAK
+            for name in outputs_of(each)
+        }
         streams = [spec.stream(given.stream) for given in self.spec.inputs]
-        return max((each.id_horizon_us for each in streams if each.id or each.name in weak), default=0)
+        return max(
+            (each.id_horizon_us for each in streams if each.id or each.name in weak), default=0
+        )
 
     def _process(self, arrival: Arrival) -> None:
         record = Record(arrival.key, arrival.value, arrival.timestamp, arrival.stream)
@@ -131,7 +152,7 @@ class CallNode(Node):
 
         self.attempt(record.key, record.timestamp, "record", call, record.value)
 
-    # --- timers ------------------------------------------------------------------------------------------
+    # --- timers -----------------------------------------------------------------------------------
 
     def fire(self) -> None:
         while (due := min(self._due(), key=lambda pair: pair[0], default=None)) is not None:
@@ -140,11 +161,14 @@ class CallNode(Node):
         self.clock = self.watermark
 
     def _due(self) -> Iterator[tuple[Any, Callable[[], None]]]:
-        """What the watermark has passed: (its place in the order, what happens). At one time, records that were kept
-        come first, then what ends, then timers."""
+        """What the watermark has passed: (its place in the order, what happens). At one time,
+        records that were kept come first, then what ends, then timers."""
         for kept in self._kept:
             if kept.timestamp < self.watermark:
-                yield (kept.timestamp, 0, self._rank(kept), kept.origin, kept.number), partial(self._release_kept, kept)
+                yield (
+                    (kept.timestamp, 0, self._rank(kept), kept.origin, kept.number),
+                    partial(self._release_kept, kept),
+                )
         for key, memory in self._memories.items():
             for place, entry in memory.items():
                 at = entry.at + (self._declared[place[0]].ttl_us or MAX_TIME)
@@ -163,11 +187,13 @@ class CallNode(Node):
 
     def _rank(self, kept: Arrival) -> int:
         """A version of an enrichment counts for records of its own time."""
-        return 0 if self.spec.enrich is not None and kept.stream == self.spec.enrich.stream else 1
+        work = self.spec.work
+        return 0 if isinstance(work, EnrichSpec) and kept.stream == work.stream else 1
 
     def wakes_at(self) -> int:
         return min(
-            (at + 1 for (_, domain, _), at in self.timers.items() if domain is Domain.PROCESSING), default=MAX_TIME
+            (at + 1 for (_, domain, _), at in self.timers.items() if domain is Domain.PROCESSING),
+            default=MAX_TIME,
         )
 
     def ring(self) -> None:
@@ -176,7 +202,8 @@ class CallNode(Node):
             due = [
                 (at, place[2], repr(place[0]), place)
                 for place, at in self.timers.items()
-                if place[1] is Domain.PROCESSING and (at < self.world.now or self.watermark == MAX_TIME)
+                if place[1] is Domain.PROCESSING
+                and (at < self.world.now or self.watermark == MAX_TIME)
             ]
             if not due:
                 return
@@ -189,7 +216,13 @@ class CallNode(Node):
         at = self.timers.pop((key, domain, tag))
         time = at if domain is Domain.EVENT else self.floor()
         timer = Timer(key, tag, at, domain)
-        self.attempt(key, time, "timer", lambda: self.instance.process_timer(self.context(key), timer), repr(timer))
+        self.attempt(
+            key,
+            time,
+            "timer",
+            lambda: self.instance.process_timer(self.context(key), timer),
+            repr(timer),
+        )
 
     def context(self, key: Any, pane: Pane | None = None) -> Context:
         """What a call gets."""
@@ -197,7 +230,8 @@ class CallNode(Node):
         return made  # type: ignore[no-any-return]
 
     def floor(self) -> int:
-        """The timestamp of what has no record of its own: that of the output watermark, and not the end of time."""
+        """The timestamp of what has no record of its own: that of the output watermark, and not the
+        end of time."""
         self.note_time()
         return self._floor
 
@@ -205,18 +239,18 @@ class CallNode(Node):
         if self.output() < MAX_TIME:
             self._floor = max(self._floor, self.output())
 
-    # --- calls -------------------------------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------------
 
     def attempt(self, key: Any, time: int, what: str, call: Callable[[], None], about: Any) -> None:
         """Call up to ``max_attempts`` times; what a call did that fails never happened."""
         self._key, self.time, self.moment = key, time, max(time, self.clock)
         for _ in range(self.spec.max_attempts):
             memory, timers = deepcopy(self.memory()), dict(self.timers)
-            self.made, self.counted, self.after_call = [], Counter(), []
+            self.made, self.counted, self.handed = [], Counter(), {}
             try:
                 call()
-                for written in self.after_call:
-                    written()
+                for (_, part), handed in list(self.handed.items()):
+                    handed.handle.settle(handed, part)
             except Exception as ex:
                 self._memories[key], self.timers = memory, timers
                 failure = ex
@@ -238,12 +272,14 @@ class CallNode(Node):
         """What the current key remembers."""
         return self._memories[self._key]
 
-    # --- looking in --------------------------------------------------------------------------------------
+    # --- looking in -------------------------------------------------------------------------------
 
     def state(self) -> dict[Any, dict[str, Any]]:
         """What each key remembers that remembers anything."""
         return {
-            key: remembered(self._declared, memory, self.watermark) for key, memory in self._memories.items() if memory
+            key: remembered(self._declared, memory, self.watermark)
+            for key, memory in self._memories.items()
+            if memory
         }
 
     def state_of(self, key: Any) -> dict[str, Any]:
@@ -255,4 +291,7 @@ class CallNode(Node):
         found: defaultdict[Any, list[tuple[Domain, str, int]]] = defaultdict(list)
         for (key, domain, tag), at in self.timers.items():
             found[key].append((domain, tag, at))
-        return {key: tuple(sorted(each, key=lambda t: (t[2], t[1], t[0].value))) for key, each in found.items()}
+        return {
+            key: tuple(sorted(each, key=lambda t: (t[2], t[1], t[0].value)))
+            for key, each in found.items()
+        }

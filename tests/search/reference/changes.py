@@ -1,4 +1,5 @@
-"""``emit: changes``: the results of all sliding windows, without those that are as the one before."""
+"""``emit: changes``: the results of all sliding windows, without those that are as the one
+before."""
 
 from __future__ import annotations
 
@@ -15,11 +16,15 @@ from tests.search.reference.panes import Clocks, Rules
 
 
 class KeyChanges:
-    """The results of one key by the ends of windows. ``emitted``: what stands at each end at which something was
-    said."""
+    """The results of one key by the ends of windows. ``emitted``: what stands at each end at which
+    something was said."""
 
     def __init__(
-        self, key: Any, rules: Rules, emit: Callable[[Pane], None], drop: Callable[[Item, bool], None]
+        self,
+        key: Any,
+        rules: Rules,
+        emit: Callable[[Pane], None],
+        drop: Callable[[Item, bool], None],
     ) -> None:
         self.key = key
         self._rules = rules
@@ -31,10 +36,13 @@ class KeyChanges:
         self._clock = MIN_TIME
 
     def take(self, records: Sequence[tuple[Item, bool]], clocks: Clocks) -> None:
-        """A record behind the watermark corrects what was said, as far as its windows are not gone."""
+        """A record behind the watermark corrects what was said, as far as its windows are not
+        gone."""
         for item, _ in records:
             windows = self._rules.assign.windows(item.timestamp)
-            live = [window.end for window in windows if not self._rules.over(window, clocks.watermark)]
+            live = [
+                window.end for window in windows if not self._rules.over(window, clocks.watermark)
+            ]
             if live:
                 self._items.append((item, live[0]))
             else:
@@ -42,7 +50,8 @@ class KeyChanges:
         self.pass_time(clocks)
 
     def pass_time(self, clocks: Clocks) -> None:
-        """Say what changed at the ends that the watermark has passed, and what turned out otherwise since."""
+        """Say what changed at the ends that the watermark has passed, and what turned out otherwise
+        since."""
         self._clock = clocks.watermark
         results = self._results(clocks.watermark)
         before = self._rules.aggregates.result([])
@@ -76,12 +85,17 @@ class KeyChanges:
         return Window(end - self._rules.assign.size, end)
 
     def _results(self, watermark: int) -> dict[int, Any]:
-        """The result at each end, up to the watermark, at which a record enters, has just left, or was said."""
+        """The result at each end, up to the watermark, at which a record enters, has just left, or
+        was said."""
         assign, found = self._rules.assign, {}
         ends = {window.end for item, _ in self._items for window in assign.windows(item.timestamp)}
         ends |= {end + assign.every for end in ends} | set(self._emitted)
         for end in sorted(end for end in ends if end <= watermark):
-            inside = [item for item, since in self._items if end - assign.size <= item.timestamp < end and since <= end]
+            inside = [
+                item
+                for item, since in self._items
+                if end - assign.size <= item.timestamp < end and since <= end
+            ]
             found[end] = self._rules.aggregates.result(inside)
         return found
 

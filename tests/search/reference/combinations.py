@@ -90,7 +90,9 @@ class Several(Trigger):
             gone.finished = True
             return gone
         columns = zip(*[each.parts for each in known], strict=True)
-        merged = type(self)([mine.merge(column, moment) for mine, column in zip(self.parts, columns, strict=True)])
+        merged = type(self)(
+            [mine.merge(column, moment) for mine, column in zip(self.parts, columns, strict=True)]
+        )
         merged.finished = merged.over()
         return merged
 
@@ -189,7 +191,9 @@ def trigger_of(tree: Any, load: Callable[[str], Any]) -> Trigger:
         return trigger_of(part, load)
 
     if name in ("any", "all", "each"):
-        return {"any": AfterAny, "all": AfterAll, "each": AfterEach}[name]([inner(part) for part in given])
+        return {"any": AfterAny, "all": AfterAll, "each": AfterEach}[name](
+            [inner(part) for part in given]
+        )
     if name == "or_finally":
         return OrFinally([inner(given["main"]), inner(given["until"])])
     if name in ("repeat", "once"):
@@ -199,9 +203,15 @@ def trigger_of(tree: Any, load: Callable[[str], Any]) -> Trigger:
         return AfterWatermark(parts.get("early"), parts.get("late"))
     if name == "after_processing_time":
         settings = given if isinstance(given, Mapping) else {"delay": given or 0}
-        return AfterProcessingTime(duration_us(settings.get("delay", 0)), duration_us(settings.get("align", 0)))
+        return AfterProcessingTime(
+            duration_us(settings.get("delay", 0)), duration_us(settings.get("align", 0))
+        )
     if name == "custom":
-        return Custom(load(given)() if isinstance(given, str) else load(given["class"])(**(given.get("with") or {})))
+        return Custom(
+            load(given)()
+            if isinstance(given, str)
+            else load(given["class"])(**(given.get("with") or {}))
+        )
     simple: dict[str, Callable[[], Trigger]] = {
         "default": Default,
         "never": Never,

@@ -1,8 +1,9 @@
 """The graph: who gets which record, in which order things happen, and how far time has come.
 
-A record is processed to its end before the next one: all that follows from it, through all computations, happens first.
-Then time moves: the watermark of each computation is the lowest output of those that feed it, computations before those
-that consume them. A production belongs to its consumers before the watermark that followed from it does.
+A record is processed to its end before the next one: all that follows from it, through all
+computations, happens first. Then time moves: the watermark of each computation is the lowest output
+of those that feed it, computations before those that consume them. A production belongs to its
+consumers before the watermark that followed from it does.
 """
 
 from __future__ import annotations
@@ -12,13 +13,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from millwheel.connect.python_objects import load_object
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.keys import check_key
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, InputSpec, KeyKind, PipelineSpec, StreamSpec
+from millwheel.core.pipeline.spec import (
+    DEAD_LETTERS,
+    ComputationSpec,
+    InputSpec,
+    KeyKind,
+    PipelineSpec,
+    StreamSpec,
+)
 from millwheel.errors import RecordError
-from millwheel.python_objects import load_object
-from millwheel.spec.key_extractors import load_extractor
+from millwheel.language.spec.key_extractors import load_extractor
 from tests.search.script import Letter, Row
 
 _MOST_STEPS = 200_000
@@ -29,7 +37,8 @@ Seen = dict[Any, tuple[int, int]]
 
 @dataclass(slots=True)
 class Arrival:
-    """A record on its way to a node. ``origin`` and ``number`` say where it came from, and as the how-manieth."""
+    """A record on its way to a node. ``origin`` and ``number`` say where it came from, and as the
+    how-manieth."""
 
     node: Node
     stream: str
@@ -44,7 +53,11 @@ class Node:
     """What sources and computations have in common. ``watermark`` is that of the input."""
 
     def __init__(
-        self, world: World, name: str, inputs: tuple[InputSpec, ...] = (), outputs: tuple[str, ...] = ()
+        self,
+        world: World,
+        name: str,
+        inputs: tuple[InputSpec, ...] = (),
+        outputs: tuple[str, ...] = (),
     ) -> None:
         self.world = world
         self.name = name
@@ -105,23 +118,35 @@ class World:
             for given in node.inputs:
                 self._consumers.setdefault(given.stream, []).append(node)
                 record = given.key.kind is KeyKind.RECORD
-                self._extract[node.name, given.stream] = None if record else load_extractor(given.key, self.spec.folder)
+                self._extract[node.name, given.stream] = (
+                    None if record else load_extractor(given.key, self.spec.folder)
+                )
             streams = {given.stream for given in node.inputs}
             self._above[node.name] = [
-                other for other in self.nodes.values() if other is not node and streams & {*other.outputs, DEAD_LETTERS}
+                other
+                for other in self.nodes.values()
+                if other is not node and streams & {*other.outputs, DEAD_LETTERS}
             ]
 
     def load(self, name: str) -> Any:
         """The object behind ``module:name``."""
         return load_object(name, self.spec.folder)
 
-    # --- records -----------------------------------------------------------------------------------------
+    # --- records ----------------------------------------------------------------------------------
 
     def send(
-        self, stream: str, key: Any, value: Any, timestamp: int, origin: str, *, late: bool = False, sink: bool = True
+        self,
+        stream: str,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        origin: str,
+        *,
+        late: bool = False,
+        sink: bool = True,
     ) -> None:
-        """A record of ``stream`` is there. ``late``: it was late at its source, and goes only to nodes that take such.
-        ``sink``: it is visible, too."""
+        """A record of ``stream`` is there. ``late``: it was late at its source, and goes only to
+        nodes that take such. ``sink``: it is visible, too."""
         producer = self.nodes.get(origin.partition("/")[0])
         if sink and not self._seen_by_sink(stream, key, value, timestamp, producer):
             self.rows.setdefault(stream, []).append(Row(key, timestamp, plain(value)))
@@ -138,11 +163,13 @@ class World:
                 self.letter(node.name, why, value, timestamp, counted=producer)
             else:
                 self._number += 1
-                self._queue.append(Arrival(node, stream, own, value, timestamp, origin, self._number))
+                self._queue.append(
+                    Arrival(node, stream, own, value, timestamp, origin, self._number)
+                )
 
     def is_copy(self, seen: Seen, index: Any, horizon: int, timestamp: int, watermark: int) -> bool:
-        """Whether a record is a copy of one in ``seen`` (with its time), where it is remembered. Ids are remembered for
-        the horizon behind the watermark, and for some time longer."""
+        """Whether a record is a copy of one in ``seen`` (with its time), where it is remembered.
+        Ids are remembered for the horizon behind the watermark, and for some time longer."""
         if index in seen:
             until, came = seen[index][0] + horizon, seen[index][1]
             if until >= watermark:
@@ -152,8 +179,11 @@ class World:
         seen[index] = timestamp, watermark
         return False
 
-    def _seen_by_sink(self, stream: str, key: Any, value: Any, timestamp: int, producer: Node | None) -> bool:
-        """A sink is a consumer, too: it needs its key, and of records with the same key and id it takes one."""
+    def _seen_by_sink(
+        self, stream: str, key: Any, value: Any, timestamp: int, producer: Node | None
+    ) -> bool:
+        """A sink is a consumer, too: it needs its key, and of records with the same key and id it
+        takes one."""
         own = next((sink.key for sink in self.spec.sinks if sink.stream == stream), None)
         if own is not None and own.kind is not KeyKind.RECORD:
             try:
@@ -168,14 +198,21 @@ class World:
             self._shown, index, self.spec.stream(stream).id_horizon_us, timestamp, watermark
         )
 
-    def letter(self, where: str, reason: str, about: Any, timestamp: int, counted: Node | None = None) -> None:
+    def letter(
+        self, where: str, reason: str, about: Any, timestamp: int, counted: Node | None = None
+    ) -> None:
         """A record could not be used."""
         self.letters.append(Letter(where, reason, plain(about)))
         (counted or self.nodes[where]).counters["dead_letters"] += 1
-        value = {"computation": where, "reason": reason, "value": plain(about), "timestamp": timestamp}
+        value = {
+            "computation": where,
+            "reason": reason,
+            "value": plain(about),
+            "timestamp": timestamp,
+        }
         self.send(DEAD_LETTERS, where, value, max(timestamp, 0), where)
 
-    # --- time --------------------------------------------------------------------------------------------
+    # --- time -------------------------------------------------------------------------------------
 
     def settle(self) -> None:
         """Until nothing is left to happen without the outside."""
@@ -230,7 +267,11 @@ def in_order(computations: tuple[ComputationSpec, ...]) -> list[ComputationSpec]
     left, found, made = list(computations), [], set[str]()
     while left:
         waiting = {stream for each in left for stream in outputs_of(each)}
-        ready = [each for each in left if not ({i.stream for i in each.inputs} - set(outputs_of(each))) & waiting]
+        ready = [
+            each
+            for each in left
+            if not ({i.stream for i in each.inputs} - set(outputs_of(each))) & waiting
+        ]
         for each in ready or left[:1]:
             left.remove(each)
             found.append(each)

@@ -10,7 +10,8 @@ import msgspec
 from millwheel.api import Computation
 from millwheel.core.model.records import Record
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.pipeline.spec import ComputationSpec, JoinKind, KeyKind
+from millwheel.core.pipeline.spec import ComputationSpec, KeyKind
+from millwheel.core.pipeline.work import AggregationSpec, JoinKind, JoinSpec, WindowedSpec
 from millwheel.core.windows.panes import RETRACTION_FIELD, Pane, as_retraction, retracted
 from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
@@ -27,21 +28,24 @@ from tests.search.reference.panes import Clocks, KeyWindows, Rules
 class WindowNode(CallNode):
     """A computation with a window. Its user code, if any, is called for panes."""
 
-    def __init__(self, world: World, spec: ComputationSpec, instance: Computation, code: str) -> None:
+    def __init__(
+        self, world: World, spec: ComputationSpec, instance: Computation, code: str
+    ) -> None:
         super().__init__(world, spec, instance, code)
-        assert spec.window is not None
+        work = spec.work_as(WindowedSpec)
+        calls = not isinstance(work, AggregationSpec)
         self.rules = Rules(
-            assign=Assigner(spec.window, world.load),
-            trigger=trigger_of(spec.trigger, world.load),
-            aggregates=Aggregates(spec, world.load, whole=bool(spec.callback) or spec.join is not None),
-            accumulation=spec.accumulation,
-            lateness=spec.allowed_lateness_us,
-            output_time=spec.output_time,
+            assign=Assigner(work.window, world.load),
+            trigger=trigger_of(work.firing.trigger, world.load),
+            aggregates=Aggregates(spec, world.load, whole=calls),
+            accumulation=work.firing.accumulation,
+            lateness=work.firing.allowed_lateness_us,
+            output_time=work.firing.output_time,
             late=spec.late,
         )
         key = spec.inputs[0].key
         self._names = key.names if key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)
-        self._calls = bool(spec.callback) or spec.join is not None
+        self._calls = calls
         self._keys: dict[Any, KeyWindows | KeyCounts | KeyChanges] = {}
         self._number = 0
 
@@ -86,7 +90,7 @@ class WindowNode(CallNode):
         """What time it is here. All watermarks are one to a percentile watermark."""
         return Clocks(self.watermark, self.world.now)
 
-    # --- time --------------------------------------------------------------------------------------------
+    # --- time -------------------------------------------------------------------------------------
 
     def fire(self) -> None:
         for each in list(self._keys.values()):
@@ -105,7 +109,7 @@ class WindowNode(CallNode):
     def hold(self) -> int:
         return min([super().hold(), *(each.hold(self.watermark) for each in self._keys.values())])
 
-    # --- what comes out ----------------------------------------------------------------------------------
+    # --- what comes out ---------------------------------------------------------------------------
 
     def _emit(self, pane: Pane) -> None:
         if self._calls:
@@ -117,14 +121,18 @@ class WindowNode(CallNode):
 
     def _call(self, pane: Pane) -> None:
         items: list[Item] = pane.result
-        records = [Record(pane.key, self._typed(item), item.timestamp, item.stream) for item in items]
+        records = [
+            Record(pane.key, self._typed(item), item.timestamp, item.stream) for item in items
+        ]
         shown = msgspec.structs.replace(pane, result=records)
 
         def call() -> None:
-            if self.spec.join is not None:
+            if isinstance(self.spec.work, JoinSpec):
                 self._join(Ctx(self, pane.key), pane.key, pane.window, records)
             else:
-                self.instance.process_window(self.context(pane.key, shown), pane.key, pane.window, deepcopy(records))
+                self.instance.process_window(
+                    self.context(pane.key, shown), pane.key, pane.window, deepcopy(records)
+                )
 
         about = {
             "window_start": pane.window.start,
@@ -144,12 +152,17 @@ class WindowNode(CallNode):
         lefts = [record.value for record in records if record.stream == left]
         rights = [record.value for record in records if record.stream == right]
         pairs: list[tuple[Any, Any]] = [(one, other) for one in lefts for other in rights]
-        if not rights and self.spec.join is not JoinKind.INNER:
+        kind = self.spec.work_as(JoinSpec).kind
+        if not rights and kind is not JoinKind.INNER:
             pairs = [(one, None) for one in lefts]
-        if not lefts and self.spec.join is JoinKind.OUTER:
+        if not lefts and kind is JoinKind.OUTER:
             pairs = [(None, other) for other in rights]
         for one, other in pairs:
-            row = {**_fields(key, self._names), "window_start": window.start, "window_end": window.end}
+            row = {
+                **_fields(key, self._names),
+                "window_start": window.start,
+                "window_end": window.end,
+            }
             for stream in self.spec.outputs:
                 ctx.produce(stream, {**row, left: one, right: other})
 
@@ -176,7 +189,9 @@ class WindowNode(CallNode):
 
 
 def _fields(key: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    return dict(zip(names, key if isinstance(key, tuple) and len(names) > 1 else (key,), strict=False))
+    return dict(
+        zip(names, key if isinstance(key, tuple) and len(names) > 1 else (key,), strict=False)
+    )
 
 
 def _row(pane: Pane, names: tuple[str, ...]) -> dict[str, Any]:
@@ -190,6 +205,7 @@ def _row(pane: Pane, names: tuple[str, ...]) -> dict[str, Any]:
 
 def windowed(world: World, spec: ComputationSpec) -> WindowNode:
     """The node of a computation with a window."""
-    if spec.callback:
-        return WindowNode(world, spec, world.load(spec.callback)(**dict(spec.options)), spec.callback)
+    if spec.called is not None:
+        made = world.load(spec.called.callback)(**dict(spec.called.options))
+        return WindowNode(world, spec, made, spec.called.callback)
     return WindowNode(world, spec, Computation(), "join")

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millwheel.core.model.times import MAX_TIME, MIN_TIME, duration_us
-from millwheel.core.pipeline.spec import AggregateSpec, ComputationSpec, WindowSpec
-from millwheel.core.windowing.contract import LateRecord, RejectedRecord, rejected
+from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
+from millwheel.core.windows.contract import LateRecord, RejectedRecord, rejected
 from millwheel.core.windows.panes import Pane, as_retraction
 from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
+from tests.computations import computation_spec
 from tests.search.reference.aggregates import Aggregates, Item
 from tests.search.reference.assign import Assigner
 from tests.search.reference.changes import KeyChanges
@@ -23,15 +24,27 @@ from tests.search.reference.panes import Clocks, KeyWindows, Rules
 from tests.search.reference.triggers import Custom, Trigger
 
 _KINDS = {
-    "Tumbling": ("tumbling", {"size": "size_us", "offset": "offset_us", "time_zone": "time_zone", "empty": "empty"}),
-    "Sliding": ("sliding", {"size": "size_us", "every": "every_us", "offset": "offset_us", "changes": "changes"}),
+    "Tumbling": (
+        "tumbling",
+        {"size": "size_us", "offset": "offset_us", "time_zone": "time_zone", "empty": "empty"},
+    ),
+    "Sliding": (
+        "sliding",
+        {"size": "size_us", "every": "every_us", "offset": "offset_us", "changes": "changes"},
+    ),
     "Sessions": ("session", {"gap": "gap_us"}),
     "Global": ("global", {}),
     "Count": ("count", {"count": "count"}),
     "Custom": ("custom", {}),
     "Cumulative": (
         "cumulative",
-        {"size": "size_us", "every": "every_us", "offset": "offset_us", "time_zone": "time_zone", "changes": "changes"},
+        {
+            "size": "size_us",
+            "every": "every_us",
+            "offset": "offset_us",
+            "time_zone": "time_zone",
+            "changes": "changes",
+        },
     ),
 }
 
@@ -117,12 +130,16 @@ class ReferenceWindow:
         own = self._of(key)
         if not isinstance(own, KeyWindows):
             return list(own.windows())
-        return sorted((each.window for each in own.open if not each.closed), key=lambda w: (w.end, w.start))
+        return sorted(
+            (each.window for each in own.open if not each.closed), key=lambda w: (w.end, w.start)
+        )
 
     def closed_windows(self, key: Any) -> list[Window]:
         """Those whose trigger has finished."""
         own = self._of(key)
-        closed = [each.window for each in own.open if each.closed] if isinstance(own, KeyWindows) else []
+        closed = (
+            [each.window for each in own.open if each.closed] if isinstance(own, KeyWindows) else []
+        )
         return sorted(closed, key=lambda w: (w.end, w.start))
 
     def state_of(self, key: Any) -> dict[Any, Any]:
@@ -133,7 +150,9 @@ class ReferenceWindow:
     @property
     def hold(self) -> int | None:
         """What holds the output watermark."""
-        at = min((each.hold(self._clocks.watermark) for each in self._keys.values()), default=MAX_TIME)
+        at = min(
+            (each.hold(self._clocks.watermark) for each in self._keys.values()), default=MAX_TIME
+        )
         return None if at == MAX_TIME else at
 
     def _of(self, key: Any) -> Any:
@@ -160,7 +179,8 @@ class ReferenceWindow:
 
 
 class _Single(Aggregates):
-    """What a WindowHarness is told to aggregate: nothing, one function of the value, or named ones of its fields."""
+    """What a WindowHarness is told to aggregate: nothing, one function of the value, or named ones
+    of its fields."""
 
     def __init__(self, aggregate: Any) -> None:
         self._one = aggregate is None or not isinstance(aggregate, Mapping)
@@ -174,7 +194,10 @@ class _Single(Aggregates):
                 specs.append(AggregateSpec(name, kind, argument, "", options))
             else:
                 specs.append(AggregateSpec(name, "own:Own", argument, "", {"made": kind}))
-        super().__init__(ComputationSpec("c", (), aggregates=tuple(specs)), lambda name: lambda made: made)
+        super().__init__(
+            computation_spec("c", window=WindowSpec("global"), aggregates=tuple(specs)),
+            lambda name: lambda made: made,
+        )
 
     def result(self, items: Sequence[Item], less: Sequence[Item] = ()) -> Any:
         found = super().result(items, less)
@@ -185,7 +208,10 @@ def _assigner(window: Any) -> Assigner:
     kind, names = _KINDS[type(window).__name__]
     if kind == "custom":
         return Assigner(WindowSpec(kind, {"factory": "own:own"}), lambda name: lambda: _Own(window))
-    return Assigner(WindowSpec(kind, {to: getattr(window, name) for name, to in names.items()}), lambda name: None)
+    return Assigner(
+        WindowSpec(kind, {to: getattr(window, name) for name, to in names.items()}),
+        lambda name: None,
+    )
 
 
 class _Own:
@@ -198,7 +224,11 @@ class _Own:
 
 
 def _trigger(trigger: Any) -> Trigger:
-    return trigger_of(_tree(trigger), lambda name: lambda: None) if _known(trigger) else Custom(trigger)
+    return (
+        trigger_of(_tree(trigger), lambda name: lambda: None)
+        if _known(trigger)
+        else Custom(trigger)
+    )
 
 
 def _known(trigger: Any) -> bool:
@@ -215,7 +245,11 @@ def _tree(trigger: Any) -> Any:
     if kind == "AfterWatermark":
         return {"after_watermark": {"early": _tree(trigger.early), "late": _tree(trigger.late)}}
     if kind in ("AfterCount", "AfterBytes"):
-        return {"after_count": trigger.count} if kind == "AfterCount" else {"after_bytes": trigger.size}
+        return (
+            {"after_count": trigger.count}
+            if kind == "AfterCount"
+            else {"after_bytes": trigger.size}
+        )
     if kind == "AfterProcessingTime":
         return {"after_processing_time": {"delay": trigger.delay, "align": trigger.align}}
     if kind == "AfterPercentileWatermark":

@@ -1,6 +1,8 @@
-"""The windows of one key: how they take records, fire, correct themselves, merge, fall apart, and end.
+"""The windows of one key: how they take records, fire, correct themselves, merge, fall apart, and
+end.
 
-A window keeps all its records, and computes each pane (:class:`millwheel.core.windows.panes.Pane`) from them anew.
+A window keeps all its records, and computes each pane (:class:`millwheel.core.windows.panes.Pane`)
+from them anew.
 """
 
 from __future__ import annotations
@@ -48,10 +50,10 @@ class Clocks:
 
 @dataclass(slots=True, eq=False)
 class Open:
-    """One window. ``news``: what came (1) or was taken back (-1) since it last fired. ``told``: what comes from here
-    on was not there by the end. ``standing``: panes that were emitted and not taken back. ``held`` are the times of
-    records in ``news`` that were not behind the watermark. ``brought``: some record came into no
-    earlier window."""
+    """One window. ``news``: what came (1) or was taken back (-1) since it last fired. ``told``:
+    what comes from here on was not there by the end. ``standing``: panes that were emitted and not
+    taken back. ``held`` are the times of records in ``news`` that were not behind the watermark.
+    ``brought``: some record came into no earlier window."""
 
     window: Window
     trigger: Trigger
@@ -67,7 +69,8 @@ class Open:
 
 
 class KeyWindows:
-    """The windows of one key. ``emit`` gets each pane, ``reject`` what cannot be used, ``drop`` what is late."""
+    """The windows of one key. ``emit`` gets each pane, ``reject`` what cannot be used, ``drop``
+    what is late."""
 
     def __init__(
         self,
@@ -85,10 +88,11 @@ class KeyWindows:
         self._reject = reject
         self._passed = MIN_TIME
 
-    # --- records -----------------------------------------------------------------------------------------
+    # --- records ----------------------------------------------------------------------------------
 
     def take(self, records: Sequence[tuple[Item, bool]], clocks: Clocks) -> None:
-        """Records that arrive together (those with True are taken back); then each trigger is asked once."""
+        """Records that arrive together (those with True are taken back); then each trigger is asked
+        once."""
         touched: list[Open] = []
         refired: dict[Window, list[Item]] = {}
         for item, back in records:
@@ -96,16 +100,25 @@ class KeyWindows:
                 if each not in touched:
                     touched.append(each)
         for window, items in refired.items():
-            self._emit(self._pane(Open(window, self._rules.trigger, True, items), Timing.LATE, items, (), False))
+            self._emit(
+                self._pane(
+                    Open(window, self._rules.trigger, True, items), Timing.LATE, items, (), False
+                )
+            )
         for each in touched:
             if each in self.open:
                 self.ask(each, clocks)
 
-    def _sort_in(self, item: Item, back: bool, clocks: Clocks, refired: dict[Window, list[Item]]) -> list[Open]:
+    def _sort_in(
+        self, item: Item, back: bool, clocks: Clocks, refired: dict[Window, list[Item]]
+    ) -> list[Open]:
         rules, windows = self._rules, self._rules.assign.windows(item.timestamp)
         live = [window for window in windows if not rules.over(window, clocks.watermark)]
         if rules.assign.merges:
-            if any(each.closed and each.window.start <= item.timestamp < each.window.end for each in self.open):
+            if any(
+                each.closed and each.window.start <= item.timestamp < each.window.end
+                for each in self.open
+            ):
                 live = []
         else:
             closed = [each.window for each in self.open if each.closed]
@@ -117,7 +130,11 @@ class KeyWindows:
             return self._take_from_session(item, clocks)
         found = []
         for window in live:
-            each = self._at(window, clocks) if not rules.assign.merges else self._joined(window, clocks)
+            each = (
+                self._at(window, clocks)
+                if not rules.assign.merges
+                else self._joined(window, clocks)
+            )
             if back:
                 self._take_back(each, item, clocks)
             else:
@@ -126,7 +143,9 @@ class KeyWindows:
             found.append(each)
         return found
 
-    def _too_late(self, item: Item, back: bool, windows: Sequence[Window], refired: dict[Window, list[Item]]) -> None:
+    def _too_late(
+        self, item: Item, back: bool, windows: Sequence[Window], refired: dict[Window, list[Item]]
+    ) -> None:
         if self._rules.late == "refire" and not back:
             for window in windows:
                 refired.setdefault(window, []).append(item)
@@ -163,13 +182,16 @@ class KeyWindows:
         if item.timestamp >= clocks.watermark:
             each.held.append(item.timestamp)
 
-    # --- sessions ----------------------------------------------------------------------------------------
+    # --- sessions ---------------------------------------------------------------------------------
 
     def _joined(self, own: Window, clocks: Clocks) -> Open:
-        """The window that a record's own one becomes part of, merged from all that it brings together."""
+        """The window that a record's own one becomes part of, merged from all that it brings
+        together."""
         known = [each.window for each in self.open if not each.closed]
         for group in self._rules.assign.groups([*known, *([] if own in known else [own])]):
-            parts = sorted((e for e in self.open if not e.closed and e.window in group), key=lambda e: e.window)
+            parts = sorted(
+                (e for e in self.open if not e.closed and e.window in group), key=lambda e: e.window
+            )
             whole = Window(min(w.start for w in group), max(w.end for w in group))
             if own in group:
                 return self._merged(parts, whole, clocks) if parts else self._born(own, clocks)
@@ -181,9 +203,15 @@ class KeyWindows:
         first = parts[0]
         if len(parts) == 1 and first.window == whole:
             return first
-        first.trigger = first.trigger.merge([part.trigger for part in parts], self._moment(whole, clocks))
-        first.items = sorted((item for part in parts for item in part.items), key=lambda item: item.number)
-        first.news = sorted((news for part in parts for news in part.news), key=lambda news: news[1].number)
+        first.trigger = first.trigger.merge(
+            [part.trigger for part in parts], self._moment(whole, clocks)
+        )
+        first.items = sorted(
+            (item for part in parts for item in part.items), key=lambda item: item.number
+        )
+        first.news = sorted(
+            (news for part in parts for news in part.news), key=lambda news: news[1].number
+        )
         first.held = [at for part in parts for at in part.held]
         first.standing = [pane for part in parts for pane in part.standing]
         if len(parts) > 1:  # another window
@@ -194,7 +222,9 @@ class KeyWindows:
         return first
 
     def _take_from_session(self, item: Item, clocks: Clocks) -> list[Open]:
-        holders = [e for e in self.open if not e.closed and any(mine.same(item) for mine in e.items)]
+        holders = [
+            e for e in self.open if not e.closed and any(mine.same(item) for mine in e.items)
+        ]
         if not holders:
             self._reject(item, "a retraction of a record that its window does not hold")
             return []
@@ -202,9 +232,13 @@ class KeyWindows:
         gone = next(mine for mine in each.items if mine.same(item))
         each.items.remove(gone)
         each.news.append((-1, gone))
-        alone = [window for left in each.items for window in self._rules.assign.windows(left.timestamp)]
+        alone = [
+            window for left in each.items for window in self._rules.assign.windows(left.timestamp)
+        ]
         groups = self._rules.assign.groups(sorted(set(alone))) if alone else []
-        spans = sorted(Window(min(w.start for w in group), max(w.end for w in group)) for group in groups)
+        spans = sorted(
+            Window(min(w.start for w in group), max(w.end for w in group)) for group in groups
+        )
         if len(spans) != 1:
             self._retract(each)
         if not spans:
@@ -214,7 +248,10 @@ class KeyWindows:
 
     def _fallen_apart(self, each: Open, spans: list[Window], clocks: Clocks) -> list[Open]:
         items = each.items
-        each.window, each.items = spans[0], [i for i in items if spans[0].start <= i.timestamp < spans[0].end]
+        each.window, each.items = (
+            spans[0],
+            [i for i in items if spans[0].start <= i.timestamp < spans[0].end],
+        )
         each.told = each.told or clocks.watermark >= each.window.end
         found = [each]
         for span in spans[1:]:
@@ -225,7 +262,7 @@ class KeyWindows:
             found.append(part)
         return found
 
-    # --- firing ------------------------------------------------------------------------------------------
+    # --- firing -----------------------------------------------------------------------------------
 
     def ask(self, each: Open, clocks: Clocks) -> None:
         """Ask the trigger once, and end the window if it is time."""
@@ -245,7 +282,8 @@ class KeyWindows:
                 self._await_next(each.window, clocks)
 
     def _await_next(self, window: Window, clocks: Clocks) -> None:
-        """``emit: empty``: the window behind one with records fires, too. Its end may have passed as well."""
+        """``emit: empty``: the window behind one with records fires, too. Its end may have passed
+        as well."""
         if window.end == MAX_TIME:
             return
         (following,) = self._rules.assign.windows(window.end)
@@ -256,9 +294,15 @@ class KeyWindows:
 
     def pass_time(self, clocks: Clocks) -> None:
         """The watermark has passed the ends of windows, or of their lateness."""
-        due = [e for e in self.open if not e.told and not e.closed and clocks.watermark >= e.window.end]
+        due = [
+            e for e in self.open if not e.told and not e.closed and clocks.watermark >= e.window.end
+        ]
         due += [e for e in self.open if self._rules.over(e.window, clocks.watermark)]
-        due += [e for e in self.open if not e.closed and any(at >= e.window.end for at in clocks.shares.values())]
+        due += [
+            e
+            for e in self.open
+            if not e.closed and any(at >= e.window.end for at in clocks.shares.values())
+        ]
         for each in sorted(set(due), key=self._due_at):
             if each in self.open:
                 self.ask(each, clocks)
@@ -271,7 +315,8 @@ class KeyWindows:
         return due, self._tag(each), each.window.start
 
     def _tag(self, each: Open) -> str:
-        """The docs give no order to what is due at one time. This is the runtime's, so that it can be compared."""
+        """The docs give no order to what is due at one time. This is the runtime's, so that it can
+        be compared."""
         return "" if self._rules.assign.merges else f"{each.window.start},{each.window.end}"
 
     def pass_clock(self, clocks: Clocks) -> None:
@@ -316,12 +361,16 @@ class KeyWindows:
         each.news, each.held = [], []
 
     def _skipped(self, each: Open) -> bool:
-        """Cumulative windows with ``emit: changes``: this one brought no record, and there is nothing to correct."""
+        """Cumulative windows with ``emit: changes``: this one brought no record, and there is
+        nothing to correct."""
         assign = self._rules.assign
-        return assign.kind == "cumulative" and assign.changes and not each.brought and not each.index
+        return (
+            assign.kind == "cumulative" and assign.changes and not each.brought and not each.index
+        )
 
     def _content(self, each: Open) -> tuple[list[Item], list[Item]]:
-        """The records of a pane; and, where panes are differences, those that were emitted before and are gone."""
+        """The records of a pane; and, where panes are differences, those that were emitted before
+        and are gone."""
         if self._rules.accumulation != "discarding":
             return each.items, []
         came = [item for sign, item in each.news if sign > 0]
@@ -349,7 +398,9 @@ class KeyWindows:
             return last
         return min(last, (min if self._rules.output_time == "earliest" else max)(each.held))
 
-    def _pane(self, each: Open, timing: Timing, items: Sequence[Item], less: Sequence[Item], last: bool) -> Pane:
+    def _pane(
+        self, each: Open, timing: Timing, items: Sequence[Item], less: Sequence[Item], last: bool
+    ) -> Pane:
         return Pane(
             key=self.key,
             window=each.window,

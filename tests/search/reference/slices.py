@@ -10,6 +10,7 @@ from typing import Any
 from millwheel.api import Computation
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.errors import RecordError
 from tests.search.probes import answers
 from tests.search.reference.aggregates import Aggregates, Item
@@ -22,8 +23,8 @@ class SlicesNode(CallNode):
 
     def __init__(self, world: World, spec: ComputationSpec) -> None:
         super().__init__(world, spec, Computation(), "")
-        assert spec.slices is not None
-        self._every, self._keep = spec.slices.levels_us[0], spec.slices.keep_us
+        slices = spec.work_as(SlicesSpec)
+        self._every, self._keep = slices.levels_us[0], slices.keep_us
         self._aggregates = Aggregates(spec, world.load)
         self._items: defaultdict[Any, list[Item]] = defaultdict(list)
         self.delayed = True
@@ -39,7 +40,9 @@ class SlicesNode(CallNode):
         if self._end(arrival.timestamp) <= self._expired():
             self.counters["late"] += 1
             return
-        self._items[arrival.key].append(Item(arrival.value, arrival.timestamp, arguments, arrival.number))
+        self._items[arrival.key].append(
+            Item(arrival.value, arrival.timestamp, arguments, arrival.number)
+        )
 
     def state_of(self, key: Any) -> dict[str, Any]:
         """The answers to all that is asked of a key."""
@@ -51,7 +54,9 @@ class SlicesNode(CallNode):
         then._items = defaultdict(list, {key: list(items) for key, items in self._items.items()})
         return then.state_of
 
-    def _answer(self, key: Any, length: int, until: int, mode: str) -> tuple[Mapping[str, Any], int, int] | None:
+    def _answer(
+        self, key: Any, length: int, until: int, mode: str
+    ) -> tuple[Mapping[str, Any], int, int] | None:
         since = until - length
         if mode == "covering":
             start, end = self._start(since), self._end(until - 1)

@@ -1,4 +1,5 @@
-"""Sources: what outside records become, which of them are late, and how far the source's watermark has come."""
+"""Sources: what outside records become, which of them are late, and how far the source's watermark
+has come."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Partition:
 
 
 class SourceNode(Node):
-    """One stream from outside. ``stated``: its watermark is what the script says; else it follows the timestamps."""
+    """One stream from outside. ``stated``: its watermark is what the script says; else it follows
+    the timestamps."""
 
     def __init__(self, world: World, spec: StreamSpec, stated: bool, check_future: bool) -> None:
         super().__init__(world, f"source.{spec.name}", (), (spec.name,))
@@ -46,7 +48,7 @@ class SourceNode(Node):
         self._function = world.load(spec.timestamp) if ":" in spec.timestamp else None
         self._shown = any(sink.stream == spec.name for sink in world.spec.sinks)
 
-    # --- what the script does ----------------------------------------------------------------------------
+    # --- what the script does ---------------------------------------------------------------------
 
     def push(self, value: Any, partition: str) -> None:
         """One record."""
@@ -59,7 +61,8 @@ class SourceNode(Node):
             if self._future is not None and timestamp > self.world.now + self._future:
                 allowed = duration_text(self._future)
                 raise Unusable(
-                    f"timestamp {timestamp} µs lies more than {allowed} in the future (watermark.max_future)"
+                    f"timestamp {timestamp} µs lies more than {allowed} in the future"
+                    " (watermark.max_future)"
                 )
         except Unusable as ex:
             self.world.letter(self.name, str(ex), typed, 0)
@@ -87,16 +90,28 @@ class SourceNode(Node):
             return MAX_TIME
         return min((part.watermark for part in self._partitions.values()), default=MIN_TIME)
 
-    # --- one record --------------------------------------------------------------------------------------
+    # --- one record -------------------------------------------------------------------------------
 
     def _send(self, value: Any, timestamp: int, partition: str, late: bool) -> None:
         given = _field(value, self.spec.id) if self.spec.id else None
         key = partition if given is None else given
         origin = f"{self.name}/{partition}"
-        self.world.send(self.spec.name, key, value, timestamp, origin, late=late, sink=not (late and self._shown))
+        self.world.send(
+            self.spec.name,
+            key,
+            value,
+            timestamp,
+            origin,
+            late=late,
+            sink=not (late and self._shown),
+        )
 
     def _consumers(self) -> list[Node]:
-        taking = [node for node in self.world.nodes.values() if self.spec.name in {i.stream for i in node.inputs}]
+        taking = [
+            node
+            for node in self.world.nodes.values()
+            if self.spec.name in {i.stream for i in node.inputs}
+        ]
         return [*taking, Node(self.world, "")] if self._shown else taking
 
     def _typed(self, value: Any) -> Any:
@@ -134,11 +149,15 @@ def _microseconds(given: Any, unit: int) -> int:
         except ValueError as ex:
             raise Unusable(f"the timestamp {given!r} is neither a number nor ISO 8601 text") from ex
     if isinstance(given, datetime):
-        return round((given if given.tzinfo else given.replace(tzinfo=timezone.utc)).timestamp() * 1_000_000)
+        return round(
+            (given if given.tzinfo else given.replace(tzinfo=timezone.utc)).timestamp() * 1_000_000
+        )
     if isinstance(given, bool) or not isinstance(given, int | float) or given != given:
         raise Unusable(f"the timestamp {given!r} is neither a number nor ISO 8601 text")
     if not -_YEARS < given * unit < _YEARS:
-        raise Unusable(f"the timestamp {given!r} is outside the supported range of times; check the unit")
+        raise Unusable(
+            f"the timestamp {given!r} is outside the supported range of times; check the unit"
+        )
     return round(given * unit)
 
 

@@ -1,9 +1,11 @@
-"""State of callbacks: values, lists and maps of one key, as plain Python objects, and their time to live.
+"""State of callbacks: values, lists and maps of one key, as plain Python objects, and their time to
+live.
 
-An entry with a time to live is absent for whoever comes that much later than it was last written, by the event time of
-the records and timers that touch the key; who comes out of order, earlier, still finds it. That it is removed is an
-event like a timer: once the watermark has passed that time, in order with what else the watermark passes. Writing an
-entry at an earlier event time than before does not make it older.
+An entry with a time to live is absent for whoever comes that much later than it was last written,
+by the event time of the records and timers that touch the key; who comes out of order, earlier,
+still finds it. That it is removed is an event like a timer: once the watermark has passed that
+time, in order with what else the watermark passes. Writing an entry at an earlier event time than
+before does not make it older.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millwheel.api import Computation, ListState, State, ValueState
 from millwheel.core.formats.codec import encode_value
@@ -33,6 +35,14 @@ Memory = dict[tuple[str, Any], Entry]
 """What one key remembers: (state, key of the map or None) to what is there."""
 
 
+class Handed(NamedTuple):
+    """A value that the current call was given, and what it was then."""
+
+    handle: Handle
+    value: Any
+    before: bytes
+
+
 class Handle:
     """What a callback has in the place of a declared state. Always about the node's current key."""
 
@@ -51,21 +61,24 @@ class Handle:
     def _write(self, value: Any, part: Any = None) -> None:
         before = self._find(part)
         at = self._node.moment if before is None else max(before.at, self._node.moment)
+        self._node.handed.pop((self._state.name, part), None)
         self._node.memory()[self._state.name, part] = Entry(value, at)
 
     def _remove(self, part: Any = None) -> None:
+        self._node.handed.pop((self._state.name, part), None)
         self._node.memory().pop((self._state.name, part), None)
 
-    def _watched(self, value: Any, part: Any = None) -> Any:
-        """A value that may be changed in place: what it is after the call counts as written, if it differs."""
-        before = encode_value(value)
+    def _handed(self, value: Any, part: Any = None) -> Any:
+        """A value that the call may change in place: the same for all of the call, until another
+        one is set."""
+        return self._node.handed.setdefault(
+            (self._state.name, part), Handed(self, value, encode_value(value))
+        ).value
 
-        def written() -> None:
-            if encode_value(value) != before:
-                self._write(value, part)
-
-        self._node.after_call.append(written)
-        return value
+    def settle(self, handed: Handed, part: Any) -> None:
+        """The call is over: a value that was changed in place counts as written."""
+        if encode_value(handed.value) != handed.before:
+            self._write(handed.value, part)
 
 
 class ValueHandle(Handle):
@@ -75,9 +88,9 @@ class ValueHandle(Handle):
         """The value, or the default."""
         entry = self._find()
         if entry is not None:
-            return self._watched(entry.value)
+            return self._handed(entry.value)
         default = self._state.default if isinstance(self._state, ValueState) else None
-        return self._watched(deepcopy(default() if callable(default) else default))
+        return self._handed(deepcopy(default() if callable(default) else default))
 
     def set(self, value: Any) -> None:
         """Replace it. A whole number in the place of a float is one."""
@@ -113,7 +126,7 @@ class MapHandle(Handle):
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of an entry."""
         entry = self._find(check_key(key))
-        return default if entry is None else self._watched(entry.value, check_key(key))
+        return default if entry is None else self._handed(entry.value, check_key(key))
 
     def __getitem__(self, key: Any) -> Any:
         if key not in self:
@@ -148,18 +161,24 @@ def bind(node: CallNode, instance: Computation) -> dict[str, State]:
     """Put handles in the place of the declared states; the declarations by name."""
     found: dict[str, State] = {}
     for base in reversed(type(instance).__mro__):
-        found.update({name: value for name, value in vars(base).items() if isinstance(value, State)})
+        found.update(
+            {name: value for name, value in vars(base).items() if isinstance(value, State)}
+        )
     for name, state in found.items():
         kind = (
-            ValueHandle if isinstance(state, ValueState) else ListHandle if isinstance(state, ListState) else MapHandle
+            ValueHandle
+            if isinstance(state, ValueState)
+            else ListHandle
+            if isinstance(state, ListState)
+            else MapHandle
         )
         instance.__dict__[name] = kind(node, state)
     return found
 
 
 def remembered(declared: dict[str, State], memory: Memory, watermark: int) -> dict[str, Any]:
-    """Every declared state of a key, as who comes at the watermark finds it: the value (or its default), a list, or a
-    dict."""
+    """Every declared state of a key, as who comes at the watermark finds it: the value (or its
+    default), a list, or a dict."""
     found: dict[str, Any] = {}
     for name, state in declared.items():
         ttl = state.ttl_us

@@ -1,4 +1,5 @@
-"""What stands in the end: the rows of ``upsert`` sinks, which were emitted last and not taken back."""
+"""What stands in the end: the rows of ``upsert`` sinks, which were emitted last and not taken
+back."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from tests.search.script import Row
 
 
 def standing(sink: SinkSpec, rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows of an ``upsert`` sink. Versions of one row from different keys are in no order with ``by``."""
+    """The rows of an ``upsert`` sink. Versions of one row from different keys are in no order with
+    ``by``."""
     table: dict[bytes, Row] = {}
     for row in rows:
         back = as_retraction(row.value)

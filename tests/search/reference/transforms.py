@@ -5,29 +5,31 @@ They are written as callbacks, because all of them have the tries and dead lette
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from millwheel.api import Computation, MapState, ValueState
+from millwheel.connect.lookups.base import NoAnswer
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.records import Record
-from millwheel.core.pipeline.spec import (
-    ComputationSpec,
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.work import (
+    BranchesSpec,
+    CallbackSpec,
     DeduplicateSpec,
     DictionarySpec,
     EnrichSpec,
     LookupSpec,
     Missing,
-    PipelineSpec,
     StepKind,
     StepSpec,
+    StepsSpec,
 )
 from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.errors import RecordError
-from millwheel.lookups.base import NoAnswer
 from tests.search.looked_up import answer_of
 from tests.search.reference.calls import CallNode
 from tests.search.reference.engine import World, plain
@@ -41,16 +43,21 @@ def _read(value: Any, name: str) -> Any:
     elif hasattr(value, name):
         return getattr(value, name)
     else:
-        there = ", ".join(getattr(value, "__struct_fields__", ())) or f"no fields, being {type(value).__name__}"
+        there = (
+            ", ".join(getattr(value, "__struct_fields__", ()))
+            or f"no fields, being {type(value).__name__}"
+        )
     raise RecordError(f"the record has no field {name!r}; it has {there}")
 
 
 class Steps(Computation):
     """Each step on each of the values that the one before gave."""
 
-    def __init__(self, spec: ComputationSpec, load: Callable[[str], Any]) -> None:
-        self._spec = spec
-        self._calls = [(step, _call(step, load)) for step in spec.steps]
+    def __init__(
+        self, outputs: tuple[str, ...], steps: Sequence[StepSpec], load: Callable[[str], Any]
+    ) -> None:
+        self._outputs = outputs
+        self._calls = [(step, _call(step, load)) for step in steps]
 
     def process_record(self, ctx: Any, record: Record) -> None:
         back = as_retraction(record.value)
@@ -58,7 +65,7 @@ class Steps(Computation):
         for step, call in self._calls:
             values = [made for value in values for made in self._apply(step, call, value)]
         for value in values:
-            for stream in self._spec.outputs:
+            for stream in self._outputs:
                 ctx.produce(stream, value if back is None else retracted(value))
 
     def _apply(self, step: StepSpec, call: Callable[[Any], Any], value: Any) -> list[Any]:
@@ -68,7 +75,9 @@ class Steps(Computation):
         if step.kind is StepKind.MAP:
             return [made]
         if not isinstance(made, Iterable) or isinstance(made, str | bytes | dict):
-            raise RecordError(f"gave {made!r:.80}; it must give a list (or another iterable) of values")
+            raise RecordError(
+                f"gave {made!r:.80}; it must give a list (or another iterable) of values"
+            )
         return list(made)
 
 
@@ -84,7 +93,7 @@ def _call(step: StepSpec, load: Callable[[str], Any]) -> Callable[[Any], Any]:
 class Branches(Computation):
     """The first branch that takes a record, or all that do."""
 
-    def __init__(self, spec: ComputationSpec) -> None:
+    def __init__(self, spec: BranchesSpec) -> None:
         self._spec = spec
 
     def process_record(self, ctx: Any, record: Record) -> None:
@@ -109,7 +118,9 @@ def copies_of(spec: DeduplicateSpec, outputs: tuple[str, ...]) -> Computation:
         seen: Any = MapState(int, ttl=spec.within_us)
 
         def process_record(self, ctx: Any, record: Record) -> None:
-            equal = [_read(record.value, name) for name in spec.fields] if spec.fields else record.value
+            equal = (
+                [_read(record.value, name) for name in spec.fields] if spec.fields else record.value
+            )
             identity = encode_value(equal)
             if identity in self.seen:
                 ctx.count("deduplicated")
@@ -122,7 +133,8 @@ def copies_of(spec: DeduplicateSpec, outputs: tuple[str, ...]) -> Computation:
 
 
 class Enriching(Computation):
-    """The last version of the key that is not later than the record; of the latest time, whatever came."""
+    """The last version of the key that is not later than the record; of the latest time, whatever
+    came."""
 
     version: Any = ValueState()
 
@@ -138,7 +150,9 @@ class Enriching(Computation):
             return
         fields = plain(record.value) if isinstance(record.value, Struct) else record.value
         if type(fields) is not dict:
-            raise RecordError(f"enrich adds the field {spec.name!r}, and a {type(fields).__name__} has no fields")
+            raise RecordError(
+                f"enrich adds the field {spec.name!r}, and a {type(fields).__name__} has no fields"
+            )
         found = None
         if known is not None and (not spec.waits or known[0] <= record.timestamp):
             found = known[1]
@@ -146,7 +160,9 @@ class Enriching(Computation):
             ctx.count("unmatched")
             return
         if found is None and spec.missing is Missing.DEAD_LETTER:
-            raise RecordError(f"{spec.stream} has said nothing of {record.key!r} up to {record.timestamp}")
+            raise RecordError(
+                f"{spec.stream} has said nothing of {record.key!r} up to {record.timestamp}"
+            )
         for stream in self._outputs:
             ctx.produce(stream, {**fields, spec.name: found})
 
@@ -172,16 +188,22 @@ class LookingUp(Computation):
                 return
             if spec.missing is Missing.DEAD_LETTER:
                 raise RecordError(f"{spec.kind} knows nothing of {(key,)!r}")
-        added = {spec.name: found} if spec.name else {name: (found or {}).get(of) for name, of in spec.fields.items()}
+        added = (
+            {spec.name: found}
+            if spec.name
+            else {name: (found or {}).get(of) for name, of in spec.fields.items()}
+        )
         for stream in self._outputs:
             ctx.produce(stream, {**fields, **added})
 
 
 class Numbering(Computation):
-    """A number for each life of a value. A life ends behind the eight eighths of the time to live that follow the one
-    in which the value was seen last."""
+    """A number for each life of a value. A life ends behind the eight eighths of the time to live
+    that follow the one in which the value was seen last."""
 
-    def __init__(self, spec: DictionarySpec, outputs: tuple[str, ...], pipeline: PipelineSpec) -> None:
+    def __init__(
+        self, spec: DictionarySpec, outputs: tuple[str, ...], pipeline: PipelineSpec
+    ) -> None:
         self._spec = spec
         self._outputs = outputs
         self._pipeline = pipeline
@@ -190,7 +212,11 @@ class Numbering(Computation):
 
     def process_record(self, ctx: Any, record: Record) -> None:
         spec, value = self._spec, record.value[self._spec.of]
-        eighth = 0 if spec.ttl_us is None else max(record.timestamp, ctx._node.watermark) // (spec.ttl_us // 8)
+        eighth = (
+            0
+            if spec.ttl_us is None
+            else max(record.timestamp, ctx._node.watermark) // (spec.ttl_us // 8)
+        )
         known = self._seen.get((type(value), value))
         if known is None or eighth > known[1] + 8:
             known = self._seen[type(value), value] = [self._given, eighth]
@@ -204,19 +230,24 @@ class Numbering(Computation):
 
 def built(world: World, spec: ComputationSpec) -> CallNode:
     """The node of a computation without a window."""
-    if spec.enrich is not None:
-        return CallNode(world, spec, Enriching(spec.enrich, spec.outputs), f"enrich with {spec.enrich.stream}")
-    if spec.lookup is not None:
-        return CallNode(world, spec, LookingUp(spec.lookup, spec.outputs), f"lookup in {spec.lookup.kind}")
-    if spec.dictionary is not None:
-        return CallNode(world, spec, Numbering(spec.dictionary, spec.outputs, world.spec), "dictionary")
-    if spec.deduplicate is not None:
-        return CallNode(world, spec, copies_of(spec.deduplicate, spec.outputs), "deduplicate")
-    if spec.branches:
-        return CallNode(world, spec, Branches(spec), "branch")
-    if spec.steps:
-        return CallNode(world, spec, Steps(spec, world.load), ", ".join(_text(step) for step in spec.steps))
-    return CallNode(world, spec, world.load(spec.callback)(**dict(spec.options)), spec.callback)
+    outputs = spec.outputs
+    match spec.work:
+        case EnrichSpec() as work:
+            return CallNode(world, spec, Enriching(work, outputs), f"enrich with {work.stream}")
+        case LookupSpec() as work:
+            return CallNode(world, spec, LookingUp(work, outputs), f"lookup in {work.kind}")
+        case DictionarySpec() as work:
+            return CallNode(world, spec, Numbering(work, outputs, world.spec), "dictionary")
+        case DeduplicateSpec() as work:
+            return CallNode(world, spec, copies_of(work, outputs), "deduplicate")
+        case BranchesSpec() as work:
+            return CallNode(world, spec, Branches(work), "branch")
+        case StepsSpec(steps=steps):
+            named = ", ".join(_text(step) for step in steps)
+            return CallNode(world, spec, Steps(outputs, steps, world.load), named)
+    called = spec.work_as(CallbackSpec)
+    made = world.load(called.callback)(**dict(called.options))
+    return CallNode(world, spec, made, called.callback)
 
 
 def _text(step: StepSpec) -> str:

@@ -1,4 +1,5 @@
-"""Triggers, as objects that live in one window and know what happened there. docs/windows.md has the rules.
+"""Triggers, as objects that live in one window and know what happened there. docs/windows.md has
+the rules.
 
 Those made of others are in combinations.py.
 """
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.triggers.triggers import Moment as CustomMoment
+from millwheel.core.windows.triggers import Moment as CustomMoment
 from millwheel.core.windows.windows import Window
 
 
@@ -30,7 +31,8 @@ class Moment:
 
 
 class Trigger:
-    """In one window. ``finished``: it will never be ready again. ``tells``: it waits for the end of the window."""
+    """In one window. ``finished``: it will never be ready again. ``tells``: it waits for the end of
+    the window."""
 
     finished = False
     tells = False
@@ -100,7 +102,10 @@ class AfterCount(Trigger):
 
     def merge(self, parts: Sequence[Any], moment: Moment) -> Trigger:
         merged = AfterCount(self.n)
-        merged.finished, merged.seen = any(part.finished for part in parts), sum(part.seen for part in parts)
+        merged.finished, merged.seen = (
+            any(part.finished for part in parts),
+            sum(part.seen for part in parts),
+        )
         return merged
 
 
@@ -115,7 +120,10 @@ class AfterBytes(AfterCount):
 
     def merge(self, parts: Sequence[Any], moment: Moment) -> Trigger:
         merged = AfterBytes(self.n)
-        merged.finished, merged.seen = any(part.finished for part in parts), sum(part.seen for part in parts)
+        merged.finished, merged.seen = (
+            any(part.finished for part in parts),
+            sum(part.seen for part in parts),
+        )
         return merged
 
 
@@ -139,7 +147,10 @@ class AfterProcessingTime(Trigger):
 
     def merge(self, parts: Sequence[Any], moment: Moment) -> Trigger:
         merged = AfterProcessingTime(self.delay, self.align)
-        merged.finished, merged.at = any(part.finished for part in parts), min(part.at for part in parts)
+        merged.finished, merged.at = (
+            any(part.finished for part in parts),
+            min(part.at for part in parts),
+        )
         return merged
 
     def wakes_at(self) -> int:
@@ -156,7 +167,9 @@ class AfterShare(Trigger):
         return AfterShare(self.share)
 
     def ready(self, moment: Moment) -> bool:
-        return moment.complete or moment.shares.get(self.share, moment.watermark) >= moment.window.end
+        return (
+            moment.complete or moment.shares.get(self.share, moment.watermark) >= moment.window.end
+        )
 
     def merge(self, parts: Sequence[Any], moment: Moment) -> Trigger:
         merged = AfterShare(self.share)
@@ -165,7 +178,8 @@ class AfterShare(Trigger):
 
 
 class AfterWatermark(Trigger):
-    """At the end; ``early`` again and again before it, ``late`` after it. Without ``late`` it has then finished."""
+    """At the end; ``early`` again and again before it, ``late`` after it. Without ``late`` it has
+    then finished."""
 
     tells = True
 

@@ -1,5 +1,5 @@
-"""``python -m tests.search.rotated --seed 1 --runs 1000``: stories from seeds; the first that fails is cut down and
-told."""
+"""``python -m tests.search.rotated --seed 1 --runs 1000``: stories from seeds; the first that fails
+is cut down and told."""
 
 from __future__ import annotations
 

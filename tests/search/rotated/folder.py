@@ -17,7 +17,8 @@ FAR = 400 * 86_400 * SECOND
 
 
 class FewFiles:
-    """Stands for ``os`` in the module that opens followed files: so many may be open, and calls are counted."""
+    """Stands for ``os`` in the module that opens followed files: so many may be open, and calls are
+    counted."""
 
     def __init__(self) -> None:
         self.most = 10**6
@@ -57,7 +58,8 @@ class Content:
 
 
 class Folder:
-    """The followed files and what became of them. ``living`` and ``old`` are paths with their contents."""
+    """The followed files and what became of them. ``living`` and ``old`` are paths with their
+    contents."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -66,7 +68,8 @@ class Folder:
         self.written = 0
         self.rotations = 0
         self.freed: set[int] = set()
-        """Inodes that were free since: a file that has one may be taken for another by the oracle."""
+        """Inodes that were free since: a file that has one may be taken for another by the
+        oracle."""
 
     def write(self, name: str, kind: str, count: int) -> None:
         content = self.living.setdefault(name, Content())

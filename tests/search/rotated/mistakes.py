@@ -1,4 +1,5 @@
-"""Deliberate mistakes that the search over followed files must catch, each ``within`` some seeds from ``first`` on."""
+"""Deliberate mistakes that the search over followed files must catch, each ``within`` some seeds
+from ``first`` on."""
 
 from __future__ import annotations
 
@@ -6,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import millwheel.sources.files.followed as module
-from millwheel.sources.files.followed import FollowedInput
-from millwheel.workers.sources.partition import Part
-from millwheel.workers.sources.partitions import Partitions
-from millwheel.workers.sources.source import SourceOperator
+import millwheel.connect.sources.files.followed as module
+from millwheel.connect.sources.files.followed import FollowedInput
+from millwheel.engine.workers.sources.partition import Part
+from millwheel.engine.workers.sources.partitions import Partitions
+from millwheel.engine.workers.sources.source import SourceOperator
 from tests.search.mistakes import Context, replaced
 
 MISTAKES: dict[str, tuple[Any, range]] = {}
@@ -28,10 +29,11 @@ def mistake(within: int, first: int = 1) -> Any:
 
 @mistake(within=20, first=30)
 def any_commit_is_the_one_awaited() -> Context:
-    """A partition is read on when any commit is durable, not the one that holds a judgement about its last read."""
+    """A partition is read on when any commit is durable, not the one that holds a judgement about
+    its last read."""
 
     def wrong(self: SourceOperator, number: int, now_us: int) -> None:
-        for part in self._partitions.awake.values():
+        for part in self.partitions.awake.values():
             part.awaits = 0
 
     return replaced(SourceOperator, "durable", wrong)
@@ -39,7 +41,8 @@ def any_commit_is_the_one_awaited() -> Context:
 
 @mistake(within=20)
 def a_truncation_is_not_noticed() -> Context:
-    """Reading goes on at the old place of a file that was truncated, so what is written first is skipped."""
+    """Reading goes on at the old place of a file that was truncated, so what is written first is
+    skipped."""
     return replaced(FollowedInput, "_unchanged", lambda self, offset: True)
 
 
@@ -53,7 +56,7 @@ def a_truncation_is_forgotten_while_the_file_is_empty() -> Context:
         self._was_cut = False
         if index.nothing:
             assert self._file is not None
-            self._file = self._marked(self._fd, self._file.base, 0)
+            self._file = module._marked(self._fd, self._file.base, 0)
         return index
 
     return replaced(FollowedInput, "_truncated", wrong)
@@ -82,19 +85,21 @@ def decisions_are_not_stored() -> Context:
 
 @mistake(within=20, first=40)
 def what_goes_on_takes_positions_that_were_used() -> Context:
-    """Where a file is gone, the next one has positions that a dead reader may have given to bytes of the former."""
+    """Where a file is gone, the next one has positions that a dead reader may have given to bytes
+    of the former."""
     return replaced(module, "_LEAP", 0)
 
 
 @mistake(within=20)
 def a_file_is_known_by_its_number_alone() -> Context:
     """Another file that got the number of a deleted one is read on in its stead."""
-    return replaced(FollowedInput, "_fits", lambda self, fd, mark: True)
+    return replaced(module, "_fits", lambda fd, mark: True)
 
 
 @mistake(within=20, first=345)
 def only_the_last_name_counts() -> Context:
-    """A file that came and was renamed while the one before it was still being read is never read."""
+    """A file that came and was renamed while the one before it was still being read is never
+    read."""
 
     right = FollowedInput._see_who_has_the_name
 

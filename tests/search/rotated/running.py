@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from millwheel.sources.files import followed
-from millwheel.workers.shard.bundle_sizes import ShardLimits
+from millwheel.connect.sources.files import followed
+from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from tests.search.rotated.folder import FewFiles
 from tests.search.rotated.stories import Step, play
 from tests.search.rotated.world import World
@@ -23,7 +23,9 @@ def world_of(steps: list[Step]) -> Iterator[World]:
     followed.os = system  # type: ignore[assignment]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            world = World(Path(os.path.realpath(folder)), system, ShardLimits(bundle=bundle, settle_us=settle))
+            world = World(
+                Path(os.path.realpath(folder)), system, ShardLimits(bundle=bundle, settle_us=settle)
+            )
             world.start()
             yield world
             if world.shard is not None:
@@ -45,7 +47,10 @@ def failure(steps: list[Step]) -> str:
     if twice:
         return f"lines that came more than once: {twice}"
     if lost:
-        return f"lines that never came, though nothing that docs/pipeline.md names has met them: {lost}"
+        return (
+            "lines that never came, though nothing that docs/pipeline.md names has met them:"
+            f" {lost}"
+        )
     return f"{gone} files are open that were deleted" if gone else ""
 
 

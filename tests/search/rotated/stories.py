@@ -15,7 +15,9 @@ def story(seed: int) -> list[Step]:
     """A run's steps."""
     rng = random.Random(seed)
     names = rng.choice([["a"], ["a", "b"], ["a", "b", "c"]])
-    habits = rng.sample(["rename", "truncate", "delete", "compress", "write_old"], rng.randint(1, 3))
+    habits = rng.sample(
+        ["rename", "truncate", "delete", "compress", "write_old"], rng.randint(1, 3)
+    )
     dangers = rng.sample(["crash", "stop", "few", "sleep"], rng.randint(0, 2))
     steps: list[Step] = [("limits", rng.choice([1, 3, 50]), rng.choice([0, 20_000, 200_000]))]
     steps += [("write", name, "line", 2) for name in names] + [("look", 3)]
@@ -29,7 +31,9 @@ def story(seed: int) -> list[Step]:
         elif chance < 0.62 and dangers:
             steps.append((rng.choice(dangers),))
         else:
-            word = rng.choice(["turn", "turn", "turn", "durable", "apply", "clock", "settle", "look", "look"])
+            word = rng.choice(
+                ["turn", "turn", "turn", "durable", "apply", "clock", "settle", "look", "look"]
+            )
             steps.append((word, rng.randint(1, 6)))
     return steps
 
@@ -40,7 +44,8 @@ def play(steps: list[Step], world: World) -> None:
     world.system.most = 10**6
     world.start()
     world.settle(60)
-    for name in [*world.folder.living, *world.folder.old]:  # a name that nobody writes to any more is not looked at
+    # a name that nobody writes to any more is not looked at
+    for name in [*world.folder.living, *world.folder.old]:
         world.folder.write(name, "line", 1)
     for _ in range(4):
         world.now += SECOND

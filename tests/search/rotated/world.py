@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from millwheel.connect.sources import build_source
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.spec import (
-    ComputationSpec,
     InputSpec,
     KeyKind,
     KeySpec,
@@ -23,12 +23,12 @@ from millwheel.core.pipeline.spec import (
     SourceSpec,
     StreamSpec,
 )
-from millwheel.sources import build_source
-from millwheel.workers.delivery.inbox import Inbox
-from millwheel.workers.delivery.routing import TableRouter
-from millwheel.workers.host.assembly import Assembly, Factories
-from millwheel.workers.shard.bundle_sizes import ShardLimits
-from millwheel.workers.shard.shard import Shard
+from millwheel.engine.workers.delivery.inbox import Inbox
+from millwheel.engine.workers.delivery.routing import TableRouter
+from millwheel.engine.workers.host.assembly import Assembly, Factories
+from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.shard import Shard
+from tests.computations import computation_spec
 from tests.fakes.plain_storage import SimStore
 from tests.search.rotated.folder import FAR, Content, FewFiles, Folder
 
@@ -40,12 +40,15 @@ def spec() -> PipelineSpec:
     """One followed folder, one consumer of its records, one of its dead letters."""
     source = SourceSpec("files", {"path": "*.log", "format": "jsonl", "follow": True})
     stream = StreamSpec("hits", source, timestamp="at", max_delay_us=FAR)
-    passed = ComputationSpec("passed", (InputSpec("hits", KeySpec(KeyKind.FIELD, ("n",))),), ("out",), callback="x:X")
+    passed = computation_spec(
+        "passed", (InputSpec("hits", KeySpec(KeyKind.FIELD, ("n",))),), ("out",), callback="x:X"
+    )
     return PipelineSpec("p", (stream,), (passed,), (SinkSpec("dead_letters", "none"),), "/nowhere")
 
 
 class World:
-    """A folder, the shard that follows it, and its consumers. ``may_miss``: numbers that a named loss has met."""
+    """A folder, the shard that follows it, and its consumers. ``may_miss``: numbers that a named
+    loss has met."""
 
     def __init__(self, path: Path, system: FewFiles, limits: ShardLimits) -> None:
         self.folder = Folder(path)
@@ -62,8 +65,12 @@ class World:
         self._limits = limits
         self._router = TableRouter()
         for node in (NODE, *CONSUMERS):
-            self._router.update(RangeTable(node, (ShardEntry(node, tile(1)[0], "w", token=1),), version=1))
-        outside = Factories(lambda given, *_: build_source(given, str(path)), lambda *_: None, lambda *_: None)
+            self._router.update(
+                RangeTable(node, (ShardEntry(node, tile(1)[0], "w", token=1),), version=1)
+            )
+        outside = Factories(
+            lambda given, *_: build_source(given, str(path)), lambda *_: None, lambda *_: None
+        )
         self._assembly = Assembly(spec(), str(path), self, outside, limits)
 
     def now_us(self) -> int:
@@ -72,13 +79,15 @@ class World:
     def monotonic_us(self) -> int:
         return self.now
 
-    # --- the runtime -------------------------------------------------------------------------------------
+    # --- the runtime ------------------------------------------------------------------------------
 
     def start(self) -> None:
         if self.shard is None:
             self._token += 1
             entry = ShardEntry(NODE, tile(1)[0], "w", token=self._token)
-            self.shard = self._assembly.make_shard(NODE, entry, SimStore(dict(self.stored)), self._router)
+            self.shard = self._assembly.make_shard(
+                NODE, entry, SimStore(dict(self.stored)), self._router
+            )
 
     def turn(self) -> None:
         if self.shard is None:
@@ -112,7 +121,8 @@ class World:
                     self.shard.outbox.ack(arrival.channel, target, arrival.epoch, arrival.index)
 
     def crash(self) -> None:
-        """What was read and is not applied may be gone from the folder; so may what only the dead one had seen."""
+        """What was read and is not applied may be gone from the folder; so may what only the dead
+        one had seen."""
         if self.shard is not None:
             self.shard.close()
             self.shard = None
@@ -127,12 +137,14 @@ class World:
             self.durable()
             self.apply()
 
-    # --- what may be lost --------------------------------------------------------------------------------
+    # --- what may be lost -------------------------------------------------------------------------
 
     def on_its_way(self) -> set[int]:
         """Numbers that the living source has read, and that no consumer has applied."""
         chunks = [] if self.shard is None else list(self.shard.outbox._open.values())
-        return {number for chunk in chunks for _, batch in chunk.batches for number in numbers_of(batch)}
+        return {
+            number for chunk in chunks for _, batch in chunk.batches for number in numbers_of(batch)
+        }
 
     def at_risk(self, content: Content | None, is_open: bool) -> None:
         """The folder has this no longer."""
@@ -154,14 +166,15 @@ class World:
         return (found.st_dev, found.st_ino) in self.system.opened.values()
 
     def known(self, path: str) -> bool:
-        """Whether a file has been seen under its name: the reader or, if there is none, what is stored says so."""
+        """Whether a file has been seen under its name: the reader or, if there is none, what is
+        stored says so."""
         found = os.stat(path)
         who = (found.st_dev, found.st_ino)
         if found.st_ino in self.folder.freed:
             return False
         notes = list(self.stored.values())
         if self.shard is not None:
-            partitions = self.shard.operator._partitions  # type: ignore[attr-defined]
+            partitions = self.shard.operator.partitions  # type: ignore[attr-defined]
             for part in [*partitions.awake.values(), *partitions._asleep.values()]:
                 notes += [part.note, *part.decided.values()]
                 inner = getattr(part.reader, "_followed", None)

@@ -1,4 +1,5 @@
-"""Deliberate mistakes in the code by area, each of which the simulator must notice: the proof that it bites.
+"""Deliberate mistakes in the code by area, each of which the simulator must notice: the proof that
+it bites.
 
 Importing this package enlists them all.
 """

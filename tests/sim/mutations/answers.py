@@ -8,14 +8,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from millwheel.core.columns.slices import SlicePlan
-from millwheel.core.slices.merged import MergedSpans
-from millwheel.queries.slices import SliceAnswers
-from millwheel.workers.operators.columns import ColumnOperator
-from millwheel.workers.queries.answering import Answering, ShardView
-from millwheel.workers.queries.copies import FollowedCopies
-from millwheel.workers.recovery.following import Follower
-from millwheel.workers.slices.sliced import SlicesOperator
-from millwheel.workers.state.window_results import WindowResults, newest_result
+from millwheel.core.slices.merge_cache import MergedSpans
+from millwheel.engine.queries.slices import SliceAnswers
+from millwheel.engine.workers.operators.columns import ColumnOperator
+from millwheel.engine.workers.operators.slices.sliced import SlicesOperator
+from millwheel.engine.workers.queries.answering import Answering, ShardView
+from millwheel.engine.workers.queries.copies import FollowedCopies
+from millwheel.engine.workers.recovery.following import Follower
+from millwheel.engine.workers.state.window_results import WindowResults, newest_result
 from tests.sim.asking import AnswerLease
 from tests.sim.mistakes import Context, mistake, replaced
 
@@ -34,7 +34,8 @@ def zombie_answers() -> Context:
 
 @mistake(within=10, workload="sliced")
 def standby_answers_without_its_newest_commits() -> Context:
-    """A standby reads the store behind the commits that wait for it in memory, and names the newest one."""
+    """A standby reads the store behind the commits that wait for it in memory, and names the newest
+    one."""
     right = FollowedCopies._followed
 
     def behind(self: FollowedCopies, follower: Follower, query: Any) -> Any:
@@ -46,7 +47,8 @@ def standby_answers_without_its_newest_commits() -> Context:
 
 @mistake(within=10, workload="sliced")
 def snapshot_answers_as_of_the_newest_commit() -> Context:
-    """An answer from a snapshot names the commit of the newest snapshot, not of the one that is open."""
+    """An answer from a snapshot names the commit of the newest snapshot, not of the one that is
+    open."""
     right = FollowedCopies.answer
 
     def newest(self: FollowedCopies, shard: Any, query: Any) -> Any:
@@ -94,7 +96,11 @@ def late_record_in_the_newest_slice() -> Context:
 @mistake(within=20, workload="asked", first=4)
 def windows_in_columns_are_left_out_of_answers() -> Context:
     """A question for the open windows reads only those that are in rows."""
-    return replaced(ColumnOperator, "answer", lambda self, query, state, at_us: self._rows.answer(query, state, at_us))
+    return replaced(
+        ColumnOperator,
+        "answer",
+        lambda self, query, state, at_us: self._rows.answer(query, state, at_us),
+    )
 
 
 @mistake(within=10, workload="asked")
@@ -111,7 +117,8 @@ def newest_result_has_the_values_of_the_window_before() -> Context:
 
 @mistake(within=10, workload="held", faults="none")
 def questions_see_a_step_that_waits_for_a_verdict() -> Context:
-    """Answers come from what operators hold in memory, also where a step has changed it that may never be committed."""
+    """Answers come from what operators hold in memory, also where a step has changed it that may
+    never be committed."""
     right = ShardView.of
 
     def wrong(shard: Any) -> ShardView:

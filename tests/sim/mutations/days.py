@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from millwheel.control.savepoints import state
+from millwheel.control.savepoints.orders import OrderAnswer, Standing
 from millwheel.core.formats.store_layout import Position
-from millwheel.savepoints import state
-from millwheel.savepoints.orders import OrderAnswer, Standing
-from millwheel.workers.loop.savepoint import SavepointPart
-from millwheel.workers.shard import shard
-from millwheel.workers.sources import partitions
-from millwheel.workers.sources.source import SourceOperator
+from millwheel.engine.workers.loop.savepoint import SavepointPart
+from millwheel.engine.workers.shard import shard
+from millwheel.engine.workers.sources import partitions
+from millwheel.engine.workers.sources.source import SourceOperator
 from tests.sim import days
 from tests.sim.mistakes import Context, mistake, replaced
 
@@ -20,11 +20,14 @@ from tests.sim.mistakes import Context, mistake, replaced
 @mistake(within=20, days=True)
 @contextmanager
 def caught_up_whatever_is_on_its_way() -> Iterator[None]:
-    """Shards say that they are at rest, whatever others have yet to apply or they have yet to commit."""
+    """Shards say that they are at rest, whatever others have yet to apply or they have yet to
+    commit."""
     with (
-        replaced(shard.Shard, "unrest", lambda self: 0),
+        replaced(shard.Shard, "unfinished", lambda self: 0),
         replaced(
-            SavepointPart, "runnable", lambda self, shard, now_us, patient=False: shard.admission.runnable(now_us)
+            SavepointPart,
+            "runnable",
+            lambda self, shard, now_us, patient=False: shard.admission.runnable(now_us),
         ),
         replaced(SavepointPart, "holding", property(lambda self: False)),
     ):
@@ -33,13 +36,15 @@ def caught_up_whatever_is_on_its_way() -> Iterator[None]:
 
 @mistake(within=5, faults="network slow", workload="windows", days=True, first=21)
 def caught_up_while_a_watermark_is_on_its_way() -> Context:
-    """All stand still, so nothing more can come: windows that are complete stay open until tomorrow."""
+    """All stand still, so nothing more can come: windows that are complete stay open until
+    tomorrow."""
     return replaced(days, "has_caught_up", lambda *_: True)
 
 
 @mistake(within=5, days=True, first=4)
 def a_silent_moment_is_the_end() -> Context:
-    """A partition that has nothing for the moment has caught up, wherever it ended when the run began."""
+    """A partition that has nothing for the moment has caught up, wherever it ended when the run
+    began."""
     right = SourceOperator._find_end
 
     def wrong(self: SourceOperator, part: Any, reader: Any, read: Any, caught_up: bool) -> None:
@@ -58,7 +63,9 @@ def the_next_run_begins_with_the_input() -> Context:
 @mistake(within=10, days=True)
 def the_next_run_begins_after_the_input() -> Context:
     """A later run takes all that is there when it begins for read."""
-    return _opened_at(lambda part: part.partition.version[0] if part.position and part.partition.version else None)
+    return _opened_at(
+        lambda part: part.partition.version[0] if part.position and part.partition.version else None
+    )
 
 
 def _opened_at(position_of: Any) -> Context:
@@ -68,7 +75,10 @@ def _opened_at(position_of: Any) -> Context:
         part = right(*given)
         position = position_of(part)
         if position is not None:
-            part.position, part.committed = position, Position(position, part.max_timestamp, False, part.note)
+            part.position, part.committed = (
+                position,
+                Position(position, part.max_timestamp, False, part.note),
+            )
         return part
 
     return replaced(partitions, "open_part", wrong)
@@ -82,7 +92,8 @@ def the_run_reads_what_came_after_it_began() -> Context:
 
 @mistake(within=5, faults="move split kill", days=True, first=20010)
 def the_last_answer_in_the_list_counts() -> Context:
-    """Whoever asks believes a former owner that has given its shard away, if its answer is listed last."""
+    """Whoever asks believes a former owner that has given its shard away, if its answer is listed
+    last."""
 
     def latest(answers: Sequence[OrderAnswer]) -> dict[str, Standing]:
         return {shard: standing for answer in answers for shard, standing in answer.shards.items()}

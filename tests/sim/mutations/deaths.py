@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from millwheel.engine.workers.bundle.hangs import Avoided
 from millwheel.launch.launchers import deaths
-from millwheel.workers.bundle.hangs import Avoided
 from tests.sim.mistakes import Context, mistake, replaced
 
 

@@ -9,18 +9,18 @@ from typing import Any
 
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
-from millwheel.workers import events as ev
-from millwheel.workers.delivery import inbox
-from millwheel.workers.delivery.outbox import Outbox
-from millwheel.workers.effects import Ack
-from millwheel.workers.loop.commits import CommitGroups
-from millwheel.workers.loop.runtime import WorkerRuntime
-from millwheel.workers.loop.served import Served
-from millwheel.workers.loop.traffic import Traffic
-from millwheel.workers.operators import callbacks
-from millwheel.workers.shard import shard
-from millwheel.workers.shard.admission import Admission
-from millwheel.workers.shard.productions import ProductionBuilding
+from millwheel.engine.workers import events as ev
+from millwheel.engine.workers.delivery import inbox
+from millwheel.engine.workers.delivery.outbox import Outbox
+from millwheel.engine.workers.effects import Ack
+from millwheel.engine.workers.loop.commits import CommitGroups
+from millwheel.engine.workers.loop.runtime import WorkerRuntime
+from millwheel.engine.workers.loop.shard_handle import Served
+from millwheel.engine.workers.loop.traffic import Traffic
+from millwheel.engine.workers.operators import callbacks
+from millwheel.engine.workers.shard import shard
+from millwheel.engine.workers.shard.admission import Admission
+from millwheel.engine.workers.shard.productions import ProductionBuilding
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -30,7 +30,9 @@ def ack_before_commit() -> Context:
     right = Traffic.delivery
 
     def wrong(self: Traffic, event: ev.DeliveryCame) -> None:
-        self._out.acks.append(Ack(event.reply_to, event.channel, event.target, event.epoch, event.index, 0))
+        self._out.acks.append(
+            Ack(event.reply_to, event.channel, event.target, event.epoch, event.index, 0)
+        )
         right(self, event)
 
     return replaced(Traffic, "delivery", wrong)
@@ -38,7 +40,8 @@ def ack_before_commit() -> Context:
 
 @mistake(within=10)
 def lanes_of_a_shard_answered_as_one() -> Context:
-    """Of all that a shard applied in a group of commits, only the last delivery is acked, whatever lane it came by."""
+    """Of all that a shard applied in a group of commits, only the last delivery is acked, whatever
+    lane it came by."""
     right = Traffic.answer
 
     def wrong(self: Traffic, applied: Any, *others: Any) -> None:
@@ -55,7 +58,8 @@ def productions_sent_before_commit() -> Context:
 
 @mistake(within=60, faults="kill kill-in-a-call power")
 def commits_written_in_any_order() -> Context:
-    """A commit may be written before that of another shard of the worker whose productions it has applied."""
+    """A commit may be written before that of another shard of the worker whose productions it has
+    applied."""
     right = CommitGroups.submit
     calls = itertools.count()
 
@@ -67,7 +71,8 @@ def commits_written_in_any_order() -> Context:
 
 @mistake(within=20)
 def a_report_forgets_what_happened_last() -> Context:
-    """What happens to a shard that has just reported is not reported unless something else happens to it."""
+    """What happens to a shard that has just reported is not reported unless something else happens
+    to it."""
     right = Served.stir
 
     def wrong(self: Served) -> None:
@@ -80,7 +85,8 @@ def a_report_forgets_what_happened_last() -> Context:
 
 @mistake(within=10)
 def quiet_shards_forget_when_to_wake() -> Context:
-    """A shard that had nothing to do is not looked at when its time comes, only when something happens to it."""
+    """A shard that had nothing to do is not looked at when its time comes, only when something
+    happens to it."""
     right = WorkerRuntime._runnable
 
     def wrong(self: WorkerRuntime, served: Any, now_us: int, patient: bool) -> bool:
@@ -121,7 +127,8 @@ def pending_productions_forgotten() -> Context:
 
 @mistake(within=60, first=33)
 def unnumbered_productions_not_settled() -> Context:
-    """A weak production that was checkpointed is done with when it is acked, although a crash sends it again."""
+    """A weak production that was checkpointed is done with when it is acked, although a crash sends
+    it again."""
     right = Outbox._finish
 
     def wrong(self: Outbox, chunk: Any) -> None:
@@ -145,7 +152,10 @@ def weak_ids_without_their_maker() -> Context:
 
     @contextmanager
     def both() -> Iterator[None]:
-        with replaced(ProductionBuilding, "__init__", wrong), replaced(callbacks, "record_causes", without_stream):
+        with (
+            replaced(ProductionBuilding, "__init__", wrong),
+            replaced(callbacks, "record_causes", without_stream),
+        ):
             yield
 
     return both()

@@ -8,18 +8,19 @@ import numpy as np
 
 from millwheel.core.formats.store_layout import NUMBERS
 from millwheel.core.model.times import MIN_TIME
-from millwheel.workers.dictionaries.dictionary import DictionaryOperator
-from millwheel.workers.dictionaries.numbers import Counters, Numbers
-from millwheel.workers.dictionaries.stored import NumbersRead
-from millwheel.workers.dictionaries.table import NumberTable
-from millwheel.workers.recovery import inheriting
+from millwheel.engine.workers.dictionaries.dictionary import DictionaryOperator
+from millwheel.engine.workers.dictionaries.numbers import Counters, Numbers
+from millwheel.engine.workers.dictionaries.store_form import NumbersRead
+from millwheel.engine.workers.dictionaries.table import NumberTable
+from millwheel.engine.workers.recovery import inheriting
 from tests.fakes.plain_storage import SimStore
 from tests.sim.mistakes import Context, mistake, replaced
 
 
 @mistake(within=10, faults="kill kill-again slow-disk sync power", workload="ids", first=3)
 def a_counter_goes_back_after_a_crash() -> Context:
-    """How far a partition has counted is not what the runs say: the next owner counts from the beginning."""
+    """How far a partition has counted is not what the runs say: the next owner counts from the
+    beginning."""
     right = Counters.__init__
 
     def wrong(self: Counters, counted: Any, stored: Any) -> None:
@@ -41,8 +42,8 @@ def what_is_read_beside_the_loop_lacks_a_run() -> Context:
 
 @mistake(within=20, faults="kill kill-again slow-disk sync power", workload="ids", first=3)
 def a_value_gets_a_second_number() -> Context:
-    """Whoever has a new value remembers it, and the store has all but the first of a bundle: after a crash that is new
-    again."""
+    """Whoever has a new value remembers it, and the store has all but the first of a bundle: after
+    a crash that is new again."""
     right = Numbers.write
 
     def wrong(self: Numbers) -> None:
@@ -86,8 +87,18 @@ def values_live_until_their_bucket_is_removed() -> Context:
     """A value is found as long as it is in the table: it depends on bundles when it is removed."""
     right = Numbers._born_again
 
-    def wrong(self: Numbers, rows: Any, heads: Any, partitions: Any, seen: Any, at: Any, step_us: int) -> Any:
-        return right(self, rows, heads, partitions, seen, np.where(seen == MIN_TIME, at, np.minimum(at, seen)), step_us)
+    def wrong(
+        self: Numbers, rows: Any, heads: Any, partitions: Any, seen: Any, at: Any, step_us: int
+    ) -> Any:
+        return right(
+            self,
+            rows,
+            heads,
+            partitions,
+            seen,
+            np.where(seen == MIN_TIME, at, np.minimum(at, seen)),
+            step_us,
+        )
 
     return replaced(Numbers, "_born_again", wrong)
 

@@ -12,10 +12,10 @@ from millwheel.adapters.journal.append import AppendForm, AppendWriter
 from millwheel.adapters.journal.folder import COLLECTED
 from millwheel.adapters.spaces.durable import read_whole
 from millwheel.core.formats.store_layout import META, decode_meta, encode_meta
-from millwheel.testing.memory import stores as memory_stores
-from millwheel.workers.loop import snapshots
-from millwheel.workers.loop.runtime import WorkerRuntime
-from millwheel.workers.recovery import recovery
+from millwheel.engine.workers.loop import snapshots
+from millwheel.engine.workers.loop.runtime import WorkerRuntime
+from millwheel.engine.workers.recovery import recovery
+from millwheel.tools.testing.memory import stores as memory_stores
 from tests.sim import worker
 from tests.sim.mistakes import Context, mistake, replaced
 
@@ -36,7 +36,9 @@ def snapshot_before_durable() -> Context:
 def journal_replayed_twice() -> Context:
     """Replay does not skip what the snapshot holds, nor check that commits are contiguous."""
 
-    def wrong(name: str, ancestor: Any, journals: Any, store: Any, have: int, since: Any = None, **_: Any) -> int:
+    def wrong(
+        name: str, ancestor: Any, journals: Any, store: Any, have: int, since: Any = None, **_: Any
+    ) -> int:
         for commit, _size in recovery._commits(name, ancestor, journals, since, -1):
             store.apply(commit.puts[: len(commit.puts) // 2], commit.deletes)
             have = commit.number
@@ -109,11 +111,15 @@ def seal_deleted_by_collection() -> Context:
 @mistake(within=60, faults="zombie", first=32)
 @contextmanager
 def seal_not_noticed_when_idle() -> Iterator[None]:
-    """A worker that commits nothing never looks whether it was declared dead; nor does it write full stops, which would
-    tell it."""
+    """A worker that commits nothing never looks whether it was declared dead; nor does it write
+    full stops, which would tell it."""
     right = worker.write_groups
     with (
-        replaced(worker, "write_groups", lambda writer, groups, post: not groups or right(writer, groups, post)),
+        replaced(
+            worker,
+            "write_groups",
+            lambda writer, groups, post: not groups or right(writer, groups, post),
+        ),
         replaced(WorkerRuntime, "_is_followed", lambda self: False),
     ):
         yield

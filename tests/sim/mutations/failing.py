@@ -1,4 +1,5 @@
-"""Deliberate mistakes about steps in which too much fails, and about dead letters that are tried again."""
+"""Deliberate mistakes about steps in which too much fails, and about dead letters that are tried
+again."""
 
 from __future__ import annotations
 
@@ -6,18 +7,20 @@ from typing import Any
 
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.pipeline.replays import ReplayOrder
-from millwheel.workers.bundle.bundle import Hold
-from millwheel.workers.loop.replaying import Replaying
-from millwheel.workers.loop.served import Served
-from millwheel.workers.shard.admission import Admission
-from millwheel.workers.shard.pending_commit import Step
+from millwheel.engine.workers.bundle.bundle import Hold
+from millwheel.engine.workers.loop.replaying import Replaying
+from millwheel.engine.workers.loop.shard_handle import Served
+from millwheel.engine.workers.shard.admission import Admission
+from millwheel.engine.workers.shard.pending_commit import Step
 from tests.sim.mistakes import Context, mistake, replaced
 
 
 @mistake(within=20, faults="none", workload="letters")
 def step_that_waits_is_forgotten() -> Context:
     """What waits for a verdict is not there any more when it comes."""
-    return replaced(Admission, "_waits", lambda self, now_us: setattr(self.commits, "waiting", None))
+    return replaced(
+        Admission, "_waits", lambda self, now_us: setattr(self.commits, "waiting", None)
+    )
 
 
 @mistake(within=60, workload="letters")
@@ -32,7 +35,12 @@ def every_owner_replays_all_of_an_order() -> Context:
     right = Replaying._offer
 
     def wrong(self: Replaying, order: ReplayOrder, served: Served, keys: KeyRange) -> None:
-        right(self, ReplayOrder(f"{order.id}{served.shard.identity.token}", order.records), served, keys)
+        right(
+            self,
+            ReplayOrder(f"{order.id}{served.shard.identity.token}", order.records),
+            served,
+            keys,
+        )
 
     return replaced(Replaying, "_offer", wrong)
 

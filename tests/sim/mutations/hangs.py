@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from millwheel.workers.bundle.bundle import Bundle
-from millwheel.workers.bundle.hangs import Avoided, Hangs
-from millwheel.workers.operators import callbacks
-from millwheel.workers.operators.batch_callbacks import BatchOperator
-from millwheel.workers.operators.callbacks import CallbackOperator
+from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.bundle.hangs import Avoided, Hangs
+from millwheel.engine.workers.operators import callbacks
+from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
+from millwheel.engine.workers.operators.callbacks import CallbackOperator
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -42,7 +42,11 @@ _run_records = BatchOperator._run_records
 def neighbour_of_a_hang_refused() -> Context:
     """A record is known by a number that the one before it has, too."""
     right = callbacks.record_mark
-    return replaced(callbacks, "record_mark", lambda batch, channel, index: right(batch, channel, max(index - 1, 0)))
+    return replaced(
+        callbacks,
+        "record_mark",
+        lambda batch, channel, index: right(batch, channel, max(index - 1, 0)),
+    )
 
 
 @mistake(within=20, faults="kill kill-in-a-call", workload="hanging")

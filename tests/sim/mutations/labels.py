@@ -8,12 +8,12 @@ import numpy as np
 
 from millwheel.core.model.records import NO_LABEL, Batch
 from millwheel.core.windows.lateness import labels_of
-from millwheel.workers.bundle.record_order import Positions
-from millwheel.workers.operators import callback_context
-from millwheel.workers.operators.callback_context import CallbackContext
-from millwheel.workers.shard import shard
-from millwheel.workers.sources import sorting
-from millwheel.workers.sources.partitions import Partitions
+from millwheel.engine.workers.bundle.record_order import Positions
+from millwheel.engine.workers.operators import callback_context
+from millwheel.engine.workers.operators.callback_context import CallbackContext
+from millwheel.engine.workers.shard import shard
+from millwheel.engine.workers.sources import sorting
+from millwheel.engine.workers.sources.partitions import Partitions
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -44,7 +44,9 @@ def labels_end_behind_a_computation() -> Context:
 @mistake(within=60, faults="kill move", workload="placed", first=40)
 def records_in_flight_hold_no_label() -> Context:
     """A record holds the watermark at its timestamp alone."""
-    return replaced(Batch, "earliest", property(lambda self: min(self.timestamps, default=NO_LABEL)))
+    return replaced(
+        Batch, "earliest", property(lambda self: min(self.timestamps, default=NO_LABEL))
+    )
 
 
 @mistake(within=40, workload="placed")
@@ -55,7 +57,8 @@ def each_partition_of_several_has_the_watermark() -> Context:
 
 @mistake(within=60, workload="placed")
 def labels_are_followed_behind_computations() -> Context:
-    """A computation behind another one takes the label of a record for the watermark of all its input."""
+    """A computation behind another one takes the label of a record for the watermark of all its
+    input."""
     right = Positions.__init__
 
     def wrong(self: Positions, overlay: Any, decode: Any, follows: bool) -> None:
@@ -77,7 +80,9 @@ def labels_of_stored_productions_lost_in_a_crash() -> Context:
 
     def wrong(pending: Any, fanout: Any) -> Any:
         found = right(pending, fanout)
-        for batch in [batch for chunk in found for _, batch in chunk.batches if isinstance(batch, Batch)]:
+        for batch in [
+            batch for chunk in found for _, batch in chunk.batches if isinstance(batch, Batch)
+        ]:
             batch.labels = None
         return found
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from millwheel.workers.bundle.bundle import Bundle
-from millwheel.workers.operators.lookups import LookupOperator
+from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.operators.lookups import LookupOperator
 from tests.sim.mistakes import Context, mistake, replaced
 
 

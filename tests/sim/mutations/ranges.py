@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from millwheel.control.master.tables import resharding, succession
 from millwheel.core.model.range_table import Ancestor
-from millwheel.master.tables import resharding, succession
-from millwheel.workers.delivery.outbox import Outbox
-from millwheel.workers.recovery import inheriting
+from millwheel.engine.workers.delivery.outbox import Outbox
+from millwheel.engine.workers.recovery import inheriting
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -57,7 +57,8 @@ def lanes_not_led_to_the_children() -> Context:
 
 @mistake(within=10, faults="split merge reshard kill")
 def snapshots_of_a_parent_dropped_too_early() -> Context:
-    """The snapshots of a shard go as soon as it is in no table, although its children have none yet."""
+    """The snapshots of a shard go as soon as it is in no table, although its children have none
+    yet."""
 
     def wrong(shard: str, tables: Any) -> bool:
         childless = {
@@ -79,7 +80,9 @@ def split_before_release() -> Context:
 
     def resharded(table: Any) -> Any:
         cut = [
-            replace(entry, lineage=(Ancestor(entry.owner, entry.token, -1, 0),)) if entry.resharded else entry
+            replace(entry, lineage=(Ancestor(entry.owner, entry.token, -1, 0),))
+            if entry.resharded
+            else entry
             for entry in table.shards
         ]
         with replaced(resharding, "is_waiting", wrong):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from millwheel.adapters.grpc.node_reports import NodeReports
-from millwheel.injector.node import NodeState
-from millwheel.injector.range_index import RangeIndex
-from millwheel.injector.session_directory import SessionDirectory
+from millwheel.control.injector.node import NodeState
+from millwheel.control.injector.range_index import RangeIndex
+from millwheel.control.injector.session_directory import SessionDirectory
 from tests.sim.mistakes import Context, mistake, replaced
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -14,10 +15,11 @@ from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.pipeline import skew
 from millwheel.core.windows.panes import as_retraction
 from millwheel.core.windows.windows import SessionPieces, Sessions
-from millwheel.workers.loop.traffic import Traffic
-from millwheel.workers.sinks.upsert import Table, UpsertOperator
-from millwheel.workers.sources import key_epochs
-from millwheel.workers.sources.partition import Part
+from millwheel.engine.workers.delivery.instances import StoredInstances
+from millwheel.engine.workers.loop.traffic import Traffic
+from millwheel.engine.workers.sinks.upsert import Table, UpsertOperator
+from millwheel.engine.workers.sources import key_epochs
+from millwheel.engine.workers.sources.partition import Part
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -40,7 +42,9 @@ def rows_forgotten_by_a_commit() -> Context:
 
     def wrong(self: UpsertOperator, bundle: Any) -> None:
         right(self, bundle)
-        for store_key in [store_key for store_key in bundle.overlay._changes if store_key.startswith(ROW)][:1]:
+        for store_key in [
+            store_key for store_key in bundle.overlay._changes if store_key.startswith(ROW)
+        ][:1]:
             del bundle.overlay._changes[store_key]
 
     return replaced(UpsertOperator, "run", wrong)
@@ -54,7 +58,8 @@ def uncommitted_rows_shown() -> Context:
 
 @mistake(within=3, workload="hot", faults="kill")
 def hot_keys_are_found_anew() -> Context:
-    """A new owner of a source decides again which keys are hot, also among records that have been sent."""
+    """A new owner of a source decides again which keys are hot, also among records that have been
+    sent."""
     return replaced(key_epochs, "stored_epochs", lambda partition, store, rules: [])
 
 
@@ -66,10 +71,13 @@ def tables_are_made_anew() -> Context:
 
 @mistake(within=2, workload="trickling", faults="kill kill-again")
 def counts_are_lost() -> Context:
-    """A new owner of a source counts from nothing: it chooses again for records that have been sent."""
+    """A new owner of a source counts from nothing: it chooses again for records that have been
+    sent."""
     right = KeyEpochs.__init__
 
-    def wrong(self: KeyEpochs, rules: Any, epochs: Any = (), position: int = 0, counts: Any = None) -> None:
+    def wrong(
+        self: KeyEpochs, rules: Any, epochs: Any = (), position: int = 0, counts: Any = None
+    ) -> None:
         right(self, rules, epochs, position)
 
     return replaced(KeyEpochs, "__init__", wrong)
@@ -90,30 +98,53 @@ def counts_of_a_later_position() -> Context:
 
 @mistake(within=2, workload="trickling", faults="kill kill-again")
 def epochs_of_earlier_owners_are_shortened() -> Context:
-    """A new owner of a source ends the last epoch where it begins to read, because time has passed: it makes a new
-    table for records that have been sent."""
+    """A new owner of a source ends the last epoch where it begins to read, because time has passed:
+    it makes a new table for records that have been sent."""
 
     def wrong(self: KeyEpochs, now_us: int) -> bool:
-        return bool(self._epochs) and now_us - self._began_us >= EPOCH_US and self._epochs[-1].first < self._position
+        return (
+            bool(self._epochs)
+            and now_us - self._began_us >= EPOCH_US
+            and self._epochs[-1].first < self._position
+        )
 
     return replaced(KeyEpochs, "_is_over", wrong)
 
 
 @mistake(within=3, workload="scattered")
 def replay_decides_instances_anew() -> Context:
-    """A record of a divided key goes to the next instance, as records arrive, and not to that of its number."""
+    """A record of a divided key goes to the next instance, as records arrive, and not to that of
+    its number."""
     turn = count()
     return replaced(skew, "instance_of", lambda number, instances: next(turn) % instances)
 
 
+@mistake(within=10, workload="grouped", faults="kill")
+def instances_of_productions_are_chosen_anew() -> Context:
+    """A new owner chooses instances for productions that it finds, and they come to others than
+    before."""
+    turn = count()
+
+    def wrong(
+        self: StoredInstances, node: str, instances: int, keys: Sequence[Any], seqs: Any
+    ) -> list[int]:
+        return [next(turn) % instances for _ in keys]
+
+    return replaced(StoredInstances, "of", wrong)
+
+
 @mistake(within=6, workload="scattered")
 def pieces_of_sessions_hold_their_ends() -> Context:
-    """A piece of a session holds the watermark at its end, and not at its first record: the session of the whole key
-    may have ended by then."""
+    """A piece of a session holds the watermark at its end, and not at its first record: the session
+    of the whole key may have ended by then."""
     right = TriggeredMachine._output_at
 
     def wrong(self: TriggeredMachine, known: Any, timestamps: Any, watermark: int) -> Any:
-        return None if isinstance(self.windowing.window, SessionPieces) else right(self, known, timestamps, watermark)
+        return (
+            None
+            if isinstance(self.windowing.window, SessionPieces)
+            else right(self, known, timestamps, watermark)
+        )
 
     return replaced(TriggeredMachine, "_output_at", wrong)
 

@@ -6,17 +6,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from millwheel.savepoints.orders import Phase, Standing
-from millwheel.savepoints.state import Taking
-from millwheel.workers.loop.savepoint import SavepointPart
-from millwheel.workers.shard import shard
-from millwheel.workers.sources.source_parts import SourceEnd
+from millwheel.control.savepoints.orders import Phase, Standing
+from millwheel.control.savepoints.state import Taking
+from millwheel.engine.workers.loop.savepoint import SavepointPart
+from millwheel.engine.workers.shard import shard
+from millwheel.engine.workers.sources.source_parts import SourceEnd
 from tests.sim.mistakes import Context, mistake, replaced
 
 
 @mistake(within=10, faults="none", savepoint=True)
 def savepoint_of_a_moving_pipeline() -> Context:
-    """Shards are copied one after the other as they are at the moment, while the pipeline goes on."""
+    """Shards are copied one after the other as they are at the moment, while the pipeline goes
+    on."""
     right = SavepointPart._copy
 
     def copy_as_it_is(self: SavepointPart, doing: Any, name: str, shard: Any) -> None:
@@ -34,10 +35,12 @@ def savepoint_of_a_moving_pipeline() -> Context:
         replaced(SavepointPart, "holding", property(lambda self: False)),
         replaced(SavepointPart, "opened", lambda self, shard, now_us: None),
         replaced(
-            SavepointPart, "runnable", lambda self, shard, now_us, patient=False: shard.admission.runnable(now_us)
+            SavepointPart,
+            "runnable",
+            lambda self, shard, now_us, patient=False: shard.admission.runnable(now_us),
         ),
         replaced(SavepointPart, "_does", lambda self, order, *_: True),
-        replaced(shard.Shard, "unrest", lambda self: 0),
+        replaced(shard.Shard, "unfinished", lambda self: 0),
         replaced(SavepointPart, "_copy", copy_as_it_is),
         replaced(Taking, "_after_save", believe),
     )
@@ -45,9 +48,10 @@ def savepoint_of_a_moving_pipeline() -> Context:
 
 @mistake(within=10, savepoint=True)
 def savepoint_whatever_is_on_its_way() -> Context:
-    """A savepoint is taken although records are on their way, and those who start from one drop them."""
+    """A savepoint is taken although records are on their way, and those who start from one drop
+    them."""
     return _together(
-        replaced(shard.Shard, "unrest", lambda self: 0),
+        replaced(shard.Shard, "unfinished", lambda self: 0),
         replaced(shard, "read_productions", lambda store, fanout: []),
     )
 

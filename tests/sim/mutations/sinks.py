@@ -6,24 +6,25 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
-from millwheel.connectors.external import writer
-from millwheel.connectors.external.meanings import UnknownError
-from millwheel.connectors.external.target import Owner
-from millwheel.connectors.external.writer import ExternalWriter
-from millwheel.connectors.tables import committer
-from millwheel.connectors.tables.table import TableMark
+from millwheel.connect.connectors.external import writer
+from millwheel.connect.connectors.external.meanings import UnknownError
+from millwheel.connect.connectors.external.target import Owner
+from millwheel.connect.connectors.external.writer import ExternalWriter
+from millwheel.connect.connectors.tables import committer
+from millwheel.connect.connectors.tables.table import TableMark
 from millwheel.core.formats.store_layout import COMMITTABLE, NEXT_BATCH, number8
 from millwheel.core.model.times import MAX_TIME
+from millwheel.engine.workers.sinks import sink
+from millwheel.engine.workers.sinks.preparing import Prepared
+from millwheel.engine.workers.sinks.sink import SinkOperator
 from millwheel.errors import UnavailableError
-from millwheel.workers.sinks import sink
-from millwheel.workers.sinks.preparing import Prepared
-from millwheel.workers.sinks.sink import SinkOperator
 from tests.sim.mistakes import Context, mistake, replaced
 
 
 @mistake(within=20, workload="transactional")
 def next_batch_does_not_wait() -> Context:
-    """A batch is sent although the one before it was not taken yet, and may have to be sent again."""
+    """A batch is sent although the one before it was not taken yet, and may have to be sent
+    again."""
     right = SinkOperator._publish
 
     def wrong(self: SinkOperator, *given: Any) -> None:
@@ -44,7 +45,9 @@ def batches_of_the_former_owner_forgotten() -> Context:
     return replaced(SinkOperator, "_recover", wrong)
 
 
-@mistake(within=20, faults="kill kill-again slow-disk sync power", workload="transactional", first=91)
+@mistake(
+    within=20, faults="kill kill-again slow-disk sync power", workload="transactional", first=91
+)
 def batches_published_before_their_commit() -> Context:
     """Batches are published as soon as they are prepared."""
     right = SinkOperator.run
@@ -70,7 +73,8 @@ def batch_not_tried_again() -> Context:
 
 @mistake(within=10, faults="kill kill-again slow-disk", workload="transactional", first=6)
 def batch_with_refused_rows_kept() -> Context:
-    """Letters are committed, and the batch stays in the store as it was: its heir is refused, and tells, once more."""
+    """Letters are committed, and the batch stays in the store as it was: its heir is refused, and
+    tells, once more."""
     right = SinkOperator._leave_out_refused
 
     def wrong(self: SinkOperator, bundle: Any) -> None:
@@ -85,7 +89,8 @@ def batch_with_refused_rows_kept() -> Context:
 
 @mistake(within=20, faults="none", workload="transactional")
 def batches_behind_a_split_one_keep_their_numbers() -> Context:
-    """A part of a batch that was split, and the batch behind it, have one number: the target takes only one of them."""
+    """A part of a batch that was split, and the batch behind it, have one number: the target takes
+    only one of them."""
 
     def wrong(batches: Any, writer: Any, commit: int) -> Any:
         first, *others = batches
@@ -98,11 +103,16 @@ def batches_behind_a_split_one_keep_their_numbers() -> Context:
 
 @mistake(within=20, faults="kill kill-again slow-disk", workload="transactional")
 def parts_of_a_batch_not_committed() -> Context:
-    """The parts of a batch are published, and the store keeps the batch: its heir publishes it under other numbers."""
+    """The parts of a batch are published, and the store keeps the batch: its heir publishes it
+    under other numbers."""
     right = SinkOperator._leave_out_refused
 
     def wrong(self: SinkOperator, bundle: Any) -> None:
-        kept = {pending.number: pending.committable for pending in self._pending if self._pending[0].parts}
+        kept = {
+            pending.number: pending.committable
+            for pending in self._pending
+            if self._pending[0].parts
+        }
         right(self, bundle)
         for number, committable in kept.items():
             bundle.overlay.put(COMMITTABLE + number8(number), committable)
@@ -126,7 +136,8 @@ def swept_before_it_is_published() -> Context:
 
 @mistake(within=20, faults="kill kill-again slow-disk", first=2)
 def batches_committed_before_they_are_prepared() -> Context:
-    """A bundle does not wait for the thread that prepares its batch: what its commit names may never be written."""
+    """A bundle does not wait for the thread that prepares its batch: what its commit names may
+    never be written."""
     right = SinkOperator.ask
 
     def wrong(self: SinkOperator, bundle: Any, now_us: int) -> bool:

@@ -7,12 +7,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from millwheel.core.model.names import ChannelName
-from millwheel.workers.delivery.combining import whole
-from millwheel.workers.host import background
-from millwheel.workers.sources.combining import Combine
-from millwheel.workers.sources.partition import Part
-from millwheel.workers.sources.sorting import Sorting
-from millwheel.workers.sources.source import SourceOperator
+from millwheel.engine.workers.delivery.combining import whole
+from millwheel.engine.workers.host import background
+from millwheel.engine.workers.sources.combining import Combine
+from millwheel.engine.workers.sources.partition import Part
+from millwheel.engine.workers.sources.sorting import Sorting
+from millwheel.engine.workers.sources.source import SourceOperator
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -34,7 +34,9 @@ def position_committed_when_read() -> Context:
 def letters_numbered_with_the_records() -> Context:
     """The letters of a read are on the channel of its records, whose marks cut them off."""
     right = Part.chunk
-    return replaced(Part, "chunk", lambda self, channel, batches: right(self, self.channel, batches))
+    return replaced(
+        Part, "chunk", lambda self, channel, batches: right(self, self.channel, batches)
+    )
 
 
 @mistake(within=3, workload="letters", first=2)
@@ -51,7 +53,8 @@ def letters_stamped_with_the_read() -> Context:
 
 @mistake(within=8, workload="letters", first=7)
 def letters_numbered_by_multiples_of_positions() -> Context:
-    """Positions times so many as a record can have letters: there are positions for which that is no number."""
+    """Positions times so many as a record can have letters: there are positions for which that is
+    no number."""
     right = Sorting._dead_letters
 
     def wrong(self: Sorting, timestamps: Any) -> Any:
@@ -64,19 +67,23 @@ def letters_numbered_by_multiples_of_positions() -> Context:
 
 @mistake(within=5, workload="letters")
 def one_channel_for_the_letters_of_all() -> Context:
-    """Letters from several about one record have one number: who consumes them takes the second for a copy."""
+    """Letters from several about one record have one number: who consumes them takes the second for
+    a copy."""
     right = Part.chunk
 
     def wrong(self: Part, channel: str, batches: Any) -> Any:
         before, mark, after = channel.partition("!")
-        return right(self, ChannelName(f"{before}!/{after.partition('/')[2]}" if mark else channel), batches)
+        return right(
+            self, ChannelName(f"{before}!/{after.partition('/')[2]}" if mark else channel), batches
+        )
 
     return replaced(Part, "chunk", wrong)
 
 
 @mistake(within=9, workload="combined", faults="kill", first=6)
 def groups_begin_before_records_are_applied() -> Context:
-    """A source sends groups, and commits the position behind them, while records before it are on their way."""
+    """A source sends groups, and commits the position behind them, while records before it are on
+    their way."""
     return replaced(Part, "applied", property(lambda self: True))
 
 
@@ -85,7 +92,8 @@ def groups_begin_before_records_are_applied() -> Context:
 def records_are_sent_before_that_is_committed() -> Iterator[None]:
     """A source sends records where a new owner will send groups of them."""
 
-    # An owner that began with groups itself often ends with them, and one that found them goes on: neither is wrong.
+    # An owner that began with groups itself often ends with them, and one that found them goes on:
+    # neither is wrong.
     begin = Combine.begin
 
     def begun(self: Combine) -> None:
@@ -98,7 +106,9 @@ def records_are_sent_before_that_is_committed() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(replaced(Combine, "begin", begun))
         stack.enter_context(replaced(Combine, "goes_on", goes_on))
-        stack.enter_context(replaced(Part, "leave_groups", lambda self, bundle: self.combine.leave()))
+        stack.enter_context(
+            replaced(Part, "leave_groups", lambda self, bundle: self.combine.leave())
+        )
         yield
 
 
@@ -116,11 +126,15 @@ def groups_without_their_position() -> Context:
 
 @mistake(within=20, workload="combined", faults="kill")
 def the_rest_of_productions_goes_to_all_after_a_crash() -> Context:
-    """A new owner sends productions that it finds to all consumers, also to those that got groups of them."""
+    """A new owner sends productions that it finds to all consumers, also to those that got groups
+    of them."""
     right = background.read_pending
 
     def wrong(store: Any) -> Any:
         found = right(store)
-        return [(chunk, channel, [whole(each) for each in batches]) for chunk, channel, batches in found]
+        return [
+            (chunk, channel, [whole(each) for each in batches], chosen)
+            for chunk, channel, batches, chosen in found
+        ]
 
     return replaced(background, "read_pending", wrong)

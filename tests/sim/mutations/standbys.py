@@ -8,13 +8,13 @@ from typing import Any
 
 from millwheel.adapters.journal import append as journal_append
 from millwheel.adapters.journal import following as journal_following
+from millwheel.adapters.ports import Followed
+from millwheel.control.master import state
+from millwheel.control.master.tables import standbys
 from millwheel.core.formats.journal_segment import JournalPosition, decode_entries
+from millwheel.engine.workers.recovery import following
+from millwheel.engine.workers.recovery.following import Standbys
 from millwheel.errors import CorruptionError, FencedError
-from millwheel.master import state
-from millwheel.master.tables import standbys
-from millwheel.ports import Followed
-from millwheel.workers.recovery import following
-from millwheel.workers.recovery.following import Standbys
 from tests.sim.mistakes import Context, mistake, replaced
 from tests.sim.model_storage import ModelJournals
 from tests.sim.standbys import StandbyTask
@@ -22,12 +22,14 @@ from tests.sim.standbys import StandbyTask
 
 @mistake(within=60, faults="false-alarm session", workload="numbers", first=321)
 def newest_group_believed() -> Context:
-    """A follower, which looks often, applies each group as soon as it can be read, also one that lies behind the sealed
-    end, where some come since writes take long."""
+    """A follower, which looks often, applies each group as soon as it can be read, also one that
+    lies behind the sealed end, where some come since writes take long."""
 
     def certain(since: JournalPosition, data: bytes, opened: Any, prefix: Any) -> Followed:
         groups = [decode_entries(data, body) for body in prefix.bodies]
-        return Followed(groups, JournalPosition(since.segment, since.offset + prefix.end, prefix.next_group))
+        return Followed(
+            groups, JournalPosition(since.segment, since.offset + prefix.end, prefix.next_group)
+        )
 
     def rest(folder: Any, since: JournalPosition, upto: int) -> Iterator[list[bytes]]:
         try:
@@ -42,10 +44,16 @@ def newest_group_believed() -> Context:
         found = range(first, journal.written + 1)
         if any(number not in journal.groups for number in found):
             raise FencedError(f"{incarnation}: groups behind {first} were collected")
-        return Followed([journal.groups[number] for number in found], JournalPosition(found.stop, 0, found.stop))
+        return Followed(
+            [journal.groups[number] for number in found], JournalPosition(found.stop, 0, found.stop)
+        )
 
     def read(
-        self: Any, incarnation: str, upto: int, since: JournalPosition | None = None, prefix: bytes = b""
+        self: Any,
+        incarnation: str,
+        upto: int,
+        since: JournalPosition | None = None,
+        prefix: bytes = b"",
     ) -> Iterator[bytes]:
         beyond = since is not None and since.group > upto >= 0
         return iter(()) if beyond else right(self, incarnation, upto, since, prefix)
@@ -59,7 +67,11 @@ def newest_group_believed() -> Context:
             self._standbys.round()
             self._worker.sleep(self._worker.sim.delay(100, 1_000))
 
-    between, right, append = journal_following.groups_between, ModelJournals.read, ModelJournals.append
+    between, right, append = (
+        journal_following.groups_between,
+        ModelJournals.read,
+        ModelJournals.append,
+    )
 
     @contextmanager
     def all_of_it() -> Iterator[None]:
@@ -77,7 +89,8 @@ def newest_group_believed() -> Context:
 
 @mistake(within=60, faults="kill zombie cut", first=19)
 def follower_skips_a_gap() -> Context:
-    """When segments were deleted before they were followed, a follower goes on with those that are left."""
+    """When segments were deleted before they were followed, a follower goes on with those that are
+    left."""
 
     def advance(self: Standbys, owner: str, followers: Any) -> bool:
         try:
@@ -86,7 +99,9 @@ def follower_skips_a_gap() -> Context:
             found = Followed([], None)
         self._positions[owner] = found.position
         for follower in followers:
-            following._apply(follower, [entry for group in found.groups for entry in group], found.position)
+            following._apply(
+                follower, [entry for group in found.groups for entry in group], found.position
+            )
         return False
 
     def apply(commit: Any, incarnation: str, store: Any, have: int) -> int:
@@ -115,10 +130,16 @@ def standby_beside_its_owner() -> Context:
 
     def wrong(tables: Any, hosts: Any, serving: Any) -> Any:
         found = right(tables, hosts, serving)
-        owners = {(table.computation, entry.shard): entry.owner for table in tables for entry in table.shards}
+        owners = {
+            (table.computation, entry.shard): entry.owner
+            for table in tables
+            for entry in table.shards
+        }
         for shard in found:
             owner = owners[shard]
-            beside = [name for name in sorted(hosts) if name != owner and hosts[name] == hosts.get(owner)]
+            beside = [
+                name for name in sorted(hosts) if name != owner and hosts[name] == hosts.get(owner)
+            ]
             found[shard] = beside[0] if beside else found[shard]
         return found
 

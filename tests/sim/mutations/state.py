@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from millwheel.core.columns.plan import KEY
-from millwheel.core.columns.state.leaving import Leaving, Left
+from millwheel.core.columns.state.columns_to_rows import Leaving, Left
 from millwheel.core.formats.id_runs import MARK, Marks, Words, marks_from
 from millwheel.core.formats.store_layout import RUNS
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
+from millwheel.engine.workers.operators.callback_context import TimerChains
+from millwheel.engine.workers.shard import seen_ids
+from millwheel.engine.workers.shard.bloom_filter import BitsOf
+from millwheel.engine.workers.shard.commit_building import CommitBuilding
+from millwheel.engine.workers.shard.seen_ids import SeenIds
+from millwheel.engine.workers.state.runs import Runs
 from millwheel.errors import EndlessTimerError
-from millwheel.workers.operators.callback_context import TimerChains
-from millwheel.workers.shard import seen_ids
-from millwheel.workers.shard.bloom_filter import BitsOf
-from millwheel.workers.shard.commit_building import CommitBuilding
-from millwheel.workers.shard.seen_ids import SeenIds
-from millwheel.workers.state.runs import Runs
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -38,7 +38,9 @@ def timers_not_stored() -> Context:
 def timers_fire_early() -> Context:
     """A timer fires a moment before the watermark has passed it."""
     right = TimerQueue.pop_due
-    return replaced(TimerQueue, "pop_due", lambda self, clock: right(self, min(MAX_TIME, clock + 1_000_000)))
+    return replaced(
+        TimerQueue, "pop_due", lambda self, clock: right(self, min(MAX_TIME, clock + 1_000_000))
+    )
 
 
 @mistake(within=20)
@@ -49,20 +51,23 @@ def duplicates_trusted_to_the_filter() -> Context:
         found = self._few.contains(low, high)
         for bucket in self._apart.values():
             found[bucket.maybe(BitsOf(low, high))] = True
-        return found | (low % np.uint64(16) == 0) if self._buckets else found  # a filter that is crowded
+        # a filter that is crowded
+        return found | (low % np.uint64(16) == 0) if self._buckets else found
 
     return replaced(SeenIds, "_seen_before", wrong)
 
 
 @mistake(within=2, first=47501)
 def heads_turned_round() -> Context:
-    """When runs of ids become one, the bytes of the hashes of keys are turned round, and heirs get the wrong ids."""
+    """When runs of ids become one, the bytes of the hashes of keys are turned round, and heirs get
+    the wrong ids."""
     right = Runs.write
 
     def wrong(self: Runs, rows: bytes) -> None:
         right(self, rows)
         for store_key, value in list(self._overlay._changes.items()):
-            if value is not None and store_key[:1] == RUNS and len(value) == 8 * MARK.itemsize:  # one of eight
+            # one of eight
+            if value is not None and store_key[:1] == RUNS and len(value) == 8 * MARK.itemsize:
                 marks = marks_from(value).copy()
                 marks["head"] = marks["head"].byteswap()
                 self._overlay._changes[store_key] = marks.tobytes()
@@ -78,10 +83,13 @@ def ids_not_remembered() -> Context:
 
 @mistake(within=5, faults="none", workload="crowded")
 def all_that_columns_hold_leaves_at_once() -> Context:
-    """From the first value that columns cannot hold, everything goes on in rows in the same bundle."""
+    """From the first value that columns cannot hold, everything goes on in rows in the same
+    bundle."""
 
     def wrong(self: Leaving) -> list[Left]:
-        return self.taken_out([segment.groups[KEY].unique() for segment in self._windows.segments()])
+        return self.taken_out(
+            [segment.groups[KEY].unique() for segment in self._windows.segments()]
+        )
 
     return replaced(Leaving, "next_part", wrong)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from millwheel.master.membership import Membership
-from millwheel.master.tables import succession
+from millwheel.control.master.membership import Membership
+from millwheel.control.master.tables import succession
 from tests.sim.mistakes import Context, mistake, replaced
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from millwheel.adapters.clock import SteadyClock
+from millwheel.control.injector.range_index import RangeIndex
 from millwheel.core.model.times import MAX_TIME
-from millwheel.injector.range_index import RangeIndex
-from millwheel.workers.bundle.bundle import Hold
-from millwheel.workers.delivery.outbox import Outbox
-from millwheel.workers.shard.watermark import ShardWatermark
+from millwheel.engine.workers.bundle.bundle import Hold
+from millwheel.engine.workers.delivery.outbox import Outbox
+from millwheel.engine.workers.shard.watermark import ShardWatermark
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -28,7 +28,10 @@ def watermark_reported_before_commit() -> Context:
     """What is applied but not durable does not hold the watermark, nor do its productions."""
 
     def of_the_sent(self: Outbox) -> int:
-        return min((chunk.min_timestamp for chunk in self._open.values() if chunk.open_parts), default=MAX_TIME)
+        return min(
+            (chunk.min_timestamp for chunk in self._open.values() if chunk.open_parts),
+            default=MAX_TIME,
+        )
 
     def held(self: ShardWatermark, now_us: int) -> Hold:
         with replaced(Outbox, "min_timestamp", of_the_sent):

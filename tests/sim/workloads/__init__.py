@@ -20,9 +20,18 @@ from tests.sim.workloads.ringing import Rings
 from tests.sim.workloads.searched import Searched
 from tests.sim.workloads.shown import Shown
 from tests.sim.workloads.sliced import Sliced
+from tests.sim.workloads.straggling import Straggling
 from tests.sim.workloads.tables import Tables
 from tests.sim.workloads.transactional import Transactional
-from tests.sim.workloads.windows import AskedWindows, Combined, Grouped, HotOnly, Scattered, Trickling, Windows
+from tests.sim.workloads.windows import (
+    AskedWindows,
+    Combined,
+    Grouped,
+    HotOnly,
+    Scattered,
+    Trickling,
+    Windows,
+)
 
 WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "numbers": Numbers,
@@ -50,6 +59,7 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "held": Held,
     "crowded": Crowded,
     "placed": Placed,
+    "straggling": Straggling,
 }
 """(seed, size from 0 to 1) -> a workload."""
 

@@ -1,4 +1,5 @@
-"""Money moves between accounts, and an auditor looks at every movement: nothing is created, lost, or spent twice."""
+"""Money moves between accounts, and an auditor looks at every movement: nothing is created, lost,
+or spent twice."""
 
 from __future__ import annotations
 
@@ -6,7 +7,14 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from millwheel.api import Computation, ValueState
-from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec, SinkSpec, SourceSpec, StreamSpec
+from millwheel.core.pipeline.spec import (
+    InputSpec,
+    PipelineSpec,
+    SinkSpec,
+    SourceSpec,
+    StreamSpec,
+)
+from tests.computations import computation_spec
 from tests.sim.kernel import Failure
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
 
@@ -14,8 +22,9 @@ INITIAL = 100
 
 
 class Account(Computation):
-    """Orders debit the account of the payer, and what they produce credits that of the payee: it consumes its own
-    output. An order over nothing fails after it has changed the balance, which must be undone."""
+    """Orders debit the account of the payer, and what they produce credits that of the payee: it
+    consumes its own output. An order over nothing fails after it has changed the balance, which
+    must be undone."""
 
     balance = ValueState(int, default=INITIAL)
     moves = ValueState(int, default=0)
@@ -38,7 +47,13 @@ class Account(Computation):
         self.moves.set(self.moves.get() + 1)
         ctx.produce(
             "moves",
-            {"account": ctx.key, "n": n, "delta": delta, "balance": self.balance.get(), "move": self.moves.get()},
+            {
+                "account": ctx.key,
+                "n": n,
+                "delta": delta,
+                "balance": self.balance.get(),
+                "move": self.moves.get(),
+            },
         )
 
 
@@ -59,7 +74,8 @@ class Accounts(Workload):
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
         self.code = {"sim:Account": Account, "sim:Auditor": Auditor}
-        self.settle_us = 3 * SECOND  # no watermark says when a computation that consumes its own output is done
+        # no watermark says when a computation that consumes its own output is done
+        self.settle_us = 3 * SECOND
         self.accounts = self.rng.choice([2, 5, 30])
         self.orders: dict[int, dict[str, Any]] = {}
         self.rows = {"orders": {f"p{i}": self._partition() for i in range(self.rng.randint(1, 3))}}
@@ -79,17 +95,23 @@ class Accounts(Workload):
     def spec(self) -> PipelineSpec:
         source = SourceSpec("memory", {"stream": "orders"})
         stream = StreamSpec("orders", source, timestamp="ts", id="id", max_delay_us=SECOND)
-        account = ComputationSpec(
+        account = computation_spec(
             "account",
             (InputSpec("orders", by("from")), InputSpec("credits", by("to"))),
             ("credits", "moves", "refused"),
             callback="sim:Account",
             max_attempts=1,
         )
-        auditor = ComputationSpec(
-            "auditor", (InputSpec("moves", by("n")),), ("balanced",), callback="sim:Auditor", max_attempts=1
+        auditor = computation_spec(
+            "auditor",
+            (InputSpec("moves", by("n")),),
+            ("balanced",),
+            callback="sim:Auditor",
+            max_attempts=1,
         )
-        sinks = tuple(SinkSpec(name, "memory") for name in ("moves", "refused", "balanced", "dead_letters"))
+        sinks = tuple(
+            SinkSpec(name, "memory") for name in ("moves", "refused", "balanced", "dead_letters")
+        )
         return PipelineSpec("sim", (stream,), (account, auditor), sinks, "/nowhere")
 
     def look(self, stream: str, row: Any) -> None:
@@ -101,25 +123,47 @@ class Accounts(Workload):
         for account, mine in self._by_account(moves).items():
             numbers = [row["move"] for row in mine]
             if numbers != list(range(1, len(mine) + 1)):
-                raise Failure(f"records of a key are applied once, one by one: {account} moved {numbers}", (account,))
+                raise Failure(
+                    f"records of a key are applied once, one by one: {account} moved {numbers}",
+                    (account,),
+                )
             balance = INITIAL
             for row in mine:
                 balance += row["delta"]
                 if row["balance"] != balance:
-                    raise Failure(f"records of a key are applied once, one by one: {row} at {balance}", (account,))
+                    raise Failure(
+                        f"records of a key are applied once, one by one: {row} at {balance}",
+                        (account,),
+                    )
         if sum(row["delta"] for row in moves):
             raise Failure(f"sums are conserved: {sum(row['delta'] for row in moves)} too much")
         rejected = {row["n"] for row in refused}
         orders = {row["n"]: row for rows in self.rows["orders"].values() for row in rows}
         valid = {n: row for n, row in orders.items() if row["amount"] and n not in rejected}
-        debits = Counter((row["n"], row["account"], row["delta"]) for row in moves if row["delta"] < 0)
-        credits = Counter((row["n"], row["account"], row["delta"]) for row in moves if row["delta"] > 0)
-        equal("debits", debits, Counter((n, row["from"], -row["amount"]) for n, row in valid.items()))
-        equal("credits", credits, Counter((n, row["to"], row["amount"]) for n, row in valid.items()))
+        debits = Counter(
+            (row["n"], row["account"], row["delta"]) for row in moves if row["delta"] < 0
+        )
+        credits = Counter(
+            (row["n"], row["account"], row["delta"]) for row in moves if row["delta"] > 0
+        )
+        equal(
+            "debits", debits, Counter((n, row["from"], -row["amount"]) for n, row in valid.items())
+        )
+        equal(
+            "credits", credits, Counter((n, row["to"], row["amount"]) for n, row in valid.items())
+        )
         equal("refused", Counter(row["n"] for row in refused), Counter(rejected))
-        equal("balanced", Counter(row["n"] for row in self.sinks.rows("balanced")), Counter(valid.keys()))
+        equal(
+            "balanced",
+            Counter(row["n"] for row in self.sinks.rows("balanced")),
+            Counter(valid.keys()),
+        )
         nothings = sum(1 for row in orders.values() if not row["amount"])
-        equal("dead_letters", Counter(letters=len(self.sinks.rows("dead_letters"))), Counter(letters=nothings))
+        equal(
+            "dead_letters",
+            Counter(letters=len(self.sinks.rows("dead_letters"))),
+            Counter(letters=nothings),
+        )
 
     def _by_account(self, moves: list[Any]) -> dict[str, list[Any]]:
         found: dict[str, list[Any]] = defaultdict(list)

@@ -1,4 +1,5 @@
-"""What all workloads have in common: rows from a seed, a pipeline over them, and an oracle that knows the results."""
+"""What all workloads have in common: rows from a seed, a pipeline over them, and an oracle that
+knows the results."""
 
 from __future__ import annotations
 
@@ -15,19 +16,28 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from millwheel.adapters.ports import Clock
+from millwheel.connect.python_objects import load_object
 from millwheel.core.model.failures import DEAD_LETTER, OnError
+from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.replays import ReplayOrder
-from millwheel.core.pipeline.spec import Delivery, KeyKind, KeySpec, PipelineSpec, Productions, SinkSpec, StreamSpec
-from millwheel.ports import Clock
-from millwheel.python_objects import load_object
-from millwheel.workers.host.assembly import Assembly, Factories
-from millwheel.workers.shard.bundle_sizes import ShardLimits
+from millwheel.core.pipeline.spec import (
+    Delivery,
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    Productions,
+    SinkSpec,
+    StreamSpec,
+)
+from millwheel.engine.workers.host.assembly import Assembly, Factories
+from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
 from tests.sim.days import Days, FollowedSource
 from tests.sim.kernel import SECOND, START_US, Failure
 from tests.sim.outside import MemorySinks, MemorySource
 
 if TYPE_CHECKING:
-    from tests.sim.world import World
+    from tests.sim.world import Shape, World
 
 __all__ = ["SECOND", "START_US", "Workload", "by", "equal"]
 
@@ -42,20 +52,23 @@ def equal(what: str, got: Counter[Any], want: Counter[Any]) -> None:
     if got != want:
         missing, extra = want - got, got - want
         records = [
-            str(part) for index in [*missing, *extra][:5] for part in (index if type(index) is tuple else [index])
+            str(part)
+            for index in [*missing, *extra][:5]
+            for part in (index if type(index) is tuple else [index])
         ]
         raise Failure(
-            f"results are those of a run without faults: {what}: missing {list(missing.items())[:5]}, "
-            f"too many {list(extra.items())[:5]}",
+            f"results are those of a run without faults: {what}: missing"
+            f" {list(missing.items())[:5]}, too many {list(extra.items())[:5]}",
             (what, *records),
         )
 
 
 class Workload:
-    """``rows`` are what there is to read, by stream and partition; ``code`` the callbacks, by name. ``hangs``: some of
-    them may not return, so workers are watched. ``dies``: some end their worker, so somebody notes how workers end.
-    ``days``: the input grows from run to run. ``replays``: dead letters to be tried again. ``stride``: so far apart are
-    the positions of rows. ``columns``: the fields, by type, of rows that are read in columns."""
+    """``rows`` are what there is to read, by stream and partition; ``code`` the callbacks, by name.
+    ``hangs``: some of them may not return, so workers are watched. ``dies``: some end their worker,
+    so somebody notes how workers end. ``days``: the input grows from run to run. ``replays``: dead
+    letters to be tried again. ``stride``: so far apart are the positions of rows. ``columns``: the
+    fields, by type, of rows that are read in columns."""
 
     hangs = False
     dies = False
@@ -87,6 +100,7 @@ class Workload:
             settle_us=rng.choice([0, 20_000, 200_000]),
             company_us=random.Random(seed ^ 0xC0).choice([0, 5_000, 100_000]),
             columns_from=random.Random(f"columns {seed}").choice([1, 1_000]),
+            rows_below=random.Random(f"few {seed}").choice([0, 0, 4, 200]),
         )
         self.span_us = rng.choice([0, SECOND, 4 * SECOND])
         self.now: Callable[[], int] = lambda: START_US + self.span_us
@@ -99,6 +113,13 @@ class Workload:
 
     def spec(self) -> PipelineSpec:
         raise AssertionError("a workload has a pipeline")
+
+    def shaped(self, shape: Shape) -> Shape:
+        """The cluster that is to work on it, of the one that is drawn."""
+        return shape
+
+    def placed(self, world: World, table: RangeTable) -> None:
+        """A range table has been stored; raise Failure when it never may be so."""
 
     def attend(self, world: World) -> None:
         """A cluster begins to work on it."""
@@ -114,8 +135,8 @@ class Workload:
         """Raise Failure unless every sink holds exactly what it must."""
 
     def check_day(self, ends: Mapping[str, Mapping[str, int]]) -> None:
-        """A run has caught up with so many rows of each partition; raise Failure unless all that follows from them is
-        visible."""
+        """A run has caught up with so many rows of each partition; raise Failure unless all that
+        follows from them is visible."""
 
     def tight(self) -> AbstractContextManager[object]:
         """While it lasts, limits of the code are as small as this workload."""
@@ -139,8 +160,14 @@ class Workload:
         outside = Factories(
             lambda spec, *_: sources[spec.options["stream"]],
             self._sinks(),
-            lambda name, folder: self.code[name] if name in self.code else load_object(name, folder),
-            ends=None if self.days is None or self.days.last else {s: source.ends() for s, source in sources.items()},
+            lambda name, folder: (
+                self.code[name] if name in self.code else load_object(name, folder)
+            ),
+            ends=(
+                None
+                if self.days is None or self.days.last
+                else {s: source.ends() for s, source in sources.items()}
+            ),
         )
         assembly = Assembly(self._judged(self.spec()), str(self._root), clock, outside, self.limits)
         assembly.stop_broken()
@@ -156,14 +183,18 @@ class Workload:
         return FollowedSource(rows, self.days, self.stride)
 
     def _followed(self, stream: StreamSpec) -> StreamSpec:
-        """A partition that has ended for today holds the watermark: what comes tomorrow is not late."""
+        """A partition that has ended for today holds the watermark: what comes tomorrow is not
+        late."""
         return stream if self.days is None else replace(stream, idle_after_us=None)
 
     def _judged(self, spec: PipelineSpec) -> PipelineSpec:
-        """With policies under which no run stops, but in some seeds each step with failures waits for others first."""
+        """With policies under which no run stops, but in some seeds each step with failures waits
+        for others first."""
         policy = random.Random(self.seed ^ 0xBAD).choice([DEAD_LETTER, OnError(0.5, 1_000_000)])
         return replace(
             spec,
-            streams=tuple(self._followed(replace(stream, on_error=policy)) for stream in spec.streams),
+            streams=tuple(
+                self._followed(replace(stream, on_error=policy)) for stream in spec.streams
+            ),
             computations=tuple(replace(each, on_error=policy) for each in spec.computations),
         )

@@ -8,9 +8,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from millwheel.core.columns.state import leaving
+from millwheel.core.columns.state import columns_to_rows
 from millwheel.core.pipeline.spec import PipelineSpec
-from millwheel.workers.operators import columns, held_columns
+from millwheel.engine.workers.operators import columns, held_columns
 from tests.sim.replacing import replaced
 from tests.sim.workloads.base import SECOND, START_US, equal
 from tests.sim.workloads.windows import FIELDS, Windows
@@ -25,8 +25,8 @@ _PART = 10  # groups that leave columns in one bundle
 
 
 class Crowded(Windows):
-    """Tumbling windows, each of a key of its own. All that columns hold leaves in parts: no commit is as large as a
-    shard."""
+    """Tumbling windows, each of a key of its own. All that columns hold leaves in parts: no commit
+    is as large as a shard."""
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         self._own = Random(f"crowd {seed}")
@@ -37,7 +37,7 @@ class Crowded(Windows):
     @contextmanager
     def tight(self) -> Iterator[None]:
         with (
-            replaced(leaving, "PART_RECORDS", _PART),
+            replaced(columns_to_rows, "PART_RECORDS", _PART),
             replaced(columns, "MOST_KEYS", _MOST_KEYS),
             replaced(held_columns, "MOST_KEYS", _MOST_KEYS),
         ):
@@ -46,7 +46,8 @@ class Crowded(Windows):
     def _partition(self, number: int) -> list[Any]:
         count = max(1, int(_ROWS * self.size)) if number == 0 else 1
         rows = [
-            {"key": f"k{number}/{n}", "n": float(n), "p": number, "ts": START_US + n * _APART_US} for n in range(count)
+            {"key": f"k{number}/{n}", "n": float(n), "p": number, "ts": START_US + n * _APART_US}
+            for n in range(count)
         ]
         for _ in range(_DELICATE_ROWS):
             rows[self._own.randrange(count * 2 // 3, count)]["n"] = _DELICATE
@@ -55,8 +56,14 @@ class Crowded(Windows):
     def spec(self) -> PipelineSpec:
         whole = super().spec()
         mine = tuple(each for each in whole.computations if each.name == "tumbling")
-        return replace(whole, computations=mine, sinks=tuple(s for s in whole.sinks if s.stream == "tumbling_out"))
+        return replace(
+            whole,
+            computations=mine,
+            sinks=tuple(s for s in whole.sinks if s.stream == "tumbling_out"),
+        )
 
     def check(self) -> None:
-        grouped = self._grouped((row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in self.on_time())
+        grouped = self._grouped(
+            (row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in self.on_time()
+        )
         equal("tumbling", self._found("tumbling_out"), self._counted(grouped))

@@ -1,13 +1,13 @@
-"""Callbacks and input that end their worker, while workers are killed from outside as well: a letter for each of those,
-and none for anything that was in progress at a kill."""
+"""Callbacks and input that end their worker, while workers are killed from outside as well: a
+letter for each of those, and none for anything that was in progress at a kill."""
 
 from __future__ import annotations
 
 import random
 from typing import Any
 
+from millwheel.connect.sources.base import Chunk, Partition, Reject
 from millwheel.core.model.limits import Limits
-from millwheel.sources.base import Chunk, Partition, Reject
 from tests.sim.dying import ENDS, die
 from tests.sim.outside import MemoryReader, MemorySource
 from tests.sim.workloads.base import SECOND
@@ -71,5 +71,7 @@ class _MinedReader(MemoryReader):
 
     def skip(self, position: int) -> Chunk:
         chunk = super().read(position, 1)
-        rejects = [Reject(at, row, "") for at, row in zip(chunk.positions, chunk.values, strict=True)]
+        rejects = [
+            Reject(at, row, "") for at, row in zip(chunk.positions, chunk.values, strict=True)
+        ]
         return Chunk([], [], chunk.next_position, rejects, chunk.finished)

@@ -1,4 +1,5 @@
-"""Random graphs of computations: fan-in and fan-out, other keys at every step, poison, and every guarantee dial."""
+"""Random graphs of computations: fan-in and fan-out, other keys at every step, poison, and every
+guarantee dial."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from millwheel.core.pipeline.spec import (
     SourceSpec,
     StreamSpec,
 )
+from tests.computations import computation_spec
 from tests.sim.kernel import Failure
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
 
@@ -25,7 +27,8 @@ FIELDS = ("a", "b", "c")
 
 
 class Step(Computation):
-    """Passes each record on, under its own name: some twice, some not at all, and some cannot be used."""
+    """Passes each record on, under its own name: some twice, some not at all, and some cannot be
+    used."""
 
     seen = ValueState(int, default=0)
 
@@ -44,7 +47,10 @@ def outcome(name: str, copies: int, poison: int, value: dict[str, Any]) -> list[
     if value["n"] % poison == 1:
         raise ValueError("poison")
     count = value["n"] % (copies + 1)
-    return [{**value, "path": f"{value['path']}>{name}.{i}", "b": (value["b"] + i) % 7} for i in range(count)]
+    return [
+        {**value, "path": f"{value['path']}>{name}.{i}", "b": (value["b"] + i) % 7}
+        for i in range(count)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,8 @@ class Plan:
 
 
 class Graphs(Workload):
-    """One or two sources → two to five steps, each of any of the streams before it → a sink for each stream."""
+    """One or two sources → two to five steps, each of any of the streams before it → a sink for
+    each stream."""
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
@@ -68,13 +75,16 @@ class Graphs(Workload):
         self.code = {"sim:Step": Step}
         streams = [f"s{i}" for i in range(rng.randint(1, 2))]
         self.rows = {
-            stream: {f"p{i}": self._partition(f"{stream}.{i}") for i in range(rng.randint(1, 2))} for stream in streams
+            stream: {f"p{i}": self._partition(f"{stream}.{i}") for i in range(rng.randint(1, 2))}
+            for stream in streams
         }
         self.plans: list[Plan] = []
         for number in range(rng.randint(2, 5)):
             chosen = rng.sample(streams, min(len(streams), rng.choice([1, 1, 2])))
             inputs = tuple((stream, rng.choice(FIELDS)) for stream in chosen)
-            plan = Plan(f"c{number}", inputs, rng.choice([1, 2]), rng.choice([11, 10**9]), *self._dial(rng))
+            plan = Plan(
+                f"c{number}", inputs, rng.choice([1, 2]), rng.choice([11, 10**9]), *self._dial(rng)
+            )
             self.plans.append(plan)
             streams = [*streams, plan.name]
 
@@ -83,7 +93,11 @@ class Graphs(Workload):
         exact = Delivery.EXACTLY_ONCE
         dials = [(exact, Productions.STRONG)] * 4 + [(exact, Productions.WEAK)] * 2
         return rng.choice(
-            [*dials, (Delivery.AT_LEAST_ONCE, Productions.STRONG), (Delivery.AT_LEAST_ONCE, Productions.WEAK)]
+            [
+                *dials,
+                (Delivery.AT_LEAST_ONCE, Productions.STRONG),
+                (Delivery.AT_LEAST_ONCE, Productions.WEAK),
+            ]
         )
 
     def _partition(self, name: str) -> list[Any]:
@@ -107,15 +121,24 @@ class Graphs(Workload):
 
     def spec(self) -> PipelineSpec:
         streams = tuple(
-            StreamSpec(name, SourceSpec("memory", {"stream": name}), timestamp="ts", id="id", max_delay_us=SECOND)
+            StreamSpec(
+                name,
+                SourceSpec("memory", {"stream": name}),
+                timestamp="ts",
+                id="id",
+                max_delay_us=SECOND,
+            )
             for name in self.rows
         )
         computations = tuple(self._computation(plan) for plan in self.plans)
-        sinks = tuple(SinkSpec(name, "memory") for name in (*(plan.name for plan in self.plans), "dead_letters"))
+        sinks = tuple(
+            SinkSpec(name, "memory")
+            for name in (*(plan.name for plan in self.plans), "dead_letters")
+        )
         return PipelineSpec("sim", streams, computations, sinks, "/nowhere")
 
     def _computation(self, plan: Plan) -> ComputationSpec:
-        return ComputationSpec(
+        return computation_spec(
             plan.name,
             tuple(InputSpec(stream, by(field)) for stream, field in plan.inputs),
             (plan.name,),
@@ -131,12 +154,16 @@ class Graphs(Workload):
         made: dict[str, list[dict[str, Any]]] = {}
         loose: dict[str, bool] = {}
         for stream, partitions in self.rows.items():
-            made[stream] = list({row["id"]: row for rows in partitions.values() for row in rows}.values())
+            made[stream] = list(
+                {row["id"]: row for rows in partitions.values() for row in rows}.values()
+            )
             loose[stream] = False
         dead = 0
         for plan in self.plans:
             made[plan.name] = []
-            loose[plan.name] = plan.delivery is Delivery.AT_LEAST_ONCE or any(loose[s] for s, _ in plan.inputs)
+            loose[plan.name] = plan.delivery is Delivery.AT_LEAST_ONCE or any(
+                loose[s] for s, _ in plan.inputs
+            )
             for stream, _ in plan.inputs:
                 for value in made[stream]:
                     try:
@@ -159,4 +186,6 @@ class Graphs(Workload):
             equal(plan.name, got, want)
         letters = len(self.sinks.rows("dead_letters"))
         if letters < dead or (letters > dead and not any(loose.values())):
-            raise Failure(f"results are those of a run without faults: {letters} dead letters, not {dead}")
+            raise Failure(
+                f"results are those of a run without faults: {letters} dead letters, not {dead}"
+            )

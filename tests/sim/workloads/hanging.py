@@ -9,15 +9,15 @@ from typing import Any
 from millwheel.api import Computation, ValueState
 from millwheel.core.model.limits import Limits
 from millwheel.core.pipeline.spec import (
-    ComputationSpec,
     InputSpec,
     PipelineSpec,
     Productions,
     SinkSpec,
     SourceSpec,
     StreamSpec,
-    WindowSpec,
 )
+from millwheel.core.pipeline.work import WindowSpec
+from tests.computations import computation_spec
 from tests.sim.dying import die
 from tests.sim.hanging import never_return, take
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
@@ -36,8 +36,8 @@ def _end(how: str) -> None:
 
 
 class Numbering(Computation):
-    """Numbers the records of each key. What a record ``does``: it hangs, is slow, or sets a timer (that hangs). With
-    ``dies``, what hangs ends its worker in that way."""
+    """Numbers the records of each key. What a record ``does``: it hangs, is slow, or sets a timer
+    (that hangs). With ``dies``, what hangs ends its worker in that way."""
 
     seen = ValueState(int, default=0)
 
@@ -47,13 +47,17 @@ class Numbering(Computation):
     def process_record(self, ctx: Any, record: Any) -> None:
         does = record.value["does"]
         self.seen.set(self.seen.get() + 1)
-        ctx.produce("numbered", {**record.value, "number": self.seen.get()}, timestamp=record.timestamp)
+        ctx.produce(
+            "numbered", {**record.value, "number": self.seen.get()}, timestamp=record.timestamp
+        )
         if does == "hangs":
             _end(self._dies)
         elif does == "slow":
             take(self._slow_us)
         elif does.startswith("timer"):
-            ctx.set_timer(f"{record.value['p']}/{record.value['n']}/{does}", record.timestamp + SECOND)
+            ctx.set_timer(
+                f"{record.value['p']}/{record.value['n']}/{does}", record.timestamp + SECOND
+            )
 
     def process_timer(self, ctx: Any, timer: Any) -> None:
         p, n, does = timer.tag.split("/")
@@ -63,7 +67,8 @@ class Numbering(Computation):
 
 
 class NumberingTogether(Numbering):
-    """The same with the records of a key together: some of them may be slow, and take too long together."""
+    """The same with the records of a key together: some of them may be slow, and take too long
+    together."""
 
     def process_batch(self, ctx: Any, records: Any) -> None:
         for record in records:
@@ -79,7 +84,14 @@ class Listing(Computation):
     def process_window(self, ctx: Any, key: Any, window: Any, records: Any) -> None:
         if any(record.value["does"] == "window that hangs" for record in records):
             _end(self._dies)
-        ctx.produce("listed", {"p": key, "start": window.start, "ns": sorted(record.value["n"] for record in records)})
+        ctx.produce(
+            "listed",
+            {
+                "p": key,
+                "start": window.start,
+                "ns": sorted(record.value["n"] for record in records),
+            },
+        )
 
 
 class Hanging(Workload):
@@ -107,7 +119,15 @@ class Hanging(Workload):
         for n in range(self.count(1, 60)):
             time += rng.randint(0, SECOND)
             does = rng.choices(["", "slow", "timer"], weights)[0]
-            rows.append({"key": f"k{rng.randrange(self.keys)}", "n": n, "p": number, "ts": time, "does": does})
+            rows.append(
+                {
+                    "key": f"k{rng.randrange(self.keys)}",
+                    "n": n,
+                    "p": number,
+                    "ts": time,
+                    "does": does,
+                }
+            )
         return rows
 
     def _index(self, does: str, times: int) -> None:
@@ -118,7 +138,7 @@ class Hanging(Workload):
     def spec(self) -> PipelineSpec:
         source = SourceSpec("memory", {"stream": "events"})
         stream = StreamSpec("events", source, timestamp="ts", max_delay_us=SECOND)
-        numbering = ComputationSpec(
+        numbering = computation_spec(
             "numbering",
             (InputSpec("events", by("key")),),
             ("numbered", "rung"),
@@ -126,7 +146,7 @@ class Hanging(Workload):
             options={"slow_us": self.slow_us, "dies": self.how},
             productions=self.productions,
         )
-        listing = ComputationSpec(
+        listing = computation_spec(
             "listing",
             (InputSpec("numbered", by("p")),),
             ("listed",),
@@ -134,8 +154,12 @@ class Hanging(Workload):
             options={"dies": self.how},
             window=WindowSpec("tumbling", {"size_us": _SIZE_US}),
         )
-        sinks = tuple(SinkSpec(name, "memory") for name in ("numbered", "rung", "listed", "dead_letters"))
-        return PipelineSpec("sim", (stream,), (numbering, listing), sinks, "/nowhere", limits=self.given)
+        sinks = tuple(
+            SinkSpec(name, "memory") for name in ("numbered", "rung", "listed", "dead_letters")
+        )
+        return PipelineSpec(
+            "sim", (stream,), (numbering, listing), sinks, "/nowhere", limits=self.given
+        )
 
     def check(self) -> None:
         rows = [row for rows in self.rows["events"].values() for row in rows]
@@ -144,23 +168,43 @@ class Hanging(Workload):
         equal("numbered", _indexes(numbered), _indexes(good))
         if self.productions is Productions.STRONG:
             per_key = Counter(row["key"] for row in good)
-            numbers = Counter((key, number + 1) for key, count in per_key.items() for number in range(count))
+            numbers = Counter(
+                (key, number + 1) for key, count in per_key.items() for number in range(count)
+            )
             equal("numbers", Counter((row["key"], row["number"]) for row in numbered), numbers)
-        equal("rung", _indexes(self.sinks.rows("rung")), _indexes(row for row in rows if row["does"] == "timer"))
+        equal(
+            "rung",
+            _indexes(self.sinks.rows("rung")),
+            _indexes(row for row in rows if row["does"] == "timer"),
+        )
         windows: dict[tuple[int, int], list[Any]] = defaultdict(list)
         for row in good:
             windows[row["p"], row["ts"] - row["ts"] % _SIZE_US].append(row)
-        stuck = {index for index, each in windows.items() if any(row["does"] == "window that hangs" for row in each)}
-        said = {index: tuple(row["n"] for row in each) for index, each in windows.items() if index not in stuck}
-        listed = Counter((row["p"], row["start"], tuple(row["ns"])) for row in self.sinks.rows("listed"))
+        stuck = {
+            index
+            for index, each in windows.items()
+            if any(row["does"] == "window that hangs" for row in each)
+        }
+        said = {
+            index: tuple(row["n"] for row in each)
+            for index, each in windows.items()
+            if index not in stuck
+        }
+        listed = Counter(
+            (row["p"], row["start"], tuple(row["ns"])) for row in self.sinks.rows("listed")
+        )
         equal("listed", listed, Counter((*index, ns) for index, ns in said.items()))
         self._check_letters(rows, len(stuck))
 
     def _check_letters(self, rows: list[Any], windows: int) -> None:
         what = Counter(row["does"] for row in rows)
-        want = Counter(record=what["hangs"], timer=what["timer that hangs"], window=windows, line=what[LINE])
+        want = Counter(
+            record=what["hangs"], timer=what["timer that hangs"], window=windows, line=what[LINE]
+        )
         reasons = [letter["reason"] for letter in self.sinks.rows("dead_letters")]
-        found = Counter(next((word for word in want if self._is_about(each, word)), each) for each in reasons)
+        found = Counter(
+            next((word for word in want if self._is_about(each, word)), each) for each in reasons
+        )
         equal("dead_letters", found, +want)
 
     def _is_about(self, reason: str, what: str) -> bool:

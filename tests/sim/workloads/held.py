@@ -1,4 +1,5 @@
-"""Windows that outsiders ask for while steps with failures wait for a verdict: no answer shows anything of these."""
+"""Windows that outsiders ask for while steps with failures wait for a verdict: no answer shows
+anything of these."""
 
 from __future__ import annotations
 
@@ -31,18 +32,25 @@ class Held(AskedWindows):
     def spec(self) -> PipelineSpec:
         whole = super().spec()
         tumbling = tuple(each for each in whole.computations if each.name == "tumbling")
-        shown = tuple(each for each in whole.sinks if each.stream in ("tumbling_out", "dead_letters"))
+        shown = tuple(
+            each for each in whole.sinks if each.stream in ("tumbling_out", "dead_letters")
+        )
         return replace(whole, computations=tumbling, sinks=shown)
 
     def _judged(self, spec: PipelineSpec) -> PipelineSpec:
         judged = super()._judged(spec)
-        return replace(judged, computations=tuple(replace(c, on_error=_OTHERS_FIRST) for c in judged.computations))
+        return replace(
+            judged,
+            computations=tuple(replace(c, on_error=_OTHERS_FIRST) for c in judged.computations),
+        )
 
     def on_time(self, partitions: Iterable[list[Any]] | None = None) -> Iterator[dict[str, Any]]:
         return (row for row in super().on_time(partitions) if row["n"] != "many")
 
     def check(self) -> None:
-        grouped = self._grouped((row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in self.on_time())
+        grouped = self._grouped(
+            (row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in self.on_time()
+        )
         equal("tumbling", self._found("tumbling_out"), self._counted(grouped))
         failing = [row for row in super().on_time() if row["n"] == "many"]
         letters = [letter["value"] for letter in self.sinks.rows("dead_letters")]

@@ -1,4 +1,5 @@
-"""Dictionaries: every device has one number for ever, or until it is forgotten, whatever dies, moves or is split."""
+"""Dictionaries: every device has one number for ever, or until it is forgotten, whatever dies,
+moves or is split."""
 
 from __future__ import annotations
 
@@ -7,8 +8,6 @@ from typing import Any
 
 from millwheel.core.pipeline.dictionaries import partition_of
 from millwheel.core.pipeline.spec import (
-    ComputationSpec,
-    DictionarySpec,
     InputSpec,
     KeyKind,
     KeySpec,
@@ -17,6 +16,8 @@ from millwheel.core.pipeline.spec import (
     SourceSpec,
     StreamSpec,
 )
+from millwheel.core.pipeline.work import DictionarySpec
+from tests.computations import computation_spec
 from tests.sim.kernel import Failure
 from tests.sim.workloads.base import SECOND, START_US, Workload, equal
 
@@ -37,12 +38,19 @@ class Ids(Workload):
         for n in range(self.count(1, 150)):
             time_us += rng.randint(0, SECOND)
             device = rng.randrange(self.devices)
-            rows.append({"device": f"d{device}" if device % 3 else device, "n": n, "p": number, "ts": time_us})
+            rows.append(
+                {
+                    "device": f"d{device}" if device % 3 else device,
+                    "n": n,
+                    "p": number,
+                    "ts": time_us,
+                }
+            )
         return rows
 
     def spec(self) -> PipelineSpec:
         stream = StreamSpec("visits", SourceSpec("memory", {"stream": "visits"}), timestamp="ts")
-        ids = ComputationSpec(
+        ids = computation_spec(
             "ids",
             (InputSpec("visits", KeySpec(KeyKind.FIELD, ("device",), partitions=self.partitions)),),
             ("numbered",),
@@ -51,10 +59,15 @@ class Ids(Workload):
         return PipelineSpec("sim", (stream,), (ids,), (SinkSpec("numbered", "memory"),), "/nowhere")
 
     def check(self) -> None:
-        """Every visit once, every device with one number, and every partition's numbers without a gap."""
+        """Every visit once, every device with one number, and every partition's numbers without a
+        gap."""
         visits = [row for rows in self.rows["visits"].values() for row in rows]
         found = self.sinks.rows("numbered")
-        equal("visits", Counter((row["p"], row["n"]) for row in found), Counter((row["p"], row["n"]) for row in visits))
+        equal(
+            "visits",
+            Counter((row["p"], row["n"]) for row in found),
+            Counter((row["p"], row["n"]) for row in visits),
+        )
         lives = self.lives()
         ids: dict[Any, int] = {}
         for row in found:
@@ -62,22 +75,31 @@ class Ids(Workload):
             if ids.setdefault(life, row["id"]) != row["id"]:
                 raise Failure(f"a device has one number: {life} has {ids[life]} and {row['id']}")
         if len(set(ids.values())) < len(ids):
-            raise Failure(f"a number stands for one device: {len(ids)} devices have {len(set(ids.values()))} numbers")
+            raise Failure(
+                f"a number stands for one device: {len(ids)} devices have {len(set(ids.values()))}"
+                " numbers"
+            )
         expected: set[int] = set()
         for partition in range(self.partitions):
             count = sum(partition_of(device, self.partitions) == partition for device, _ in ids)
             expected |= {partition + self.partitions * number for number in range(count)}
         if set(ids.values()) != expected:
-            raise Failure(f"partitions count without gaps: {sorted(set(ids.values()) ^ expected)[:5]}")
+            raise Failure(
+                f"partitions count without gaps: {sorted(set(ids.values()) ^ expected)[:5]}"
+            )
 
     def lives(self) -> dict[tuple[int, int], tuple[Any, int]]:
         """The device of each visit, and which of its lives it is in."""
-        return {(row["p"], row["n"]): (row["device"], 0) for rows in self.rows["visits"].values() for row in rows}
+        return {
+            (row["p"], row["n"]): (row["device"], 0)
+            for rows in self.rows["visits"].values()
+            for row in rows
+        }
 
 
 class ForgottenIds(Ids):
-    """The same with a time to live. Each device visits one partition of the source, whose visits come in the order of
-    time: so what is forgotten is the same in every run."""
+    """The same with a time to live. Each device visits one partition of the source, whose visits
+    come in the order of time: so what is forgotten is the same in every run."""
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)

@@ -1,5 +1,5 @@
-"""A sink whose rows are committed to a table by the real committers: numbers per key appear once, although commits are
-slow, conflict, are not answered, and their client panics."""
+"""A sink whose rows are committed to a table by the real committers: numbers per key appear once,
+although commits are slow, conflict, are not answered, and their client panics."""
 
 from __future__ import annotations
 
@@ -36,10 +36,14 @@ class Lakes(Shown):
 
     def _sinks(self) -> Callable[[SinkSpec, str], Any]:
         of_lake = lake_sinks(self.lake, self.flush)
-        return lambda spec, folder: of_lake() if spec.kind == "lake" else self.sinks.build(spec, folder)
+        return lambda spec, folder: (
+            of_lake() if spec.kind == "lake" else self.sinks.build(spec, folder)
+        )
 
     def spec(self) -> PipelineSpec:
-        return replace(super().spec(), sinks=(SinkSpec("numbered", "lake"), SinkSpec("dead_letters", "memory")))
+        return replace(
+            super().spec(), sinks=(SinkSpec("numbered", "lake"), SinkSpec("dead_letters", "memory"))
+        )
 
     def check(self) -> None:
         rows = [row for rows in self.rows["events"].values() for row in rows]
@@ -47,9 +51,15 @@ class Lakes(Shown):
         refused = Counter((row["p"], row["n"]) for row in rows if row["weight"] == "many")
         equal("letters", Counter((row["p"], row["n"]) for row in letters), refused)
         found = [*self.lake.rows, *letters]
-        equal("records", Counter((r["p"], r["n"]) for r in found), Counter((r["p"], r["n"]) for r in rows))
+        equal(
+            "records",
+            Counter((r["p"], r["n"]) for r in found),
+            Counter((r["p"], r["n"]) for r in rows),
+        )
         if self.productions is Productions.WEAK:
             return
         per_key = Counter(row["key"] for row in rows)
-        numbers = Counter((key, number + 1) for key, count in per_key.items() for number in range(count))
+        numbers = Counter(
+            (key, number + 1) for key, count in per_key.items() for number in range(count)
+        )
         equal("numbers", Counter((r["key"], r["number"]) for r in found), numbers)

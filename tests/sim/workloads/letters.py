@@ -10,13 +10,13 @@ from millwheel.api import Computation, ValueState
 from millwheel.core.pipeline.replays import Again, ReplayOrder
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
-    ComputationSpec,
     InputSpec,
     PipelineSpec,
     SinkSpec,
     SourceSpec,
     StreamSpec,
 )
+from tests.computations import computation_spec
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
 
 _AGAIN = 99
@@ -32,7 +32,14 @@ class Telling(Computation):
         self.seen.set(self.seen.get() + 1)
         if record.stream == DEAD_LETTERS:
             letter = record.value
-            ctx.produce("told", {"place": letter["position"], "about": letter["computation"], "at": record.timestamp})
+            ctx.produce(
+                "told",
+                {
+                    "place": letter["position"],
+                    "about": letter["computation"],
+                    "at": record.timestamp,
+                },
+            )
         else:
             ctx.produce("told", {"place": f"p{record.value['p']}@{record.value['n']}", "about": ""})
 
@@ -45,7 +52,8 @@ class Passing(Computation):
 
 
 class Letters(Workload):
-    """Sources → a computation for the records and their letters, another for the records alone → sinks."""
+    """Sources → a computation for the records and their letters, another for the records alone →
+    sinks."""
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
@@ -60,7 +68,13 @@ class Letters(Workload):
         """Records that were dead letters once, for either computation."""
         found = []
         for n in range(rng.choice([0, rng.randint(1, 60)])):
-            row = {"n": n, "p": _AGAIN, "ts": START_US + n * SECOND, "a": rng.randrange(4), "b": n % 3}
+            row = {
+                "n": n,
+                "p": _AGAIN,
+                "ts": START_US + n * SECOND,
+                "a": rng.randrange(4),
+                "b": n % 3,
+            }
             node, field = rng.choice([("telling", "a"), ("passing", "b")])
             found.append(Again(f"letter:{n}", node, "events", row[field], row["ts"], row, []))
         return found
@@ -68,24 +82,34 @@ class Letters(Workload):
     def _partition(self, number: int) -> list[Any]:
         rows: list[Any] = []
         for n in range(1, self.count(1, 80) + 1):
-            row = {"n": n, "p": number, "ts": START_US + n * SECOND, "a": self.rng.randrange(4), "b": n % 3}
+            row = {
+                "n": n,
+                "p": number,
+                "ts": START_US + n * SECOND,
+                "a": self.rng.randrange(4),
+                "b": n % 3,
+            }
             if self.rng.random() < self.share:
                 spoilt = self.rng.choice(["all", "ts", "a", "b", "ab"])
-                row = {} if spoilt == "all" else {name: row[name] for name in row if name not in (spoilt, *spoilt)}
+                row = (
+                    {}
+                    if spoilt == "all"
+                    else {name: row[name] for name in row if name not in (spoilt, *spoilt)}
+                )
             rows.append(row or None)
         return rows
 
     def spec(self) -> PipelineSpec:
         source = SourceSpec("memory", {"stream": "events"})
         stream = StreamSpec("events", source, timestamp="ts", max_delay_us=SECOND)
-        telling = ComputationSpec(
+        telling = computation_spec(
             "telling",
             (InputSpec("events", by("a")), InputSpec(DEAD_LETTERS, by("computation"))),
             ("told",),
             callback="sim:Telling",
             productions=self.productions,
         )
-        passing = ComputationSpec(
+        passing = computation_spec(
             "passing",
             (InputSpec("events", by("b")),),
             ("passed",),
@@ -124,9 +148,15 @@ class Letters(Workload):
                 passed[_AGAIN, again.value["n"]] += 1
         rows = self.sinks.rows("told")
         stamps = {row["place"]: row["at"] for row in rows if "at" in row}
-        equal("the times of letters", Counter(stamps.items()), Counter({(each, times[each]): 1 for each in stamps}))
+        equal(
+            "the times of letters",
+            Counter(stamps.items()),
+            Counter({(each, times[each]): 1 for each in stamps}),
+        )
         got = Counter((row["place"], row["about"]) for row in rows)
         equal("told", got, told + letters)
         equal("passed", Counter((row["p"], row["n"]) for row in self.sinks.rows("passed")), passed)
         rows = self.sinks.rows(DEAD_LETTERS)
-        equal("dead_letters", Counter((row["position"], row["computation"]) for row in rows), letters)
+        equal(
+            "dead_letters", Counter((row["position"], row["computation"]) for row in rows), letters
+        )

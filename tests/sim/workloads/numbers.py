@@ -1,4 +1,5 @@
-"""Records are numbered per key, with timers, poison and timestamps in the far future, and counted in windows."""
+"""Records are numbered per key, with timers, poison and timestamps in the far future, and counted
+in windows."""
 
 from __future__ import annotations
 
@@ -9,16 +10,15 @@ from typing import Any
 from millwheel.api import Computation, ValueState
 from millwheel.core.model.records import Domain
 from millwheel.core.pipeline.spec import (
-    AggregateSpec,
-    ComputationSpec,
     InputSpec,
     PipelineSpec,
     Productions,
     SinkSpec,
     SourceSpec,
     StreamSpec,
-    WindowSpec,
 )
+from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
+from tests.computations import computation_spec
 from tests.sim.kernel import Failure
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
 
@@ -26,8 +26,8 @@ DAY = 86_400 * SECOND
 
 
 class Counting(Computation):
-    """Numbers the records of each key; the numbers must come out 1, 2, 3 … exactly once each. Every tenth record
-    sets a timer, which must fire once."""
+    """Numbers the records of each key; the numbers must come out 1, 2, 3 … exactly once each. Every
+    tenth record sets a timer, which must fire once."""
 
     seen = ValueState(int, default=0)
 
@@ -58,7 +58,9 @@ class Numbers(Workload):
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
-        self.code = {"sim:Counting": random.Random(f"batches {seed}").choice([Counting, CountingTogether])}
+        self.code = {
+            "sim:Counting": random.Random(f"batches {seed}").choice([Counting, CountingTogether])
+        }
         self.keys = self.rng.choice([1, 3, 20])
         partitions = self.rng.randint(1, 4)
         self.rows = {"events": {f"p{i}": self._partition(self.rng, i) for i in range(partitions)}}
@@ -67,11 +69,20 @@ class Numbers(Workload):
         for number, rows in enumerate(self.rows["events"].values()):
             self._mix_in_far(own, share, number, rows)
 
-    def _mix_in_far(self, rng: random.Random, share: float, partition: int, rows: list[Any]) -> None:
-        """Records too far in the future become dead letters, and judge nothing else in their partition."""
+    def _mix_in_far(
+        self, rng: random.Random, share: float, partition: int, rows: list[Any]
+    ) -> None:
+        """Records too far in the future become dead letters, and judge nothing else in their
+        partition."""
         for index in [index for index in range(len(rows), 0, -1) if rng.random() < share]:
             stamp = START_US + rng.randint(3, 300) * DAY
-            row = {"key": f"k{rng.randrange(self.keys)}", "n": index, "p": partition, "id": f"f{index}", "ts": stamp}
+            row = {
+                "key": f"k{rng.randrange(self.keys)}",
+                "n": index,
+                "p": partition,
+                "id": f"f{index}",
+                "ts": stamp,
+            }
             rows.insert(rng.randint(0, index), row)
 
     def _partition(self, rng: random.Random, number: int) -> list[Any]:
@@ -81,7 +92,13 @@ class Numbers(Workload):
             time += rng.randint(0, SECOND)
             late = rng.random() < 0.02
             stamp = time - (30 * SECOND if late else rng.randint(0, SECOND))
-            row = {"key": f"k{rng.randrange(self.keys)}", "n": n, "p": number, "id": f"{number}-{n}", "ts": stamp}
+            row = {
+                "key": f"k{rng.randrange(self.keys)}",
+                "n": n,
+                "p": number,
+                "id": f"{number}-{n}",
+                "ts": stamp,
+            }
             rows.append(row)
             if rng.random() < 0.05:
                 rows.append(dict(row))
@@ -93,9 +110,13 @@ class Numbers(Workload):
 
     def spec(self) -> PipelineSpec:
         stream = StreamSpec(
-            "events", SourceSpec("memory", {"stream": "events"}), timestamp="ts", id="id", max_delay_us=2 * SECOND
+            "events",
+            SourceSpec("memory", {"stream": "events"}),
+            timestamp="ts",
+            id="id",
+            max_delay_us=2 * SECOND,
         )
-        counting = ComputationSpec(
+        counting = computation_spec(
             "counting",
             (InputSpec("events", by("key")),),
             ("numbered", "rung"),
@@ -104,17 +125,19 @@ class Numbers(Workload):
             productions=self.productions,
             max_attempts=2,
         )
-        totals = ComputationSpec(
+        totals = computation_spec(
             "totals",
             (InputSpec("numbered", by("p")),),
             ("per_window",),
             window=WindowSpec("tumbling", {"size_us": 10 * SECOND}),
             aggregates=(AggregateSpec("count", "count"), AggregateSpec("sum", "sum", "n")),
         )
-        sinks = tuple(SinkSpec(name, "memory") for name in ("numbered", "rung", "per_window", "dead_letters"))
+        sinks = tuple(
+            SinkSpec(name, "memory") for name in ("numbered", "rung", "per_window", "dead_letters")
+        )
         return PipelineSpec("sim", (stream,), (counting, totals), sinks, "/nowhere")
 
-    # --- what must have come out -------------------------------------------------------------------------
+    # --- what must have come out ------------------------------------------------------------------
 
     def expected(self) -> tuple[Counter[str], list[tuple[int, int, int]], int]:
         """(records per key, the same records as (partition, n, timestamp), dead letters)."""
@@ -144,8 +167,9 @@ class Numbers(Workload):
         return good, records, dead
 
     def check(self) -> None:
-        """Raises Failure unless every sink holds exactly what it must. Weak productions promise each record once,
-        but not that a computation which is not idempotent numbers it the same when it runs again after a crash."""
+        """Raises Failure unless every sink holds exactly what it must. Weak productions promise
+        each record once, but not that a computation which is not idempotent numbers it the same
+        when it runs again after a crash."""
         good, records, dead = self.expected()
         numbered = self.sinks.rows("numbered")
         if self.productions is Productions.STRONG:
@@ -154,16 +178,26 @@ class Numbers(Workload):
                 Counter((r["key"], r["number"]) for r in numbered),
                 Counter({(k, i + 1): 1 for k, c in good.items() for i in range(c)}),
             )
-        equal("records", Counter((r["p"], r["n"]) for r in numbered), Counter((p, n) for p, n, _ in records))
+        equal(
+            "records",
+            Counter((r["p"], r["n"]) for r in numbered),
+            Counter((p, n) for p, n, _ in records),
+        )
         if self.productions is Productions.STRONG:
             self._in_order(numbered)
         rung = Counter((r["key"], r["tag"]) for r in self.sinks.rows("rung"))
-        equal("rung", rung, Counter({(k, f"t{i}"): 1 for k, c in good.items() for i in range(10, c + 1, 10)}))
+        equal(
+            "rung",
+            rung,
+            Counter({(k, f"t{i}"): 1 for k, c in good.items() for i in range(10, c + 1, 10)}),
+        )
         windows: dict[tuple[int, int], list[int]] = defaultdict(list)
         for p, n, stamp in records:
             windows[p, stamp - stamp % (10 * SECOND)].append(n)
         want = Counter({(p, start, len(ns), sum(ns)): 1 for (p, start), ns in windows.items()})
-        got = Counter((r["p"], r["window_start"], r["count"], r["sum"]) for r in self.sinks.rows("per_window"))
+        got = Counter(
+            (r["p"], r["window_start"], r["count"], r["sum"]) for r in self.sinks.rows("per_window")
+        )
         equal("per_window", got, want)
         letters = self.sinks.rows("dead_letters")
         equal("dead_letters", Counter(len_=len(letters)), Counter(len_=dead))

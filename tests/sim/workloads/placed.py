@@ -1,6 +1,6 @@
-"""Event-time timers among the records of callbacks. From one partition, records and timers of a key come in one order,
-also behind a callback by another key; the oracle goes through the partition by itself. From several, each timer still
-comes behind all records of its time."""
+"""Event-time timers among the records of callbacks. From one partition, records and timers of a key
+come in one order, also behind a callback by another key; the oracle goes through the partition by
+itself. From several, each timer still comes behind all records of its time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 from millwheel.api import Computation, MapState, ValueState
 from millwheel.core.model.records import Domain
 from millwheel.core.pipeline.spec import (
-    ComputationSpec,
     InputSpec,
     PipelineSpec,
     SinkSpec,
     SourceSpec,
     StreamSpec,
 )
+from tests.computations import computation_spec
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
 
 _MAX_DELAY = 2 * SECOND
@@ -46,7 +46,9 @@ class Reminding(Computation):
         else:
             self.items.set(self.items.get() + 1)
             ctx.set_timer(
-                "past" if value["do"] == "past" else "remind", record.timestamp + value["after"], Domain.EVENT
+                "past" if value["do"] == "past" else "remind",
+                record.timestamp + value["after"],
+                Domain.EVENT,
             )
         if self.passed_on:
             ctx.produce(self.passed_on, {**value, "kind": "record"})
@@ -56,12 +58,21 @@ class Reminding(Computation):
         row = {"key": ctx.key, "tag": timer.tag, "at": timer.at, "items": self.items.get()}
         ctx.produce(self.told, row, timestamp=at)
         if self.passed_on:
-            row = {"u": ctx.key, "g": f"{ctx.key}'", "h": 0, "n": -1, "do": "move", "after": SECOND, "kind": "timer"}
+            row = {
+                "u": ctx.key,
+                "g": f"{ctx.key}'",
+                "h": 0,
+                "n": -1,
+                "do": "move",
+                "after": SECOND,
+                "kind": "timer",
+            }
             ctx.produce(self.passed_on, row, timestamp=at)
 
 
 def _told_at(tag: str, at: int) -> int:
-    """What a timer of the past tells is not behind the record that set it, nor behind the watermark."""
+    """What a timer of the past tells is not behind the record that set it, nor behind the
+    watermark."""
     return at + _PAST if tag == "past" else at
 
 
@@ -88,7 +99,8 @@ class Tallying(Computation):
 
 @dataclass(slots=True)
 class _Key:
-    """A key of a :class:`Reminding` as the oracle sees it: timers with the label of the call that set them."""
+    """A key of a :class:`Reminding` as the oracle sees it: timers with the label of the call that
+    set them."""
 
     items: int = 0
     timers: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -108,7 +120,10 @@ class _Key:
             return
         self.items += 1
         due = at + value["after"]
-        self.timers["past" if value["do"] == "past" else "remind"] = due, label if due < label else due
+        self.timers["past" if value["do"] == "past" else "remind"] = (
+            due,
+            label if due < label else due,
+        )
 
 
 class Placed(Workload):
@@ -127,25 +142,44 @@ class Placed(Workload):
         rows: list[Any] = []
         time_us = START_US
         for n in range(self.count(1, 120)):
-            time_us += rng.randint(0, int(SECOND * self.steps)) if rng.random() < 0.9 else rng.randint(0, 20 * SECOND)
+            time_us += (
+                rng.randint(0, int(SECOND * self.steps))
+                if rng.random() < 0.9
+                else rng.randint(0, 20 * SECOND)
+            )
             user = f"u{rng.randrange(self.users)}"
-            do = rng.choice(["move"] * 7 + ["past"] * 2 + ["clear"] * 2) if rng.random() < 0.98 else "fail"
-            after = -rng.randint(0, _PAST) if do == "past" else rng.randint(SECOND // 10, 4 * SECOND)
+            do = (
+                rng.choice(["move"] * 7 + ["past"] * 2 + ["clear"] * 2)
+                if rng.random() < 0.98
+                else "fail"
+            )
+            after = (
+                -rng.randint(0, _PAST) if do == "past" else rng.randint(SECOND // 10, 4 * SECOND)
+            )
             stamp = time_us - rng.choice([0, 0, rng.randint(0, 3 * SECOND)])
             named = {"u": user, "g": f"{user}'", "h": n % 3, "n": n, "p": number}
             rows.append({**named, "do": do, "after": after, "ts": stamp})
         return rows
 
     def spec(self) -> PipelineSpec:
-        stream = StreamSpec("events", SourceSpec("memory", {"stream": "events"}), "ts", max_delay_us=_MAX_DELAY)
+        stream = StreamSpec(
+            "events", SourceSpec("memory", {"stream": "events"}), "ts", max_delay_us=_MAX_DELAY
+        )
         given = [
-            ("a", "events", "u", "Reminding", {"told": "reminders", "passed_on": "seen"}, ("reminders", "seen")),
+            (
+                "a",
+                "events",
+                "u",
+                "Reminding",
+                {"told": "reminders", "passed_on": "seen"},
+                ("reminders", "seen"),
+            ),
             ("b", "seen", "g", "Reminding", {"told": "said"}, ("said",)),
             ("c", "events", "u", "Tallying", {"told": "counted"}, ("counted",)),
             ("d", "seen", "h", "Tallying", {"told": "tallied"}, ("tallied",)),
         ]
         computations = tuple(
-            ComputationSpec(
+            computation_spec(
                 name,
                 (InputSpec(source, by(key)),),
                 outputs,
@@ -155,7 +189,9 @@ class Placed(Workload):
             )
             for name, source, key, kind, options, outputs in given
         )
-        sinks = tuple(SinkSpec(name, "memory") for name in ("reminders", "said", "counted", "tallied"))
+        sinks = tuple(
+            SinkSpec(name, "memory") for name in ("reminders", "said", "counted", "tallied")
+        )
         return PipelineSpec("sim", (stream,), computations, sinks, "/nowhere")
 
     def check(self) -> None:
@@ -170,7 +206,9 @@ class Placed(Workload):
         rows = [row for partition in self.rows["events"].values() for row, _, _ in taken(partition)]
         for sink, key in (("counted", "u"), ("tallied", "h")):
             want = Counter((row[key], row["ts"] // _SPAN) for row in rows if row["do"] != "fail")
-            found = Counter((row["key"], row["span"], row["count"]) for row in self.sinks.rows(sink))
+            found = Counter(
+                (row["key"], row["span"], row["count"]) for row in self.sinks.rows(sink)
+            )
             equal(sink, found, Counter((*index, count) for index, count in want.items()))
 
 
@@ -199,7 +237,9 @@ def reminded(
     def fire(key: str, label: int | None) -> None:
         for tag, at, own in keys[key].due(label):
             told[key, tag, at, keys[key].items] += 1
-            passed_on.append(({"g": f"{key}'", "do": "move", "after": SECOND}, _told_at(tag, at), own))
+            passed_on.append(
+                ({"g": f"{key}'", "do": "move", "after": SECOND}, _told_at(tag, at), own)
+            )
 
     for value, at, label in records:
         key = value[by]

@@ -1,4 +1,5 @@
-"""Timers that set timers beyond the end of the input: as often as the limit says, whoever dies meanwhile."""
+"""Timers that set timers beyond the end of the input: as often as the limit says, whoever dies
+meanwhile."""
 
 from __future__ import annotations
 
@@ -11,7 +12,14 @@ from millwheel.core.model.failures import ENDLESS, tallies_in
 from millwheel.core.model.limits import Limits
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec, SinkSpec, SourceSpec, StreamSpec
+from millwheel.core.pipeline.spec import (
+    InputSpec,
+    PipelineSpec,
+    SinkSpec,
+    SourceSpec,
+    StreamSpec,
+)
+from tests.computations import computation_spec
 from tests.sim.kernel import Failure
 from tests.sim.workloads.base import SECOND, START_US, Workload, by
 
@@ -24,7 +32,8 @@ _APART_US = SECOND // 3
 
 
 class Ringing(Computation):
-    """A record sets a timer, which sets the next one until it has rung as often as the record says."""
+    """A record sets a timer, which sets the next one until it has rung as often as the record
+    says."""
 
     rung = ValueState(int, default=0)
     beats = ValueState(int, default=0)
@@ -40,15 +49,21 @@ class Ringing(Computation):
         self.rung.set(self.rung.get() + 1)
         if self.rung.get() < self.beats.get():
             self._set(ctx, timer.at + SECOND)
-        ctx.produce("rung", {"key": ctx.key, "n": self.rung.get(), "beyond": ctx.watermark == MAX_TIME})
+        ctx.produce(
+            "rung", {"key": ctx.key, "n": self.rung.get(), "beyond": ctx.watermark == MAX_TIME}
+        )
 
     def _set(self, ctx: Any, at: int) -> None:
-        """By the wall clock each rings some time after the one before, so that workers die in between."""
-        ctx.set_timer("ring", at if self._domain is Domain.EVENT else ctx.now + _APART_US, self._domain)
+        """By the wall clock each rings some time after the one before, so that workers die in
+        between."""
+        ctx.set_timer(
+            "ring", at if self._domain is Domain.EVENT else ctx.now + _APART_US, self._domain
+        )
 
 
 class Rings(Workload):
-    """A source → timers, some keys for ever in some seeds → a sink. A key for ever ends the run in words."""
+    """A source → timers, some keys for ever in some seeds → a sink. A key for ever ends the run in
+    words."""
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
@@ -70,7 +85,7 @@ class Rings(Workload):
     def spec(self) -> PipelineSpec:
         source = SourceSpec("memory", {"stream": "events"})
         stream = StreamSpec("events", source, timestamp="ts", max_delay_us=10 * SECOND)
-        ringing = ComputationSpec(
+        ringing = computation_spec(
             "ringing",
             (InputSpec("events", by("key")),),
             ("rung",),
@@ -86,7 +101,12 @@ class Rings(Workload):
         if not self.endless:
             return super().ended(world)
         leaders = [each for each in world.injectors.values() if each.alive and each.leading]
-        found = [call for each in leaders for view in each.runtime.state.view() for call in tallies_in(view.counters)]
+        found = [
+            call
+            for each in leaders
+            for view in each.runtime.state.view()
+            for call in tallies_in(view.counters)
+        ]
         return any(call.what == ENDLESS for call in found)
 
     def check(self) -> None:
@@ -101,8 +121,12 @@ class Rings(Workload):
             if found != list(range(1, len(found) + 1)) or len(found) > wanted:
                 raise Failure(f"a timer fires once: {key} rang {found}, of {wanted}", (key,))
             if len(found) < wanted and not self.endless:
-                raise Failure(f"all timers fire: {key} rang {len(found)} times, of {wanted}", (key,))
+                raise Failure(
+                    f"all timers fire: {key} rang {len(found)} times, of {wanted}", (key,)
+                )
             if beyond[key] > _MOST + 1:
-                raise Failure(f"timers end: {key} rang {beyond[key]} times after the end of the input", (key,))
+                raise Failure(
+                    f"timers end: {key} rang {beyond[key]} times after the end of the input", (key,)
+                )
         if letters := self.sinks.rows("dead_letters"):
             raise Failure(f"timers without end make no dead letters: {letters[0]['reason']}")

@@ -1,5 +1,5 @@
-"""Pipelines that the search over pipelines draws, so that every feature meets every fault. What must have come out is
-what the same pipeline gives without faults, one record at a time."""
+"""Pipelines that the search over pipelines draws, so that every feature meets every fault. What
+must have come out is what the same pipeline gives without faults, one record at a time."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from millwheel.adapters.ports import Clock
+from millwheel.connect.sources.base import Chunk, Partition, Reject
 from millwheel.core.columns.declared_fields import FieldTypes
 from millwheel.core.pipeline.spec import DEAD_LETTERS, KeyKind, PipelineSpec, SinkSpec, SourceSpec
-from millwheel.ports import Clock
-from millwheel.sources.base import Chunk, Partition, Reject
-from millwheel.testing.rewiring import streams_of
-from millwheel.workers.host.assembly import Assembly, Factories
+from millwheel.engine.workers.host.assembly import Assembly, Factories
+from millwheel.tools.testing.rewiring import streams_of
 from tests.search.compare import differences
-from tests.search.freedoms import Facts, Free, Level, promised
+from tests.search.facts import Facts, Free, Level
+from tests.search.freedoms import promised
 from tests.search.generate import case
 from tests.search.generate.pushes import NOW, SECOND
 from tests.search.looked_up import ConstantLookup
@@ -31,7 +32,8 @@ _FAR = 10**15
 
 
 class Searched(Workload):
-    """A pipeline of the generator, its pushes as the rows of its partitions, and sinks for all of its streams."""
+    """A pipeline of the generator, its pushes as the rows of its partitions, and sinks for all of
+    its streams."""
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
@@ -39,7 +41,9 @@ class Searched(Workload):
         drawn = case(seed, wanted, without=("schema", "as_of_arrival"), racing=True)
         self.case = replace(drawn, now=START_US, script=_placed(drawn, size))
         self._spec = load(self.case.yaml)
-        self.upserts = {sink.stream for sink in self._spec.sinks if sink.options.get("mode") == "upsert"}
+        self.upserts = {
+            sink.stream for sink in self._spec.sinks if sink.options.get("mode") == "upsert"
+        }
         for action in self.case.script:
             if isinstance(action, Push):
                 rows = self.rows.setdefault(action.stream, {}).setdefault(action.partition, [])
@@ -50,7 +54,9 @@ class Searched(Workload):
 
     def spec(self) -> PipelineSpec:
         streams = tuple(
-            replace(s, source=SourceSpec("memory", {"stream": s.name})) if s.source is not None else s
+            replace(s, source=SourceSpec("memory", {"stream": s.name}))
+            if s.source is not None
+            else s
             for s in self._spec.streams
         )
         produced = [name for name in streams_of(self._spec) if name not in self.rows]
@@ -81,7 +87,10 @@ class Searched(Workload):
         want = run(self._read(), BASE)
         several = frozenset(name for name, partitions in self.rows.items() if len(partitions) > 1)
         known = promised(self._spec, False, Free(bundling=True, crashing=True, racing=several))
-        keys = {name: _key_fields(known.streams.get(name)) for name in want.streams.keys() | want.standing.keys()}
+        keys = {
+            name: _key_fields(known.streams.get(name))
+            for name in want.streams.keys() | want.standing.keys()
+        }
         loose = {
             name
             for name, facts in known.streams.items()
@@ -91,21 +100,34 @@ class Searched(Workload):
         wanted = Outcome(
             {name: _bare((row.value for row in want.streams[name]), keys[name]) for name in names},
             tuple(letter for letter in want.letters),
-            {name: _bare((row.value for row in want.standing[name]), keys[name]) for name in want.standing},
+            {
+                name: _bare((row.value for row in want.standing[name]), keys[name])
+                for name in want.standing
+            },
         )
         got = Outcome(
             {name: _bare(self.sinks.rows(name), keys[name]) for name in names},
-            tuple(Letter(row["computation"], row["reason"], row.get("value")) for row in self.sinks.rows(DEAD_LETTERS)),
+            tuple(
+                Letter(row["computation"], row["reason"], row.get("value"))
+                for row in self.sinks.rows(DEAD_LETTERS)
+            ),
             {name: _bare(self.sinks.rows(name), keys[name]) for name in want.standing},
         )
         unequal = differences(self._spec, known, wanted, got, counted=False, ordered=False)
         if unequal:
-            raise Failure(f"results are those of a run without faults: {unequal[0]}\n{self.case.yaml}")
+            raise Failure(
+                f"results are those of a run without faults: {unequal[0]}\n{self.case.yaml}"
+            )
 
     def _read(self) -> Case:
-        """The case as far as its rows were read: a run may have been told to end. All partitions are there from the
-        beginning, as those of bounded input are: none comes when the watermark has passed it."""
-        begun = [Push(stream, (), partition) for stream, partitions in self.rows.items() for partition in partitions]
+        """The case as far as its rows were read: a run may have been told to end. All partitions
+        are there from the beginning, as those of bounded input are: none comes when the watermark
+        has passed it."""
+        begun = [
+            Push(stream, (), partition)
+            for stream, partitions in self.rows.items()
+            for partition in partitions
+        ]
         pushes = [
             Push(stream, (row,), partition)
             for stream, partitions in self.rows.items()
@@ -120,7 +142,9 @@ def _placed(drawn: Case, size: float) -> tuple[Any, ...]:
     limit = NOW + 60 * SECOND
     pushes = [action for action in drawn.script if isinstance(action, Push)]
     kept = pushes[: max(1, round(len(pushes) * size))]
-    return tuple(replace(push, values=tuple(_moved(value, limit) for value in push.values)) for push in kept)
+    return tuple(
+        replace(push, values=tuple(_moved(value, limit) for value in push.values)) for push in kept
+    )
 
 
 def _moved(value: Any, limit: int) -> Any:
@@ -132,7 +156,9 @@ def _moved(value: Any, limit: int) -> Any:
 def _key_fields(facts: Facts | None) -> tuple[str, ...]:
     """The fields that hold the key of a row: a sink is not told the key itself."""
     keyed = facts.keyed if facts is not None else None
-    return keyed.names if keyed is not None and keyed.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ()
+    return (
+        keyed.names if keyed is not None and keyed.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ()
+    )
 
 
 def _bare(values: Any, key: tuple[str, ...]) -> tuple[Row, ...]:
@@ -162,7 +188,10 @@ class _TypedReader(MemoryReader):
             chunk,
             positions=_without(chunk.positions, problems),
             values=_without(chunk.values, problems),
-            rejects=[Reject(chunk.positions[at], chunk.values[at], why) for at, why in sorted(problems.items())],
+            rejects=[
+                Reject(chunk.positions[at], chunk.values[at], why)
+                for at, why in sorted(problems.items())
+            ],
         )
 
 

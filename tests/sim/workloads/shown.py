@@ -1,4 +1,5 @@
-"""A sink that shows rows before they are committed: each at least once, and nothing that did not come to stay."""
+"""A sink that shows rows before they are committed: each at least once, and nothing that did not
+come to stay."""
 
 from __future__ import annotations
 
@@ -7,7 +8,6 @@ from typing import Any
 
 from millwheel.api import Computation, ValueState
 from millwheel.core.pipeline.spec import (
-    ComputationSpec,
     InputSpec,
     PipelineSpec,
     Productions,
@@ -15,6 +15,7 @@ from millwheel.core.pipeline.spec import (
     SourceSpec,
     StreamSpec,
 )
+from tests.computations import computation_spec
 from tests.sim.kernel import Failure
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
 
@@ -40,12 +41,15 @@ class Shown(Workload):
 
     def _partition(self, number: int) -> list[Any]:
         keys = [f"k{self.rng.randrange(self.keys)}" for _ in range(self.count(1, 120))]
-        return [{"key": key, "n": n, "p": number, "ts": START_US + n * SECOND // 10} for n, key in enumerate(keys)]
+        return [
+            {"key": key, "n": n, "p": number, "ts": START_US + n * SECOND // 10}
+            for n, key in enumerate(keys)
+        ]
 
     def spec(self) -> PipelineSpec:
         source = SourceSpec("memory", {"stream": "events"})
         stream = StreamSpec("events", source, timestamp="ts", max_delay_us=SECOND)
-        numbering = ComputationSpec(
+        numbering = computation_spec(
             "numbering",
             (InputSpec("events", by("key")),),
             ("numbered",),
@@ -53,13 +57,19 @@ class Shown(Workload):
             delivery=self.delivery,
             productions=self.productions,
         )
-        return PipelineSpec("sim", (stream,), (numbering,), (SinkSpec("numbered", "at_once"),), "/nowhere")
+        return PipelineSpec(
+            "sim", (stream,), (numbering,), (SinkSpec("numbered", "at_once"),), "/nowhere"
+        )
 
     def check(self) -> None:
         rows = [row for rows in self.rows["events"].values() for row in rows]
         shown = {tuple(row.items()) for row in self.sinks.rows("numbered")}
         found = [dict(row) for row in shown]
-        equal("records", Counter({(r["p"], r["n"]): 1 for r in found}), Counter((r["p"], r["n"]) for r in rows))
+        equal(
+            "records",
+            Counter({(r["p"], r["n"]): 1 for r in found}),
+            Counter((r["p"], r["n"]) for r in rows),
+        )
         if self.productions is Productions.WEAK:
             return
         by_number: dict[tuple[str, int], list[Any]] = defaultdict(list)
@@ -69,5 +79,7 @@ class Shown(Workload):
             if len(several) > 1:
                 raise Failure(f"what is shown came to stay: {index} was shown as {several}")
         per_key = Counter(row["key"] for row in rows)
-        numbers = Counter((key, number + 1) for key, count in per_key.items() for number in range(count))
+        numbers = Counter(
+            (key, number + 1) for key, count in per_key.items() for number in range(count)
+        )
         equal("numbers", Counter(by_number.keys()), numbers)

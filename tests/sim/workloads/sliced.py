@@ -1,4 +1,5 @@
-"""Slices that are asked while they grow: late records, records of expired slices, and questions all the time."""
+"""Slices that are asked while they grow: late records, records of expired slices, and questions all
+the time."""
 
 from __future__ import annotations
 
@@ -7,15 +8,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from millwheel.core.pipeline.spec import (
-    AggregateSpec,
-    ComputationSpec,
     InputSpec,
     PipelineSpec,
     SinkSpec,
-    SlicesSpec,
     SourceSpec,
     StreamSpec,
 )
+from millwheel.core.pipeline.work import AggregateSpec, SlicesSpec
+from tests.computations import computation_spec
 from tests.sim.asking import Asking
 from tests.sim.kernel import Failure
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
@@ -30,7 +30,8 @@ FIELDS = {"key": "str", "n": "int", "p": "int", "ts": "int"}
 
 
 class Sliced(Workload):
-    """A source with late records → slices in two levels; what is later than they are kept goes to a sink."""
+    """A source with late records → slices in two levels; what is later than they are kept goes to a
+    sink."""
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
@@ -47,14 +48,18 @@ class Sliced(Workload):
         for n in range(self.count(1, 120)):
             time_us += rng.randint(0, SECOND)
             late = rng.random() < 0.1
-            stamp = time_us - (rng.choice([15, 60]) * SECOND if late else rng.randint(0, DELAY_US - 1))
+            stamp = time_us - (
+                rng.choice([15, 60]) * SECOND if late else rng.randint(0, DELAY_US - 1)
+            )
             rows.append({"key": f"k{rng.randrange(self.keys)}", "n": n, "p": number, "ts": stamp})
         return rows
 
     def spec(self) -> PipelineSpec:
         source = SourceSpec("memory", {"stream": "clicks"})
-        stream = StreamSpec("clicks", source, timestamp="ts", max_delay_us=DELAY_US, fields=self.fields)
-        slices = ComputationSpec(
+        stream = StreamSpec(
+            "clicks", source, timestamp="ts", max_delay_us=DELAY_US, fields=self.fields
+        )
+        slices = computation_spec(
             SLICES,
             (InputSpec("clicks", by("key")),),
             (),
@@ -62,24 +67,33 @@ class Sliced(Workload):
             late="side:too_late",
             aggregates=(AggregateSpec("count", "count"), AggregateSpec("sum", "sum", "n")),
         )
-        return PipelineSpec("sim", (stream,), (slices,), (SinkSpec("too_late", "memory"),), "/nowhere")
+        return PipelineSpec(
+            "sim", (stream,), (slices,), (SinkSpec("too_late", "memory"),), "/nowhere"
+        )
 
     def attend(self, world: World) -> None:
         self._world = world
         Asking(world, self.slices, SLICES, [f"k{number}" for number in range(self.keys)])
 
     def check(self) -> None:
-        """Every record was applied once, by a commit that counts, and those of expired slices were set aside."""
+        """Every record was applied once, by a commit that counts, and those of expired slices were
+        set aside."""
         world = self._world
         answers, hashed = world.checkers.answers, world.graph.hash_of(SLICES)
         found = [
             record
             for entry in world.zookeeper.stored.tables[SLICES].shards
-            for record in answers.records(entry.shard, entry.token, answers.model.shard(entry.shard).number)
+            for record in answers.records(
+                entry.shard, entry.token, answers.model.shard(entry.shard).number
+            )
             if hashed(record.key) in entry.range
         ]
         rows = [row for rows in self.rows["clicks"].values() for row in rows]
-        equal("applied", Counter(record.id for record in found), Counter((row["p"], row["n"]) for row in rows))
+        equal(
+            "applied",
+            Counter(record.id for record in found),
+            Counter((row["p"], row["n"]) for row in rows),
+        )
         aside = Counter((row["p"], row["n"]) for row in self.sinks.rows("too_late"))
         equal("too late", aside, Counter(record.id for record in found if record.late))
         if not answers.answered:

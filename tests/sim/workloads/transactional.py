@@ -1,5 +1,5 @@
-"""A sink whose target has transactions: numbers per key appear once, in the order of their batches, although the target
-is away at times and its answers are lost."""
+"""A sink whose target has transactions: numbers per key appear once, in the order of their batches,
+although the target is away at times and its answers are lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Transactional(Shown):
         target = self.sinks.target
         target.rng = random.Random(seed ^ 0x7A6)
         target.trouble = target.rng.choice([0, 0.05, 0.5])
-        self.unwanted = target.rng.choice([0, 23])  # far below the share at which a sink stops the run
+        # far below the share at which a sink stops the run
+        self.unwanted = target.rng.choice([0, 23])
         target.refuses = self._refused
         target.names = random.Random(seed ^ 0x4A1F).random() < 0.5
 
@@ -30,7 +31,8 @@ class Transactional(Shown):
 
     def spec(self) -> PipelineSpec:
         return replace(
-            super().spec(), sinks=(SinkSpec("numbered", "transactional"), SinkSpec("dead_letters", "memory"))
+            super().spec(),
+            sinks=(SinkSpec("numbered", "transactional"), SinkSpec("dead_letters", "memory")),
         )
 
     def check(self) -> None:
@@ -40,9 +42,15 @@ class Transactional(Shown):
         refused = Counter((r["p"], r["n"]) for r in rows if self._refused(r))
         equal("letters", Counter((r["p"], r["n"]) for r in letters), refused)
         found += letters
-        equal("records", Counter((r["p"], r["n"]) for r in found), Counter((r["p"], r["n"]) for r in rows))
+        equal(
+            "records",
+            Counter((r["p"], r["n"]) for r in found),
+            Counter((r["p"], r["n"]) for r in rows),
+        )
         if self.productions is Productions.WEAK:
             return
         per_key = Counter(row["key"] for row in rows)
-        numbers = Counter((key, number + 1) for key, count in per_key.items() for number in range(count))
+        numbers = Counter(
+            (key, number + 1) for key, count in per_key.items() for number in range(count)
+        )
         equal("numbers", Counter((r["key"], r["number"]) for r in found), numbers)

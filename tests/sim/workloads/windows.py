@@ -8,11 +8,11 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from millwheel.adapters.ports import Clock
 from millwheel.api import Computation, ListState
 from millwheel.core.model.records import Domain
 from millwheel.core.pipeline.skew import planned
 from millwheel.core.pipeline.spec import (
-    AggregateSpec,
     ComputationSpec,
     Divided,
     InputSpec,
@@ -20,11 +20,11 @@ from millwheel.core.pipeline.spec import (
     SinkSpec,
     SourceSpec,
     StreamSpec,
-    WindowSpec,
 )
-from millwheel.ports import Clock
-from millwheel.workers.delivery.combining import CombineLimits
-from millwheel.workers.host.assembly import Assembly
+from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
+from millwheel.engine.workers.delivery.combining import CombineLimits
+from millwheel.engine.workers.host.assembly import Assembly
+from tests.computations import changed, computation_spec
 from tests.sim.asking import AskingWindows
 from tests.sim.kernel import Failure
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
@@ -46,7 +46,9 @@ class Reminder(Computation):
 
     def process_record(self, ctx: Any, record: Any) -> None:
         self.seen.append(record.timestamp)
-        ctx.set_timer(f"{record.value['p']}/{record.value['n']}", record.timestamp + WAIT_US, Domain.EVENT)
+        ctx.set_timer(
+            f"{record.value['p']}/{record.value['n']}", record.timestamp + WAIT_US, Domain.EVENT
+        )
 
     def process_timer(self, ctx: Any, timer: Any) -> None:
         before = sum(1 for at in self.seen if at <= timer.at)
@@ -54,7 +56,8 @@ class Reminder(Computation):
 
 
 class Windows(Workload):
-    """A source with late records → three kinds of windows, and windows over their results → sinks."""
+    """A source with late records → three kinds of windows, and windows over their results →
+    sinks."""
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
@@ -77,13 +80,20 @@ class Windows(Workload):
 
     def spec(self) -> PipelineSpec:
         source = SourceSpec("memory", {"stream": "clicks"})
-        stream = StreamSpec("clicks", source, timestamp="ts", max_delay_us=DELAY_US, fields=self.fields)
+        stream = StreamSpec(
+            "clicks", source, timestamp="ts", max_delay_us=DELAY_US, fields=self.fields
+        )
         count = (AggregateSpec("count", "count"), AggregateSpec("sum", "sum", "n"))
         given = (InputSpec("clicks", by("key")),)
         computations = (
-            self._window("tumbling", given, WindowSpec("tumbling", {"size_us": self.size_us}), count),
             self._window(
-                "sliding", given, WindowSpec("sliding", {"size_us": self.size_us, "every_us": self.every_us}), count
+                "tumbling", given, WindowSpec("tumbling", {"size_us": self.size_us}), count
+            ),
+            self._window(
+                "sliding",
+                given,
+                WindowSpec("sliding", {"size_us": self.size_us, "every_us": self.every_us}),
+                count,
             ),
             self._window("session", given, WindowSpec("session", {"gap_us": self.gap_us}), count),
             self._window(
@@ -92,19 +102,41 @@ class Windows(Workload):
                 WindowSpec("tumbling", {"size_us": 2 * self.size_us}),
                 (AggregateSpec("windows", "count"), AggregateSpec("total", "sum", "sum")),
             ),
-            ComputationSpec(
-                "reminder", given, ("reminders",), callback="sim:Reminder", productions=self.productions, max_attempts=1
+            computation_spec(
+                "reminder",
+                given,
+                ("reminders",),
+                callback="sim:Reminder",
+                productions=self.productions,
+                max_attempts=1,
             ),
         )
-        streams = ("tumbling_out", "sliding_out", "session_out", "again_out", "reminders", "dead_letters")
+        streams = (
+            "tumbling_out",
+            "sliding_out",
+            "session_out",
+            "again_out",
+            "reminders",
+            "dead_letters",
+        )
         return PipelineSpec(
-            "sim", (stream,), computations, tuple(SinkSpec(name, "memory") for name in streams), "/nowhere"
+            "sim",
+            (stream,),
+            computations,
+            tuple(SinkSpec(name, "memory") for name in streams),
+            "/nowhere",
         )
 
     def _window(
-        self, name: str, inputs: tuple[InputSpec, ...], window: WindowSpec, aggregates: tuple[AggregateSpec, ...]
+        self,
+        name: str,
+        inputs: tuple[InputSpec, ...],
+        window: WindowSpec,
+        aggregates: tuple[AggregateSpec, ...],
     ) -> ComputationSpec:
-        return ComputationSpec(name, inputs, (f"{name}_out",), window=window, aggregates=aggregates)
+        return computation_spec(
+            name, inputs, (f"{name}_out",), window=window, aggregates=aggregates
+        )
 
     # --- the oracle
 
@@ -115,7 +147,8 @@ class Windows(Workload):
             return
         watermark = min(max(row["ts"] for row in rows) for rows in read.values()) - DELAY_US
         grouped = self._grouped(
-            (row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in self.on_time(read.values())
+            (row["key"], row["ts"] - row["ts"] % self.size_us, row["n"])
+            for row in self.on_time(read.values())
         )
         closed = {at: ns for at, ns in grouped.items() if at[1] + self.size_us < watermark}
         missing = self._counted(closed) - self._found("tumbling_out")
@@ -132,9 +165,13 @@ class Windows(Workload):
 
     def check(self) -> None:
         rows = list(self.on_time())
-        tumbling = self._grouped((row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in rows)
+        tumbling = self._grouped(
+            (row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in rows
+        )
         equal("tumbling", self._found("tumbling_out"), self._counted(tumbling))
-        sliding = self._grouped((row["key"], start, row["n"]) for row in rows for start in self._starts(row["ts"]))
+        sliding = self._grouped(
+            (row["key"], start, row["n"]) for row in rows for start in self._starts(row["ts"])
+        )
         equal("sliding", self._found("sliding_out"), self._counted(sliding))
         equal("session", self._found("session_out"), self._counted(self._sessions(rows)))
         self._check_again(tumbling)
@@ -145,19 +182,34 @@ class Windows(Workload):
         for (_, start), ns in tumbling.items():
             last = start + self.size_us - 1
             again[len(ns), last - last % (2 * self.size_us)].append(sum(ns))
-        got = Counter((r["count"], r["window_start"], r["windows"], r["total"]) for r in self.sinks.rows("again_out"))
+        got = Counter(
+            (r["count"], r["window_start"], r["windows"], r["total"])
+            for r in self.sinks.rows("again_out")
+        )
         equal("again", got, Counter({(c, at, len(s), sum(s)): 1 for (c, at), s in again.items()}))
-        equal("dead_letters", Counter(letters=len(self.sinks.rows("dead_letters"))), Counter(letters=0))
+        equal(
+            "dead_letters",
+            Counter(letters=len(self.sinks.rows("dead_letters"))),
+            Counter(letters=0),
+        )
 
     def _check_reminders(self, rows: list[dict[str, Any]]) -> None:
         stamps: dict[str, list[int]] = defaultdict(list)
         for row in rows:
             stamps[row["key"]].append(row["ts"])
         want = Counter(
-            (row["key"], f"{row['p']}/{row['n']}", sum(1 for at in stamps[row["key"]] if at <= row["ts"] + WAIT_US))
+            (
+                row["key"],
+                f"{row['p']}/{row['n']}",
+                sum(1 for at in stamps[row["key"]] if at <= row["ts"] + WAIT_US),
+            )
             for row in rows
         )
-        equal("reminders", Counter((r["key"], r["tag"], r["before"]) for r in self.sinks.rows("reminders")), want)
+        equal(
+            "reminders",
+            Counter((r["key"], r["tag"], r["before"]) for r in self.sinks.rows("reminders")),
+            want,
+        )
 
     def _starts(self, stamp: int) -> Iterator[int]:
         start = stamp - stamp % self.every_us
@@ -196,17 +248,23 @@ class Windows(Workload):
 
 
 class AskedWindows(Windows):
-    """The same, while outsiders ask for the open windows and the newest results of the tumbling ones."""
+    """The same, while outsiders ask for the open windows and the newest results of the tumbling
+    ones."""
 
     def spec(self) -> PipelineSpec:
         """Where newest results are kept, windows are in rows."""
         whole, kept = super().spec(), Random(f"queryable {self.seed}").choice(["", "latest"])
-        asked = (replace(each, queryable=kept if each.name == "tumbling" else "") for each in whole.computations)
+        asked = (
+            changed(each, queryable=kept) if each.name == "tumbling" else each
+            for each in whole.computations
+        )
         return replace(whole, computations=tuple(asked))
 
     def attend(self, world: World) -> None:
         self._world = world
-        AskingWindows(world, self.size_us, "tumbling", [f"k{number}" for number in range(self.keys)])
+        AskingWindows(
+            world, self.size_us, "tumbling", [f"k{number}" for number in range(self.keys)]
+        )
 
     def check(self) -> None:
         super().check()
@@ -227,7 +285,9 @@ class Scattered(Windows):
         whole = super().spec()
         instances = self.instances or Random(f"instances of {self.seed}").choice([2, 3, 7])
         divided = (
-            replace(each, scatter=instances, divided=self.divided_of(each)) if each.window is not None else each
+            replace(each, scatter=instances, divided=self.divided_of(each))
+            if each.windowed is not None
+            else each
             for each in whole.computations
         )
         return planned(replace(whole, computations=tuple(divided)))
@@ -238,8 +298,8 @@ class Scattered(Windows):
 
 
 class Combined(Windows):
-    """Tumbling and sliding windows over hot keys: now and then the source, or the shards of a computation, begin and
-    end to send groups in place of records, in columns or in rows."""
+    """Tumbling and sliding windows over hot keys: now and then the source, or the shards of a
+    computation, begin and end to send groups in place of records, in columns or in rows."""
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
@@ -247,7 +307,9 @@ class Combined(Windows):
         if Random(f"rows {seed}").random() < 0.5:
             self.fields, self.columns = {}, None
         # A read has few records here, so it begins with any number of groups, and ends with many.
-        self._combine = CombineLimits(1, looks=self.rng.choice([1, 3]), enters=1.0, leaves=0.3, pause=2)
+        self._combine = CombineLimits(
+            1, looks=self.rng.choice([1, 3]), enters=1.0, leaves=0.3, pause=2
+        )
         self._owners = 0
         self.limits = replace(self.limits, settle_us=200_000)
         for rows in self.rows["clicks"].values():
@@ -256,7 +318,8 @@ class Combined(Windows):
         self.unusable(Random(f"unusable {seed}"))
 
     def assembly(self, clock: Clock) -> Assembly:
-        # Each owner ends at another number: what one has sent as records, the next one would send in groups.
+        # Each owner ends at another number: what one has sent as records, the next one would send
+        # in groups.
         self._owners += 1
         leaves = Random(f"leaves {self.seed} {self._owners}").choice([0.2, 0.5, 2.0])
         self.limits = replace(self.limits, combine=replace(self._combine, leaves=leaves))
@@ -274,46 +337,57 @@ class Combined(Windows):
         names = ("tumbling", "again", *(["sliding"] if self._slides else []))
         mine = tuple(each for each in whole.computations if each.name in names)
         shown = tuple(
-            each for each in whole.sinks if each.stream in ("dead_letters", *(f"{name}_out" for name in names))
+            each
+            for each in whole.sinks
+            if each.stream in ("dead_letters", *(f"{name}_out" for name in names))
         )
         return replace(whole, computations=mine, sinks=shown)
 
     def check(self) -> None:
-        grouped = self._grouped((row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in self.on_time())
+        grouped = self._grouped(
+            (row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in self.on_time()
+        )
         equal("tumbling", self._found("tumbling_out"), self._counted(grouped))
         if self._slides:
-            of_all = ((row["key"], start, row["n"]) for row in self.on_time() for start in self._starts(row["ts"]))
+            of_all = (
+                (row["key"], start, row["n"])
+                for row in self.on_time()
+                for start in self._starts(row["ts"])
+            )
             equal("sliding", self._found("sliding_out"), self._counted(self._grouped(of_all)))
         self._check_again(grouped)
 
 
 class HotOnly(Scattered):
-    """The same, with only hot keys divided where records come from a source, which finds them while it reads."""
+    """The same, with only hot keys divided: a source finds them while it reads, and a shard while
+    it produces."""
 
     def __init__(self, seed: int, size: float = 1.0) -> None:
         super().__init__(seed, size)
-        # Short reads, so that there are many epochs, of which the last are sent and not committed when a worker dies.
+        # Short reads, so that there are many epochs, of which the last are sent and not committed
+        # when a worker dies.
         self.limits = replace(self.limits, bundle=self.rng.choice([1, 2, 3]), settle_us=200_000)
         for rows in self.rows["clicks"].values():
             for row in rows[: 2 * len(rows) // 3]:
                 row["key"] = self.rng.choice(["k0", row["key"]])
 
     def divided_of(self, computation: ComputationSpec) -> Divided:
-        return Divided.HOT if computation.inputs[0].stream == "clicks" else Divided.ALL
+        return Divided.HOT
 
 
 class Grouped(HotOnly):
     """The same, with a grouping that chooses the instance of each record by tables and counts."""
 
     def divided_of(self, computation: ComputationSpec) -> Divided:
-        if computation.inputs[0].stream != "clicks":
-            return Divided.ALL
-        return Random(f"grouping of {self.seed}").choice([each for each in Divided if each.by_slots])
+        return Random(f"grouping of {self.seed}").choice(
+            [each for each in Divided if each.by_slots]
+        )
 
 
 class Trickling(Grouped):
-    """The same in tumbling windows, with input that comes in bursts all the time while workers die. Of a burst, the
-    first records are committed, and the others have been sent with the counts of later positions."""
+    """The same in tumbling windows, with input that comes in bursts all the time while workers die.
+    Of a burst, the first records are committed, and the others have been sent with the counts of
+    later positions."""
 
     instances = 7
 
@@ -330,23 +404,34 @@ class Trickling(Grouped):
 
     def spec(self) -> PipelineSpec:
         whole = super().spec()
-        # With fewer shards several instances lie in one, which recognises a record whatever its instance.
+        # With fewer shards several instances lie in one, which recognises a record whatever its
+        # instance.
         mine = tuple(
             replace(each, shards=self.instances)
             for each in whole.computations
             if each.name.removeprefix("partial.") == "tumbling"
         )
-        return replace(whole, computations=mine, sinks=tuple(s for s in whole.sinks if s.stream == "tumbling_out"))
+        return replace(
+            whole,
+            computations=mine,
+            sinks=tuple(s for s in whole.sinks if s.stream == "tumbling_out"),
+        )
 
     def _released(self, rows: int) -> int:
         passed = (self.now() - START_US) // _BURST_US * _BURST_US
         return rows if passed >= self.span_us else rows * passed // self.span_us
 
     def divided_of(self, computation: ComputationSpec) -> Divided:
-        # Most groupings keep counts even, and from other even counts they choose much the same. Taking turns shows all.
-        rng, others = Random(f"grouping of {self.seed}"), [each for each in Divided if each.by_slots]
+        # Most groupings keep counts even, and from other even counts they choose much the same.
+        # Taking turns shows all.
+        rng, others = (
+            Random(f"grouping of {self.seed}"),
+            [each for each in Divided if each.by_slots],
+        )
         return rng.choice([Divided.SHUFFLE, Divided.SHUFFLE, rng.choice(others)])
 
     def check(self) -> None:
-        grouped = self._grouped((row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in self.on_time())
+        grouped = self._grouped(
+            (row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in self.on_time()
+        )
         equal("tumbling", self._found("tumbling_out"), self._counted(grouped))

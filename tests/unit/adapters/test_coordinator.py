@@ -12,7 +12,7 @@ import pytest
 
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.coordinator import LOCAL, LocalCoordination
-from millwheel.coordinator.server import CoordinatorServer
+from millwheel.control.coordinator.server import CoordinatorServer
 from millwheel.errors import SetupError, UnavailableError
 
 

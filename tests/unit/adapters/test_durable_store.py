@@ -18,7 +18,11 @@ def test_a_path_is_a_folder_and_journals_and_snapshots_lie_in_it(tmp_path: Path)
     assert (tmp_path / "journal" / "w1").is_dir()
 
 
-def test_an_object_store_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "millwheel.adapters.spaces.s3", None)
-    with pytest.raises(SetupError, match=r"needs obstore: pip install 'millwheel-spark\[s3\]'"):
-        open_space("s3://bucket/prefix")
+def test_an_object_store_without_its_package_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(
+        SetupError, match=r"need the package obstore; .*pip install 'millwheel-spark\[s3\]'"
+    ):
+        open_space("s3://bucket/prefix").names("s3://bucket/prefix")

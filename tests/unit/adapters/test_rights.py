@@ -1,4 +1,5 @@
-"""Rights of files: private, or for one group to read; and what is refused because others may write it."""
+"""Rights of files: private, or for one group to read; and what is refused because others may write
+it."""
 
 from __future__ import annotations
 
@@ -41,12 +42,18 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_process_keeps_what_it_writes_to_its_user_and_remembers_what_the_user_wants(tmp_path: Path) -> None:
+def test_a_process_keeps_what_it_writes_to_its_user_and_remembers_what_the_user_wants(
+    tmp_path: Path,
+) -> None:
     keep_private()
     keep_private()  # a child, which inherits both
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
-    assert (mode(tmp_path / "file"), mode(tmp_path / "folder"), users_umask()) == (0o600, 0o700, 0o022)
+    assert (mode(tmp_path / "file"), mode(tmp_path / "folder"), users_umask()) == (
+        0o600,
+        0o700,
+        0o022,
+    )
 
 
 def test_beside_a_folder_that_a_group_shares_its_group_may_read(tmp_path: Path) -> None:
@@ -65,7 +72,11 @@ def test_results_have_the_permissions_of_the_users_umask(tmp_path: Path) -> None
     results = ResultFiles()
     results.make_dir(f"{tmp_path}/results/day")
     results.close(results.create(f"{tmp_path}/results/day/part"))
-    assert [mode(tmp_path / name) for name in ("results", "results/day", "results/day/part")] == [0o755, 0o755, 0o644]
+    assert [mode(tmp_path / name) for name in ("results", "results/day", "results/day/part")] == [
+        0o755,
+        0o755,
+        0o644,
+    ]
     assert mode(tmp_path) == 0o700
     results.close(results.create(f"{tmp_path}/part"))
     assert mode(tmp_path / "part") == 0o600, "no more for others than the folder gives them"
@@ -118,7 +129,9 @@ def test_an_unknown_group_is_a_sentence(tmp_path: Path) -> None:
 
 
 @needs_a_stranger()
-def test_a_root_of_another_user_that_others_may_write_is_warned_of_and_shared_by_nobody_else(tmp_path: Path) -> None:
+def test_a_root_of_another_user_that_others_may_write_is_warned_of_and_shared_by_nobody_else(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "root"
     folder.mkdir()
     os.chown(folder, STRANGER, STRANGER)
@@ -129,7 +142,9 @@ def test_a_root_of_another_user_that_others_may_write_is_warned_of_and_shared_by
 
 @pytest.mark.parametrize("bits", [0o620, 0o602, 0o666, 0o777])
 @pytest.mark.parametrize("folder", [False, True])
-def test_what_others_may_write_is_refused_with_the_remedy(tmp_path: Path, bits: int, folder: bool) -> None:
+def test_what_others_may_write_is_refused_with_the_remedy(
+    tmp_path: Path, bits: int, folder: bool
+) -> None:
     path = tmp_path / "thing"
     path.mkdir() if folder else path.touch()
     path.chmod(bits)

@@ -2,7 +2,9 @@ from pathlib import Path
 
 from bench.bare_loops import loop, seconds
 
-_LINES = '{"ad_id": 1, "cost": 0.5, "type": "click"}\n{"ad_id": 2, "cost": 1}\n{"ad_id": 1, "cost": 2}\n'
+_LINES = (
+    '{"ad_id": 1, "cost": 0.5, "type": "click"}\n{"ad_id": 2, "cost": 1}\n{"ad_id": 1, "cost": 2}\n'
+)
 
 
 def test_a_loop_has_count_and_sum_of_each_key(tmp_path: Path) -> None:

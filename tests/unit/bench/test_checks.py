@@ -25,7 +25,9 @@ def write(folder: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def wrong(tmp_path: Path, rows: list[dict[str, Any]]) -> int:
-    return check_windows(write(tmp_path / "in", EVENTS), "jsonl", write(tmp_path / "out", rows)).wrong
+    return check_windows(
+        write(tmp_path / "in", EVENTS), "jsonl", write(tmp_path / "out", rows)
+    ).wrong
 
 
 def test_right_windows_are_right_and_what_engines_hide_is_not_read(tmp_path: Path) -> None:
@@ -45,7 +47,9 @@ def test_right_windows_are_right_and_what_engines_hide_is_not_read(tmp_path: Pat
     ],
     ids=["missing", "surplus", "twice", "count", "sum"],
 )
-def test_a_row_that_is_wrong_in_any_way_is_found(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_a_row_that_is_wrong_in_any_way_is_found(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
     assert wrong(tmp_path, rows) == 1
 
 
@@ -59,12 +63,21 @@ def test_outliers_must_be_those_each_once_with_their_deviation(tmp_path: Path) -
     assert check_outliers(want, write(tmp_path / "1", rows)).correct
     assert check_outliers(want, write(tmp_path / "2", rows[:1])).wrong == 1
     assert check_outliers(want, write(tmp_path / "3", [*rows, rows[0]])).wrong == 1
-    assert check_outliers(want, write(tmp_path / "4", [rows[0], {"event_id": "b", "z": -5.1}])).wrong == 1
-    assert check_outliers(want, write(tmp_path / "5", [*rows, {"event_id": "c", "z": 9.0}])).wrong == 1
+    assert (
+        check_outliers(want, write(tmp_path / "4", [rows[0], {"event_id": "b", "z": -5.1}])).wrong
+        == 1
+    )
+    assert (
+        check_outliers(want, write(tmp_path / "5", [*rows, {"event_id": "c", "z": 9.0}])).wrong == 1
+    )
 
 
 def test_the_plain_program_tells_what_is_far_from_thirty_earlier_costs_of_its_own_key() -> None:
     costs = [1.0, 1.1] * 15
-    found = outliers([str(index) for index in range(62)], [7] * 31 + [8] * 31, [*costs, 9.0, *costs[1:], 1.0, 1.0])
+    found = outliers(
+        [str(index) for index in range(62)],
+        [7] * 31 + [8] * 31,
+        [*costs, 9.0, *costs[1:], 1.0, 1.0],
+    )
     assert list(found) == ["30"]
     assert found["30"] > 100

@@ -22,7 +22,12 @@ def test_every_way_is_a_pipeline_whose_form_is_known(tmp_path: Path, name: str) 
 
 @pytest.mark.parametrize(("n", "spend", "wrong"), [(2, 1.0, 0), (3, 1.0, 1), (2, 1.5, 1)])
 def test_a_wrong_row_is_found(n: int, spend: float, wrong: int) -> None:
-    assert _wrong("plain", f"select 7 as client_id, {START} as window_start, {n} as n, {spend} as spend") == wrong
+    assert (
+        _wrong(
+            "plain", f"select 7 as client_id, {START} as window_start, {n} as n, {spend} as spend"
+        )
+        == wrong
+    )
 
 
 def test_a_missing_row_and_a_surplus_one_are_found() -> None:
@@ -38,14 +43,18 @@ def test_key_windows_need_a_row_for_each_change() -> None:
     ]
     assert _wrong("key windows, 1m every 10s", " union all ".join(rows)) == 0
     assert _wrong("key windows, 1m every 10s", rows[0]) == 1
-    assert _wrong("key windows, 1m every 10s", rows[0].replace("1.0", "2.0") + " union all " + rows[1]) == 1
+    assert (
+        _wrong("key windows, 1m every 10s", rows[0].replace("1.0", "2.0") + " union all " + rows[1])
+        == 1
+    )
 
 
 def _wrong(name: str, rows: str) -> int:
     """Of two records of one client, half a euro each."""
     with duckdb.connect() as connection:
         connection.execute(
-            f"create view records as select 7 as client_id, {START} + i as t, 0.5 as cost from range(2) as r(i)"
+            f"create view records as select 7 as client_id, {START} + i as t, 0.5 as cost from"
+            " range(2) as r(i)"
         )
         connection.execute(f"create view rows as {rows}")
         return int(connection.execute(STEPS[name].query).fetchall()[0][0])

@@ -6,14 +6,16 @@ from bench.figures import Figure
 
 def failed(contestant: str, variant: str) -> Figure:
     return Figure(
-        part="E", contestant=contestant, variant=variant, run=0, campaign="s", at="", settings={}, machine={},
+        part="E", contestant=contestant, variant=variant, run=0, campaign="s", at="", settings={},
+        machine={},
         error="did not end within its time",
     )  # fmt: skip
 
 
 def figure(contestant: str, variant: str, us: float, windows: float = 1.0) -> Figure:
     return Figure(
-        part="E", contestant=contestant, variant=variant, run=0, campaign="s", at="", settings={}, machine={},
+        part="E", contestant=contestant, variant=variant, run=0, campaign="s", at="", settings={},
+        machine={},
         metrics={"us_per_record": us, "windows_per_record": windows}, correct=True,
     )  # fmt: skip
 
@@ -34,7 +36,9 @@ def test_without_key_windows_there_is_nothing_to_compare_with() -> None:
     assert table([figure("bytewax", "10s/1s native", 40.0)]) == ""
 
 
-def test_results_of_peers_are_counted_and_added_up_without_what_engines_keep_for_themselves(tmp_path: Path) -> None:
+def test_results_of_peers_are_counted_and_added_up_without_what_engines_keep_for_themselves(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "part-0.json").write_text('{"sum": 3}\n{"sum": 4}\n')
     (tmp_path / "_spark_metadata").mkdir()
     (tmp_path / "_spark_metadata" / "0").write_text("v1")

@@ -16,14 +16,24 @@ def row(at: float, key: int, pid: int) -> Line:
 
 
 def test_a_range_is_silent_until_somebody_else_has_output_for_it() -> None:
-    seen = [row(9.0, LOW, 2), row(10.5, LOW, 1), row(11.0, HIGH, 2), row(12.0, LOW, 2), row(13.0, LOW, 2)]
+    seen = [
+        row(9.0, LOW, 2),
+        row(10.5, LOW, 1),
+        row(11.0, HIGH, 2),
+        row(12.0, LOW, 2),
+        row(13.0, LOW, 2),
+    ]
     assert silence(seen, Struck(10.0, frozenset({1}), (LOWER,)), 20.0) == Silence(2.0, 2.0)
     assert silence(seen, Struck(10.0, frozenset({1}), (LOWER, UPPER)), 20.0) == Silence(1.0, 2.0)
 
 
 def test_a_range_that_never_spoke_again_is_told() -> None:
-    assert silence([row(11.0, LOW, 2)], Struck(10.0, frozenset({1}), (LOWER, UPPER)), 20.0) == Silence(1.0, None)
-    assert silence([row(21.0, LOW, 2)], Struck(10.0, frozenset({1}), (LOWER,)), 20.0) == Silence(None, None)
+    assert silence(
+        [row(11.0, LOW, 2)], Struck(10.0, frozenset({1}), (LOWER, UPPER)), 20.0
+    ) == Silence(1.0, None)
+    assert silence([row(21.0, LOW, 2)], Struck(10.0, frozenset({1}), (LOWER,)), 20.0) == Silence(
+        None, None
+    )
     assert spread([None]) == "never | never | never"
     assert spread([1.0, None, 3.0]) == "1.00 | 3.00 | 3.00 (1 never)"
 

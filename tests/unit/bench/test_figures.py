@@ -3,10 +3,14 @@ from pathlib import Path
 from bench.figures import Figure, append, latest_campaign, read
 
 
-def figure(part: str = "A", campaign: str = "s", contestant: str = "millwheel", rate: float = 1.0) -> Figure:
+def figure(
+    part: str = "A", campaign: str = "s", contestant: str = "millwheel", rate: float = 1.0
+) -> Figure:
     return Figure(
-        part=part, contestant=contestant, variant="jsonl", run=0, campaign=campaign, at="2026-01-01T00:00:00+00:00",
-        settings={"records": 5}, machine={"cores": 2}, metrics={"records_per_s": rate}, correct=True,
+        part=part, contestant=contestant, variant="jsonl", run=0, campaign=campaign,
+        at="2026-01-01T00:00:00+00:00",
+        settings={"records": 5}, machine={"cores": 2}, metrics={"records_per_s": rate},
+        correct=True,
     )  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""The simulated operator: what it does can be computed by hand where nothing waits, and where all are busy."""
+"""The simulated operator: what it does can be computed by hand where nothing waits, and where all
+are busy."""
 
 from __future__ import annotations
 
@@ -52,6 +53,10 @@ def test_other_keys_become_hot_at_half_time() -> None:
 def test_an_instance_is_slowed_at_half_time() -> None:
     calm = Setup((1.0,) * 4, load=0.1, records=2400, network=HOST)
     slowed = simulate("shuffle", replace(calm, slowed=0))
-    assert slowed.window_latency_us[0] == pytest.approx(simulate("shuffle", calm).window_latency_us[-1])
-    assert slowed.window_latency_us[-1] == pytest.approx(slowed.window_latency_us[0] + 3 * SERVICE_US / 4)
+    assert slowed.window_latency_us[0] == pytest.approx(
+        simulate("shuffle", calm).window_latency_us[-1]
+    )
+    assert slowed.window_latency_us[-1] == pytest.approx(
+        slowed.window_latency_us[0] + 3 * SERVICE_US / 4
+    )
     assert slowed.reaction(12) is None

@@ -6,21 +6,24 @@ import pytest
 from bench.figures import Figure
 from bench.hops import table
 from bench.inputs import Input, Order, file_of_ad, level, make
+from millwheel.connect.sources.files.matching import dealt
 from millwheel.core.model.keys import key_hash
-from millwheel.sources.files.dealing import dealt
 
 
 def figure(run: int, variant: str, rate: float, cpu_us: float) -> Figure:
     return Figure(
-        part="G", contestant="millwheel", variant=variant, run=run, campaign="s", at="", settings={}, machine={},
+        part="G", contestant="millwheel", variant=variant, run=run, campaign="s", at="",
+        settings={}, machine={},
         metrics={"records_per_s": rate, "cpu_us_per_record": cpu_us}, correct=True,
     )  # fmt: skip
 
 
 def test_the_price_of_a_hop_is_compared_within_each_round() -> None:
     found = [
-        figure(0, "columns, every record stays", 1_000.0, 2.0), figure(0, "columns, every record crosses", 900.0, 2.5),
-        figure(1, "columns, every record stays", 2_000.0, 2.0), figure(1, "columns, every record crosses", 1e3, 4.0),
+        figure(0, "columns, every record stays", 1_000.0, 2.0), figure(0,
+        "columns, every record crosses", 900.0, 2.5),
+        figure(1, "columns, every record stays", 2_000.0, 2.0), figure(1,
+        "columns, every record crosses", 1e3, 4.0),
     ]  # fmt: skip
     assert table(found).splitlines()[2:] == ["| columns | 0.7 (0.5 to 0.9) | 1.25 (0.5 to 2) |"]
     assert table(found[:1]) == ""

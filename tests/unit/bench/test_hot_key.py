@@ -20,7 +20,14 @@ def test_one_key_has_as_many_records_as_it_should_and_duckdb_counts_all(tmp_path
 
 def test_results_are_read_from_all_files(tmp_path: Path) -> None:
     for number in range(2):
-        row = {"k": number, "window_start": 0, "window_end": 60_000_000, "n": 2, "spend": 7, "more": 3.5}
+        row = {
+            "k": number,
+            "window_start": 0,
+            "window_end": 60_000_000,
+            "n": 2,
+            "spend": 7,
+            "more": 3.5,
+        }
         (tmp_path / f"{number}.jsonl").write_text(json.dumps(row) + "\n")
     assert set(results(tmp_path)) == {(0, 0, 2, 7), (1, 0, 2, 7)}
 

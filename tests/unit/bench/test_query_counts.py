@@ -29,5 +29,9 @@ def test_what_a_key_keeps_does_not_grow_with_its_records_once_all_its_slices_are
 
 
 def test_the_last_table_that_redis_benchmark_prints_is_read() -> None:
-    assert rates("WARNING: no config\n" + CSV) == {"queries_per_s": 200.5, "p50_ms": 3.8, "p99_ms": 14.3}
+    assert rates("WARNING: no config\n" + CSV) == {
+        "queries_per_s": 200.5,
+        "p50_ms": 3.8,
+        "p99_ms": 14.3,
+    }
     assert rates(CSV, 156)["indicators_per_s"] == pytest.approx(200.5 * 156)

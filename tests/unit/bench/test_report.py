@@ -11,7 +11,10 @@ from bench.stats import spread
 
 
 def test_a_part_replaces_its_own_place_and_nothing_else() -> None:
-    page = "before\n<!-- bench:A -->\nold\n<!-- /bench:A -->\nbetween\n<!-- bench:B -->\nkept\n<!-- /bench:B -->\n"
+    page = (
+        "before\n<!-- bench:A -->\nold\n<!-- /bench:A -->\nbetween\n<!-- bench:B -->\nkept\n<!--"
+        " /bench:B -->\n"
+    )
     filled = place(page, "A", r"new \1")
     assert filled == page.replace("\nold\n", "\nnew \\1\n")
     assert place(filled, "A", r"new \1") == filled
@@ -23,14 +26,19 @@ def test_a_page_without_a_place_for_the_part_is_refused() -> None:
 
 
 def test_a_plot_is_an_svg_with_a_bar_for_each_row_in_proportion() -> None:
-    svg = ElementTree.fromstring(bars("A & B", [("millwheel", spread([4.0])), ("other <1>", spread([1.0, 2.0, 3.0]))]))
-    widths = [float(bar.attrib["width"]) for bar in svg.iter("{http://www.w3.org/2000/svg}rect")][1:]
+    svg = ElementTree.fromstring(
+        bars("A & B", [("millwheel", spread([4.0])), ("other <1>", spread([1.0, 2.0, 3.0]))])
+    )
+    widths = [float(bar.attrib["width"]) for bar in svg.iter("{http://www.w3.org/2000/svg}rect")][
+        1:
+    ]
     assert widths[0] / widths[1] == pytest.approx(2.0, rel=0.01)
 
 
 def figure(part: str, variant: str, metrics: dict[str, float]) -> Figure:
     return Figure(
-        part=part, contestant="millwheel", variant=variant, run=0, campaign="s", at="2026-01-01", settings={},
+        part=part, contestant="millwheel", variant=variant, run=0, campaign="s", at="2026-01-01",
+        settings={},
         machine={}, metrics=metrics, correct=True,
     )  # fmt: skip
 
@@ -38,7 +46,9 @@ def figure(part: str, variant: str, metrics: dict[str, float]) -> Figure:
 def test_a_bar_far_longer_than_the_others_is_cut_off_and_says_its_value() -> None:
     rows = [("millwheel", spread([4.0])), ("bytewax", spread([1.0])), ("flink", spread([5_000.0]))]
     svg = ElementTree.fromstring(bars("latency", rows))
-    widths = [float(bar.get("width", "0")) for bar in svg.iter("{http://www.w3.org/2000/svg}rect")][1:]
+    widths = [float(bar.get("width", "0")) for bar in svg.iter("{http://www.w3.org/2000/svg}rect")][
+        1:
+    ]
     assert widths[:2] == [400.0, 100.0]
     assert len(widths) == 5
     assert max(widths[2:]) < 400
@@ -47,7 +57,9 @@ def test_a_bar_far_longer_than_the_others_is_cut_off_and_says_its_value() -> Non
 
 def test_what_has_other_figures_gets_a_table_of_its_own() -> None:
     shard = {"ids_per_s": 9.0, "asked_exactly_percent": 1.0, "filters_mb_per_million": 2.0}
-    text = section("H", [figure("H", "no ids", {"records_per_s": 5.0}), figure("H", "a shard", shard)])
+    text = section(
+        "H", [figure("H", "no ids", {"records_per_s": 5.0}), figure("H", "a shard", shard)]
+    )
     rates, ids = text.split("\n\n")[1:]
     assert rates.splitlines()[::2] == ["| | runs | records/s |", "| millwheel, no ids | 1 | 5 |"]
     assert ids.splitlines()[::2] == [
@@ -57,7 +69,13 @@ def test_what_has_other_figures_gets_a_table_of_its_own() -> None:
 
 
 def test_the_price_of_strong_exactly_once_stands_below_the_latencies() -> None:
-    text = section("C", [figure("C", name, {"p50_ms": ms}) for name, ms in (("strong", 6.0), ("at least once", 2.0))])
+    text = section(
+        "C",
+        [
+            figure("C", name, {"p50_ms": ms})
+            for name, ms in (("strong", 6.0), ("at least once", 2.0))
+        ],
+    )
     assert "| millwheel, strong : at least once | 3 | no result |" in text
     assert text.endswith("| MillWheel's paper | 9.4 | 3.1 |")
 
@@ -70,7 +88,9 @@ def test_the_page_has_a_place_for_every_part() -> None:
 
 def test_the_tables_of_the_page_are_those_of_the_figures() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    campaigns = {part: campaign for part in PARTS if (campaign := latest_campaign(list(read(RESULTS)), part))}
+    campaigns = {
+        part: campaign for part in PARTS if (campaign := latest_campaign(list(read(RESULTS)), part))
+    }
     assert [
         part
         for part, campaign in campaigns.items()
@@ -79,7 +99,8 @@ def test_the_tables_of_the_page_are_those_of_the_figures() -> None:
 
 
 def test_versions_of_the_peers_that_took_part_are_told() -> None:
-    assert [package.split()[0] for package in peers({"millwheel", "bytewax, 2 processes", "flink, thread mode"})] == [
+    assert [package.split()[0] for package in peers({"millwheel", "bytewax, 2 processes",
+    "flink, thread mode"})] == [
         "bytewax", "apache-flink",
     ]  # fmt: skip
     assert peers({"millwheel"}) == []

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from bench.rivals import COARSE, WAYS, Result, figure, native_windows, on_grid, records, table, truth, worst_age
+from bench.rivals import (
+    COARSE,
+    WAYS,
+    Result,
+    figure,
+    native_windows,
+    on_grid,
+    records,
+    table,
+    truth,
+    worst_age,
+)
 
 S = 1_000_000
 
@@ -35,20 +46,30 @@ def test_every_way_has_the_results_of_counting_all_records_anew(way: str, functi
 def test_key_windows_make_eight_windows_where_native_ones_make_thirteen() -> None:
     """The published example: size 4, slide 1, four records."""
     rows = [(0, at, at + 1) for at in (0, 5, 10, 11)]
-    made = {way: figure(way, "sum", "4us", "1us", rows).windows for way in ("native", "key", "literal")}
+    made = {
+        way: figure(way, "sum", "4us", "1us", rows).windows for way in ("native", "key", "literal")
+    }
     assert made == {"native": 13, "key": 8, "literal": 8}
     assert native_windows(rows, 4, 1) == 13
 
 
 def test_native_windows_that_would_be_too_many_are_counted_only() -> None:
     found = figure("native", "sum", "1h", "10ms", [(0, 5 * S, 1)])
-    assert (found.windows, found.at_most, found.us_per_record, found.equal) == (360_000, 360_000, None, None)
+    assert (found.windows, found.at_most, found.us_per_record, found.equal) == (
+        360_000,
+        360_000,
+        None,
+        None,
+    )
     assert "| 1h, 10ms | native | 360,000 | 360,000 | not run |" in table([found])
 
 
 def test_the_truth_is_what_lies_in_the_window_at_each_point() -> None:
     rows = [(1, 3, 5), (1, 12, 7), (2, 4, 1)]
-    assert truth(rows, 20, 10, "sum") == {1: [(10, 5), (20, 12), (30, 7), (40, 0)], 2: [(10, 1), (30, 0)]}
+    assert truth(rows, 20, 10, "sum") == {
+        1: [(10, 5), (20, 12), (30, 7), (40, 0)],
+        2: [(10, 1), (30, 0)],
+    }
     assert truth(rows, 20, 10, "max")[1] == [(10, 5), (20, 7), (40, None)]
 
 

@@ -23,7 +23,11 @@ class Scripted:
         assert not list(folder.iterdir())
         self.asked.append(self.name)
         self.fails -= 1
-        return Measured({}, None, "it fell over") if self.fails >= 0 else Measured({"records_per_s": 1.0}, True)
+        return (
+            Measured({}, None, "it fell over")
+            if self.fails >= 0
+            else Measured({"records_per_s": 1.0}, True)
+        )
 
     def entry(self) -> Entry:
         return Entry(self.name, "", self.measure)
@@ -32,7 +36,9 @@ class Scripted:
 def test_contestants_run_in_alternation_and_every_figure_is_kept(tmp_path: Path) -> None:
     asked: list[str] = []
     wanted = Wanted(2, results=tmp_path / "figures")
-    found = alternate("A", [Scripted(name, asked).entry() for name in ("millwheel", "other")], {}, wanted)
+    found = alternate(
+        "A", [Scripted(name, asked).entry() for name in ("millwheel", "other")], {}, wanted
+    )
     assert asked == ["millwheel", "other"] * 2
     assert list(read(wanted.file)) == found
     assert len({figure.campaign for figure in found}) == 1
@@ -67,5 +73,7 @@ def test_a_peer_that_cannot_be_installed_is_a_figure_with_the_reason(tmp_path: P
     def measure(folder: Path) -> Measured:
         raise UnavailableEnvironmentError("needs an older Python")
 
-    [figure] = alternate("A", [Entry("millwheel", "", measure)], {}, Wanted(1, results=tmp_path / "figures"))
+    [figure] = alternate(
+        "A", [Entry("millwheel", "", measure)], {}, Wanted(1, results=tmp_path / "figures")
+    )
     assert (figure.error, figure.metrics) == ("needs an older Python", {})

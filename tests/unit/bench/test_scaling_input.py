@@ -55,7 +55,12 @@ def test_rows_of_windows_are_right_once_and_only_once(load: GrowingInput, tmp_pa
     assert load.wrong_windows(1, write(tmp_path / "right", rows)) == 0
     assert load.wrong_windows(1, write(tmp_path / "missing", rows[1:])) == 1
     assert load.wrong_windows(1, write(tmp_path / "twice", [*rows, rows[0]])) == 1
-    assert load.wrong_windows(1, write(tmp_path / "different", [{**rows[0], "clicks": 9_999}, *rows[1:]])) == 1
+    assert (
+        load.wrong_windows(
+            1, write(tmp_path / "different", [{**rows[0], "clicks": 9_999}, *rows[1:]])
+        )
+        == 1
+    )
     assert load.wrong_windows(2, write(tmp_path / "half", rows)) == len(rows_of(load.windows(1)))
     (tmp_path / "nothing").mkdir()
     assert load.wrong_windows(1, tmp_path / "nothing") == len(rows)
@@ -68,4 +73,7 @@ def test_outliers_are_right_once_and_only_once(load: GrowingInput, tmp_path: Pat
     assert load.wrong_outliers(1, write(tmp_path / "right", rows)) == 0
     assert load.wrong_outliers(1, write(tmp_path / "missing", rows[1:])) == 1
     assert load.wrong_outliers(1, write(tmp_path / "twice", [*rows, rows[0]])) == 1
-    assert load.wrong_outliers(1, write(tmp_path / "different", [{**rows[0], "z": 0.0}, *rows[1:]])) == 1
+    assert (
+        load.wrong_outliers(1, write(tmp_path / "different", [{**rows[0], "z": 0.0}, *rows[1:]]))
+        == 1
+    )

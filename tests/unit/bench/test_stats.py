@@ -14,6 +14,8 @@ def test_no_runs_have_no_median() -> None:
         spread([])
 
 
-@pytest.mark.parametrize(("share", "value"), [(0.0, 1), (0.5, 50), (0.99, 99), (0.999, 100), (1.0, 100)])
+@pytest.mark.parametrize(
+    ("share", "value"), [(0.0, 1), (0.5, 50), (0.99, 99), (0.999, 100), (1.0, 100)]
+)
 def test_a_quantile_is_a_value_that_was_measured(share: float, value: int) -> None:
     assert quantile(list(range(1, 101)), share) == value

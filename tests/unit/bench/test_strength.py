@@ -6,7 +6,8 @@ from bench.strength import bars, table
 
 def figure(run: int, variant: str, p50: float, p95: float, correct: bool = True) -> Figure:
     return Figure(
-        part="C", contestant="millwheel", variant=variant, run=run, campaign="s", at="", settings={}, machine={},
+        part="C", contestant="millwheel", variant=variant, run=run, campaign="s", at="",
+        settings={}, machine={},
         metrics={"p50_ms": p50, "p95_ms": p95}, correct=correct,
     )  # fmt: skip
 

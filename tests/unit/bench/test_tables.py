@@ -4,7 +4,8 @@ from bench.tables import number, series, table, title
 
 def figure(contestant: str, rate: float, correct: bool = True) -> Figure:
     return Figure(
-        part="A", contestant=contestant, variant="jsonl", run=0, campaign="s", at="", settings={}, machine={},
+        part="A", contestant=contestant, variant="jsonl", run=0, campaign="s", at="", settings={},
+        machine={},
         metrics={"records_per_s": rate}, correct=correct,
     )  # fmt: skip
 
@@ -19,16 +20,34 @@ def test_a_table_gives_medians_spreads_and_ratios_against_each_other_contestant(
 
 def test_a_wrong_run_counts_for_nothing_and_is_not_hidden() -> None:
     runs = [figure("bytewax", 5.0), figure("bytewax", 500.0, correct=False)]
-    assert table(series(runs), ["records_per_s"]).splitlines()[2] == "| bytewax, jsonl | 1 of 2 | 5 |"
+    assert (
+        table(series(runs), ["records_per_s"]).splitlines()[2] == "| bytewax, jsonl | 1 of 2 | 5 |"
+    )
 
 
 def test_a_contestant_without_a_right_run_has_no_result() -> None:
-    assert "| 0 of 1 | no result |" in table(series([figure("bytewax", 5.0, correct=False)]), ["records_per_s"])
+    assert "| 0 of 1 | no result |" in table(
+        series([figure("bytewax", 5.0, correct=False)]), ["records_per_s"]
+    )
 
 
 def test_numbers_and_titles_are_as_people_write_them() -> None:
-    assert [number(value) for value in (0.01234, 12.34, 1234.5, 1_234_567)] == ["0.0123", "12.3", "1,230", "1.23 M"]
-    names = ("records_per_s", "p50_ms", "rss_mb", "wrong_rows", "us_per_record", "cpu_us_per_record", "share_percent")
+    assert [number(value) for value in (0.01234, 12.34, 1234.5, 1_234_567)] == [
+        "0.0123",
+        "12.3",
+        "1,230",
+        "1.23 M",
+    ]
+    names = (
+        "records_per_s",
+        "p50_ms",
+        "rss_mb",
+        "wrong_rows",
+        "us_per_record",
+        "cpu_us_per_record",
+        "share_percent",
+    )
     assert [title(name) for name in names] == [
-        "records/s", "p50, ms", "rss, MB", "wrong, rows", "µs per record", "cpu, µs per record", "share, %",
+        "records/s", "p50, ms", "rss, MB", "wrong, rows", "µs per record", "cpu, µs per record",
+        "share, %",
     ]  # fmt: skip

@@ -50,8 +50,13 @@ def test_the_picture_has_both_workers_of_each_run_on_one_scale() -> None:
     def run(slow: range, others: range) -> Seen:
         return Seen(1.0, 0.2, 0.2, np.empty(0), np.array(slow) * 1000, np.array(others) * 1000)
 
-    drawn = picture({"hash": run(range(0, 4001, 4), range(1001)), "tag": run(range(0, 2001, 10), range(2001))})
-    lines = [re.findall(r"[\d.]+,[\d.]+", line) for line in re.findall(r'<polyline points="([^"]*)"', drawn)]
+    drawn = picture(
+        {"hash": run(range(0, 4001, 4), range(1001)), "tag": run(range(0, 2001, 10), range(2001))}
+    )
+    lines = [
+        re.findall(r"[\d.]+,[\d.]+", line)
+        for line in re.findall(r'<polyline points="([^"]*)"', drawn)
+    ]
     ends = [float(points[-1].split(",")[0]) - float(points[0].split(",")[0]) for points in lines]
     assert ends == [300, 300, 150, 150]  # tag took half of the time
     heights = [184 - float(points[0].split(",")[1]) for points in lines[:2]]

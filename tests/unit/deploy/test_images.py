@@ -44,10 +44,15 @@ def test_every_package_of_an_image_is_installed_by_its_hash() -> None:
     installs = re.findall(r"pip (?:install|wheel)[^\n&]*", DOCKERFILE)
     assert len(installs) >= 4
     for command in installs:
-        assert "--require-hashes" in command or "--no-index" in command or command.endswith(" dist . \\"), command
+        assert (
+            "--require-hashes" in command
+            or "--no-index" in command
+            or command.endswith(" dist . \\")
+        ), command
         assert "pip install" in command or "--no-build-isolation" in command
     assert "PIP_NO_DEPS=1" in DOCKERFILE
-    assert "hash" not in re.sub(r"--require-hashes|#[^\n]*", "", DOCKERFILE)  # nothing takes them out of the lock
+    # nothing takes them out of the lock
+    assert "hash" not in re.sub(r"--require-hashes|#[^\n]*", "", DOCKERFILE)
 
 
 def test_base_images_have_exact_versions_and_the_readme_says_how_to_have_digests() -> None:
@@ -61,7 +66,9 @@ def test_base_images_have_exact_versions_and_the_readme_says_how_to_have_digests
 
 
 @pytest.mark.parametrize(("name", "service"), _services())
-def test_no_container_is_root_or_has_an_image_that_moves(name: str, service: dict[str, Any]) -> None:
+def test_no_container_is_root_or_has_an_image_that_moves(
+    name: str, service: dict[str, Any]
+) -> None:
     assert re.fullmatch(r"[1-9][0-9]*(?::[0-9]+)?", str(service["user"])), name
     if "build" not in service:
         assert PINNED.fullmatch(_default(service["image"])), name

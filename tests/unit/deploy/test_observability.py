@@ -39,7 +39,9 @@ def test_every_query_asks_for_a_metric_and_labels_that_there_are(name: str) -> N
 
 
 def test_every_panel_has_a_place_of_its_own() -> None:
-    indexes = [panel["gridPos"] for panel in json.loads((FOLDER / "dashboard.json").read_text())["panels"]]
+    indexes = [
+        panel["gridPos"] for panel in json.loads((FOLDER / "dashboard.json").read_text())["panels"]
+    ]
     corners = {(index["x"], index["y"]) for index in indexes}
     assert len(corners) == len(indexes)
     assert all(index["x"] + index["w"] <= 24 for index in indexes)
@@ -53,5 +55,7 @@ def test_the_health_of_each_worker_and_its_measures_have_a_panel() -> None:
 
 def test_the_page_names_every_alert() -> None:
     text = (FOLDER / "README.md").read_text()
-    rules = YAML(typ="safe").load((FOLDER / "millwheel.rules.yml").read_text())["groups"][0]["rules"]
+    rules = YAML(typ="safe").load((FOLDER / "millwheel.rules.yml").read_text())["groups"][0][
+        "rules"
+    ]
     assert set(re.findall(r"\| `(Millwheel\w+)` \|", text)) == {rule["alert"] for rule in rules}

@@ -10,10 +10,11 @@ from millwheel.launch.launchers.base import WorkerTemplate
 
 WORKER = """
 import os, signal, sys, time
-from millwheel.processes.lifeline import die_with_parent
+from millwheel.adapters.processes.lifeline import die_with_parent
 die_with_parent()
 given = dict(zip(sys.argv[1::2], sys.argv[2::2]))
-signal.signal(signal.SIGTERM, lambda *_: (print("stopped", file=sys.stderr, flush=True), sys.exit(0)))
+signal.signal(signal.SIGTERM, lambda *_: (print("stopped", file=sys.stderr, flush=True),
+  sys.exit(0)))
 with open(f"{given['--root']}/life-{given['--slot']}-{os.getpid()}.tmp", "w") as life:
     life.write(given["--scratch"])
 os.rename(life.name, life.name[:-4])
@@ -27,7 +28,8 @@ time.sleep(600)
 
 
 def write_worker(folder: Path) -> str:
-    """Put the stand-in where ``python -m`` finds it, given the folder in PYTHONPATH; its module name."""
+    """Put the stand-in where ``python -m`` finds it, given the folder in PYTHONPATH; its module
+    name."""
     (folder / "stand_in_worker.py").write_text(WORKER)
     return "stand_in_worker"
 
@@ -35,12 +37,18 @@ def write_worker(folder: Path) -> str:
 def template(folder: Path, module: str) -> WorkerTemplate:
     """Workers of that module with everything below ``folder``."""
     (folder / "logs").mkdir(exist_ok=True)
-    return WorkerTemplate(str(folder), "127.0.0.1:1", "p", str(folder / "logs"), str(folder / "scratch"), module)
+    return WorkerTemplate(
+        str(folder), "127.0.0.1:1", "p", str(folder / "logs"), str(folder / "scratch"), module
+    )
 
 
 def lives(folder: Path, slot: int) -> list[int]:
     """The process ids of all lives of a slot so far."""
-    return sorted(int(path.name.split("-")[2]) for path in folder.glob(f"life-{slot}-*") if path.suffix != ".tmp")
+    return sorted(
+        int(path.name.split("-")[2])
+        for path in folder.glob(f"life-{slot}-*")
+        if path.suffix != ".tmp"
+    )
 
 
 def eventually(what: Callable[[], object], seconds: float = 30.0) -> None:

@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millwheel.control.master.tables.spares import exposed, seated
 from millwheel.launch.auto_spares import AutoSpares, SpareStep, needed, superfluous
-from millwheel.master.tables.spares import exposed, seated
 
 
 class Run:
@@ -58,7 +58,8 @@ def test_on_one_host_there_is_one_and_a_line_says_why_once() -> None:
     for _ in range(3):
         assert not run.look().more
     assert run.said == [
-        "All workers are on the host h, and no spare outlives it: --spares auto is 1 here, for the loss of a process"
+        "All workers are on the host h, and no spare outlives it: --spares auto is 1 here, for the"
+        " loss of a process"
     ]
 
 
@@ -72,7 +73,9 @@ def test_hosts_must_be_steady_before_anything_is_decided() -> None:
 def test_when_there_is_no_room_or_no_use_it_says_which_host_may_not_die() -> None:
     run = Run(["h1", "h2"], most=3)
     run.add("h1")
-    assert run.look().line.startswith("The host h1 may not die: it has 2 workers, and there are 1 spares")
+    assert run.look().line.startswith(
+        "The host h1 may not die: it has 2 workers, and there are 1 spares"
+    )
     assert "room for 3 workers" in run.said[0]
     run = Run(["h1", "h2"])
     for _ in range(3):

@@ -13,7 +13,9 @@ from millwheel.launch.certificates import ROLES, make_set
 
 def test_private_files_of_a_set_are_the_owners_alone(ours: Path) -> None:
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in ours.iterdir()}
-    private = {name for name in modes if name.endswith(".key") or name in ("token", "zookeeper.auth")}
+    private = {
+        name for name in modes if name.endswith(".key") or name in ("token", "zookeeper.auth")
+    }
     assert private == {"token", "zookeeper.auth", *(f"{role}.key" for role in ROLES)}
     assert {modes[name] for name in private} == {0o600}
     assert "ca.key" not in modes

@@ -52,7 +52,11 @@ def test_a_root_with_a_coordinator_of_its_own_cannot_change_to_zookeeper(tmp_pat
         coordinator_for(settings(zookeeper="embedded"), tmp_path, print)
 
 
-def test_a_spark_that_others_made_gets_a_zookeeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = RunSettings("p.yaml", launcher=LauncherKind.SPARK, spark_master="spark://127.0.0.1:7077")
+def test_a_spark_that_others_made_gets_a_zookeeper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = RunSettings(
+        "p.yaml", launcher=LauncherKind.SPARK, spark_master="spark://127.0.0.1:7077"
+    )
     assert chosen(given, tmp_path, monkeypatch) is ZooKeeperKeeper
     assert chosen(RunSettings("p.yaml", submitted=True), tmp_path, monkeypatch) is ZooKeeperKeeper

@@ -27,7 +27,8 @@ SUMMARY = Summary(1, 1, 0, 0, 0, 1.0, 1.0)
 
 
 class Command:
-    """``millwheel run`` on one root, again and again. ``ends`` is how the processes' part of it goes."""
+    """``millwheel run`` on one root, again and again. ``ends`` is how the processes' part of it
+    goes."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -50,7 +51,11 @@ class Command:
     def run(self, **settings: Any) -> str:
         """What is said on standard error."""
         said = io.StringIO()
-        options = {"root": str(self.folder / "root"), "launcher": LauncherKind.PROCESSES, **settings}
+        options = {
+            "root": str(self.folder / "root"),
+            "launcher": LauncherKind.PROCESSES,
+            **settings,
+        }
         given = RunSettings(str(self.folder / "pipeline.yaml"), **options)
         assert Driver(given, Console(file=said, width=500), None).run() == 0
         return said.getvalue()
@@ -83,7 +88,8 @@ def test_new_input_for_a_run_that_is_complete_is_no_silent_nothing(command: Comm
     command.run()
     (command.folder / "in-2.jsonl").write_text('{"at": 2, "ad": "b"}\n')
     with pytest.raises(
-        SetupError, match=r"has processed all of its input, and now .*in-2\.jsonl was added.*Give a new --root"
+        SetupError,
+        match=r"has processed all of its input, and now .*in-2\.jsonl was added.*Give a new --root",
     ):
         command.run()
 
@@ -105,7 +111,9 @@ def test_a_run_that_has_caught_up_goes_on_another_time(command: Command) -> None
 def test_mistakes_are_told_before_a_root_is_made(command: Command) -> None:
     with pytest.raises(SetupError, match="--security"):
         command.run(listen="0.0.0.0", zookeeper="h:1")
-    (command.folder / "pipeline.yaml").write_text(PIPELINE.replace("tumbling: 10s", "tumbling: 10x"))
+    (command.folder / "pipeline.yaml").write_text(
+        PIPELINE.replace("tumbling: 10s", "tumbling: 10x")
+    )
     with pytest.raises(PipelineError, match="10x"):
         command.run()
     (command.folder / "pipeline.yaml").unlink()
@@ -117,19 +125,25 @@ def test_mistakes_are_told_before_a_root_is_made(command: Command) -> None:
 def test_another_pipeline_on_the_root_is_refused(command: Command) -> None:
     command.ends = lambda: None
     command.run()
-    (command.folder / "pipeline.yaml").write_text(PIPELINE.replace("pipeline: clicks", "pipeline: views"))
+    (command.folder / "pipeline.yaml").write_text(
+        PIPELINE.replace("pipeline: clicks", "pipeline: views")
+    )
     with pytest.raises(SetupError, match="belongs to the pipeline 'clicks', not to 'views'"):
         command.run()
 
 
-def test_a_root_that_a_savepoint_cannot_be_put_into_is_told(command: Command, tmp_path: Path) -> None:
+def test_a_root_that_a_savepoint_cannot_be_put_into_is_told(
+    command: Command, tmp_path: Path
+) -> None:
     with pytest.raises(SetupError, match="savepoint"):
         command.run(from_savepoint=str(tmp_path / "nothing"))
 
 
 def test_an_error_of_the_system_is_a_sentence_and_the_root_is_free_again(command: Command) -> None:
     command.ends = raises(OSError(28, "No space left on device", "/root/journal"))
-    with pytest.raises(SetupError, match="The run failed on /root/journal: No space left on device"):
+    with pytest.raises(
+        SetupError, match="The run failed on /root/journal: No space left on device"
+    ):
         command.run()
     command.ends = lambda: SUMMARY
     command.run()
@@ -158,9 +172,13 @@ def test_fields_that_a_sink_cannot_take_are_told_with_the_line_of_the_sink(
 
     build = module.build_sink
     monkeypatch.setattr(
-        module, "build_sink", lambda sink, folder: Refusing() if sink.stream == "counted" else build(sink, folder)
+        module,
+        "build_sink",
+        lambda sink, folder: Refusing() if sink.stream == "counted" else build(sink, folder),
     )
-    with pytest.raises(SetupError, match=r"pipeline.yaml:5: sinks.counted.files: the table has no column 'results'"):
+    with pytest.raises(
+        SetupError, match=r"pipeline.yaml:5: sinks.counted.files: the table has no column 'results'"
+    ):
         command.run()
     assert asked == [("ad", "window_start", "window_end", "result")]
     assert command.runs == 0

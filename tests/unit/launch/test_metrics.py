@@ -18,7 +18,9 @@ from millwheel.launch.stragglers import JoinedWorker
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    made = Endpoint("127.0.0.1:0", None, {"/metrics": lambda: b"# HELP x x\n# TYPE x gauge\nx 1.0\n"})
+    made = Endpoint(
+        "127.0.0.1:0", None, {"/metrics": lambda: b"# HELP x x\n# TYPE x gauge\nx 1.0\n"}
+    )
     made.start()
     yield made
     made.close()
@@ -31,7 +33,9 @@ def watcher() -> Any:
 
 @pytest.fixture
 def gathered(tmp_path: Path, watcher: Any) -> Iterator[GatheredMetrics]:
-    made = GatheredMetrics("ads", ["worker-0", "worker-1"], watcher, lambda: {"worker 1": 3}, tmp_path)
+    made = GatheredMetrics(
+        "ads", ["worker-0", "worker-1"], watcher, lambda: {"worker 1": 3}, tmp_path
+    )
     made.serve("127.0.0.1", 0, "")
     yield made
     made.close()
@@ -61,7 +65,9 @@ def test_a_worker_that_is_gone_is_expected_until_another_has_its_slot(
 ) -> None:
     def known() -> list[str]:
         gathered.step()
-        return [each["targets"][0] for each in json.loads((tmp_path / METRICS_FILE).read_text())[1:]]
+        return [
+            each["targets"][0] for each in json.loads((tmp_path / METRICS_FILE).read_text())[1:]
+        ]
 
     watcher.services["master"] = "127.0.0.1:7"
     watcher.members = {"w0-1": JoinedWorker(0, 1, "127.0.0.1:8")}

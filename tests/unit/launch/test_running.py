@@ -1,4 +1,5 @@
-"""One run while it is alive: what is started in which order, what it refuses, and what is left when it is over."""
+"""One run while it is alive: what is started in which order, what it refuses, and what is left when
+it is over."""
 
 from __future__ import annotations
 
@@ -13,22 +14,22 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from millwheel.control.roots.root import Root
 from millwheel.core.model.names import NO_TOKEN, NOBODY, NodeName, shard_name
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import Graph
+from millwheel.engine.letters.replays import Replays
 from millwheel.errors import SetupError
+from millwheel.language.spec import load_pipeline
 from millwheel.launch import running as module
 from millwheel.launch.launchers.warm_children import Birth
 from millwheel.launch.progress.summary import Summary
 from millwheel.launch.running import Running
 from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.launch.stopping import StopRequest
-from millwheel.letters.replays import Replays
-from millwheel.roots.root import Root
-from millwheel.spec import load_pipeline
 from tests.fakes.coordination import FakeZooKeeper
 
 PIPELINE = """
@@ -68,8 +69,9 @@ class Process:
 
 
 class World:
-    """A root, a coordination service, and the processes that a run starts. It also stands for the coordinator that the
-    run starts, for the parent of its children, and for who watches the injector."""
+    """A root, a coordination service, and the processes that a run starts. It also stands for the
+    coordinator that the run starts, for the parent of its children, and for who watches the
+    injector."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.story: list[str] = []
@@ -87,7 +89,9 @@ class World:
         self.root = Root.open(str(folder / "root"), "clicks")
         self._graph: Graph | None = None
         self.settings = RunSettings("pipeline.yaml", launcher=LauncherKind.PROCESSES)
-        monkeypatch.setattr(module, "coordinator_for", lambda settings, root, say, security: self.coordinator)
+        monkeypatch.setattr(
+            module, "coordinator_for", lambda settings, root, say, security: self.coordinator
+        )
         monkeypatch.setattr(module, "open_coordination", lambda *_, **__: self.zookeeper.connect())
         monkeypatch.setattr(module, "StatusWatcher", self._watcher)
 
@@ -101,11 +105,13 @@ class World:
             self.story.append("watch")
             return None
         slot = birth.argv[birth.argv.index("--slot") + 1] if "--slot" in birth.argv else ""
-        name = f"{birth.module.removeprefix('millwheel.')} {slot}".strip()
+        name = f"{birth.module.rpartition('.')[2]} {slot}".strip()
         self.story.append(name)
         if name == "workers 1" and self.drains:
             assert self._graph is not None
-            self.latest = ClusterView({node: NodeView(node, MAX_TIME, True, "", {}) for node in self._graph.nodes})
+            self.latest = ClusterView(
+                {node: NodeView(node, MAX_TIME, True, "", {}) for node in self._graph.nodes}
+            )
         return Process(self, name)
 
     def stop(self) -> None:
@@ -119,7 +125,12 @@ class World:
     def run(self) -> Summary | None:
         children: Any = self
         self.running = Running(
-            self.settings, self.spec, self.root, Console(file=self.said, width=300), self._replays(), children
+            self.settings,
+            self.spec,
+            self.root,
+            Console(file=self.said, width=300),
+            self._replays(),
+            children,
         )
         self._graph = self.running._graph
         return self.running.run()
@@ -161,13 +172,22 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 UP = ["coordinator", "master", "injector", "watch", "workers 0", "workers 1"]
-DOWN = ["end watch", "end master", "end workers 0", "end workers 1", "end injector", "end coordinator"]
+DOWN = [
+    "end watch",
+    "end master",
+    "end workers 0",
+    "end workers 1",
+    "end injector",
+    "end coordinator",
+]
 
 
 def test_all_is_up_in_order_and_down_in_order(world: World) -> None:
     summary = world.run()
     assert summary is not None
-    assert world.story == UP + DOWN, "the master goes first, so that it does not hand on what leaving workers drop"
+    assert world.story == UP + DOWN, (
+        "the master goes first, so that it does not hand on what leaving workers drop"
+    )
     assert not world.running.caught_up
 
 
@@ -201,27 +221,33 @@ def test_tools_are_told_where_the_run_is_and_how_long_it_has_worked(world: World
 
 def test_another_runs_coordination_is_refused_before_a_process_starts(world: World) -> None:
     world.zookeeper.connect().put_if_absent("instance", b"somebody-else")
-    with pytest.raises(SetupError, match=r"coordinates another run of 'clicks'.*Use another chroot"):
+    with pytest.raises(
+        SetupError, match=r"coordinates another run of 'clicks'.*Use another chroot"
+    ):
         world.run()
     assert world.story == ["coordinator", "end coordinator"]
 
 
 def test_a_root_with_journals_needs_the_coordination_that_knows_their_shards(world: World) -> None:
     (world.root.path / "journal" / "w0-1").mkdir(parents=True)
-    with pytest.raises(SetupError, match=r"holds journals, but ZooKeeper at 127\.0\.0\.1:1 has no range tables"):
+    with pytest.raises(
+        SetupError, match=r"holds journals, but ZooKeeper at 127\.0\.0\.1:1 has no range tables"
+    ):
         world.run()
     entry = ShardEntry(shard_name("by_ad", 0), tile(1)[0], NOBODY, NO_TOKEN)
     world.zookeeper.connect().write_table(RangeTable(NodeName("by_ad"), (entry,), -1))
     assert world.run() is not None
 
 
-def test_records_are_posted_to_streams_with_a_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_are_posted_to_streams_with_a_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     door = PIPELINE.replace("injection: {}", "http: {port: 8080}")
     monkeypatch.setattr("tests.unit.launch.test_running.PIPELINE", door)
     world = World(tmp_path, monkeypatch)
     world.run()
-    assert world.story.index("connectors.http") < world.story.index("workers 0")
-    assert "end connectors.http" in world.story
+    assert world.story.index("http_source") < world.story.index("workers 0")
+    assert "end http_source" in world.story
     world.root.close()
 
 

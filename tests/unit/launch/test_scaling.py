@@ -5,16 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from millwheel.adapters.processes.supervisor import ProcessEnded, Supervisor
 from millwheel.launch.auto_spares import AutoSpares
 from millwheel.launch.scaling import Scale, Scaling, answer, ask, forget
 from millwheel.launch.stragglers import JoinedWorker
-from millwheel.processes.supervisor import ProcessEnded, Supervisor
 
 
 class World:
     """A run with two workers, as the driver sees it; it is also the launcher."""
 
-    def __init__(self, root: Path, spares: int = 0, most: int | None = None, auto: AutoSpares | None = None) -> None:
+    def __init__(
+        self, root: Path, spares: int = 0, most: int | None = None, auto: AutoSpares | None = None
+    ) -> None:
         self.root = root
         self.said: list[str] = []
         self.running: set[int] = set()
@@ -27,21 +29,30 @@ class World:
         slots = range(2 + spares)
         for slot in slots:
             self.begin(slot)
-        self.scaling = Scaling(root, slots, spares, self.begin, self.supervisor, self.said.append, most, auto)
+        self.scaling = Scaling(
+            root, slots, spares, self.begin, self.supervisor, self.said.append, most, auto
+        )
         self.join(*slots)
 
     def begin(self, slot: int) -> None:
         self.supervisor.keep(f"worker {slot}", lambda: self.running.add(slot))
 
     def join(self, *slots: int) -> None:
-        self.members = {**self.members, **{f"w{slot}-1": JoinedWorker(slot, 100 + slot) for slot in slots}}
+        self.members = {
+            **self.members,
+            **{f"w{slot}-1": JoinedWorker(slot, 100 + slot) for slot in slots},
+        }
 
     def place(self, hosts: Mapping[int, str]) -> None:
-        found = {f"w{slot}-1": JoinedWorker(slot, 100 + slot, host=host) for slot, host in hosts.items()}
+        found = {
+            f"w{slot}-1": JoinedWorker(slot, 100 + slot, host=host) for slot, host in hosts.items()
+        }
         self.members = {**self.members, **found}
 
     def die(self, slot: int) -> None:
-        self.members = {name: member for name, member in self.members.items() if member.slot != slot}
+        self.members = {
+            name: member for name, member in self.members.items() if member.slot != slot
+        }
         self.running.discard(slot)
         self.supervisor.ended(ProcessEnded(f"worker {slot}", -9, 60.0), self.now_s)
         self.supervisor.step(self.now_s)
@@ -72,7 +83,9 @@ def test_nothing_happens_until_somebody_asks(world: World) -> None:
     assert (world.running, world.said) == ({0, 1}, [])
 
 
-def test_a_new_worker_is_started_in_a_slot_of_its_own_and_counts_once_it_has_joined(world: World) -> None:
+def test_a_new_worker_is_started_in_a_slot_of_its_own_and_counts_once_it_has_joined(
+    world: World,
+) -> None:
     ask(world.root, 3)
     assert world.step() is None
     assert world.running == {0, 1, 2}
@@ -164,7 +177,10 @@ def test_with_spares_auto_their_number_follows_the_hosts(tmp_path: Path) -> None
     assert world.running == {0, 1, 2, 3}, "one more is awaited"
     world.place({3: "h1"})
     settle()
-    assert world.said == ["The worker 3 is started.", "Any one host may die: there are 2 spares, and 2 workers on h1"]
+    assert world.said == [
+        "The worker 3 is started.",
+        "Any one host may die: there are 2 spares, and 2 workers on h1",
+    ]
     world.place({3: "h3"})  # it was started again elsewhere
     settle()
     assert world.running == {0, 1, 2, 3}

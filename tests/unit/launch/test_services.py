@@ -70,7 +70,10 @@ def test_who_ended_is_told_once_with_code_and_last_words() -> None:
 
 
 def test_a_port_that_is_taken_is_a_sentence() -> None:
-    with page_listener("127.0.0.1", 0) as taken, pytest.raises(SetupError, match="choose another port"):
+    with (
+        page_listener("127.0.0.1", 0) as taken,
+        pytest.raises(SetupError, match="choose another port"),
+    ):
         check_page("127.0.0.1", taken.getsockname()[1])
 
 

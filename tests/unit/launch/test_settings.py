@@ -2,12 +2,18 @@ from __future__ import annotations
 
 import pytest
 
+from millwheel.adapters.processes.address import check_reach
+from millwheel.adapters.processes.interpreter import module_command
 from millwheel.errors import SetupError
 from millwheel.launch.launchers.base import WorkerTemplate
 from millwheel.launch.services import ServiceTemplate
-from millwheel.launch.settings import LauncherKind, RunSettings, launcher_for, parse_sets, parse_spares
-from millwheel.processes.address import check_reach
-from millwheel.processes.interpreter import module_command
+from millwheel.launch.settings import (
+    LauncherKind,
+    RunSettings,
+    launcher_for,
+    parse_sets,
+    parse_spares,
+)
 
 
 def test_parameters_are_pairs_and_the_value_may_hold_anything() -> None:
@@ -31,7 +37,7 @@ def test_spares_are_slots_beyond_the_workers() -> None:
 def test_processes_serve_on_loopback_unless_told_otherwise() -> None:
     worker = WorkerTemplate("/r", "127.0.0.1:2181", "ads", "/r/logs", "")
     assert worker.command(3, "/s", python="py") == [
-        *module_command("millwheel.workers", python="py"),
+        *module_command("millwheel.engine.workers", python="py"),
         "--root",
         "/r",
         "--zookeeper",

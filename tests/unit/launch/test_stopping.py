@@ -10,7 +10,12 @@ MINE = StopRequest("instance", 7)
 def asked(*members: object) -> int:
     calls: list[int] = []
     changed = on_stop(MINE, lambda: calls.append(1))
-    changed({f"m{n}": each if isinstance(each, bytes) else msgspec.json.encode(each) for n, each in enumerate(members)})
+    changed(
+        {
+            f"m{n}": each if isinstance(each, bytes) else msgspec.json.encode(each)
+            for n, each in enumerate(members)
+        }
+    )
     return len(calls)
 
 

@@ -6,9 +6,9 @@ A, B, A2 = JoinedWorker(0, 100), JoinedWorker(1, 200), JoinedWorker(0, 101)
 
 
 def test_members_are_read_from_what_they_joined_with() -> None:
-    assert read_members({"w0-1": b'{"slot": 0, "pid": 100, "address": "h:1", "host": "h", "rack": "r"}'}) == {
-        "w0-1": JoinedWorker(0, 100, host="h", rack="r")
-    }
+    assert read_members(
+        {"w0-1": b'{"slot": 0, "pid": 100, "address": "h:1", "host": "h", "rack": "r"}'}
+    ) == {"w0-1": JoinedWorker(0, 100, host="h", rack="r")}
 
 
 def test_a_member_that_is_gone_has_time_to_end_and_is_then_named_once() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from millwheel.adapters.processes.supervisor import ProcessEnded, Supervisor
 from millwheel.core.pipeline.cluster_view import ClusterView
 from millwheel.errors import BrokenError, SetupError
 from millwheel.launch import watch as module
@@ -19,7 +20,6 @@ from millwheel.launch.launchers.base import WorkerExit
 from millwheel.launch.progress.line import ProgressLine
 from millwheel.launch.stragglers import GRACE_S, JoinedWorker
 from millwheel.launch.watch import Watch
-from millwheel.processes.supervisor import ProcessEnded, Supervisor
 from tests.unit.launch.progress.test_summary import graph, view
 
 RUNNING = ClusterView({name: replace(node, watermark_us=5) for name, node in view().nodes.items()})
@@ -27,7 +27,8 @@ DRAINED = view()
 
 
 class Driver:
-    """A watch, and all that it looks at. It is also launcher, services, watcher of the status, and failures."""
+    """A watch, and all that it looks at. It is also launcher, services, watcher of the status, and
+    failures."""
 
     def __init__(self, logs: Path) -> None:
         self.said = io.StringIO()
@@ -106,7 +107,10 @@ def test_it_ends_when_all_input_has_drained(driver: Driver) -> None:
 
 def test_it_ends_when_the_run_has_caught_up_with_how_it_stood_then(driver: Driver) -> None:
     stood = ClusterView({})
-    assert driver.until_drained(sets(driver, latest=RUNNING), caught_up=lambda view: view and stood) is stood
+    assert (
+        driver.until_drained(sets(driver, latest=RUNNING), caught_up=lambda view: view and stood)
+        is stood
+    )
     assert driver.judged == [True]
 
 
@@ -116,7 +120,10 @@ def test_a_stop_ends_it_without_a_result(driver: Driver) -> None:
 
 def test_who_died_is_started_again_whoever_tells_of_it(driver: Driver) -> None:
     driver.until_drained(
-        sets(driver, gone=[WorkerExit(0, -9, 60.0)]), sets(driver, over=[ProcessEnded("master", -9, 60.0)]), int, int
+        sets(driver, gone=[WorkerExit(0, -9, 60.0)]),
+        sets(driver, over=[ProcessEnded("master", -9, 60.0)]),
+        int,
+        int,
     )
     assert driver.started == ["worker 0", "master", "worker 0", "master"]
     assert driver.said.getvalue().count("is started again") == 2
@@ -132,10 +139,14 @@ def test_too_many_failures_end_the_run(driver: Driver) -> None:
         driver.until_drained(sets(driver, broken=True))
 
 
-def test_a_worker_that_is_no_member_any_more_but_lives_is_killed_once_it_had_time_to_end(driver: Driver) -> None:
+def test_a_worker_that_is_no_member_any_more_but_lives_is_killed_once_it_had_time_to_end(
+    driver: Driver,
+) -> None:
     member = JoinedWorker(0, 44)
     calm = [int] * (int(GRACE_S) + 3)
-    driver.until_drained(sets(driver, workers=frozenset({member})), sets(driver, workers=frozenset()), *calm)
+    driver.until_drained(
+        sets(driver, workers=frozenset({member})), sets(driver, workers=frozenset()), *calm
+    )
     assert driver.killed == [(0, 44)]
     assert "declared dead, but it still runs" in driver.said.getvalue()
 

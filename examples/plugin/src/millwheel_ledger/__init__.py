@@ -1,4 +1,5 @@
-"""Ledgers: files of SQLite with one table, ``entries(id integer primary key, account text, amount integer)``.
+"""Ledgers: files of SQLite with one table, ``entries(id integer primary key, account text, amount
+integer)``.
 
 source: {ledger: {path: in.db}}
 sinks: {booked: {ledger: {path: out.db}}}
@@ -9,14 +10,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from millwheel.sinks.base import Sink
-from millwheel.sources.base import Source
+from millwheel.plugins import Sink, Source
 from millwheel_ledger.sink import LedgerSink
 from millwheel_ledger.source import LedgerSource
 
 
 def build_sink(options: dict[str, Any], folder: str) -> Sink:
-    """The entry point of ``millwheel.sinks``. Raises ValueError, with a sentence, for options that cannot work."""
+    """The entry point of ``millwheel.sinks``. Raises ValueError, with a sentence, for options that
+    cannot work."""
     return LedgerSink(_path(options, folder))
 
 
@@ -27,5 +28,7 @@ def build_source(options: dict[str, Any], folder: str) -> Source:
 
 def _path(options: dict[str, Any], folder: str) -> str:
     if set(options) != {"path"}:
-        raise ValueError("a ledger has the option 'path', and no other; write for example path: ledger.db")
+        raise ValueError(
+            "a ledger has the option 'path', and no other; write for example path: ledger.db"
+        )
     return os.path.join(folder, str(options["path"]))

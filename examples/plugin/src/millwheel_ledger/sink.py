@@ -6,14 +6,25 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 
-from millwheel.connectors.external.sink import ExternalSink
-from millwheel.connectors.external.target import NOTHING_YET, ExternalTarget, Owner, RowsRefusedError
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.sinks.base import SinkRecord
+from millwheel.plugins import (
+    NOTHING_YET,
+    ExternalSink,
+    ExternalTarget,
+    Owner,
+    RowsRefusedError,
+    SinkRecord,
+)
 
 TABLES = (
-    "create table if not exists entries (id integer primary key, account text not null, amount integer not null)",
-    "create table if not exists batches (name text primary key, number integer not null, token integer not null)",
+    (
+        "create table if not exists entries (id integer primary key, account text not null, amount"
+        " integer not null)"
+    ),
+    (
+        "create table if not exists batches (name text primary key, number integer not null, token"
+        " integer not null)"
+    ),
 )
 INSERT = "insert into entries (account, amount) values (:account, :amount)"
 
@@ -77,13 +88,18 @@ class LedgerTarget(ExternalTarget):
         """Begin a transaction that nobody else can write beside; the number of the last batch."""
         connection.execute("begin immediate")
         query = "select number, token from batches where name = ?"
-        number, token = connection.execute(query, (self._owner.name,)).fetchone() or (NOTHING_YET, 0)
+        number, token = connection.execute(query, (self._owner.name,)).fetchone() or (
+            NOTHING_YET,
+            0,
+        )
         self._owner.admits(token)
         return int(number)
 
     def _note(self, connection: sqlite3.Connection, number: int) -> None:
         row = (self._owner.name, number, self._owner.token)
-        connection.execute("insert or replace into batches (name, number, token) values (?, ?, ?)", row)
+        connection.execute(
+            "insert or replace into batches (name, number, token) values (?, ?, ?)", row
+        )
 
     def _insert(self, connection: sqlite3.Connection, records: Sequence[SinkRecord]) -> None:
         reasons = {}

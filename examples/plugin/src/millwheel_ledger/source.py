@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from millwheel.errors import SetupError
-from millwheel.sources.base import Chunk, Partition, Reader, Source
+from millwheel.plugins import Chunk, Partition, Reader, Source
 
 QUERY = "select id, account, amount from entries where id > ? and id <= ? order by id limit ?"
 
@@ -22,7 +22,8 @@ class LedgerSource(Source):
         self._path = path
 
     def partitions(self) -> Sequence[Partition]:
-        """One, with the last id as its version: the root keeps it, so a run that goes on ends at the same entry."""
+        """One, with the last id as its version: the root keeps it, so a run that goes on ends at
+        the same entry."""
         if not os.path.exists(self._path):
             raise SetupError(f"there is no ledger {self._path}")
         try:
@@ -45,7 +46,9 @@ class LedgerReader(Reader):
 
     def read(self, position: int, max_records: int) -> Chunk:
         rows = self._connection.execute(QUERY, (position, self._last, max_records)).fetchall()
-        values = [{"id": id_, "account": account, "amount": amount} for id_, account, amount in rows]
+        values = [
+            {"id": id_, "account": account, "amount": amount} for id_, account, amount in rows
+        ]
         finished = len(rows) < max_records
         following = self._last if finished else rows[-1][0]
         return Chunk([row[0] for row in rows], values, max(position, following), finished=finished)

@@ -1,1 +1,2 @@
-"""The built-in aggregate functions, a file for each family with both of its forms: record by record, and in columns."""
+"""The built-in aggregate functions, a file for each family with both of its forms: record by
+record, and in columns."""

@@ -1,8 +1,9 @@
-"""Counts and sums of the groups of a bundle, added up by NumPy: half of what a hash table of keys and windows costs.
+"""Counts and sums of the groups of a bundle, added up by NumPy: half of what a hash table of keys
+and windows costs.
 
-Whole numbers that lie close together are their own spots in a table. Each record has one cell of a table of all keys
-and windows of its bundle; the cells with records are the groups, ordered by window and then by key. Sums are those of
-floats, in parts so short that no addition rounds.
+Whole numbers that lie close together are their own spots in a table. Each record has one cell of a
+table of all keys and windows of its bundle; the cells with records are the groups, ordered by
+window and then by key. Sums are those of floats, in parts so short that no addition rounds.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ Floats = npt.NDArray[np.float64]
 _MOST_RECORDS = 1 << 19
 """The parts below are short enough for as many additions."""
 _CELLS_PER_RECORD = 32
-"""A table with more cells than this, and _CELLS, takes longer to look through than the records take in a hash table."""
+"""A table with more cells than this, and _CELLS, takes longer to look through than the records take
+in a hash table."""
 _CELLS = 1 << 12  # this many are looked through in no time
-_GRID_BITS, _FINE_BITS = 20, 55  # Fixed: parts of floats are multiples of 2**-20, of 2**-55, and what is left
+# Fixed: parts of floats are multiples of 2**-20, of 2**-55, and what is left
+_GRID_BITS, _FINE_BITS = 20, 55
 _TO_GRID, _TO_FINE = 1.5 * 2.0 ** (52 - _GRID_BITS), 1.5 * 2.0 ** (52 - _FINE_BITS)
 """Added and subtracted again, they round to these multiples."""
 _MOST_SUM = 2.0 ** (53 - _GRID_BITS)  # Fixed: sums of multiples of 2**-20 are exact below it
@@ -40,8 +43,8 @@ class Unadded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The groups of a bundle. ``numbers`` has the group of each record; ``keys``, by part, and ``starts`` are those of
-    each group."""
+    """The groups of a bundle. ``numbers`` has the group of each record; ``keys``, by part, and
+    ``starts`` are those of each group."""
 
     numbers: npt.NDArray[np.intp]
     keys: list[Int64s]
@@ -65,7 +68,8 @@ class Cells:
         return sums
 
     def floats(self, values: Floats) -> tuple[pl.Series, pl.Series]:
-        """The sums of floats that fit, as :mod:`.exact_sums` has them. Raises Unadded where they are too large."""
+        """The sums of floats that fit, as :mod:`.exact_sums` has them. Raises Unadded where they
+        are too large."""
         if max(-float(values.min()), float(values.max())) * max(len(values), 4) >= _MOST_SUM:
             raise Unadded
         grid = values + _TO_GRID
@@ -94,10 +98,14 @@ def _wide(values: Int64s | Floats, bits: int) -> pl.Series:
 
 
 def cells(keys: Sequence[pl.Series], stamps: Int64s, window: Tumbling) -> Cells | None:
-    """The groups of records with these keys, given by part, and timestamps. None where a hash table is better: for
-    text, and for numbers or times that are far apart."""
+    """The groups of records with these keys, given by part, and timestamps. None where a hash table
+    is better: for text, and for numbers or times that are far apart."""
     count = len(stamps)
-    if not 0 < count <= _MOST_RECORDS or window.time_zone or any(part.dtype != pl.Int64 for part in keys):
+    if (
+        not 0 < count <= _MOST_RECORDS
+        or window.time_zone
+        or any(part.dtype != pl.Int64 for part in keys)
+    ):
         return None
     if int(stamps.min()) - window.size < MIN_TIME + abs(window.offset):
         return None

@@ -1,10 +1,12 @@
-"""approx_count_distinct: HyperLogLog sketches of Apache DataSketches. The accumulator is the serialised sketch.
+"""approx_count_distinct: HyperLogLog sketches of Apache DataSketches. The accumulator is the
+serialised sketch.
 
-In columns each group has the coupons of its values, or the registers that these make. A value's *coupon* is what
-DataSketches' HyperLogLog keeps of it: 26 bits of an address, and above them how many zeros a second hash begins with. A
-sketch of few values is a set of coupons, one of many has for each address the highest number of zeros: its *registers*,
-which are coupons with shorter addresses here. A list of registers begins with 0, which is no coupon. Whatever is put
-together in which order, the same list comes out of the same values.
+In columns each group has the coupons of its values, or the registers that these make. A value's
+*coupon* is what DataSketches' HyperLogLog keeps of it: 26 bits of an address, and above them how
+many zeros a second hash begins with. A sketch of few values is a set of coupons, one of many has
+for each address the highest number of zeros: its *registers*, which are coupons with shorter
+addresses here. A list of registers begins with 0, which is no coupon. Whatever is put together in
+which order, the same list comes out of the same values.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ _FAR = 32  # Fixed: registers from here on are summed up apart
 
 
 class ApproxCountDistinct(Aggregator[bytes]):
-    """About how many different values; relative standard error 1.04 / sqrt(2**lg_k), 1.6 % by default."""
+    """About how many different values; relative standard error 1.04 / sqrt(2**lg_k), 1.6 % by
+    default."""
 
     ordered = False
 
@@ -62,7 +65,9 @@ class ApproxCountDistinct(Aggregator[bytes]):
     def add_many(self, acc: bytes, values: Sequence[Any], timestamps: Sequence[int]) -> bytes:
         sketch = datasketches.hll_sketch(self.lg_k)
         for value in values:
-            sketch.update(value if type(value) is not int or -(2**63) <= value < 2**63 else str(value))
+            sketch.update(
+                value if type(value) is not int or -(2**63) <= value < 2**63 else str(value)
+            )
         return self._union(acc, sketch)
 
     def merge(self, acc: bytes, other: bytes) -> bytes:
@@ -75,13 +80,15 @@ class ApproxCountDistinct(Aggregator[bytes]):
             return 0
         union, sketch = datasketches.hll_union(self.lg_k), datasketches.hll_sketch.deserialize(acc)
         union.update(sketch)
-        # Once more: the estimate of a sketch that only took values, and was united with no other, depends on the order
-        # in which they came.
+        # Once more: the estimate of a sketch that only took values, and was united with no other,
+        # depends on the order in which they came.
         union.update(sketch)
         estimate: float = union.get_estimate()
         return round(estimate)
 
-    def united(self, acc: bytes, kind: datasketches.tgt_hll_type = datasketches.tgt_hll_type.HLL_4) -> bytes:
+    def united(
+        self, acc: bytes, kind: datasketches.tgt_hll_type = datasketches.tgt_hll_type.HLL_4
+    ) -> bytes:
         """The same accumulator as a union stores it."""
         if not acc:
             return acc
@@ -97,7 +104,7 @@ class ApproxCountDistinct(Aggregator[bytes]):
         return bytes(union.get_result().serialize_compact())
 
 
-# --- in columns ----------------------------------------------------------------------------------------------
+# --- in columns -----------------------------------------------------------------------------------
 
 
 class Sketched(ColumnAggregate):
@@ -115,13 +122,17 @@ class Sketched(ColumnAggregate):
         self.dtypes = {column: pl.List(pl.UInt32)}
 
     def prepared(self) -> list[pl.Expr]:
-        values = self._argument.or_null().map_batches(coupons, return_dtype=pl.UInt32, is_elementwise=True)
+        values = self._argument.or_null().map_batches(
+            coupons, return_dtype=pl.UInt32, is_elementwise=True
+        )
         return [values.alias(self._column)]
 
     def merged(self) -> list[pl.Expr]:
         # Made once for all groups: expressions take some µs for each.
         lists = pl.col(self._column).implode()
-        merged = lists.map_batches(self._together, return_dtype=pl.List(pl.UInt32), is_elementwise=True)
+        merged = lists.map_batches(
+            self._together, return_dtype=pl.List(pl.UInt32), is_elementwise=True
+        )
         return [merged.alias(self._column)]
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
@@ -129,7 +140,9 @@ class Sketched(ColumnAggregate):
         lists = groups[self._column]
         known = self._of_counts
         found = [0] * len(lists)
-        for index, (count, first) in enumerate(zip(lists.list.len(), lists.list.first(), strict=True)):
+        for index, (count, first) in enumerate(
+            zip(lists.list.len(), lists.list.first(), strict=True)
+        ):
             if first and count in known:
                 found[index] = known[count]
             elif count:
@@ -149,8 +162,14 @@ class Sketched(ColumnAggregate):
         if mode == _REGISTERS:
             zeros = np.frombuffer(stored, np.uint8, 1 << self._bits, _REGISTERS_HEAD)
             (slots,) = np.nonzero(zeros)
-            return [[0, *np.sort((zeros[slots].astype(np.int64) << _ADDRESS_BITS) | slots).tolist()]]
-        start, count = (_HEAD, stored[6]) if mode == _LIST else (_SET_HEAD, int.from_bytes(stored[8:12], "little"))
+            return [
+                [0, *np.sort((zeros[slots].astype(np.int64) << _ADDRESS_BITS) | slots).tolist()]
+            ]
+        start, count = (
+            (_HEAD, stored[6])
+            if mode == _LIST
+            else (_SET_HEAD, int.from_bytes(stored[8:12], "little"))
+        )
         return [np.sort(np.frombuffer(stored, np.uint32, count, start)).tolist()]
 
     def _together(self, lists: pl.Series) -> pl.Series:
@@ -165,7 +184,9 @@ class Sketched(ColumnAggregate):
             owners, found = self._registers(owners, found, many)
         return gathered(owners, pl.Series(found.astype(np.uint32)), len(lists))
 
-    def _registers(self, owners: _Int64s, codes: _Int64s, many: npt.NDArray[np.bool_]) -> tuple[_Int64s, _Int64s]:
+    def _registers(
+        self, owners: _Int64s, codes: _Int64s, many: npt.NDArray[np.bool_]
+    ) -> tuple[_Int64s, _Int64s]:
         """The same with registers for groups of many values."""
         mine = many[owners]
         kept = mine & (codes != 0)
@@ -173,7 +194,9 @@ class Sketched(ColumnAggregate):
         ordered = np.sort((((owners[kept] << self._bits) | slots) << _ZERO_BITS) | zeros)
         highest = ordered[np.append(np.diff(ordered >> _ZERO_BITS) != 0, True)[: len(ordered)]]
         slots = highest >> _ZERO_BITS
-        made = ((highest & ((1 << _ZERO_BITS) - 1)) << _ADDRESS_BITS) | (slots & ((1 << self._bits) - 1))
+        made = ((highest & ((1 << _ZERO_BITS) - 1)) << _ADDRESS_BITS) | (
+            slots & ((1 << self._bits) - 1)
+        )
         marked = np.flatnonzero(many)
         all_owners = np.concatenate([owners[~mine], slots >> self._bits, marked])
         all_codes = np.concatenate([codes[~mine], made, np.zeros(len(marked), np.int64)])
@@ -190,8 +213,11 @@ class Sketched(ColumnAggregate):
         if count <= _LISTED:
             head = bytes([2, _VERSION, _FAMILY, self._bits, 3, _COMPACT, count, _OF_BYTES | _LIST])
             return head + codes.tobytes()
-        size = max((4 * count + 2) // 3 - 1, 1).bit_length()  # of the table: at most three quarters of it are taken
-        head = bytes([3, _VERSION, _FAMILY, self._bits, max(size, 5), _COMPACT, 0, _OF_BYTES | _SET])
+        # of the table: at most three quarters of it are taken
+        size = max((4 * count + 2) // 3 - 1, 1).bit_length()
+        head = bytes(
+            [3, _VERSION, _FAMILY, self._bits, max(size, 5), _COMPACT, 0, _OF_BYTES | _SET]
+        )
         return head + struct.pack("<i", count) + codes.tobytes()
 
     def _image_of_registers(self, codes: npt.NDArray[np.uint32]) -> bytes:
@@ -205,17 +231,28 @@ class Sketched(ColumnAggregate):
 
 
 def coupons(values: pl.Series) -> pl.Series:
-    """The coupon of each value; null for none, and for text of no length, which DataSketches leaves out."""
+    """The coupon of each value; null for none, and for text of no length, which DataSketches leaves
+    out."""
     if values.dtype == pl.String:
         distinct = values.drop_nulls().unique()
         distinct = distinct.filter(distinct.str.len_bytes() > 0)
         known = pl.Series(_of_texts(distinct.to_list()), dtype=pl.UInt32)
-        found: pl.Series = values.replace_strict(distinct, known, default=None, return_dtype=pl.UInt32)
+        found: pl.Series = values.replace_strict(
+            distinct, known, default=None, return_dtype=pl.UInt32
+        )
         return found
     # Negative zero is zero.
-    plain = values.fill_null(0).to_numpy() if values.dtype == pl.Int64 else values.fill_null(0.0).to_numpy() + 0.0
+    plain = (
+        values.fill_null(0).to_numpy()
+        if values.dtype == pl.Int64
+        else values.fill_null(0.0).to_numpy() + 0.0
+    )
     made = pl.Series(values.name, _of_words(np.ascontiguousarray(plain).view(np.uint64)))
-    return made if not values.null_count() else made.zip_with(values.is_not_null(), pl.Series([None], dtype=pl.UInt32))
+    return (
+        made
+        if not values.null_count()
+        else made.zip_with(values.is_not_null(), pl.Series([None], dtype=pl.UInt32))
+    )
 
 
 def _of_texts(texts: Sequence[str]) -> list[int]:
@@ -232,7 +269,9 @@ def _listed(texts: Sequence[str]) -> list[int]:
     sketch = datasketches.hll_sketch(_LEAST_SET)
     for text in texts:
         sketch.update(text)
-    listed: list[int] = np.frombuffer(bytes(sketch.serialize_compact()), np.uint32, -1, _HEAD).tolist()
+    listed: list[int] = np.frombuffer(
+        bytes(sketch.serialize_compact()), np.uint32, -1, _HEAD
+    ).tolist()
     return listed
 
 
@@ -247,10 +286,14 @@ def _of_words(words: _Uint64s) -> npt.NDArray[np.uint32]:
     other += first
     high = other >> np.uint64(32)
     # A double holds 32 bits, so that its exponent says how many there are.
-    lengths = np.where(high > 0, 32 + np.frexp(high.astype(np.float64))[1], np.frexp(other.astype(np.float64))[1])
+    lengths = np.where(
+        high > 0, 32 + np.frexp(high.astype(np.float64))[1], np.frexp(other.astype(np.float64))[1]
+    )
     zeros = np.minimum(64 - lengths, 62) + 1
     address = first & np.uint64((1 << _ADDRESS_BITS) - 1)
-    made: npt.NDArray[np.uint32] = ((zeros.astype(np.uint64) << np.uint64(_ADDRESS_BITS)) | address).astype(np.uint32)
+    made: npt.NDArray[np.uint32] = (
+        (zeros.astype(np.uint64) << np.uint64(_ADDRESS_BITS)) | address
+    ).astype(np.uint32)
     return made
 
 
@@ -264,7 +307,9 @@ def _final(words: _Uint64s) -> _Uint64s:
 def _approx(options: Mapping[str, Any]) -> Aggregator[Any]:
     lg_k = options.get("lg_k", _LG_K)
     if type(lg_k) is not int or not 4 <= lg_k <= 21:
-        raise ValueError(f"approx_count_distinct: `lg_k` must be a whole number from 4 to 21, not {lg_k!r}")
+        raise ValueError(
+            f"approx_count_distinct: `lg_k` must be a whole number from 4 to 21, not {lg_k!r}"
+        )
     return ApproxCountDistinct(lg_k)
 
 

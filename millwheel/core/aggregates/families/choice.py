@@ -26,8 +26,8 @@ def _check_ordered(function: str, value: Any, name: str) -> Any:
 
 
 def _rank(value: Any) -> tuple[int, Any, bool]:
-    """Numbers before text, so that a field of mixed types has an order, and 1 before 1.0, so that there is only one
-    order."""
+    """Numbers before text, so that a field of mixed types has an order, and 1 before 1.0, so that
+    there is only one order."""
     return (1, value, False) if isinstance(value, str) else (0, value, type(value) is float)
 
 
@@ -42,13 +42,16 @@ class Extreme(Aggregator[list[Any]]):
 
     def check(self, value: Any, name: str) -> Any:
         checked = _check_ordered(self._function, value, name)
-        return checked + 0.0 if type(checked) is float else checked  # -0.0 and 0.0 are equal: the order would decide
+        # -0.0 and 0.0 are equal: the order would decide
+        return checked + 0.0 if type(checked) is float else checked
 
     def create(self) -> list[Any]:
         return []
 
     def add(self, acc: list[Any], value: Any, timestamp: int) -> list[Any]:
-        if not acc or (_rank(value) > _rank(acc[0]) if self._largest else _rank(value) < _rank(acc[0])):
+        if not acc or (
+            _rank(value) > _rank(acc[0]) if self._largest else _rank(value) < _rank(acc[0])
+        ):
             return [value]
         return acc
 
@@ -94,7 +97,8 @@ class TopK(Aggregator[list[Any]]):
 
     def check(self, value: Any, name: str) -> Any:
         checked = _check_ordered("top_k", value, name)
-        return checked + 0.0 if type(checked) is float else checked  # -0.0 and 0.0 are equal: the order would decide
+        # -0.0 and 0.0 are equal: the order would decide
+        return checked + 0.0 if type(checked) is float else checked
 
     def create(self) -> list[Any]:
         return []
@@ -102,7 +106,9 @@ class TopK(Aggregator[list[Any]]):
     def add(self, acc: list[Any], value: Any, timestamp: int) -> list[Any]:
         return self._cut([*acc, value])
 
-    def add_many(self, acc: list[Any], values: Sequence[Any], timestamps: Sequence[int]) -> list[Any]:
+    def add_many(
+        self, acc: list[Any], values: Sequence[Any], timestamps: Sequence[int]
+    ) -> list[Any]:
         return self._cut([*acc, *values])
 
     def merge(self, acc: list[Any], other: list[Any]) -> list[Any]:
@@ -130,7 +136,9 @@ class Collect(Aggregator[list[Any]]):
         acc.append(value)
         return acc
 
-    def add_many(self, acc: list[Any], values: Sequence[Any], timestamps: Sequence[int]) -> list[Any]:
+    def add_many(
+        self, acc: list[Any], values: Sequence[Any], timestamps: Sequence[int]
+    ) -> list[Any]:
         acc.extend(values)
         return acc
 
@@ -147,7 +155,7 @@ class Collect(Aggregator[list[Any]]):
         return list(acc)
 
 
-# --- in columns ----------------------------------------------------------------------------------------------
+# --- in columns -----------------------------------------------------------------------------------
 
 
 class Extremal(ColumnAggregate):
@@ -202,7 +210,10 @@ class Largest(Listed):
 def _top_k(options: Mapping[str, Any]) -> Aggregator[Any]:
     k = options.get("k")
     if type(k) is not int or k < 1:
-        raise ValueError(f"top_k needs `k`, a whole number of at least 1, not {k!r}; write {{top_k: size, k: 10}}")
+        raise ValueError(
+            f"top_k needs `k`, a whole number of at least 1, not {k!r}; write {{top_k: size, k:"
+            " 10}"
+        )
     return TopK(k)
 
 
@@ -211,13 +222,20 @@ def _extreme(function: str) -> AggregateFunction:
         return Extremal(column, argument, largest=function == "max")
 
     return AggregateFunction(
-        lambda options: Extreme(function), (), columns, VALUES, gives="of numbers or text", keeps="one value"
+        lambda options: Extreme(function),
+        (),
+        columns,
+        VALUES,
+        gives="of numbers or text",
+        keeps="one value",
     )
 
 
 def _by_time(function: str, which: str) -> AggregateFunction:
     return AggregateFunction(
-        lambda options: ByTime(function), gives=f"the value of the {which} record", keeps="one value"
+        lambda options: ByTime(function),
+        gives=f"the value of the {which} record",
+        keeps="one value",
     )
 
 
@@ -237,8 +255,10 @@ FUNCTIONS = {
     ),
     "collect": AggregateFunction(
         lambda options: Collect(),
-        gives="all values, in order of arrival (with `cumulative` and `emit: changes`: grouped by step, each group in "
-        "order of arrival)",
+        gives=(
+            "all values, in order of arrival (with `cumulative` and `emit: changes`: grouped by"
+            " step, each group in order of arrival)"
+        ),
         keeps="all values",
     ),
 }

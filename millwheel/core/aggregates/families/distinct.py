@@ -1,4 +1,5 @@
-"""count_distinct: the exact number of different values. In columns each group has a list of them."""
+"""count_distinct: the exact number of different values. In columns each group has a list of
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from millwheel.core.lazy_polars import pl
 
 
 class CountDistinct(Aggregator[dict[Any, int]]):
-    """The exact number of different values. The accumulator has each value with the number of its records."""
+    """The exact number of different values. The accumulator has each value with the number of its
+    records."""
 
     subtracts = True
     ordered = False
@@ -37,7 +39,9 @@ class CountDistinct(Aggregator[dict[Any, int]]):
         acc[value] = acc.get(value, 0) + 1
         return acc
 
-    def add_many(self, acc: dict[Any, int], values: Sequence[Any], timestamps: Sequence[int]) -> dict[Any, int]:
+    def add_many(
+        self, acc: dict[Any, int], values: Sequence[Any], timestamps: Sequence[int]
+    ) -> dict[Any, int]:
         return self.merge(acc, Counter(values))
 
     def merge(self, acc: dict[Any, int], other: dict[Any, int]) -> dict[Any, int]:
@@ -58,7 +62,8 @@ class CountDistinct(Aggregator[dict[Any, int]]):
 
 
 class CountGrowing(Aggregator[Distinct]):
-    """:class:`CountDistinct` where no record is ever taken back: the values alone, whole numbers in bitmaps."""
+    """:class:`CountDistinct` where no record is ever taken back: the values alone, whole numbers in
+    bitmaps."""
 
     ordered = False
     check = CountDistinct.check
@@ -93,7 +98,7 @@ def _tuples(values: list[Any]) -> tuple[Any, ...]:
     return tuple(_tuples(value) if type(value) is list else value for value in values)
 
 
-# --- in columns ----------------------------------------------------------------------------------------------
+# --- in columns -----------------------------------------------------------------------------------
 
 
 class Distincts(Listed):
@@ -119,7 +124,8 @@ class Distincts(Listed):
         return [[self._typed(value) for value in Distinct.of(acc).values()]]
 
     def _typed(self, value: Any) -> Any:
-        """A value as the column has it. A set does not tell 1 from 1.0. Unfit when it is of another type."""
+        """A value as the column has it. A set does not tell 1 from 1.0. Unfit when it is of another
+        type."""
         if type(value) is int and self._type is float and float(value) == value:
             return float(value)
         if type(value) is not self._type or (type(value) is int and not -(2**63) <= value < 2**63):

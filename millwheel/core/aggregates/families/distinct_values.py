@@ -1,9 +1,10 @@
 """Sets of values that only grow, exactly: whole numbers in bitmaps, all other values in a dict.
 
-The numbers lie in Roaring bitmaps, one per *part*: a stretch of numbers that is divided in two once it takes more than
-a quarter of a megabyte. A large set is not stored in one value. Each part has entries of its own: one with all of it,
-and one with the new numbers of each commit, until these take a quarter of the first and all are written anew. So a
-commit writes about what it adds, whatever the size of the set, and nothing is read that is not touched.
+The numbers lie in Roaring bitmaps, one per *part*: a stretch of numbers that is divided in two once
+it takes more than a quarter of a megabyte. A large set is not stored in one value. Each part has
+entries of its own: one with all of it, and one with the new numbers of each commit, until these
+take a quarter of the first and all are written anew. So a commit writes about what it adds,
+whatever the size of the set, and nothing is read that is not touched.
 """
 
 from __future__ import annotations
@@ -22,15 +23,18 @@ from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import CorruptionError
 
 _INLINE = 1 << 10
-"""Up to so many bytes a set lies in the window's own value: an entry of its own would not be cheaper."""
+"""Up to so many bytes a set lies in the window's own value: an entry of its own would not be
+cheaper."""
 _LARGE = 1 << 18
 """A part of more bytes is divided. Dense numbers take a bit each: 2 million of them."""
 _SHARE = 4
-"""New numbers may take this part of the bytes of all before they are written together: each is written 5 times."""
+"""New numbers may take this part of the bytes of all before they are written together: each is
+written 5 times."""
 _MOST_ENTRIES = 64
 """The most entries that may have to be read for one part."""
 _TOGETHER = 8
-"""From so many sets on, it is quicker to merge them at once and to look afterwards which brought what."""
+"""From so many sets on, it is quicker to merge them at once and to look afterwards which brought
+what."""
 _NUMBERS = 2**64  # Fixed: a bitmap holds the numbers below this
 
 
@@ -48,13 +52,16 @@ class Chunks(Protocol):
 
 
 class _Part:
-    """Numbers from ``low`` up to the next part. ``entries`` are the stored parts, as (number, bytes); ``fresh`` are the
-    numbers added since. ``numbers`` is None until they are read. ``form``: all of them as bytes, if they are known:
-    a value has up to a thousand small sets, and most of them stay as they are from commit to commit."""
+    """Numbers from ``low`` up to the next part. ``entries`` are the stored parts, as (number,
+    bytes); ``fresh`` are the numbers added since. ``numbers`` is None until they are read.
+    ``form``: all of them as bytes, if they are known: a value has up to a thousand small sets, and
+    most of them stay as they are from commit to commit."""
 
     __slots__ = ("count", "entries", "form", "fresh", "low", "numbers")
 
-    def __init__(self, low: int, numbers: BitMap64 | None, count: int, entries: list[tuple[int, int]]) -> None:
+    def __init__(
+        self, low: int, numbers: BitMap64 | None, count: int, entries: list[tuple[int, int]]
+    ) -> None:
         self.low = low
         self.numbers = numbers
         self.count = count
@@ -74,7 +81,8 @@ class _Part:
         mine = self.load(chunks)
         self.form = None
         if self.entries:
-            new = numbers - (numbers & mine)  # a third of the time of `numbers - mine`, which looks at all of mine
+            # a third of the time of `numbers - mine`, which looks at all of mine
+            new = numbers - (numbers & mine)
             if not new:
                 return
             mine |= new
@@ -110,7 +118,8 @@ class Distinct:
 
     def __init__(self) -> None:
         self.others: dict[Any, None] = {}
-        """The values that are no whole numbers from 0 to 2**64 - 1, in the order in which they came."""
+        """The values that are no whole numbers from 0 to 2**64 - 1, in the order in which they
+        came."""
         self._parts: list[_Part] = []
         self._lows: list[int] = []
         self._chunks: Chunks | None = None
@@ -174,7 +183,9 @@ class Distinct:
         """Merge other sets one after the other; how many values there are after each of them."""
         found = None
         if len(others) >= _TOGETHER:
-            found = first_seen([[part.load(each._chunks).to_array() for part in each._parts] for each in others])
+            found = first_seen(
+                [[part.load(each._chunks).to_array() for part in each._parts] for each in others]
+            )
         counts: list[int] = []
         if found is None:
             for other in others:
@@ -228,7 +239,7 @@ class Distinct:
             numbers |= part.load(self._chunks)
         return set(self.others), numbers
 
-    # --- the stored form ---------------------------------------------------------------------------------
+    # --- the stored form --------------------------------------------------------------------------
 
     def stored(self, chunks: Chunks | None) -> bytes:
         """The stored form: with ``chunks`` a head that names entries, else all of it."""
@@ -246,7 +257,9 @@ class Distinct:
         for part in self._parts:
             for number, _ in part.entries:
                 chunks.keep(number)
-        return _encode((self.others, [(part.low, part.count, None, part.entries) for part in self._parts]))
+        return _encode(
+            (self.others, [(part.low, part.count, None, part.entries) for part in self._parts])
+        )
 
     def _whole_form(self) -> bytes:
         parts: list[_StoredPart] = [
@@ -278,7 +291,9 @@ class Distinct:
             raise CorruptionError(f"{len(data)} bytes are no set of values: {ex}") from ex
         for number in [number for part in made._parts for number, _ in part.entries]:
             if chunks is None:
-                raise CorruptionError("a set of values lies in entries of its own, which are not there")
+                raise CorruptionError(
+                    "a set of values lies in entries of its own, which are not there"
+                )
             chunks.keep(number)
         return made
 

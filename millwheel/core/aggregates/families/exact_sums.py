@@ -1,11 +1,13 @@
 """Exact sums of numbers, as the accumulator of a row and as two columns.
 
-Floats are summed without any rounding: an accumulator holds the exact sum as floats of falling size (the sum as
-Python's ``math.fsum`` rounds it, then the remainder, and so on). The same records give the same bits in any grouping,
-records can be subtracted again, and the result is the correctly rounded sum.
+Floats are summed without any rounding: an accumulator holds the exact sum as floats of falling size
+(the sum as Python's ``math.fsum`` rounds it, then the remainder, and so on). The same records give
+the same bits in any grouping, records can be subtracted again, and the result is the correctly
+rounded sum.
 
-In columns a sum is two 128-bit integers, for the digits before and after the point. A float of ordinary size is a whole
-number of 2**-90. Sums of such numbers are exact in any order, and rounding them once at the end gives the same bits.
+In columns a sum is two 128-bit integers, for the digits before and after the point. A float of
+ordinary size is a whole number of 2**-90. Sums of such numbers are exact in any order, and rounding
+them once at the end gives the same bits.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ from millwheel.core.lazy_polars import pl
 from millwheel.errors import RecordError
 
 Exact = list[Any]
-"""``[whole, float, float, ...]``, whose sum is exact. ``whole`` is the sum of the ints, as text beyond 64 bits. There
-is at least one float if any was added, so that a sum of floats stays a float (also once they are subtracted again)."""
+"""``[whole, float, float, ...]``, whose sum is exact. ``whole`` is the sum of the ints, as text
+beyond 64 bits. There is at least one float if any was added, so that a sum of floats stays a float
+(also once they are subtracted again)."""
 
 INT64 = 2**63
 """Fixed: integers from here on are no int64."""
@@ -36,7 +39,8 @@ _fsum = math.fsum
 
 
 def exact_floats(parts: Sequence[float]) -> list[float]:
-    """The canonical floats with exactly the same sum as ``parts``: each is the rounded sum of the rest."""
+    """The canonical floats with exactly the same sum as ``parts``: each is the rounded sum of the
+    rest."""
     try:
         total = _fsum(parts)
     except (OverflowError, ValueError) as ex:
@@ -82,16 +86,18 @@ def fraction(acc: Exact) -> Fraction:
     return sum((Fraction(part) for part in acc[1:]), Fraction(int(acc[0])))
 
 
-# --- in columns ----------------------------------------------------------------------------------------------
+# --- in columns -----------------------------------------------------------------------------------
 
 
 def whole_part(column: pl.Expr) -> pl.Expr:
-    """The whole parts of floats that fit: converted by way of 64 bits, which processors do directly."""
+    """The whole parts of floats that fit: converted by way of 64 bits, which processors do
+    directly."""
     return column.cast(pl.Int64).cast(pl.Int128)
 
 
 def fraction_part(column: pl.Expr) -> pl.Expr:
-    """The fractions, in units of 2**-90. Truncation towards zero is exact; rounding down would not be."""
+    """The fractions, in units of 2**-90. Truncation towards zero is exact; rounding down would not
+    be."""
     return ((column - column.cast(pl.Int64).cast(pl.Float64)) * _SCALE).cast(pl.Int128)
 
 
@@ -104,10 +110,14 @@ def fits(column: pl.Expr) -> pl.Expr:
 def as_floats(wholes: pl.Series, fractions: pl.Series) -> pl.Series:
     """The sums as the nearest floats."""
     if max(map(abs, extremes(wholes))) < _SMALL_SUM:
-        scaled: pl.Series = (wholes * pl.Series([_ONE], dtype=pl.Int128) + fractions).cast(pl.Float64) / _SCALE
+        scaled: pl.Series = (wholes * pl.Series([_ONE], dtype=pl.Int128) + fractions).cast(
+            pl.Float64
+        ) / _SCALE
         return scaled.alias(wholes.name)
     pairs = zip(wholes.to_list(), fractions.to_list(), strict=True)
-    return pl.Series(wholes.name, [(whole * _ONE + part) / _ONE for whole, part in pairs], pl.Float64)
+    return pl.Series(
+        wholes.name, [(whole * _ONE + part) / _ONE for whole, part in pairs], pl.Float64
+    )
 
 
 def to_exact(whole: int, fraction: int) -> Exact:
@@ -116,7 +126,8 @@ def to_exact(whole: int, fraction: int) -> Exact:
 
 
 def floats_of(total: int, bits: int) -> list[float]:
-    """The canonical floats whose exact sum is ``total`` / 2**bits: each is the rounded sum of the rest."""
+    """The canonical floats whose exact sum is ``total`` / 2**bits: each is the rounded sum of the
+    rest."""
     parts = [total / (1 << bits)]
     rest = total - scaled(parts[0], bits)
     while rest:
@@ -126,7 +137,8 @@ def floats_of(total: int, bits: int) -> list[float]:
 
 
 def from_exact(acc: Sequence[Any]) -> tuple[int, int]:
-    """The two parts of an accumulator's sum; Unfit when it has bits below 2**-90 or is too large."""
+    """The two parts of an accumulator's sum; Unfit when it has bits below 2**-90 or is too
+    large."""
     total = int(acc[0]) * _ONE + sum(scaled(part, SCALE_BITS) for part in acc[1:])
     whole, fraction = total >> SCALE_BITS, total & (_ONE - 1)
     if not -_MOST < whole < _MOST:

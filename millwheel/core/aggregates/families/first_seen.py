@@ -13,11 +13,15 @@ _SPAN = 1 << 25
 """Up to so many numbers apart, a table of them is quicker than a search."""
 
 
-def first_seen(sets: Sequence[Sequence[array[int]]]) -> tuple[_Numbers, npt.NDArray[np.int64]] | None:
-    """All numbers of the sets, sorted, and the index of the first set that has each. None where numbers are so large
-    that an index does not fit beside them into 64 bits."""
+def first_seen(
+    sets: Sequence[Sequence[array[int]]],
+) -> tuple[_Numbers, npt.NDArray[np.int64]] | None:
+    """All numbers of the sets, sorted, and the index of the first set that has each. None where
+    numbers are so large that an index does not fit beside them into 64 bits."""
     arrays = [[np.frombuffer(part, np.uint64) for part in parts] for parts in sets]
-    numbers = np.concatenate([np.empty(0, np.uint64), *(part for parts in arrays for part in parts)])
+    numbers = np.concatenate(
+        [np.empty(0, np.uint64), *(part for parts in arrays for part in parts)]
+    )
     bits = np.uint64(len(sets).bit_length())
     if len(numbers) and int(numbers.max()) >> (64 - int(bits)):
         return None

@@ -110,7 +110,9 @@ class Mean(Aggregator[list[Any]]):
     def add(self, acc: list[Any], value: Any, timestamp: int) -> list[Any]:
         return [acc[0] + 1, exact_add(acc[1], (value,))]
 
-    def add_many(self, acc: list[Any], values: Sequence[Any], timestamps: Sequence[int]) -> list[Any]:
+    def add_many(
+        self, acc: list[Any], values: Sequence[Any], timestamps: Sequence[int]
+    ) -> list[Any]:
         return [acc[0] + len(values), exact_add(acc[1], values)]
 
     def merge(self, acc: list[Any], other: list[Any]) -> list[Any]:
@@ -127,17 +129,19 @@ class Mean(Aggregator[list[Any]]):
         return (int(whole) if floats == [0.0] else exact_value(acc[1])) / count
 
 
-# --- in columns ----------------------------------------------------------------------------------------------
+# --- in columns -----------------------------------------------------------------------------------
 
 
 class Additive(ColumnAggregate):
-    """What adding up gives: counts and sums, see :mod:`millwheel.core.aggregates.families.adding`."""
+    """What adding up gives: counts and sums, see
+    :mod:`millwheel.core.aggregates.families.adding`."""
 
     over_ranges = OverRanges.SUMS
 
     @abstractmethod
     def addends(self) -> dict[str, pl.Expr]:
-        """Columns of a bundle that :meth:`added` needs, by names that begin with that of its column."""
+        """Columns of a bundle that :meth:`added` needs, by names that begin with that of its
+        column."""
 
     @abstractmethod
     def added(self, addends: pl.DataFrame, cells: Cells) -> list[pl.Series]:
@@ -174,7 +178,8 @@ class Counted(Additive):
 
 
 class Summed(Additive):
-    """sum, of whole numbers or of floats. ``<column>n`` counts, since the row form's sum of no floats is a whole 0."""
+    """sum, of whole numbers or of floats. ``<column>n`` counts, since the row form's sum of no
+    floats is a whole 0."""
 
     def __init__(self, column: str, argument: Argument) -> None:
         super().__init__(column, argument)
@@ -188,14 +193,23 @@ class Summed(Additive):
         if not self._floats:
             return [argument.or_zero(argument.field.cast(pl.Int128)).alias(column), count]
         whole, fraction = whole_part(argument.field), fraction_part(argument.field)
-        return [argument.or_zero(whole).alias(column), argument.or_zero(fraction).alias(f"{column}f"), count]
+        return [
+            argument.or_zero(whole).alias(column),
+            argument.or_zero(fraction).alias(f"{column}f"),
+            count,
+        ]
 
     def addends(self) -> dict[str, pl.Expr]:
         field = self._argument.field if self._floats else self._argument.field.cast(pl.Int64)
-        return {self._column: self._argument.or_zero(field)} | _condition_of(self._argument, f"{self._column}n")
+        return {self._column: self._argument.or_zero(field)} | _condition_of(
+            self._argument, f"{self._column}n"
+        )
 
     def added(self, addends: pl.DataFrame, cells: Cells) -> list[pl.Series]:
-        values, count = addends[self._column].to_numpy(), _counts(addends, f"{self._column}n", cells)
+        values, count = (
+            addends[self._column].to_numpy(),
+            _counts(addends, f"{self._column}n", cells),
+        )
         return [*cells.floats(values), count] if self._floats else [cells.wholes(values), count]
 
     def merged(self) -> list[pl.Expr]:

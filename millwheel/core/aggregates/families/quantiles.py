@@ -1,11 +1,12 @@
-"""quantile and quantiles: DDSketch's counts per logarithmic bin, within one percent of the true value.
+"""quantile and quantiles: DDSketch's counts per logarithmic bin, within one percent of the true
+value.
 
-They are mergeable and subtractable exactly, and independent of the order of the records, which the sketches that sample
-are not.
+They are mergeable and subtractable exactly, and independent of the order of the records, which the
+sketches that sample are not.
 
-In columns each group has a list of bins and how often a value fell into each. A bin and its count are one number,
-``code * 2**38 + count``. Codes are in the order of the values: 0 for zero, 2**23 more than the key of DDSketch for
-positive values, and the same with a minus for negative ones.
+In columns each group has a list of bins and how often a value fell into each. A bin and its count
+are one number, ``code * 2**38 + count``. Codes are in the order of the values: 0 for zero, 2**23
+more than the key of DDSketch for positive values, and the same with a minus for negative ones.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _NEAR = 1e-6
 
 
 class Bins(LogarithmicMapping):
-    """The bins of DDSketch. The key of a value is the logarithm to the base of 2 times ``ladder``, rounded up."""
+    """The bins of DDSketch. The key of a value is the logarithm to the base of 2 times ``ladder``,
+    rounded up."""
 
     @property
     def ladder(self) -> float:
@@ -46,7 +48,8 @@ class Bins(LogarithmicMapping):
         return float(self._multiplier)
 
     def value(self, key: int) -> float:
-        """As DDSketch has it; of the last bin, whose middle is no float any more, the largest one."""
+        """As DDSketch has it; of the last bin, whose middle is no float any more, the largest
+        one."""
         try:
             found: float = super().value(key)
         except OverflowError:
@@ -55,7 +58,8 @@ class Bins(LogarithmicMapping):
 
 
 class Quantiles(Aggregator[list[Any]]):
-    """Quantiles within a relative ``accuracy``: [zeros, {bin: count of positives}, {bin: count of negatives}]."""
+    """Quantiles within a relative ``accuracy``: [zeros, {bin: count of positives}, {bin: count of
+    negatives}]."""
 
     subtracts = True
     ordered = False
@@ -75,7 +79,9 @@ class Quantiles(Aggregator[list[Any]]):
     def add(self, acc: list[Any], value: Any, timestamp: int) -> list[Any]:
         return self._change(acc, value, 1)
 
-    def add_many(self, acc: list[Any], values: Sequence[Any], timestamps: Sequence[int]) -> list[Any]:
+    def add_many(
+        self, acc: list[Any], values: Sequence[Any], timestamps: Sequence[int]
+    ) -> list[Any]:
         least, key, found = self.mapping.min_possible, self.mapping.key, (acc[1], acc[2])
         for value, count in Counter(values).items():
             if -least <= value <= least:
@@ -120,7 +126,10 @@ class Quantiles(Aggregator[list[Any]]):
         if total < 1:
             return None
         rank = math.floor(share * (total - 1))
-        ladder = [(-self.mapping.value(bin_key), negative[bin_key]) for bin_key in sorted(negative, reverse=True)]
+        ladder = [
+            (-self.mapping.value(bin_key), negative[bin_key])
+            for bin_key in sorted(negative, reverse=True)
+        ]
         ladder.append((0.0, zeros))
         ladder += [(self.mapping.value(bin_key), positive[bin_key]) for bin_key in sorted(positive)]
         for value, count in ladder:
@@ -130,7 +139,7 @@ class Quantiles(Aggregator[list[Any]]):
         return None
 
 
-# --- in columns ----------------------------------------------------------------------------------------------
+# --- in columns -----------------------------------------------------------------------------------
 
 
 class Binned(ColumnAggregate):
@@ -144,7 +153,9 @@ class Binned(ColumnAggregate):
         self.dtypes = {column: pl.List(pl.Int64)}
 
     def prepared(self) -> list[pl.Expr]:
-        codes = self._argument.or_null().map_batches(self._codes, return_dtype=pl.Int64, is_elementwise=True)
+        codes = self._argument.or_null().map_batches(
+            self._codes, return_dtype=pl.Int64, is_elementwise=True
+        )
         return [codes.alias(self._column)]
 
     def grouped(self) -> list[pl.Expr]:
@@ -156,7 +167,9 @@ class Binned(ColumnAggregate):
     def _of_groups(self, function: Callable[[pl.Series], pl.Series]) -> pl.Expr:
         """Called once for all groups: expressions take some µs for each."""
         lists = pl.col(self._column).implode()
-        return lists.map_batches(function, return_dtype=pl.List(pl.Int64), is_elementwise=True).alias(self._column)
+        return lists.map_batches(
+            function, return_dtype=pl.List(pl.Int64), is_elementwise=True
+        ).alias(self._column)
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
         if not self._aggregator.single:
@@ -208,7 +221,9 @@ class Binned(ColumnAggregate):
         codes = np.where(counted, np.where(given < 0, -1, 1) * (keys + _MIDDLE), 0)
         made: pl.Series = pl.Series(values.name, codes)
         return (
-            made if not values.null_count() else made.zip_with(values.is_not_null(), pl.Series([None], dtype=pl.Int64))
+            made
+            if not values.null_count()
+            else made.zip_with(values.is_not_null(), pl.Series([None], dtype=pl.Int64))
         )
 
     def _value(self, code: int) -> float:
@@ -250,19 +265,24 @@ def _bins(pairs: _Int64s, counts: _Int64s, lists: pl.Series) -> pl.Series:
     return gathered(numbers, pl.Series(codes * _COUNT + counts), len(lists))
 
 
-# --- options -------------------------------------------------------------------------------------------------
+# --- options --------------------------------------------------------------------------------------
 
 
 def _accuracy(options: Mapping[str, Any], function: str) -> float:
     accuracy = options.get("accuracy", _ACCURACY)
     if type(accuracy) is not float or not 0.0001 <= accuracy <= 0.5:
-        raise ValueError(f"{function}: `accuracy` must be a share from 0.0001 to 0.5, such as 0.01, not {accuracy!r}")
+        raise ValueError(
+            f"{function}: `accuracy` must be a share from 0.0001 to 0.5, such as 0.01, not"
+            f" {accuracy!r}"
+        )
     return accuracy
 
 
 def _share(value: Any, function: str) -> float:
     if type(value) not in (int, float) or not 0 <= value <= 1:
-        raise ValueError(f"{function}: a quantile lies between 0 and 1, such as 0.95, not {value!r}")
+        raise ValueError(
+            f"{function}: a quantile lies between 0 and 1, such as 0.95, not {value!r}"
+        )
     return float(value)
 
 
@@ -275,8 +295,12 @@ def _quantile(options: Mapping[str, Any]) -> Aggregator[Any]:
 def _quantiles(options: Mapping[str, Any]) -> Aggregator[Any]:
     shares = options.get("q")
     if not isinstance(shares, (list, tuple)) or not shares:
-        raise ValueError("quantiles needs `q`, a list; write for example {quantiles: latency_ms, q: [0.5, 0.99]}")
-    return Quantiles("quantiles", [_share(q, "quantiles") for q in shares], _accuracy(options, "quantiles"))
+        raise ValueError(
+            "quantiles needs `q`, a list; write for example {quantiles: latency_ms, q: [0.5, 0.99]}"
+        )
+    return Quantiles(
+        "quantiles", [_share(q, "quantiles") for q in shares], _accuracy(options, "quantiles")
+    )
 
 
 FUNCTIONS = {

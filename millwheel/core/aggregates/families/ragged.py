@@ -11,8 +11,8 @@ Int64s = npt.NDArray[np.int64]
 
 
 def spread(lists: pl.Series) -> tuple[Int64s, pl.Series]:
-    """All values of the lists of groups, or of their lists of lists, in order, without nulls; before them, the number
-    of the group of each."""
+    """All values of the lists of groups, or of their lists of lists, in order, without nulls;
+    before them, the number of the group of each."""
     numbers = np.arange(len(lists), dtype=np.int64)
     values = lists
     while isinstance(values.dtype, pl.List):
@@ -26,9 +26,14 @@ def spread(lists: pl.Series) -> tuple[Int64s, pl.Series]:
 
 
 def gathered(numbers: Int64s, values: pl.Series, groups: int) -> pl.Series:
-    """The inverse: a list of values for each of so many groups, by the ``numbers`` of theirs, which are in order."""
+    """The inverse: a list of values for each of so many groups, by the ``numbers`` of theirs, which
+    are in order."""
     ordered = pl.Series("number", numbers).set_sorted()
-    found = pl.DataFrame([ordered, values.alias("values")]).group_by("number", maintain_order=True).agg("values")
+    found = (
+        pl.DataFrame([ordered, values.alias("values")])
+        .group_by("number", maintain_order=True)
+        .agg("values")
+    )
     if found.height < groups:
         every = pl.DataFrame({"number": np.arange(groups, dtype=np.int64)})
         found = every.join(found, on="number", how="left", maintain_order="left")

@@ -1,8 +1,9 @@
 """variance and stddev: how many, the exact sum, and the exact sum of the squares.
 
-In columns the square of a float that fits is a whole number of 2**-180. Its rounded value and the error of rounding,
-both floats (Dekker's product), are added to three 128-bit integers, in units of 1, 2**-90 and 2**-180. So the sums are
-exact in any order, and the result is rounded once, to the bits of the row form.
+In columns the square of a float that fits is a whole number of 2**-180. Its rounded value and the
+error of rounding, both floats (Dekker's product), are added to three 128-bit integers, in units of
+1, 2**-90 and 2**-180. So the sums are exact in any order, and the result is rounded once, to the
+bits of the row form.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _SQUARE_BITS = 2 * SCALE_BITS  # Fixed: of the fraction in an exact sum of squar
 
 
 class Variance(Aggregator[list[Any]]):
-    """The variance, or its root: [count, exact sum, exact sum of squares]. None for too few records.
+    """The variance, or its root: [count, exact sum, exact sum of squares]. None for too few
+    records.
 
     ``sample`` divides by n - 1 (the default), otherwise by n.
     """
@@ -69,7 +71,9 @@ class Variance(Aggregator[list[Any]]):
     def add(self, acc: list[Any], value: Any, timestamp: int) -> list[Any]:
         return [acc[0] + 1, exact_add(acc[1], (value,)), exact_add(acc[2], _square(value))]
 
-    def add_many(self, acc: list[Any], values: Sequence[Any], timestamps: Sequence[int]) -> list[Any]:
+    def add_many(
+        self, acc: list[Any], values: Sequence[Any], timestamps: Sequence[int]
+    ) -> list[Any]:
         if len(values) >= _WORTH_ARRAYS and set(map(type, values)) == {float}:
             squares = _squares(values)
         else:
@@ -89,7 +93,8 @@ class Variance(Aggregator[list[Any]]):
         if divisor < 1:
             return None
         total = fraction(acc[1])
-        # Squares of numbers below 1e-150 are not exact any more; their variance may come out a hair below nothing.
+        # Squares of numbers below 1e-150 are not exact any more; their variance may come out a hair
+        # below nothing.
         variance = max(Fraction(0), (fraction(acc[2]) - total * total / count) / divisor)
         return math.sqrt(variance) if self.root else float(variance)
 
@@ -113,12 +118,12 @@ def _squares(values: Sequence[float]) -> list[float]:
     return [*squares.tolist(), *(((high * high - squares) + 2.0 * high * low) + low * low).tolist()]
 
 
-# --- in columns ----------------------------------------------------------------------------------------------
+# --- in columns -----------------------------------------------------------------------------------
 
 
 class Moments(ColumnAggregate):
-    """The state of variance or stddev. ``<column>`` and ``<column>f`` are the sum, ``<column>n`` counts, and
-    ``<column>s``, ``<column>t`` and ``<column>u`` are the sum of the squares."""
+    """The state of variance or stddev. ``<column>`` and ``<column>f`` are the sum, ``<column>n``
+    counts, and ``<column>s``, ``<column>t`` and ``<column>u`` are the sum of the squares."""
 
     over_ranges = OverRanges.SUMS
 
@@ -129,7 +134,11 @@ class Moments(ColumnAggregate):
         self._square, self._error = f"\0{column}s", f"\0{column}e"  # no field has such a name
         parts = [("", pl.Int128), ("f", pl.Int128), ("n", pl.Int64)]
         parts += [("s", pl.Int128), ("t", pl.Int128), ("u", pl.Int128)]
-        self.dtypes = {f"{column}{part}": kind for part, kind in parts if self._floats or part not in ("f", "t", "u")}
+        self.dtypes = {
+            f"{column}{part}": kind
+            for part, kind in parts
+            if self._floats or part not in ("f", "t", "u")
+        }
 
     def staged(self) -> list[pl.Expr]:
         if not self._floats:
@@ -174,7 +183,10 @@ class Moments(ColumnAggregate):
         counts, wholes, squares = (columns[f"{column}{part}"] for part in ("n", "", "s"))
         if not self._floats:
             return counts, wholes, squares
-        sums = [(whole << SCALE_BITS) + rest for whole, rest in zip(wholes, columns[f"{column}f"], strict=True)]
+        sums = [
+            (whole << SCALE_BITS) + rest
+            for whole, rest in zip(wholes, columns[f"{column}f"], strict=True)
+        ]
         limbs = zip(squares, columns[f"{column}t"], columns[f"{column}u"], strict=True)
         return counts, sums, [_joined(*each) for each in limbs]
 
@@ -203,7 +215,9 @@ class Moments(ColumnAggregate):
             if len(sums) > 1 or len(squares) > 1 or abs(int(squares[0])) >= _MOST:
                 raise Unfit
             return [int(sums[0]), count, int(squares[0])]
-        total = sum((scaled(part, _SQUARE_BITS) for part in squares[1:]), int(squares[0]) << _SQUARE_BITS)
+        total = sum(
+            (scaled(part, _SQUARE_BITS) for part in squares[1:]), int(squares[0]) << _SQUARE_BITS
+        )
         if abs(total) >> _SQUARE_BITS >= _MOST:
             raise Unfit
         rest = total & ((1 << _SQUARE_BITS) - 1)
@@ -217,7 +231,8 @@ class Moments(ColumnAggregate):
 
 
 def _limbs(column: pl.Expr) -> tuple[pl.Expr, pl.Expr, pl.Expr]:
-    """Floats as whole numbers of 1, 2**-90 and 2**-180. Truncation is exact, and so are the differences."""
+    """Floats as whole numbers of 1, 2**-90 and 2**-180. Truncation is exact, and so are the
+    differences."""
     whole = column.cast(pl.Int128)
     scaled_rest = (column - whole.cast(pl.Float64)) * _SCALE
     middle = scaled_rest.cast(pl.Int128)
@@ -236,7 +251,9 @@ def _variance(function: str) -> AggregateFunction:
     def make(options: Mapping[str, Any]) -> Aggregator[Any]:
         population = options.get("population", False)
         if type(population) is not bool:
-            raise ValueError(f"{function}: `population` must be true (divide by n) or false, not {population!r}")
+            raise ValueError(
+                f"{function}: `population` must be true (divide by n) or false, not {population!r}"
+            )
         return Variance(function, not population)
 
     return AggregateFunction(

@@ -1,4 +1,5 @@
-"""Plans of an aggregation over fields whose types nobody has declared, and what tells the types of groups."""
+"""Plans of an aggregation over fields whose types nobody has declared, and what tells the types of
+groups."""
 
 from __future__ import annotations
 
@@ -9,22 +10,25 @@ from typing import Any
 import msgspec
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
-from millwheel.core.columns.plan import ColumnPlan, fields_used, key_parts, typed_plan
+from millwheel.core.columns.from_spec import fields_used, typed_plan
+from millwheel.core.columns.plan import ColumnPlan, key_parts
 from millwheel.core.columns.windows import Types
 from millwheel.core.lazy_polars import kind_of, pl
 from millwheel.core.pipeline.spec import ComputationSpec
-from millwheel.core.windowing.contract import Windowing
+from millwheel.core.windows.contract import Windowing
 
 _MARK = "types "
 """The column of groups whose name tells the types begins so; no aggregate's column does."""
 
 
 def with_types(groups: pl.DataFrame, types: Types) -> pl.DataFrame:
-    """Groups that tell of which types the fields of their records are, by the name of an empty column: the columns of
-    accumulators do not tell all."""
+    """Groups that tell of which types the fields of their records are, by the name of an empty
+    column: the columns of accumulators do not tell all."""
     if not types:
         return groups
-    return groups.with_columns(pl.lit(None, pl.Null).alias(_MARK + msgspec.json.encode(types).decode()))
+    return groups.with_columns(
+        pl.lit(None, pl.Null).alias(_MARK + msgspec.json.encode(types).decode())
+    )
 
 
 def types_told(groups: pl.DataFrame) -> Types:
@@ -34,8 +38,9 @@ def types_told(groups: pl.DataFrame) -> Types:
 
 
 class PlansByType:
-    """The plans of an aggregation over fields without declared types, by the types found in the data. ``needs`` are the
-    fields. ``why_in_rows``: why columns do not hold the state of a plan; "" when they do."""
+    """The plans of an aggregation over fields without declared types, by the types found in the
+    data. ``needs`` are the fields. ``why_in_rows``: why columns do not hold the state of a plan; ""
+    when they do."""
 
     def __init__(
         self,
@@ -61,7 +66,8 @@ class PlansByType:
         types = tuple((name, fields[name]) for name in sorted(self.needs & fields.keys()))
         if types not in self._plans:
             plan = typed_plan(self._spec, self._windowing.window, dict(types), self._compile)
-            # With undeclared fields, the row form gives 0 for an empty sum, whatever the type of the other sums.
+            # With undeclared fields, the row form gives 0 for an empty sum, whatever the type of
+            # the other sums.
             self._plans[types] = None if isinstance(plan, str) else self._inferred(plan, types)
         return self._plans[types]
 

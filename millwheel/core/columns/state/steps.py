@@ -1,25 +1,27 @@
 """The key windows of all keys of a shard, in columns.
 
-The records of one step of the slide are a group, which *enters* the window of its key where the step ends, and *leaves*
-it a window's size later. The result of a key at a point is that of the groups that have entered and not left, and can
-change only where one enters or leaves. So when the watermark has passed some points, these are the ranges to look at:
-for each key the points at which a group enters or leaves, and the time that the watermark had before, since the result
-there is the one before them. Those that differ from the one before are the steps that are emitted.
+The records of one step of the slide are a group, which *enters* the window of its key where the
+step ends, and *leaves* it a window's size later. The result of a key at a point is that of the
+groups that have entered and not left, and can change only where one enters or leaves. So when the
+watermark has passed some points, these are the ranges to look at: for each key the points at which
+a group enters or leaves, and the time that the watermark had before, since the result there is the
+one before them. Those that differ from the one before are the steps that are emitted.
 
-Sums over ranges of points are differences of running totals, which are exact. Extremes are spread over the points by
-halves: each group covers its points with two blocks of a power of two, and each block hands on to the two smaller
-ones in it. Neither takes longer where a window has many steps. Nothing else is kept between two looks.
+Sums over ranges of points are differences of running totals, which are exact. Extremes are spread
+over the points by halves: each group covers its points with two blocks of a power of two, and each
+block hands on to the two smaller ones in it. Neither takes longer where a window has many steps.
+Nothing else is kept between two looks.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.aggregates.columns import ColumnAggregate, OverRanges, Unfit
+from millwheel.core.columns.few import FewGroups, Groups, ends_of, starts_of
 from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
 from millwheel.core.columns.windows import ColumnWindows, GroupsKind, in_order_of_time
 from millwheel.core.lazy_polars import pl
@@ -33,7 +35,8 @@ _NUMBER = "number"
 
 
 class StepColumns(ColumnWindows):
-    """See the head of this file. The start of a group is where it enters, its end where it leaves."""
+    """See the head of this file. The start of a group is where it enters, its end where it
+    leaves."""
 
     kind = GroupsKind.STEPS
     apart = 1
@@ -48,14 +51,19 @@ class StepColumns(ColumnWindows):
         """A group is late when the last window that it is in has closed."""
         return max(watermark - self._window.size + self._window.every, MIN_TIME)
 
-    def entering(self, groups: pl.DataFrame, watermark: int) -> pl.DataFrame:
+    def entering(self, groups: Groups, watermark: int) -> Groups:
         """Records behind the watermark enter at the first point that is ahead of it."""
-        ends = groups[END]
-        if groups.height and not -_FAR < ends.min() <= ends.max() < _FAR:  # type: ignore[operator]
+        ends = ends_of(groups)
+        if groups.height and not -_FAR < ends.min() <= ends.max() < _FAR:
             raise Unfit
         every = self._window.every
         ahead = min(max(watermark, -_FAR), _FAR)
         ahead += every - (ahead - self._window.offset) % every
+        if isinstance(groups, FewGroups):
+            size = self._window.size
+            return groups.in_windows(
+                lambda window: Window(max(window.end, ahead), window.end + size)
+            )
         enters = pl.max_horizontal(pl.col(END), pl.lit(ahead)).alias(START)
         return groups.with_columns(enters, pl.col(END) + self._window.size)
 
@@ -78,26 +86,28 @@ class StepColumns(ColumnWindows):
         points = {*bounds.filter(still_open(pl.col(START), self.closed))[START], *bounds[END]}
         return [Window(point - self._window.size, point) for point in sorted(points)]
 
-    def _bounds(self, groups: pl.DataFrame, fired: int) -> tuple[int, int]:
-        starts = groups[START].to_numpy()
+    def _bounds(self, groups: Groups, fired: int) -> tuple[int, int]:
+        starts, ends = starts_of(groups), ends_of(groups)
         ahead = starts[still_open(starts, self.closed)]
-        ends: Any = groups[END]
         return int(min(ends.min(), ahead.min() if len(ahead) else ends.min())), int(ends.max())
 
 
 def entered(groups: pl.DataFrame, closed: int) -> pl.DataFrame:
-    """Groups of a shard whose steps up to ``closed`` were emitted: the same for an owner that has emitted less."""
+    """Groups of a shard whose steps up to ``closed`` were emitted: the same for an owner that has
+    emitted less."""
     inside = ~still_open(pl.col(START), closed)
-    return groups.with_columns(pl.when(inside).then(pl.lit(MIN_TIME, pl.Int64)).otherwise(pl.col(START)).alias(START))
+    return groups.with_columns(
+        pl.when(inside).then(pl.lit(MIN_TIME, pl.Int64)).otherwise(pl.col(START)).alias(START)
+    )
 
 
-# --- steps -----------------------------------------------------------------------------------------------
+# --- steps ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Ranges:
-    """Where groups lie among the points that are looked at, which are ordered by key and time: each is inside at those
-    from ``first`` on, before ``after``."""
+    """Where groups lie among the points that are looked at, which are ordered by key and time: each
+    is inside at those from ``first`` on, before ``after``."""
 
     count: int
     first: _Int64s
@@ -107,8 +117,8 @@ class _Ranges:
 def steps_between(
     plan: ColumnPlan, window: Sliding, groups: pl.DataFrame, closed: int, watermark: int
 ) -> pl.DataFrame | None:
-    """The results after ``closed``, up to ``watermark``, that differ from those before them; None for no point at which
-    one could. Raises Unfit."""
+    """The results after ``closed``, up to ``watermark``, that differ from those before them; None
+    for no point at which one could. Raises Unfit."""
     points = _points(groups, closed, watermark)
     if not points.height:
         return None
@@ -116,7 +126,8 @@ def steps_between(
     points = _numbered(points, keys)
     groups = _numbered(groups, keys)
     times = np.unique(np.append(points[END].to_numpy(), closed))
-    # One number for each key and time: the first of a key is that of ``closed``, the time before all of its points.
+    # One number for each key and time: the first of a key is that of ``closed``, the time before
+    # all of its points.
     before = np.arange(keys.height, dtype=np.int64) * len(times)
     at = _codes(points, END, times)
     codes = np.sort(np.concatenate([before, at]))
@@ -126,13 +137,19 @@ def steps_between(
         np.searchsorted(codes, _codes(groups, END, times)),
     )
     ends = times[codes % len(times)]
-    columns = [keys[KEY].gather(codes // len(times)), pl.Series(START, ends - window.size), pl.Series(END, ends)]
+    columns = [
+        keys[KEY].gather(codes // len(times)),
+        pl.Series(START, ends - window.size),
+        pl.Series(END, ends),
+    ]
     columns += [_sums(groups[COUNT], ranges)]
     for aggregate in plan.aggregates:
         columns += [_over(groups[name], aggregate, ranges).alias(name) for name in aggregate.dtypes]
     found = pl.DataFrame(columns).select(list(plan.schema))
     results = plan.results(found)
-    differs = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in plan.names)
+    differs = pl.any_horizontal(
+        pl.col(name).ne_missing(pl.col(name).shift()) for name in plan.names
+    )
     steps = found.filter(results.select(differs).to_series() & pl.Series(codes % len(times) > 0))
     return in_order_of_time(steps)
 
@@ -155,7 +172,9 @@ def _numbered(frame: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
 
 def _codes(frame: pl.DataFrame, column: str, times: _Int64s) -> _Int64s:
     """One number for each row, ordered as (key, time) is."""
-    return frame[_NUMBER].to_numpy().astype(np.int64) * len(times) + np.searchsorted(times, frame[column].to_numpy())
+    return frame[_NUMBER].to_numpy().astype(np.int64) * len(times) + np.searchsorted(
+        times, frame[column].to_numpy()
+    )
 
 
 def _over(column: pl.Series, aggregate: ColumnAggregate, ranges: _Ranges) -> pl.Series:
@@ -167,7 +186,10 @@ def _over(column: pl.Series, aggregate: ColumnAggregate, ranges: _Ranges) -> pl.
 
 def _sums(column: pl.Series, ranges: _Ranges) -> pl.Series:
     """The groups that have entered less those that have left."""
-    inside = [_running(column, ranges.first, ranges.count), _running(column, ranges.after, ranges.count)]
+    inside = [
+        _running(column, ranges.first, ranges.count),
+        _running(column, ranges.after, ranges.count),
+    ]
     total: pl.Series = inside[0] - inside[1]
     return total
 
@@ -175,7 +197,9 @@ def _sums(column: pl.Series, ranges: _Ranges) -> pl.Series:
 def _running(column: pl.Series, at: _Int64s, count: int) -> pl.Series:
     """At each point the sum of what is at or before it."""
     order = np.argsort(at, kind="stable")
-    totals = pl.concat([pl.Series([0], dtype=column.dtype).alias(column.name), column[order].cum_sum()])
+    totals = pl.concat(
+        [pl.Series([0], dtype=column.dtype).alias(column.name), column[order].cum_sum()]
+    )
     running: pl.Series = totals.gather(np.searchsorted(at[order], np.arange(count), side="right"))
     return running
 
@@ -187,9 +211,19 @@ def _extremes(column: pl.Series, ranges: _Ranges, largest: bool) -> pl.Series:
     order = (
         column.filter(pl.Series(used))
         .to_frame()
-        .join(values.to_frame().with_row_index(_NUMBER), on=column.name, how="left", maintain_order="left")
+        .join(
+            values.to_frame().with_row_index(_NUMBER),
+            on=column.name,
+            how="left",
+            maintain_order="left",
+        )
     )
-    lowest = _lowest(order[_NUMBER].to_numpy().astype(np.int64), ranges.first[used], ranges.after[used], ranges.count)
+    lowest = _lowest(
+        order[_NUMBER].to_numpy().astype(np.int64),
+        ranges.first[used],
+        ranges.after[used],
+        ranges.count,
+    )
     found = pl.Series(np.where(lowest < len(values), lowest, -1))
     inside: pl.Series = values.gather(found.replace(-1, None)).alias(column.name)
     return inside

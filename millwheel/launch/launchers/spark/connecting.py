@@ -1,4 +1,5 @@
-"""From a run's settings to its Spark context: the environment, the JVM, and the reason when there is none."""
+"""From a run's settings to its Spark context: the environment, the JVM, and the reason when there
+is none."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from millwheel.errors import SetupError
 from millwheel.launch.launchers.java import find_java, java_environment
+from millwheel.launch.launchers.spark.class_archive import archive_settings
 from millwheel.launch.launchers.spark.settings import LIGHT_JVM, SparkSettings, open_to_all
 
 if TYPE_CHECKING:
@@ -21,10 +23,16 @@ if TYPE_CHECKING:
 
 _OF_ANOTHER_PROGRAM = (
     *("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "_PYSPARK_DRIVER_CONN_INFO_PATH"),
-    *("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_CONNECT_MODE", "SPARK_API_MODE"),
+    *(
+        "SPARK_REMOTE",
+        "SPARK_LOCAL_REMOTE",
+        "SPARK_CONNECT_MODE_ENABLED",
+        "SPARK_CONNECT_MODE",
+        "SPARK_API_MODE",
+    ),
 )
-"""What spark-submit, a shell, a notebook or Spark Connect leave in the environment of a program for its own session. A
-run has a Spark application of its own, beside that session."""
+"""What spark-submit, a shell, a notebook or Spark Connect leave in the environment of a program for
+its own session. A run has a Spark application of its own, beside that session."""
 _JVM_GRACE_S = 20.0  # for the JVM to end in order; then it is killed
 _SLOW_S = 8.0  # a start of Spark that takes longer says what it waits for
 _CAUSE = re.compile(r"(?:[\w.$]+\.)?\w*(?:Exception|Error)\b.*")
@@ -35,14 +43,16 @@ Say = Callable[[str], None]
 
 
 def connected(settings: SparkSettings, say: Say) -> SparkContext:
-    """The Spark context of this run. ``say`` gets a sentence when it takes long: YARN answers only once it has room.
+    """The Spark context of this run. ``say`` gets a sentence when it takes long: YARN answers only
+    once it has room.
 
     Raises SetupError when Spark is not installed or cannot be reached."""
     try:
         from pyspark import SparkConf, SparkContext
     except ImportError as error:
         raise SetupError(
-            "Spark is not installed: pip install 'millwheel-spark[spark]', or run without --launcher spark"
+            "Spark is not installed: pip install 'millwheel-spark[spark]', or run without"
+            " --launcher spark"
         ) from error
     if not settings.submitted:
         return _launched(settings, say)
@@ -58,8 +68,12 @@ def _launched(settings: SparkSettings, say: Say) -> SparkContext:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
+    jars = installed_jars()
     prepare_environment(settings, os.environ)
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.configuration().items()))
+    given = settings.configuration()
+    if settings.local:
+        given |= archive_settings(jars, given, settings.archive)
+    conf = SparkConf(loadDefaults=False).setAll(list(given.items()))
     conf.setAppName(settings.app_name).setMaster(settings.url)
     log = Path(settings.log)
     began = log.stat().st_size if log.exists() else 0
@@ -104,7 +118,7 @@ def _telling(sentence: str, say: Say) -> Iterator[None]:
         timer.cancel()
 
 
-def end_gateway(context: SparkContext) -> None:
+def end_gateway(context: SparkContext, grace_s: float = _JVM_GRACE_S) -> None:
     """End the JVM that we have started for the context: pyspark keeps it until Python ends."""
     gateway = context._gateway
     process = getattr(gateway, "proc", None)
@@ -113,7 +127,7 @@ def end_gateway(context: SparkContext) -> None:
     gateway.shutdown()
     process.stdin.close()
     try:
-        process.wait(_JVM_GRACE_S)
+        process.wait(grace_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -133,11 +147,9 @@ def prepare_environment(settings: SparkSettings, environment: MutableMapping[str
 
 
 def spark_home(folder: Path) -> str:
-    """A Spark home of links to the installed one: a local cluster writes its ``work`` folder there, not into
-    the installed package."""
-    import pyspark
-
-    installed = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    """A Spark home of links to the installed one: a local cluster writes its ``work`` folder there,
+    not into the installed package."""
+    installed = _installed_spark()
     if installed == folder:
         return str(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -148,13 +160,26 @@ def spark_home(folder: Path) -> str:
     return str(folder)
 
 
+def installed_jars() -> Path:
+    """Where the jars of the installed Spark lie."""
+    return (_installed_spark() / "jars").resolve()
+
+
+def _installed_spark() -> Path:
+    import pyspark
+
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+
+
 def reason(error: str, log: str = "") -> str:
-    """Why Spark did not start, in its own words: the innermost cause of an error of the JVM, else what the JVM has
-    logged. py4j's first line only names the call."""
+    """Why Spark did not start, in its own words: the innermost cause of an error of the JVM, else
+    what the JVM has logged. py4j's first line only names the call."""
     for text in (error, log):
         lines = [line.strip() for line in text.splitlines() if not line.strip().startswith("at ")]
         causes = [line.removeprefix("Caused by: ").removeprefix(": ") for line in lines]
-        if found := [cause for cause in causes if _CAUSE.match(cause) and "py4j.protocol" not in cause]:
+        if found := [
+            cause for cause in causes if _CAUSE.match(cause) and "py4j.protocol" not in cause
+        ]:
             return found[-1][:500]
     lines = [line.strip() for line in (log or error).splitlines() if line.strip()]
     return lines[-1][:500] if lines else "it gave no reason"
@@ -171,8 +196,8 @@ def _said(log: Path, begin: int) -> str:
 
 
 def ask_executors(master: str) -> list[tuple[str, str, str]]:
-    """(machine, version of Python, modules of ours that cannot be imported) for each slot of the executors of a Spark.
-    It has no need of this package there."""
+    """(machine, version of Python, modules of ours that cannot be imported) for each slot of the
+    executors of a Spark. It has no need of this package there."""
     from pyspark.sql import SparkSession
 
     def look(_: int) -> tuple[str, str, str]:
@@ -180,16 +205,25 @@ def ask_executors(master: str) -> list[tuple[str, str, str]]:
         import platform
         import socket
 
-        lacks = [name for name in ("grpc", "msgspec", "rocksdict", "polars") if importlib.util.find_spec(name) is None]
+        lacks = [
+            name
+            for name in ("grpc", "msgspec", "rocksdict", "polars")
+            if importlib.util.find_spec(name) is None
+        ]
         return socket.gethostname(), platform.python_version(), ", ".join(lacks)
 
     os.environ.update(java_environment(find_java()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # as a run does
-    settings: dict[str, Any] = {"spark.ui.enabled": "false", "spark.driver.defaultJavaOptions": LIGHT_JVM}
+    settings: dict[str, Any] = {
+        "spark.ui.enabled": "false",
+        "spark.driver.defaultJavaOptions": LIGHT_JVM,
+    }
     session = SparkSession.builder.master(master).config(map=settings).getOrCreate()
     try:
         slots = session.sparkContext.defaultParallelism
-        answers: list[tuple[str, str, str]] = session.sparkContext.parallelize(range(slots), slots).map(look).collect()
+        answers: list[tuple[str, str, str]] = (
+            session.sparkContext.parallelize(range(slots), slots).map(look).collect()
+        )
         return answers
     finally:
         session.stop()

@@ -16,12 +16,17 @@ class Cores:
         self._master = master
 
     def missing(self, wanted: int) -> str:
-        """The workers that have no core yet, and why, of so many that have been started; "" when all have one."""
+        """The workers that have no core yet, and why, of so many that have been started; "" when
+        all have one."""
         try:
             running, executors = self._running(), self._executors()
         except Exception:  # an application that is ending; its jobs report that
             return ""
-        return waiting(running, wanted, executors, self._master, self._demand()) if running < wanted else ""
+        return (
+            waiting(running, wanted, executors, self._master, self._demand())
+            if running < wanted
+            else ""
+        )
 
     def _running(self) -> int:
         tracker = self._context.statusTracker()
@@ -35,7 +40,10 @@ class Cores:
 
     def _demand(self) -> str:
         conf = self._context.getConf()
-        cores, memory = conf.get("spark.executor.cores", "1"), conf.get("spark.executor.memory", "1g")
+        cores, memory = (
+            conf.get("spark.executor.cores", "1"),
+            conf.get("spark.executor.memory", "1g"),
+        )
         return f"{cores} core{'s' if cores != '1' else ''} and {memory} of memory"
 
 
@@ -47,6 +55,6 @@ def waiting(running: int, wanted: int, executors: int, master: str, demand: str)
     if executors > running:
         return f"{told}; it has started {executors} executors so far"
     return (
-        f"{told}: no machine of {master} has {demand} free for another executor. Other applications may hold them, or "
-        "spark.cores.max may be less than the workers need"
+        f"{told}: no machine of {master} has {demand} free for another executor. Other applications"
+        " may hold them, or spark.cores.max may be less than the workers need"
     )

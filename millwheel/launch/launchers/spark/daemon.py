@@ -1,10 +1,12 @@
-"""``python -m millwheel.launch.launchers.spark.daemon``: Spark's own daemon of Python tasks, with a warm parent beside
-it, from which tasks have their workers forked (``warm_parent.py``).
+"""``python -m millwheel.launch.launchers.spark.daemon``: Spark's own daemon of Python tasks, with a
+warm parent beside it, from which tasks have their workers forked (``warm_parent.py``).
 
-The warm parent is executed before the daemon does anything, and never forked from it. Tasks inherit the end of a line
-to it. A new worker of a slot, after a kill, need not load what every worker loads. The parent dies with the daemon.
+The warm parent is executed before the daemon does anything, and never forked from it. Tasks inherit
+the end of a line to it. A new worker of a slot, after a kill, need not load what every worker
+loads. The parent dies with the daemon.
 
-Only a Spark that belongs to a run is started with this daemon. On other Sparks tasks execute their workers.
+Only a Spark that belongs to a run is started with this daemon. On other Sparks tasks execute their
+workers.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from millwheel.adapters.processes.interpreter import module_path
+from millwheel.adapters.processes.libraries import worker_environment
+from millwheel.adapters.processes.process_start import begin_process
 from millwheel.launch.launchers.warm_children import WarmLine, warm_parent
 from millwheel.launch.launchers.warm_messages import SHARED, line, passed_line
-from millwheel.processes.beginning import begin_process
-from millwheel.processes.interpreter import module_path
-from millwheel.processes.libraries import worker_environment
 
 MODULE = "millwheel.launch.launchers.spark.daemon"
 _LINE = "MILLWHEEL_WARM_LINE"
@@ -32,14 +34,16 @@ def main() -> None:
     begin_process()
     begin(task_environment())
     for name in ("pyspark.worker", "millwheel.launch.launchers.spark.task"):
-        importlib.import_module(name)  # what each task loads: neither starts a thread, and tasks are forked
+        # what each task loads: neither starts a thread, and tasks are forked
+        importlib.import_module(name)
     from pyspark.daemon import manager
 
     manager()
 
 
 def begin(environment: Mapping[str, str]) -> None:
-    """Start the warm parent of this process and of its forks, where the system lets processes fork."""
+    """Start the warm parent of this process and of its forks, where the system lets processes
+    fork."""
     if not sys.platform.startswith("linux"):
         return
     ours, theirs = line()
@@ -60,7 +64,8 @@ def inherited(environment: Mapping[str, str]) -> WarmLine | None:
 
 
 def task_environment() -> dict[str, str]:
-    """Our environment with the module path of this process, so that a package shipped with ``--py-files`` is found."""
+    """Our environment with the module path of this process, so that a package shipped with
+    ``--py-files`` is found."""
     here = os.pathsep.join(os.path.abspath(path) for path in module_path() if path)
     return worker_environment({**os.environ, "PYTHONPATH": here})
 

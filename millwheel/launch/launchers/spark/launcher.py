@@ -1,8 +1,9 @@
 """Workers inside Spark executors: one long-running job with a single task per slot.
 
-The job of a slot is submitted by a thread of its own, which waits for the job's end. Spark is configured to give up a
-failed task at once (``spark.task.maxFailures=1``), and the supervisor submits a new job. So one place detects, counts
-and handles deaths, and Spark never runs two attempts of a slot.
+The job of a slot is submitted by a thread of its own, which waits for the job's end. Spark is
+configured to give up a failed task at once (``spark.task.maxFailures=1``), and the supervisor
+submits a new job. So one place detects, counts and handles deaths, and Spark never runs two
+attempts of a slot.
 """
 
 from __future__ import annotations
@@ -14,23 +15,29 @@ import threading
 import time
 from collections.abc import Callable
 
+from millwheel.adapters.processes.child import Remains
 from millwheel.launch.launchers.base import WorkerExit, WorkerTemplate
 from millwheel.launch.launchers.executor_orders import orders_at
 from millwheel.launch.launchers.spark.connecting import connected, end_gateway
 from millwheel.launch.launchers.spark.cores import Cores
 from millwheel.launch.launchers.spark.settings import SparkSettings, most_workers
 from millwheel.launch.launchers.spark.task import SlotTask
-from millwheel.processes.child import Remains
 
 _PYTHON_ERROR = re.compile(r"\w+Error: ")
-_LOST = re.compile(r"ExecutorLostFailure|crashed|EOFException|exited unexpectedly|TaskKilled|killed", re.IGNORECASE)
+_LOST = re.compile(
+    r"ExecutorLostFailure|crashed|EOFException|exited unexpectedly|TaskKilled|killed", re.IGNORECASE
+)
 
 
 class SparkLauncher:
     """The `spark` launcher. Construct it on the thread that will live as long as the run."""
 
     def __init__(
-        self, template: WorkerTemplate, settings: SparkSettings, orders: str, say: Callable[[str], None] = print
+        self,
+        template: WorkerTemplate,
+        settings: SparkSettings,
+        orders: str,
+        say: Callable[[str], None] = print,
     ) -> None:
         self._template = template
         self._orders_path = orders
@@ -46,7 +53,9 @@ class SparkLauncher:
 
     def start(self, slot: int) -> None:
         """See :class:`millwheel.launch.launchers.base.Launcher`."""
-        job = threading.Thread(target=self._run_job, args=(slot,), daemon=True, name=f"spark-slot-{slot}")
+        job = threading.Thread(
+            target=self._run_job, args=(slot,), daemon=True, name=f"spark-slot-{slot}"
+        )
         self._jobs[slot] = job
         job.start()
 
@@ -86,12 +95,19 @@ class SparkLauncher:
         task = SlotTask(slot, self._template, self._orders_path)
         name = f"{self._template.pipeline}: worker {slot}"
         self._context.setLocalProperty("spark.job.description", name)
-        rows: list[tuple[int, str, bytes, bool]] = self._context.parallelize([slot], 1).mapPartitions(task).collect()
+        rows: list[tuple[int, str, bytes, bool]] = (
+            self._context.parallelize([slot], 1).mapPartitions(task).collect()
+        )
         return rows[0]
 
 
 def failure(text: str) -> tuple[int, str]:
-    """The exit of a job without an exit code: its task or executor was killed, or Spark could not run the job."""
+    """The exit of a job without an exit code: its task or executor was killed, or Spark could not
+    run the job."""
     lines = [line.strip() for line in text.splitlines()]
-    telling = [line for line in lines if _PYTHON_ERROR.match(line)] or [line for line in lines if "Job aborted" in line]
-    return (-signal.SIGKILL if _LOST.search(text) else 1), telling[-1] if telling else text.strip()[-500:]
+    telling = [line for line in lines if _PYTHON_ERROR.match(line)] or [
+        line for line in lines if "Job aborted" in line
+    ]
+    return (-signal.SIGKILL if _LOST.search(text) else 1), telling[-1] if telling else text.strip()[
+        -500:
+    ]

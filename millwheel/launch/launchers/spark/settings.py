@@ -1,4 +1,5 @@
-"""The settings of Spark that a run needs, those that it asks for, and those that are the user's (``--conf``)."""
+"""The settings of Spark that a run needs, those that it asks for, and those that are the user's
+(``--conf``)."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from millwheel.errors import SetupError
 from millwheel.launch.launchers.spark import daemon
 
 _EXECUTOR_MEMORY_MB = 1024  # of an executor of `local-cluster`, which has no data
-# The JVMs only carry Python: the better compiler and the concurrent collector cost half of their start for nothing. To
-# verify Spark's own classes, which come from one package, takes half a second of it.
+# The JVMs only carry Python: the better compiler and the concurrent collector cost half of their
+# start for nothing. To verify Spark's own classes, which come from one package, takes half a second
+# of it.
 LIGHT_JVM = (
-    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
-    "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+IgnoreUnrecognizedVMOptions"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 _REQUIRED = {
     "spark.python.worker.reuse": "false",  # threads and locks of one task must not meet the next
@@ -32,23 +34,27 @@ _CLOSED = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
     "spark.master.rest.enabled": "false",
-    "spark.ui.filters": _PAGES,  # the pages of its master and workers want a signature that nobody can make
+    # the pages of its master and workers want a signature that nobody can make
+    "spark.ui.filters": _PAGES,
     "spark.ui.killEnabled": "false",
     "spark.master.ui.decommission.allow.mode": "DENY",
 }
-"""Settings that close a Spark of the run's own to other users of the machine: whoever can submit to it, or is taken for
-one of its processes, has code executed as the user of the run."""
+"""Settings that close a Spark of the run's own to other users of the machine: whoever can submit to
+it, or is taken for one of its processes, has code executed as the user of the run."""
 _WITH_EXECUTORS = ("yarn", "k8s://")
 """Masters whose executors are counted; a standalone one counts cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """``master`` is "" for the embedded cluster, or a Spark master URL; ``submitted`` when spark-submit set it.
+    """``master`` is "" for the embedded cluster, or a Spark master URL; ``submitted`` when
+    spark-submit set it.
 
-    ``scratch`` is a folder of this run for the files of an embedded cluster (logs of executors, blocks), and ``log``
-    the file for Spark's log on the driver. ``conf`` has the settings of ``--conf``. ``room`` is how many workers may
-    run at a time (0: as many as there are slots). ``secured``: the run has a security folder.
+    ``scratch`` is a folder of this run for the files of an embedded cluster (logs of executors,
+    blocks), and ``log`` the file for Spark's log on the driver. ``conf`` has the settings of
+    ``--conf``. ``room`` is how many workers may run at a time (0: as many as there are slots).
+    ``secured``: the run has a security folder. ``archive``: where the JVM of the driver writes an
+    archive of its classes when it ends.
     """
 
     master: str
@@ -60,6 +66,7 @@ class SparkSettings:
     conf: Mapping[str, str] = field(default_factory=dict)
     room: int = 0
     secured: bool = False
+    archive: Path | None = None
 
     @property
     def local(self) -> bool:
@@ -68,11 +75,13 @@ class SparkSettings:
 
     @property
     def url(self) -> str:
-        """The master to connect to. The default is a cluster of real executor processes on this machine."""
+        """The master to connect to. The default is a cluster of real executor processes on this
+        machine."""
         return self.master or f"local-cluster[{self.slots},1,{_EXECUTOR_MEMORY_MB}]"
 
     def configuration(self) -> dict[str, str]:
-        """The settings that the jobs of a run need, and the user's. They come before those of Spark's own files."""
+        """The settings that the jobs of a run need, and the user's. They come before those of
+        Spark's own files."""
         conf = dict(_REQUIRED)
         if self.local:
             conf |= {
@@ -90,18 +99,23 @@ class SparkSettings:
         return conf | dict(self.conf)
 
     def hidden(self) -> dict[str, str]:
-        """Random secrets of a Spark of this run's own. They go into its JVM when that runs: on a command line everybody
-        could read them, and whoever has them can have code executed."""
+        """Random secrets of a Spark of this run's own. They go into its JVM when that runs: on a
+        command line everybody could read them, and whoever has them can have code executed."""
         if not self.local:
             return {}
-        return {"spark.authenticate.secret": secrets.token_hex(32), _PAGE_KEY: secrets.token_urlsafe(32)}
+        return {
+            "spark.authenticate.secret": secrets.token_hex(32),
+            _PAGE_KEY: secrets.token_urlsafe(32),
+        }
 
     def placement(self, given: Callable[[str], str | None], master: str) -> dict[str, str]:
-        """The settings that give each worker an executor of its own, besides those that are ``given`` already.
+        """The settings that give each worker an executor of its own, besides those that are
+        ``given`` already.
 
-        Spark places the job of each worker by itself, so an executor with several free cores would get several workers
-        although others have none, and its loss would take all of them. With one core each, a standalone master spreads
-        the executors over its machines. The application takes no core that none of its workers needs."""
+        Spark places the job of each worker by itself, so an executor with several free cores would
+        get several workers although others have none, and its loss would take all of them. With one
+        core each, a standalone master spreads the executors over its machines. The application
+        takes no core that none of its workers needs."""
         if self.local or master.startswith("local"):
             return {}
         cpus = _number(given("spark.task.cpus"), 1)
@@ -118,13 +132,20 @@ class SparkSettings:
 
 
 def most_workers(given: Callable[[str], str | None], master: str) -> int | None:
-    """The number of workers for which an application may take cores; None where nothing limits it."""
+    """The number of workers for which an application may take cores; None where nothing limits
+    it."""
     cpus = _number(given("spark.task.cpus"), 1)
     if master.startswith("spark://"):
-        cores, size = _number(given("spark.cores.max"), 0), _number(given("spark.executor.cores"), cpus)
+        cores, size = (
+            _number(given("spark.cores.max"), 0),
+            _number(given("spark.executor.cores"), cpus),
+        )
         return cores // size * (size // cpus) if cores else None
     if master.startswith(_WITH_EXECUTORS):
-        executors, size = _number(given("spark.executor.instances"), 0), _number(given("spark.executor.cores"), cpus)
+        executors, size = (
+            _number(given("spark.executor.instances"), 0),
+            _number(given("spark.executor.cores"), cpus),
+        )
         return executors * (size // cpus) if executors else None
     return None
 
@@ -134,31 +155,39 @@ def _number(text: str | None, default: int) -> int:
 
 
 def open_to_all(given: Callable[[str], str | None], secured: bool) -> str:
-    """A warning about a Spark that does not ask who its callers are; "" if it does, or if somebody has decided so.
+    """A warning about a Spark that does not ask who its callers are; "" if it does, or if somebody
+    has decided so.
 
     Raises SetupError instead where the run is ``secured``.
     """
     if given("spark.authenticate") is not None:
         return ""
     problem = (
-        "This Spark does not ask who calls it (spark.authenticate): whoever reaches its ports can have code executed "
-        "as its user"
+        "This Spark does not ask who calls it (spark.authenticate): whoever reaches its ports can"
+        " have code executed as its user"
     )
-    fix = "Set spark.authenticate and its secret for all of Spark, or accept it with --conf spark.authenticate=false"
+    fix = (
+        "Set spark.authenticate and its secret for all of Spark, or accept it with --conf"
+        " spark.authenticate=false"
+    )
     if secured:
         raise SetupError(f"{problem}, and the run has --security. {fix}")
     return f"Warning: {problem}. {fix}"
 
 
 def check_conf(conf: Mapping[str, str]) -> None:
-    """Raise SetupError for a setting that is none of Spark's, or that every run needs to have another value."""
+    """Raise SetupError for a setting that is none of Spark's, or that every run needs to have
+    another value."""
     for name, value in conf.items():
         if not name.startswith("spark."):
-            raise SetupError(f"--conf {name}={value}: settings of Spark begin with spark., for example spark.cores.max")
+            raise SetupError(
+                f"--conf {name}={value}: settings of Spark begin with spark., for example"
+                " spark.cores.max"
+            )
         if name == "spark.master":
             raise SetupError(f"--conf {name}={value}: name the master with --spark-master {value}")
         if _REQUIRED.get(name, value).lower() != value.lower():
             raise SetupError(
-                f"--conf {name}={value}: a run sets it to {_REQUIRED[name]}, because the driver itself restarts each "
-                "worker that dies, once; leave it out"
+                f"--conf {name}={value}: a run sets it to {_REQUIRED[name]}, because the driver"
+                " itself restarts each worker that dies, once; leave it out"
             )

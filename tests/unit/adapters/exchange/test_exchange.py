@@ -14,8 +14,8 @@ from millwheel.adapters.exchange.exchange import FRAME_BYTES, End, Exchange
 from millwheel.adapters.exchange.frames import Frame
 from millwheel.adapters.exchange.mailbox import Mailbox
 from millwheel.adapters.grpc.security import Certificates, Security, load_security
+from millwheel.adapters.pb import worker_pb2 as pb
 from millwheel.errors import CorruptionError
-from millwheel.pb import worker_pb2 as pb
 
 WAIT_S = 10.0
 
@@ -28,7 +28,9 @@ class Peer:
         self.lost: list[str] = []
         self.mailbox = Mailbox()
         self.refuse_what_comes = False
-        self.exchange = Exchange("127.0.0.1:0", self.mailbox, self._came, self.lost.append, security)
+        self.exchange = Exchange(
+            "127.0.0.1:0", self.mailbox, self._came, self.lost.append, security
+        )
 
     def close(self) -> None:
         self.exchange.close()
@@ -44,7 +46,9 @@ class Peer:
 
     def send(self, address: str, *batches: bytes) -> None:
         for index, batch in enumerate(batches):
-            self.exchange.deliver(address, pb.Delivery(channel="c", target="t", index=index), [batch])
+            self.exchange.deliver(
+                address, pb.Delivery(channel="c", target="t", index=index), [batch]
+            )
         self.exchange.flush()
 
 
@@ -109,7 +113,10 @@ def test_more_than_the_sockets_hold_waits_and_arrives_whole(pair: tuple[Peer, Pe
 
 def test_an_event_that_the_loop_makes_of_what_came_does_not_ring_for_the_loop() -> None:
     left, right = Peer(), Peer()
-    came, right.exchange._on_frame = right._came, lambda frame, end: (came(frame, end), right.mailbox.put("it"))[0]
+    came, right.exchange._on_frame = (
+        right._came,
+        lambda frame, end: (came(frame, end), right.mailbox.put("it"))[0],
+    )
     left.send(right.exchange.address, b"x")
     deadline = time.monotonic() + WAIT_S
     while not right.frames:
@@ -133,7 +140,9 @@ def test_both_sides_may_call(pair: tuple[Peer, Peer]) -> None:
     assert (left.batches(), right.batches()) == ([b"to the left"], [b"to the right"])
 
 
-def test_who_was_called_answers_and_delivers_over_the_same_connection_in_one_frame(pair: tuple[Peer, Peer]) -> None:
+def test_who_was_called_answers_and_delivers_over_the_same_connection_in_one_frame(
+    pair: tuple[Peer, Peer],
+) -> None:
     left, right = pair
     left.send(right.exchange.address, b"to the right")
     pump(*pair, until=lambda: bool(right.frames))
@@ -208,9 +217,13 @@ def test_an_answer_to_a_caller_that_hung_up_is_dropped() -> None:
 def test_the_loop_sleeps_for_less_than_a_millisecond() -> None:
     peer = Peer()
     if not peer.exchange._selectable:
-        pytest.skip("tests before this one left 1,024 files open in this process: select() takes none beyond")
+        pytest.skip(
+            "tests before this one left 1,024 files open in this process: select() takes none"
+            " beyond"
+        )
     slept: list[float] = []
-    while len(slept) < 30 or (min(slept) > 0.0009 and len(slept) < 10_000):  # others may have the cores
+    # others may have the cores
+    while len(slept) < 30 or (min(slept) > 0.0009 and len(slept) < 10_000):
         began = time.monotonic()
         peer.exchange.wait(0.0002)
         slept.append(time.monotonic() - began)
@@ -218,7 +231,9 @@ def test_the_loop_sleeps_for_less_than_a_millisecond() -> None:
     peer.close()
 
 
-def test_what_cannot_be_read_ends_the_connection_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_read_ends_the_connection_and_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     left, right = Peer(), Peer()
     right.refuse_what_comes = True
     left.send(right.exchange.address, b"x")

@@ -8,13 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.adapters.exchange.frames import Building, taken_apart
-from millwheel.pb import worker_pb2 as pb
+from millwheel.adapters.pb import worker_pb2 as pb
 
 LARGE = 70_000
 
 
 def delivery(index: int) -> pb.Delivery:
-    return pb.Delivery(channel="c", node="n", target="t", target_token=2**63, epoch=1, index=index, traces=b"t")
+    return pb.Delivery(
+        channel="c", node="n", target="t", target_token=2**63, epoch=1, index=index, traces=b"t"
+    )
 
 
 def frame_of(*batches: bytes) -> Building:
@@ -45,7 +47,9 @@ def test_a_frame_that_protobuf_made_is_taken_apart(size: int) -> None:
     for each in given:
         told.deliveries.add(batch=b"x" * size).MergeFrom(each)
     frame = taken_apart(memoryview(told.SerializeToString()))
-    found = [(each.index, each.channel, each.traces, bytes(batch)) for each, batch in frame.deliveries]
+    found = [
+        (each.index, each.channel, each.traces, bytes(batch)) for each, batch in frame.deliveries
+    ]
     assert found == [(index, "c", b"t", b"x" * size) for index in range(3)]
     assert [ack.index for ack in frame.acks] == [7]
     assert [refusal.epoch for refusal in frame.refusals] == [2]
@@ -65,7 +69,11 @@ def test_nothing_queued_is_no_frame() -> None:
 @given(st.binary(max_size=30), st.integers(0, 200))
 def test_any_bytes_are_a_frame_or_refused(noise: bytes, cut: int) -> None:
     whole = b"".join(frame_of(b"a" * LARGE).pieces())
-    for data in (noise + whole, whole[: len(whole) - cut] + noise, whole[:cut] + noise + whole[cut:]):
+    for data in (
+        noise + whole,
+        whole[: len(whole) - cut] + noise,
+        whole[:cut] + noise + whole[cut:],
+    ):
         try:
             expected = pb.Frame.FromString(data)
         except DecodeError:
@@ -74,7 +82,9 @@ def test_any_bytes_are_a_frame_or_refused(noise: bytes, cut: int) -> None:
             found = taken_apart(data)
         except DecodeError:
             continue  # groups, which nobody sends, are not taken apart
-        assert [bytes(batch) for _, batch in found.deliveries] == [each.batch for each in expected.deliveries]
+        assert [bytes(batch) for _, batch in found.deliveries] == [
+            each.batch for each in expected.deliveries
+        ]
         assert list(found.acks) == list(expected.acks)
     with pytest.raises(DecodeError):
         taken_apart(whole[:-1])

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.exchange.handshake import Handshakes, RefusedError, dial
+from millwheel.adapters.exchange import handshake
+from millwheel.adapters.exchange.handshake import Handshakes, RefusalLog, RefusedError, dial
 from millwheel.adapters.front.limits import FrontLimits
 from millwheel.adapters.grpc.security import Security
 from millwheel.errors import SetupError
@@ -39,7 +40,9 @@ class TestWhoMayEnter:
         assert not peer.frames
         peer.close()
 
-    def test_nobody_who_speaks_no_tls(self, listening: Peer, caplog: pytest.LogCaptureFixture) -> None:
+    def test_nobody_who_speaks_no_tls(
+        self, listening: Peer, caplog: pytest.LogCaptureFixture
+    ) -> None:
         self.refused(listening.exchange.address, None)
 
     def test_nobody_without_a_certificate(self, listening: Peer, ours: Path) -> None:
@@ -53,10 +56,13 @@ class TestWhoMayEnter:
                 answer = caller.recv(1)
         assert answer == b""
 
-    def test_nobody_with_a_certificate_of_another_ca(self, listening: Peer, ours: Path, theirs: Path) -> None:
+    def test_nobody_with_a_certificate_of_another_ca(
+        self, listening: Peer, ours: Path, theirs: Path
+    ) -> None:
         us = loaded(ours)
         self.refused(
-            listening.exchange.address, Security(us.token, replace(certificates(theirs), ca=certificates(ours).ca))
+            listening.exchange.address,
+            Security(us.token, replace(certificates(theirs), ca=certificates(ours).ca)),
         )
 
     def test_nobody_with_a_wrong_token(
@@ -71,10 +77,13 @@ class TestWhoMayEnter:
         assert "a wrong token" in lines[0]
         assert them.token not in lines[0]
 
-    def test_a_caller_believes_no_worker_of_another_ca(self, listening: Peer, ours: Path, theirs: Path) -> None:
+    def test_a_caller_believes_no_worker_of_another_ca(
+        self, listening: Peer, ours: Path, theirs: Path
+    ) -> None:
         us = loaded(ours)
         self.refused(
-            listening.exchange.address, Security(us.token, replace(certificates(ours), ca=certificates(theirs).ca))
+            listening.exchange.address,
+            Security(us.token, replace(certificates(ours), ca=certificates(theirs).ca)),
         )
 
     def test_nobody_without_the_token_where_there_are_no_certificates(self) -> None:
@@ -109,7 +118,10 @@ class TestWhoMayEnter:
             Handshakes("0.0.0.0:0", lambda *_: None)
 
     def test_a_port_in_use_is_said(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SetupError, match="cannot listen on"):
+        with (
+            socket.create_server(("127.0.0.1", 0)) as taken,
+            pytest.raises(SetupError, match="cannot listen on"),
+        ):
             Handshakes(f"127.0.0.1:{taken.getsockname()[1]}", lambda *_: None)
 
 
@@ -119,7 +131,9 @@ class Fronted:
     def __init__(self, limits: FrontLimits, security: Security | None = None) -> None:
         self.security = security
         self.opened: list[socket.socket] = []
-        self.handshakes = Handshakes("127.0.0.1:0", lambda it, _: self.opened.append(it), security, limits)
+        self.handshakes = Handshakes(
+            "127.0.0.1:0", lambda it, _: self.opened.append(it), security, limits
+        )
 
     def stranger(self, says: bytes = b"") -> socket.socket:
         host, _, port = self.handshakes.address.rpartition(":")
@@ -184,3 +198,19 @@ def test_a_worker_that_was_let_in_has_no_deadline() -> None:
         for each in strangers:
             each.close()
     fronted.close()
+
+
+def test_many_refusals_are_few_lines_and_none_is_uncounted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr(handshake, "monotonic", lambda: now_s[0])
+    told = RefusalLog(logging.getLogger("t"))
+    for _ in range(1_000):
+        told.tell("Refused %s.", "it")
+    now_s[0] += 1
+    told.tell("Refused %s.", "that")
+    assert [each.getMessage() for each in caplog.records] == [
+        "Refused it.",
+        "Refused that. 999 others were refused since the last line.",
+    ]

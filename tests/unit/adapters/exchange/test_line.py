@@ -35,7 +35,9 @@ def hung_up(peer: Peer, caller: socket.socket) -> bool:
 
 
 @settings(
-    max_examples=int(os.environ.get("MILLWHEEL_FUZZ", "60")), deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=int(os.environ.get("MILLWHEEL_FUZZ", "60")),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 @given(st.lists(st.binary(max_size=40), max_size=6))
 def test_any_bytes_are_frames_or_the_end_of_the_line(pieces: list[bytes]) -> None:
@@ -45,7 +47,9 @@ def test_any_bytes_are_frames_or_the_end_of_the_line(pieces: list[bytes]) -> Non
         try:
             for piece in pieces:
                 caller.sendall(piece)
-                got += b"".join(len(frame).to_bytes(4, "little") + frame for frame in line.receive())
+                got += b"".join(
+                    len(frame).to_bytes(4, "little") + frame for frame in line.receive()
+                )
         except ConnectionError:
             assert any(piece for piece in pieces)
     assert b"".join(pieces).startswith(got), "what is given out is what came, in order"

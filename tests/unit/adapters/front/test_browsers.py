@@ -13,7 +13,11 @@ THEIRS = "http://evil.example"
     "headers",
     [
         HERE,
-        {"host": "localhost:8080", "sec-fetch-site": "same-origin", "origin": "http://localhost:8080"},
+        {
+            "host": "localhost:8080",
+            "sec-fetch-site": "same-origin",
+            "origin": "http://localhost:8080",
+        },
         {"host": "LocalHost"},
         {"host": "[::1]:8080", "sec-fetch-site": "none"},
     ],
@@ -25,7 +29,14 @@ def test_programs_and_our_own_pages_may_ask(headers: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"host": "evil.example:8080", "origin": "http://evil.example:8080", "sec-fetch-site": "same-origin"}, 421),
+        (
+            {
+                "host": "evil.example:8080",
+                "origin": "http://evil.example:8080",
+                "sec-fetch-site": "same-origin",
+            },
+            421,
+        ),
         ({}, 421),
         ({"host": "127.0.0.1.evil.example"}, 421),
         ({**HERE, "origin": THEIRS}, 403),
@@ -33,7 +44,15 @@ def test_programs_and_our_own_pages_may_ask(headers: dict[str, str]) -> None:
         ({**HERE, "origin": "http://127.0.0.1:3000"}, 403),
         ({**HERE, "sec-fetch-site": "cross-site", "sec-fetch-dest": "image"}, 403),
         ({**HERE, "sec-fetch-site": "same-site"}, 403),
-        ({**HERE, "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}, 403),
+        (
+            {
+                **HERE,
+                "sec-fetch-site": "cross-site",
+                "sec-fetch-mode": "navigate",
+                "sec-fetch-dest": "document",
+            },
+            403,
+        ),
         ({**HERE, "sec-fetch-site": "anything"}, 403),
     ],
 )
@@ -44,7 +63,12 @@ def test_pages_of_others_may_not(headers: dict[str, str], status: int) -> None:
 
 
 def test_a_page_may_be_opened_by_a_link_but_not_framed() -> None:
-    opened = {**HERE, "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    opened = {
+        **HERE,
+        "sec-fetch-site": "cross-site",
+        "sec-fetch-mode": "navigate",
+        "sec-fetch-dest": "document",
+    }
     assert OWN.refused(opened, linked=True) is None
     assert OWN.refused({**opened, "sec-fetch-dest": "iframe"}, linked=True) is not None
     assert OWN.refused({**opened, "sec-fetch-mode": "no-cors"}, linked=True) is not None
@@ -55,12 +79,16 @@ def test_sites_that_were_allowed_may_ask_with_their_origin() -> None:
     asked = {**HERE, "origin": THEIRS, "sec-fetch-site": "cross-site"}
     assert rules.refused(asked) is None
     assert rules.refused({**asked, "origin": "http://worse.example"}) is not None
-    assert rules.refused({**HERE, "sec-fetch-site": "cross-site"}) is not None, "a picture, which sends no origin"
+    assert rules.refused({**HERE, "sec-fetch-site": "cross-site"}) is not None, (
+        "a picture, which sends no origin"
+    )
     assert BrowserRules(origins="*").refused(asked) is None
 
 
 def test_the_sentence_for_another_name_has_the_remedy() -> None:
-    refused = BrowserRules(names_of("127.0.0.1"), remedy="use --allow-host NAME").refused({"host": "a.example:1"})
+    refused = BrowserRules(names_of("127.0.0.1"), remedy="use --allow-host NAME").refused(
+        {"host": "a.example:1"}
+    )
     assert refused is not None
     assert refused.sentence == "this server is not called 'a.example'; use --allow-host a.example"
 

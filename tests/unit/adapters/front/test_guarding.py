@@ -10,7 +10,11 @@ from starlette.testclient import TestClient
 from millwheel.adapters.front.browsers import PAGE_HEADERS, BrowserRules, ForeignRequest, names_of
 from millwheel.adapters.front.guarding import Guarded
 
-FOREIGN = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+FOREIGN = {
+    "sec-fetch-site": "cross-site",
+    "sec-fetch-mode": "navigate",
+    "sec-fetch-dest": "document",
+}
 
 
 async def _shown(request: Request) -> Response:

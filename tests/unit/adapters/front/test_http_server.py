@@ -67,7 +67,8 @@ def test_requests_of_one_connection_are_answered_one_after_the_other() -> None:
         b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 5_000,
         b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 1_000,
         b"GET /" + b"y" * 5_000,
-        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n" + b"X: y\r\n" * 200_000,
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
+        + b"X: y\r\n" * 200_000,
     ],
     ids=["a header", "headers", "an address", "trailers"],
 )

@@ -144,5 +144,7 @@ def test_a_front_that_was_never_started_can_be_closed() -> None:
 def test_a_port_that_is_taken_is_a_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(SetupError, match=f"Nothing can be served at {address}: .*; choose another port"):
+        with pytest.raises(
+            SetupError, match=f"Nothing can be served at {address}: .*; choose another port"
+        ):
             listening(address, "Nothing can be served at", "; choose another port")

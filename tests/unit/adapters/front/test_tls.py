@@ -5,14 +5,15 @@ import gc
 import socket
 import ssl
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from millwheel.adapters.front.tls import GuardedSSLSocket, shaken
 from millwheel.adapters.front.visitors import Visitor
+from millwheel.adapters.grpc.certificates import client_context, server_context
 from millwheel.adapters.grpc.security import load_security
-from millwheel.adapters.metrics.tls import server_context
 from millwheel.launch.certificates import make_set
 
 
@@ -55,3 +56,14 @@ def test_a_connection_that_is_lost_half_made_is_closed(context: ssl.SSLContext) 
     gc.collect()
     assert right.recv(1) == b"", "it is closed"
     right.close()
+
+
+def test_a_client_believes_our_ca_alone_and_no_key_stays_on_disk(tmp_path: Path) -> None:
+    security = load_security(str(make_set(str(tmp_path / "set"))))
+    assert security is not None
+    assert security.tls is not None
+    before = set(Path("/tmp").glob("millwheel-*.pem"))
+    server, client = server_context(security.tls), client_context(security.tls)
+    assert set(Path("/tmp").glob("millwheel-*.pem")) <= before
+    assert client.verify_mode == ssl.CERT_REQUIRED
+    assert server.protocol == ssl.PROTOCOL_TLS_SERVER

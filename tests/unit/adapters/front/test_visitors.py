@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.adapters.front.limits import FrontLimits
-from millwheel.adapters.front.visitors import _COUNTED, _PATIENCE_S, STRANGERS, Room, Visitor, Visitors, VisitPhase
+from millwheel.adapters.front.visitors import (
+    _COUNTED,
+    _PATIENCE_S,
+    STRANGERS,
+    Room,
+    Visitor,
+    Visitors,
+    VisitPhase,
+)
 
 NEAR, FAR, OTHER = "127.0.0.1", "10.1.1.1", "10.1.1.2"
 SMALL = FrontLimits(strangers=3, most=2, per_address=2, grace_s=0.5, silent_s=5, head_s=10)
@@ -64,7 +72,9 @@ def test_nobody_goes_whose_words_were_not_read() -> None:
     several[2].unread = lambda: False
     assert visitors.make_room(4) == Room(displaced=several[2])
     visitors.advance(arrived(visitors, 5), VisitPhase.HEAD, 5)
-    assert visitors.make_room(6).displaced is several[0], "nobody keeps a place by words that nobody reads"
+    assert visitors.make_room(6).displaced is several[0], (
+        "nobody keeps a place by words that nobody reads"
+    )
 
 
 def test_a_member_and_a_probe_are_never_displaced() -> None:
@@ -98,7 +108,9 @@ def test_one_address_has_its_share_only_and_displaces_its_own() -> None:
 
 def test_one_address_does_not_take_all_rooms_of_the_admitted() -> None:
     visitors = Visitors(FrontLimits(most=10, per_address=2))
-    assert [visitors.advance(arrived(visitors, 0, FAR), VisitPhase.ADMITTED, 0) for _ in range(3)] == [
+    assert [
+        visitors.advance(arrived(visitors, 0, FAR), VisitPhase.ADMITTED, 0) for _ in range(3)
+    ] == [
         True,
         True,
         False,
@@ -109,7 +121,8 @@ def test_one_address_does_not_take_all_rooms_of_the_admitted() -> None:
 def test_members_and_strangers_of_this_machine_share_an_address_without_a_quota() -> None:
     visitors = Visitors(FrontLimits(most=10, per_address=1))
     assert all(
-        visitors.advance(arrived(visitors, 0, each), VisitPhase.ADMITTED, 0) for each in (NEAR, "127.0.0.9", "::1") * 2
+        visitors.advance(arrived(visitors, 0, each), VisitPhase.ADMITTED, 0)
+        for each in (NEAR, "127.0.0.9", "::1") * 2
     )
 
 
@@ -145,7 +158,8 @@ STEPS = st.tuples(
 
 
 def lived_through(steps: Sequence[Step]) -> None:
-    """What every moment of a listener must show, whatever its visitors do. Raises AssertionError."""
+    """What every moment of a listener must show, whatever its visitors do. Raises
+    AssertionError."""
     visitors, everybody, unread = Visitors(LIVED), list[Visitor](), set[int]()
     for index, (step, which, address) in enumerate(steps):
         now_s = index / 4
@@ -153,8 +167,13 @@ def lived_through(steps: Sequence[Step]) -> None:
         if step == "arrive":
             room = visitors.make_room(now_s)
             assert room.displaced is None or now_s - room.displaced.since_s >= LIVED.grace_s
-            late = room.displaced is not None and now_s - room.displaced.since_s > LIVED.grace_s + _PATIENCE_S
-            assert room.displaced is None or late or id(room.displaced) not in unread, "its words were not read yet"
+            late = (
+                room.displaced is not None
+                and now_s - room.displaced.since_s > LIVED.grace_s + _PATIENCE_S
+            )
+            assert room.displaced is None or late or id(room.displaced) not in unread, (
+                "its words were not read yet"
+            )
             if not room.wait_s and not visitors.arrive(guest := newcomer(address), now_s).wait_s:
                 everybody.append(guest)
             assert not [each for each in members if each.left], "a member made room"
@@ -177,7 +196,11 @@ def lived_through(steps: Sequence[Step]) -> None:
             admitted = [each for each in present if each.address == far and each.phase in _COUNTED]
             assert len(admitted) <= LIVED.per_address
         if step == "time":
-            assert not [each for each in present if each.since_s + (visitors.limit_s(each.phase) or now_s) < now_s]
+            assert not [
+                each
+                for each in present
+                if each.since_s + (visitors.limit_s(each.phase) or now_s) < now_s
+            ]
 
 
 @given(st.lists(STEPS, max_size=60))
@@ -201,7 +224,9 @@ def nobody_has_time(visitors: Visitors, address: str, now_s: float) -> Room:
     return displacing(visitors, STRANGERS, -1)
 
 
-def nobody_is_listened_to(visitors: Visitors, address: str, now_s: float, true: Any = Visitors._displacing) -> Room:
+def nobody_is_listened_to(
+    visitors: Visitors, address: str, now_s: float, true: Any = Visitors._displacing
+) -> Room:
     """Whoever has said something that was not read goes as well."""
     for phase in STRANGERS:
         for each in visitors._phases[phase]:
@@ -212,19 +237,31 @@ def nobody_is_listened_to(visitors: Visitors, address: str, now_s: float, true: 
 
 MISTAKES = {
     "_displacing": [a_member_makes_room, nobody_has_time, nobody_is_listened_to],
-    "_admits": [lambda visitors, address: True, lambda visitors, address: visitors.admitted < LIVED.most],
-    "overdue": [lambda visitors, now_s: [], lambda visitors, now_s: list(visitors._phases[VisitPhase.HEAD])],
+    "_admits": [
+        lambda visitors, address: True,
+        lambda visitors, address: visitors.admitted < LIVED.most,
+    ],
+    "overdue": [
+        lambda visitors, now_s: [],
+        lambda visitors, now_s: list(visitors._phases[VisitPhase.HEAD]),
+    ],
 }
 
 
-@pytest.mark.parametrize(("name", "wrong"), [(name, each) for name, several in MISTAKES.items() for each in several])
-def test_every_deliberate_mistake_is_noticed(name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "wrong"), [(name, each) for name, several in MISTAKES.items() for each in several]
+)
+def test_every_deliberate_mistake_is_noticed(
+    name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Visitors, name, wrong)
     kinds = ["arrive", "arrive", "leave", "time", "says", *VisitPhase]
     for seed in range(200):
         draw = random.Random(seed)
         addresses = [NEAR, FAR, FAR, OTHER]
-        steps = [(draw.choice(kinds), draw.randrange(20), draw.choice(addresses)) for _ in range(60)]
+        steps = [
+            (draw.choice(kinds), draw.randrange(20), draw.choice(addresses)) for _ in range(60)
+        ]
         try:
             lived_through(steps)
         except AssertionError:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.grpc.common import new_server
+from millwheel.adapters.pb.master_pb2_grpc import add_MasterServicer_to_server
+from millwheel.control.injector.server import InjectorServer
+from millwheel.control.master.server import MasterService
 from millwheel.core.model.range_table import RangeTable
-from millwheel.injector.server import InjectorServer
-from millwheel.master.server import MasterService
-from millwheel.pb.master_pb2_grpc import add_MasterServicer_to_server
-from millwheel.workers import events as ev
-from millwheel.workers.server import WorkerService, serve
+from millwheel.engine.workers import events as ev
+from millwheel.engine.workers.server import WorkerService, serve
 from tests.unit.adapters.grpc.test_security import loaded
 
 

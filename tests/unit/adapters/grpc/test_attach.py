@@ -17,7 +17,9 @@ def test_a_port_where_nobody_listens_refuses_and_one_that_is_silent_does_not() -
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert not _is_refused(f"127.0.0.1:{server.getsockname()[1]}")
     assert _is_refused(f"127.0.0.1:{free_port()}")
-    assert not _is_refused("no.such.host.invalid:1"), "that nobody knows the name is no word of the machine's"
+    assert not _is_refused("no.such.host.invalid:1"), (
+        "that nobody knows the name is no word of the machine's"
+    )
 
 
 def test_a_worker_that_is_gone_is_told_dead_with_its_address() -> None:

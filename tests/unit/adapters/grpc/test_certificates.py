@@ -12,12 +12,17 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.exchange.handshake import Handshakes, dial
-from millwheel.adapters.grpc.certificates import Certificates, RenewedContext, keep_renewed, warning_of
+from millwheel.adapters.grpc.certificates import (
+    Certificates,
+    RenewedContext,
+    keep_renewed,
+    server_context,
+    warning_of,
+)
 from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.grpc.watermark_client import StatusLine, fetch_status
-from millwheel.adapters.metrics.tls import server_context
+from millwheel.control.injector.server import InjectorServer
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.injector.server import InjectorServer
 from millwheel.launch.certificates import make_set, renew_set
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -62,7 +67,9 @@ def test_a_set_is_renewed_with_its_token_and_both_cas_are_believed(folder: Path)
     assert after.token == before.token
     assert after.tls is not None
     assert after.tls.ca.endswith(first)
-    assert after.tls.ends() > datetime.now(timezone.utc) + timedelta(days=370), "the first CA does not shorten it"
+    assert after.tls.ends() > datetime.now(timezone.utc) + timedelta(days=370), (
+        "the first CA does not shorten it"
+    )
     assert (folder / "worker.key").stat().st_mode & 0o777 == 0o600
 
 
@@ -97,7 +104,9 @@ def test_services_that_run_take_new_certificates(folder: Path, injector: str) ->
     assert not line.ask().nodes
     renew_set(str(folder))
     assert not line.ask().nodes, "what is connected stays connected"
-    assert not fetch_status(injector, security=old).nodes, "a client that was there before shows the new ones"
+    assert not fetch_status(injector, security=old).nodes, (
+        "a client that was there before shows the new ones"
+    )
     assert not fetch_status(injector, security=loaded(folder)).nodes
     shown = ssl.get_server_certificate(("127.0.0.1", int(injector.rpartition(":")[2])))
     assert shown.strip() == (folder / "injector.pem").read_text().strip()
@@ -144,7 +153,9 @@ def test_a_context_is_made_anew_and_one_that_a_library_keeps_is_filled(
     assert renewed.now() is not first
 
 
-def test_who_has_another_set_is_refused_also_after_a_renewal(folder: Path, injector: str, tmp_path: Path) -> None:
+def test_who_has_another_set_is_refused_also_after_a_renewal(
+    folder: Path, injector: str, tmp_path: Path
+) -> None:
     other = loaded(make_set(str(tmp_path / "other")))
     renew_set(str(folder))
     with pytest.raises(UnavailableError):

@@ -7,8 +7,8 @@ import pytest
 
 from millwheel.adapters.grpc import injection_client
 from millwheel.adapters.grpc.injection_client import InjectionClient, InjectionResult, OutsideRecord
+from millwheel.adapters.pb import worker_pb2 as pb
 from millwheel.errors import UnavailableError
-from millwheel.pb import worker_pb2 as pb
 
 
 def test_what_became_of_batches_adds_up_and_one_that_moved_shows() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from millwheel.adapters.grpc import master_client
 from millwheel.adapters.grpc.master_client import MasterClient
+from millwheel.adapters.pb import master_pb2 as pb
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.pb import master_pb2 as pb
 
 
 @pytest.fixture

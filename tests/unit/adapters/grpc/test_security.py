@@ -18,12 +18,12 @@ from millwheel.adapters.grpc.security import (
     make_token,
 )
 from millwheel.adapters.grpc.watermark_client import fetch_status
+from millwheel.adapters.pb import injector_pb2
+from millwheel.adapters.pb.injector_pb2_grpc import InjectorStub
+from millwheel.control.injector.server import InjectorServer
+from millwheel.engine.workers import events as ev
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.injector.server import InjectorServer
 from millwheel.launch.certificates import make_set
-from millwheel.pb import injector_pb2
-from millwheel.pb.injector_pb2_grpc import InjectorStub
-from millwheel.workers import events as ev
 
 WAIT_S = 5.0
 
@@ -65,7 +65,9 @@ def test_nothing_of_a_refused_call_reaches_the_worker(
     assert not worker[1]
 
 
-def test_status_is_answered_with_and_refused_without_the_token(injector: str, ours: Path, theirs: Path) -> None:
+def test_status_is_answered_with_and_refused_without_the_token(
+    injector: str, ours: Path, theirs: Path
+) -> None:
     assert not fetch_status(injector, security=loaded(ours)).nodes
     with pytest.raises(UnavailableError, match="wrong token"):
         fetch_status(injector, security=with_token_of(loaded(ours), loaded(theirs)))
@@ -73,7 +75,9 @@ def test_status_is_answered_with_and_refused_without_the_token(injector: str, ou
 
 def test_refusals_are_counted_also_when_they_come_at_once(ours: Path, theirs: Path) -> None:
     check = TokenCheck(loaded(ours))
-    details = type("Details", (), {"method": "/x", "invocation_metadata": (("authorization", "Bearer no"),)})()
+    details = type(
+        "Details", (), {"method": "/x", "invocation_metadata": (("authorization", "Bearer no"),)}
+    )()
 
     def hammer() -> None:
         for _ in range(200):
@@ -174,12 +178,16 @@ class TestATokenWithoutCertificates:
         with pytest.raises(SetupError, match="--security"):
             check_listen("0.0.0.0:0", token)
 
-    def test_is_not_shown_itself_but_a_proof_that_is_of_no_use_at_another_port(self, token: Security) -> None:
+    def test_is_not_shown_itself_but_a_proof_that_is_of_no_use_at_another_port(
+        self, token: Security
+    ) -> None:
         shown = token.shown_at("127.0.0.1:7000")
         assert token.token not in shown
         assert token.admits(shown.encode(), "127.0.0.1:7000")
         assert not token.admits(shown.encode(), "127.0.0.1:7001")
-        assert token.admits(token.token.encode(), "127.0.0.1:7001"), "people and their programs show the token"
+        assert token.admits(token.token.encode(), "127.0.0.1:7001"), (
+            "people and their programs show the token"
+        )
 
     def test_is_wanted_by_services_on_the_loopback(self, token: Security, tmp_path: Path) -> None:
         make_token(tmp_path / "other")
@@ -196,13 +204,17 @@ class TestATokenWithoutCertificates:
             server.stop()
 
 
-def test_to_show_the_token_no_thread_is_started(injector: str, ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever has gRPC call Python back for the token can stop the process while a channel is closed."""
+def test_to_show_the_token_no_thread_is_started(
+    injector: str, ours: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever has gRPC call Python back for the token can stop the process while a channel is
+    closed."""
     started: list[str] = []
     start = threading.Thread.start
 
     def record(thread: threading.Thread) -> None:
-        if not thread.name.startswith("grpc_"):  # the threads of the server, which is in this process
+        # the threads of the server, which is in this process
+        if not thread.name.startswith("grpc_"):
             started.append(thread.name)
         start(thread)
 

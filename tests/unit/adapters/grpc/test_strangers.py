@@ -24,9 +24,9 @@ from millwheel.adapters.grpc import common
 from millwheel.adapters.grpc import strangers as strangers_module
 from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.grpc.strangers import Peer, Strangers, peer_of
-from millwheel.pb import worker_pb2 as pb
-from millwheel.pb.worker_pb2_grpc import WorkerStub
-from millwheel.workers.server import WorkerService, serve
+from millwheel.adapters.pb import worker_pb2 as pb
+from millwheel.adapters.pb.worker_pb2_grpc import WorkerStub
+from millwheel.engine.workers.server import WorkerService, serve
 from tests.unit.adapters.grpc.test_security import WAIT_S, loaded
 
 LIMITS = FrontLimits(strangers=8, grace_s=0.05, head_s=1.0)
@@ -73,7 +73,9 @@ def lived_through(steps: Sequence[Step], make: Any = Strangers) -> None:
         assert sum(now_s - came_s[peer] >= LIMITS.grace_s for peer in left) <= LIMITS.strangers
 
 
-STEPS = st.lists(st.tuples(st.sampled_from(["come", "come", "go", "show"]), st.integers(1, 30)), max_size=80)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["come", "come", "go", "show"]), st.integers(1, 30)), max_size=80
+)
 
 
 @given(STEPS)
@@ -204,10 +206,14 @@ def token_only(ours: Path) -> Security:
 
 
 @pytest.fixture
-def service(token_only: Security, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[WorkerService, str]]:
+def service(
+    token_only: Security, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[WorkerService, str]]:
     monkeypatch.setattr(common, "Strangers", partial(Strangers, LIMITS))
     monkeypatch.setattr(common, "connections", lambda wanted: MOST)
-    made = WorkerService(lambda event: event.answer(False, 1, 0, 0) if hasattr(event, "answer") else None)
+    made = WorkerService(
+        lambda event: event.answer(False, 1, 0, 0) if hasattr(event, "answer") else None
+    )
     server, address = serve(made, "127.0.0.1:0", token_only)
     yield made, address
     server.stop(None).wait()
@@ -215,8 +221,13 @@ def service(token_only: Security, monkeypatch: pytest.MonkeyPatch) -> Iterator[t
 
 def inject(address: str, security: Security) -> None:
     with common.new_channel(address, security) as channel:
-        request = pb.InjectRequest(stream="s", target="t", records=[pb.InjectRecord(value=b"1", id="a")])
-        assert WorkerStub(channel).Inject(request, timeout=WAIT_S, wait_for_ready=True).accepted == 1
+        request = pb.InjectRequest(
+            stream="s", target="t", records=[pb.InjectRecord(value=b"1", id="a")]
+        )
+        assert (
+            WorkerStub(channel).Inject(request, timeout=3 * WAIT_S, wait_for_ready=True).accepted
+            == 1
+        )
 
 
 def test_they_take_nobodys_place(service: tuple[WorkerService, str], token_only: Security) -> None:
@@ -239,12 +250,18 @@ def test_they_take_nobodys_place(service: tuple[WorkerService, str], token_only:
             crowd.close()
 
 
-def test_a_member_that_says_nothing_for_long_stays(service: tuple[WorkerService, str], token_only: Security) -> None:
+def test_a_member_that_says_nothing_for_long_stays(
+    service: tuple[WorkerService, str], token_only: Security
+) -> None:
     _, address = service
     with common.new_channel(address, token_only) as channel:
         states: list[grpc.ChannelConnectivity] = []
-        request = pb.InjectRequest(stream="s", target="t", records=[pb.InjectRecord(value=b"1", id="a")])
-        assert WorkerStub(channel).Inject(request, timeout=WAIT_S, wait_for_ready=True).accepted == 1
+        request = pb.InjectRequest(
+            stream="s", target="t", records=[pb.InjectRecord(value=b"1", id="a")]
+        )
+        assert (
+            WorkerStub(channel).Inject(request, timeout=WAIT_S, wait_for_ready=True).accepted == 1
+        )
         channel.subscribe(states.append)
         time.sleep(LIMITS.head_s * 2)
         assert states == [grpc.ChannelConnectivity.READY]

@@ -9,7 +9,7 @@ import pytest
 
 from millwheel.adapters.grpc.watermark_client import fetch_status
 from millwheel.errors import UnavailableError
-from tests.unit.injector.test_server import Worker, serving, table
+from tests.unit.control.injector.test_server import Worker, serving, table
 
 
 def test_asking_where_nobody_listens_is_unavailable_not_a_trace() -> None:

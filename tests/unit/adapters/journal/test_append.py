@@ -89,7 +89,10 @@ def test_after_a_write_that_took_nothing_the_journal_goes_on_where_it_was() -> N
     assert list(form.read(folder, form.seal(folder))) == [[b"kept"]]
 
 
-@given(st.lists(st.lists(st.binary(max_size=20), min_size=1, max_size=3), max_size=8), st.integers(1, 200))
+@given(
+    st.lists(st.lists(st.binary(max_size=20), min_size=1, max_size=3), max_size=8),
+    st.integers(1, 200),
+)
 def test_whatever_was_committed_is_read_whatever_the_size_of_segments(
     groups: list[list[bytes]], segment_bytes: int
 ) -> None:
@@ -127,7 +130,9 @@ def test_only_the_journals_of_the_dead_are_collected() -> None:
         writer.commit([b"zombie"])
 
 
-def test_a_segment_is_full_after_many_groups_however_small_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_is_full_after_many_groups_however_small_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(append, "_SEGMENT_GROUPS", 3)
     _, folder, form, writer = made()
     assert [writer.commit([b"x%d" % number]) for number in range(8)] == [1, 1, 1, 2, 2, 2, 3, 3]

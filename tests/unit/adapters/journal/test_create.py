@@ -1,4 +1,5 @@
-"""The writer of the create form: each group is an object, created if absent, under the next number."""
+"""The writer of the create form: each group is an object, created if absent, under the next
+number."""
 
 from __future__ import annotations
 
@@ -81,7 +82,9 @@ def test_a_group_is_followed_once_the_next_one_shows_that_it_is_durable() -> Non
     assert form.follow(folder, seen.position).groups == [[b"b"]]
 
 
-def test_what_is_followed_says_whether_it_is_all_that_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_followed_says_whether_it_is_all_that_is_certain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("millwheel.adapters.journal.create._AT_ONCE", 2)
     folder, form, writer = made()
     for _ in range(4):
@@ -108,7 +111,8 @@ def test_the_last_delete_of_a_dead_writer_is_no_gap(monkeypatch: pytest.MonkeyPa
         writer.commit([b"%d" % number])
     sealed, listed = form.seal(folder), folder.segments()
     folder.delete(segment_name(listed[0]))
-    monkeypatch.setattr(JournalFolder, "segments", lambda self: listed)  # a listing from before that delete
+    # a listing from before that delete
+    monkeypatch.setattr(JournalFolder, "segments", lambda self: listed)
     assert list(form.read(folder, sealed)) == [[b"%d" % number] for number in range(12)]
     folder.delete(segment_name(listed[4]))
     with pytest.raises(CorruptionError, match="is missing"):

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.adapters.journal.folder import COLLECTED, SEAL, JournalFolder, segment_name, segments_in
+from millwheel.adapters.journal.folder import (
+    COLLECTED,
+    SEAL,
+    JournalFolder,
+    segment_name,
+    segments_in,
+)
 from millwheel.adapters.spaces.durable import make_dirs
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.errors import CorruptionError, FencedError
@@ -23,7 +29,9 @@ def folder() -> JournalFolder:
 
 
 @given(st.sets(st.integers(0, 10**9), max_size=10))
-def test_the_numbers_of_segments_are_read_from_their_names_and_from_nothing_else(numbers: set[int]) -> None:
+def test_the_numbers_of_segments_are_read_from_their_names_and_from_nothing_else(
+    numbers: set[int],
+) -> None:
     names = [*map(segment_name, numbers), SEAL, COLLECTED, ".tmp-1", "x.log", "1.log.tmp"]
     assert sorted(segments_in(names)) == sorted(numbers)
 

@@ -21,7 +21,9 @@ from tests.fakes.memory_disk import MemoryDisk
 def made(segment_bytes: int) -> tuple[JournalFolder, AppendForm]:
     disk = MemoryDisk()
     make_dirs(disk, "/root/journal/w1")
-    return JournalFolder(FolderSpace("/root", disk), "/root/journal/w1", "w1"), AppendForm(disk, segment_bytes)
+    return JournalFolder(FolderSpace("/root", disk), "/root/journal/w1", "w1"), AppendForm(
+        disk, segment_bytes
+    )
 
 
 @given(st.integers(1, 8), st.integers(1, 300), st.data())

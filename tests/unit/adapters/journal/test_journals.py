@@ -22,7 +22,9 @@ def test_who_opens_a_root_first_decides_its_form(disk: MemoryDisk, form: str) ->
     assert FileJournals("/root", form, files=disk).form is JournalForm(form)
     assert FileJournals("/root", files=disk).form is JournalForm(form)
     other = "create" if form == "append" else "append"
-    with pytest.raises(SetupError, match=f"holds journals of the {form} form, but {other} was asked for"):
+    with pytest.raises(
+        SetupError, match=f"holds journals of the {form} form, but {other} was asked for"
+    ):
         FileJournals("/root", other, files=disk)
     assert read_whole(disk, "/root/journal/FORM") == f"{form}\n".encode()
 
@@ -30,13 +32,20 @@ def test_who_opens_a_root_first_decides_its_form(disk: MemoryDisk, form: str) ->
 @pytest.mark.parametrize("name", ["", "FORM", "../x", "a/b", ".hidden", "-x", "x" * 129])
 def test_a_name_leads_out_of_no_folder(disk: MemoryDisk, name: str) -> None:
     journals = FileJournals("/root", files=disk)
-    for act in (journals.create, journals.seal, journals.collect, lambda n: list(journals.read(n, -1))):
+    for act in (
+        journals.create,
+        journals.seal,
+        journals.collect,
+        lambda n: list(journals.read(n, -1)),
+    ):
         with pytest.raises(SetupError, match="cannot name a worker"):
             act(name)
 
 
 @pytest.mark.parametrize("form", ["append", "create"])
-def test_the_journals_there_are_are_those_that_were_not_collected(disk: MemoryDisk, form: str) -> None:
+def test_the_journals_there_are_are_those_that_were_not_collected(
+    disk: MemoryDisk, form: str
+) -> None:
     journals = FileJournals("/root", form, files=disk)
     for name in ("w1", "w2"):
         journals.create(name).commit([b"x"])
@@ -55,5 +64,7 @@ def test_a_reader_may_ask_for_the_entries_of_one_shard(disk: MemoryDisk, form: s
 
 
 def test_a_journal_that_the_table_names_and_nobody_has_is_damage(disk: MemoryDisk) -> None:
-    with pytest.raises(CorruptionError, match="there is no journal /root/journal/w9, but the range table names it"):
+    with pytest.raises(
+        CorruptionError, match="there is no journal /root/journal/w9, but the range table names it"
+    ):
         list(FileJournals("/root", files=disk).read("w9", 0))

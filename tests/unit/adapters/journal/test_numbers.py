@@ -33,7 +33,9 @@ def seal(where: JournalFolder, number: int) -> None:
 
 
 @given(st.integers(0, 5), st.sets(st.integers(1, 12), max_size=4))
-def test_a_seal_is_the_end_exactly_where_the_next_group_would_be(groups: int, seals: set[int]) -> None:
+def test_a_seal_is_the_end_exactly_where_the_next_group_would_be(
+    groups: int, seals: set[int]
+) -> None:
     """Seals of sealers that were too slow, or went further ahead, and died are none."""
     where = folder()
     if groups:

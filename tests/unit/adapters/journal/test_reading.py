@@ -55,7 +55,9 @@ def test_bytes_that_stay_wrong_are_damage(disk: Racing) -> None:
         list(FileJournals("/root", files=disk).read("w1", -1))
 
 
-def test_a_segment_that_vanishes_between_listing_and_opening_is_looked_for_again(disk: Racing) -> None:
+def test_a_segment_that_vanishes_between_listing_and_opening_is_looked_for_again(
+    disk: Racing,
+) -> None:
     class Listing(SegmentFolder):
         __slots__ = ()
         left = [1, 2]

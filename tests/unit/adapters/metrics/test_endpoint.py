@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.grpc.security import Security, load_security
-from millwheel.adapters.metrics.endpoint import Endpoint
+from millwheel.adapters.metrics.endpoint import Endpoint, read_head
 from millwheel.adapters.metrics.fetching import fetched
 from millwheel.errors import SetupError
 from millwheel.launch.certificates import make_set
@@ -65,7 +65,9 @@ def test_neither_a_page_that_fails_nor_a_client_that_hangs_up_ends_it(
     assert "broken" in caplog.text
 
 
-def test_a_port_that_is_taken_and_an_open_one_off_the_loopback_are_refused(endpoint: Endpoint) -> None:
+def test_a_port_that_is_taken_and_an_open_one_off_the_loopback_are_refused(
+    endpoint: Endpoint,
+) -> None:
     with pytest.raises(SetupError, match="cannot be served"):
         Endpoint(endpoint.address, None, {})
     with pytest.raises(SetupError, match="without authentication"):
@@ -95,7 +97,8 @@ def test_off_the_loopback_it_speaks_tls_and_wants_the_token(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("secured", "statuses"), [(False, {"/metrics": 200, "/rows": 401}), (True, {"/metrics": 401, "/rows": 401})]
+    ("secured", "statuses"),
+    [(False, {"/metrics": 200, "/rows": 401}), (True, {"/metrics": 401, "/rows": 401})],
 )
 def test_on_the_loopback_only_metrics_are_open_and_with_certificates_not_even_these(
     tmp_path: Path, secured: bool, statuses: dict[str, int]
@@ -103,7 +106,9 @@ def test_on_the_loopback_only_metrics_are_open_and_with_certificates_not_even_th
     known = load_security(str(make_set(str(tmp_path / "set"))))
     assert known is not None
     security = known if secured else Security(known.token)
-    made = Endpoint("127.0.0.1:0", security, {"/metrics": lambda: b"up 1\n", "/rows": lambda: b"[]"})
+    made = Endpoint(
+        "127.0.0.1:0", security, {"/metrics": lambda: b"up 1\n", "/rows": lambda: b"[]"}
+    )
     made.start()
     for path, status in {**statuses, "/healthz": 200, "/readyz": 200}.items():
         connection = http.client.HTTPConnection(made.address, timeout=5)
@@ -117,7 +122,8 @@ def test_on_the_loopback_only_metrics_are_open_and_with_certificates_not_even_th
 def test_clients_that_say_nothing_do_not_keep_a_probe_waiting(endpoint: Endpoint) -> None:
     host, port = endpoint.address.split(":")
     silent = [socket.create_connection((host, int(port))) for _ in range(3)]
-    connection = http.client.HTTPConnection(endpoint.address, timeout=3)  # each of them may be silent for 5 s
+    # each of them may be silent for 5 s
+    connection = http.client.HTTPConnection(endpoint.address, timeout=3)
     connection.request("GET", "/healthz")
     assert connection.getresponse().status == 200
     connection.close()
@@ -125,7 +131,9 @@ def test_clients_that_say_nothing_do_not_keep_a_probe_waiting(endpoint: Endpoint
         each.close()
 
 
-def test_pages_are_not_served_by_the_name_of_another_site_but_probes_are(endpoint: Endpoint) -> None:
+def test_pages_are_not_served_by_the_name_of_another_site_but_probes_are(
+    endpoint: Endpoint,
+) -> None:
     def status(path: str, host: str) -> int:
         connection = http.client.HTTPConnection(endpoint.address, timeout=5)
         connection.request("GET", path, headers={"Host": host})
@@ -136,3 +144,20 @@ def test_pages_are_not_served_by_the_name_of_another_site_but_probes_are(endpoin
     assert status("/metrics", "evil.example") == 421
     assert status("/healthz", "10.1.2.3") == 200
     assert status("/metrics", "localhost:1") == 200
+
+
+def test_a_head_is_read_whatever_its_pieces_are() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        left.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert read_head(right, 100) == b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nHo", b"", b"x" * 200])
+def test_half_a_head_and_one_without_an_end_are_refused(sent: bytes) -> None:
+    left, right = socket.socketpair()
+    with right:
+        with left:
+            left.sendall(sent)
+        with pytest.raises(ConnectionError):
+            read_head(right, 100)

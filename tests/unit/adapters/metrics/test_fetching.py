@@ -12,7 +12,9 @@ def test_processes_that_do_not_answer_are_left_out() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         gone = f"127.0.0.1:{free.getsockname()[1]}"
-        found = fetched({"here": endpoint.address, "gone": gone, "odd": "nowhere:x"}, "/metrics", None)
+        found = fetched(
+            {"here": endpoint.address, "gone": gone, "odd": "nowhere:x"}, "/metrics", None
+        )
     assert found == {"here": "up 1\n"}
     assert fetched({"here": endpoint.address}, "/none", None) == {}
     assert fetched({}, "/metrics", None) == {}

@@ -35,7 +35,9 @@ millwheel_commit_seconds_sum 4.5
 def received(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """A small OTLP receiver on loopback: the metrics of each request."""
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
-    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+        ExportMetricsServiceRequest,
+    )
 
     found: list[Any] = []
 
@@ -43,7 +45,14 @@ def received(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         def do_POST(self) -> None:
             data = self.rfile.read(int(self.headers["Content-Length"]))
             packed = self.headers.get("Content-Encoding") == "gzip"
-            found.append((self.path, ExportMetricsServiceRequest.FromString(gzip.decompress(data) if packed else data)))
+            found.append(
+                (
+                    self.path,
+                    ExportMetricsServiceRequest.FromString(
+                        gzip.decompress(data) if packed else data
+                    ),
+                )
+            )
             self.send_response(200)
             self.end_headers()
 
@@ -76,13 +85,21 @@ def test_a_receiver_gets_all_metrics_under_their_names_and_units(received: list[
     }  # fmt: skip
     [point] = metrics["millwheel.records_in"].sum.data_points
     assert (point.as_double, metrics["millwheel.records_in"].sum.is_monotonic) == (7.0, True)
-    assert {each.key: each.value.string_value for each in point.attributes} == {"computation": "c", "shard": "c-0"}
+    assert {each.key: each.value.string_value for each in point.attributes} == {
+        "computation": "c",
+        "shard": "c-0",
+    }
     [histogram] = metrics["millwheel.commit"].histogram.data_points
-    assert (list(histogram.bucket_counts), list(histogram.explicit_bounds)) == ([3, 2, 1], [0.1, 1.0])
+    assert (list(histogram.bucket_counts), list(histogram.explicit_bounds)) == (
+        [3, 2, 1],
+        [0.1, 1.0],
+    )
     assert (histogram.count, histogram.sum) == (6, 4.5)
 
 
-def test_nothing_is_sent_unless_the_environment_names_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_sent_unless_the_environment_names_a_collector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
     assert not configured()
@@ -102,13 +119,17 @@ def test_a_plain_install_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("text", ["x", "0", "-5", "1.5"])
-def test_an_interval_that_is_none_is_refused(text: str, received: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interval_that_is_none_is_refused(
+    text: str, received: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", text)
     with pytest.raises(SetupError, match="write milliseconds"):
         OtlpMetrics(lambda: TEXT, "p")
 
 
-def test_what_cannot_be_sent_once_does_not_end_the_export(received: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_sent_once_does_not_end_the_export(
+    received: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "1")
     pages = iter([b"millwheel_x{ 1", TEXT])
     sent = OtlpMetrics(lambda: next(pages, TEXT), "p")

@@ -29,10 +29,14 @@ def received(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
         yield found
 
 
-def test_a_span_comes_with_its_parent_times_and_attributes_and_so_does_one_below_it(received: Collector) -> None:
+def test_a_span_comes_with_its_parent_times_and_attributes_and_so_does_one_below_it(
+    received: Collector,
+) -> None:
     assert configured()
     spans = OtlpSpans("clicks", "worker-0")
-    above = spans.begin("count process", SpanKind.INTERNAL, CONTEXT, 1_000, {"millwheel.shard": "count-0"})
+    above = spans.begin(
+        "count process", SpanKind.INTERNAL, CONTEXT, 1_000, {"millwheel.shard": "count-0"}
+    )
     assert above.context.state == "v=1"
     below = spans.begin("sink.out publish", SpanKind.PRODUCER, above.context, 2_000, {})
     below.fail("the target is away")
@@ -42,23 +46,40 @@ def test_a_span_comes_with_its_parent_times_and_attributes_and_so_does_one_below
     spans.close()
     assert received.paths == {"/v1/traces"}
     first, second = sorted(received.spans, key=lambda span: span.begins_ns)
-    assert (first.trace, first.parent, first.name, first.process) == (TRACE, PARENT, "count process", "worker-0")
+    assert (first.trace, first.parent, first.name, first.process) == (
+        TRACE,
+        PARENT,
+        "count process",
+        "worker-0",
+    )
     assert (first.begins_ns, first.ends_ns) == (1_000_000, 4_000_000)
     assert first.attributes == {"millwheel.shard": "count-0", "millwheel.commit": 7}
-    assert (second.trace, second.parent, second.failed, first.failed) == (TRACE, first.span, True, False)
+    assert (second.trace, second.parent, second.failed, first.failed) == (
+        TRACE,
+        first.span,
+        True,
+        False,
+    )
     assert context_of(above.context.parent) == TraceContext(f"00-{TRACE}-{first.span}-01")
     assert spans.counts() == (2, 0)
 
 
-def test_a_trace_that_begins_has_the_id_that_was_asked_for_and_the_next_one_its_own(received: Collector) -> None:
+def test_a_trace_that_begins_has_the_id_that_was_asked_for_and_the_next_one_its_own(
+    received: Collector,
+) -> None:
     spans = OtlpSpans("clicks", "worker-0")
     for trace_id in (7, 8):
         spans.begin("source.hits read", SpanKind.CONSUMER, new_trace(trace_id), 1, {}).end(2)
     spans.close()
-    assert sorted((span.trace, span.parent) for span in received.spans) == [(f"{7:032x}", ""), (f"{8:032x}", "")]
+    assert sorted((span.trace, span.parent) for span in received.spans) == [
+        (f"{7:032x}", ""),
+        (f"{8:032x}", ""),
+    ]
 
 
-def test_spans_are_sent_while_the_worker_goes_on(received: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_are_sent_while_the_worker_goes_on(
+    received: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
     spans = OtlpSpans("clicks", "worker-0")
     spans.begin("a", SpanKind.INTERNAL, CONTEXT, 1, {}).end(2)
@@ -95,7 +116,9 @@ class Held:
         self.go.set()
 
 
-def test_a_collector_that_hangs_stops_nobody_and_what_does_not_fit_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collector_that_hangs_stops_nobody_and_what_does_not_fit_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("opentelemetry.sdk")
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "3")
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
@@ -136,7 +159,9 @@ def test_a_setting_that_is_no_number_is_refused(text: str, monkeypatch: pytest.M
         SpanQueue(None)
 
 
-def test_nothing_is_sent_unless_the_environment_names_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_sent_unless_the_environment_names_a_collector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in module.ENDPOINTS:
         monkeypatch.delenv(name, raising=False)
     assert not configured()

@@ -13,10 +13,21 @@ def lines(text: str, begin: str) -> list[str]:
 
 def test_figures_have_their_own_labels_and_those_of_the_process() -> None:
     reason = 'ValueError at "a.py":3\nand \\ more'
-    text = text_of([Figure(DEAD_LETTERS, 2, ("c", "c-0", reason))], {"process": "worker-0"}).decode()
-    [family] = [each for each in text_string_to_metric_families(text) if each.name == "millwheel_dead_letters"]
+    text = text_of(
+        [Figure(DEAD_LETTERS, 2, ("c", "c-0", reason))], {"process": "worker-0"}
+    ).decode()
+    [family] = [
+        each
+        for each in text_string_to_metric_families(text)
+        if each.name == "millwheel_dead_letters"
+    ]
     [sample] = family.samples
-    assert sample.labels == {"computation": "c", "shard": "c-0", "reason": reason, "process": "worker-0"}
+    assert sample.labels == {
+        "computation": "c",
+        "shard": "c-0",
+        "reason": reason,
+        "process": "worker-0",
+    }
     assert (family.type, sample.value) == ("counter", 2)
     assert lines(text, 'process_cpu_seconds_total{process="worker-0"}')
 
@@ -36,9 +47,15 @@ def test_a_histogram_has_its_buckets_sum_and_count() -> None:
 
 
 def test_the_texts_of_several_processes_have_each_family_once() -> None:
-    texts = [text_of([Figure(SHARDS, n, ("live",))], {"process": f"worker-{n}"}).decode() for n in (1, 2)]
+    texts = [
+        text_of([Figure(SHARDS, n, ("live",))], {"process": f"worker-{n}"}).decode() for n in (1, 2)
+    ]
     text = merged(texts)
-    assert len(lines(text, "# TYPE millwheel_shards ")) == len(lines(text, "# HELP millwheel_shards ")) == 1
+    assert (
+        len(lines(text, "# TYPE millwheel_shards "))
+        == len(lines(text, "# HELP millwheel_shards "))
+        == 1
+    )
     assert len(lines(text, "millwheel_shards{")) == 2
     names = [family.name for family in text_string_to_metric_families(text)]
     assert len(names) == len(set(names))

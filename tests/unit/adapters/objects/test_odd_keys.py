@@ -8,20 +8,28 @@ from millwheel.adapters.objects.odd_keys import _options, is_odd, listed_with_od
 from millwheel.errors import SetupError
 
 
-@pytest.mark.parametrize("key", ["in//a", "/in/a", "in/", "in/./a", "in/../a", "..", "in/a\n", "in/\x7fa"])
+@pytest.mark.parametrize(
+    "key", ["in//a", "/in/a", "in/", "in/./a", "in/../a", "..", "in/a\n", "in/\x7fa"]
+)
 def test_a_key_with_an_empty_part_one_of_points_or_a_control_character_is_odd(key: str) -> None:
     assert is_odd(key)
 
 
-@pytest.mark.parametrize("key", ["a", "in/a.csv", "in/.hidden", "in/..a", "in/.../a", "in/a b", "in/ä"])
+@pytest.mark.parametrize(
+    "key", ["a", "in/a.csv", "in/.hidden", "in/..a", "in/.../a", "in/a b", "in/ä"]
+)
 def test_points_within_a_part_and_letters_of_any_kind_are_not_odd(key: str) -> None:
     assert not is_odd(key)
 
 
 @pytest.mark.parametrize("scheme", ["gs", "az"])
 def test_a_store_other_than_s3_is_told_which_object_is_in_the_way(scheme: str) -> None:
-    listing = listed_with_odd_keys(ObjectAddress(scheme, "sales", "in"), {}, "in", "the object in//a")
-    with pytest.raises(SetupError, match=f"{scheme}://sales cannot be listed, because it has the object in//a"):
+    listing = listed_with_odd_keys(
+        ObjectAddress(scheme, "sales", "in"), {}, "in", "the object in//a"
+    )
+    with pytest.raises(
+        SetupError, match=f"{scheme}://sales cannot be listed, because it has the object in//a"
+    ):
         next(listing)
 
 

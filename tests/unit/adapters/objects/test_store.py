@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from millwheel.adapters.objects.address import ObjectAddress
+from millwheel.adapters.objects.client import CallLimits
 from millwheel.adapters.objects.store import ObjectStore
 from millwheel.errors import SetupError, UnavailableError
 
@@ -25,8 +26,12 @@ def test_a_wrong_configuration_is_named_without_its_values() -> None:
     assert "hush" not in str(raised.value)
 
 
-def test_a_store_that_does_not_answer_may_answer_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millwheel.adapters.objects.store._RETRIES", 0)
-    config = {"endpoint": "http://127.0.0.1:9", "access_key_id": "a", "secret_access_key": "b", "region": "x"}
+def test_a_store_that_does_not_answer_may_answer_later() -> None:
+    config = {
+        "endpoint": "http://127.0.0.1:9",
+        "access_key_id": "a",
+        "secret_access_key": "b",
+        "region": "x",
+    }
     with pytest.raises(UnavailableError, match="cannot read s3://bucket/x"):
-        ObjectStore(BUCKET, config).get("x")
+        ObjectStore(BUCKET, config, CallLimits(retries=0)).get("x")

@@ -19,7 +19,9 @@ def table(folder: Path, name: str, size: int = 100) -> str:
     return str(path)
 
 
-def test_what_was_kept_is_found_by_its_content_although_its_file_is_gone(cache: BlobCache, tmp_path: Path) -> None:
+def test_what_was_kept_is_found_by_its_content_although_its_file_is_gone(
+    cache: BlobCache, tmp_path: Path
+) -> None:
     path = table(tmp_path, "a")
     data = Path(path).read_bytes()
     cache.add("d1", 100, path)
@@ -32,12 +34,18 @@ def test_what_was_kept_is_found_by_its_content_although_its_file_is_gone(cache: 
     assert not (tmp_path / "c").exists()
 
 
-def test_when_there_is_no_room_those_go_that_were_not_used_for_longest(cache: BlobCache, tmp_path: Path) -> None:
+def test_when_there_is_no_room_those_go_that_were_not_used_for_longest(
+    cache: BlobCache, tmp_path: Path
+) -> None:
     for name in ("d1", "d2"):
         cache.add(name, 100, table(tmp_path, name))
     assert cache.take("d1", 100, str(tmp_path / "used"))
     cache.add("d3", 100, table(tmp_path, "d3"))
-    here = [name for name in ("d1", "d2", "d3") if cache.take(name, 100, str(tmp_path / f"again-{name}"))]
+    here = [
+        name
+        for name in ("d1", "d2", "d3")
+        if cache.take(name, 100, str(tmp_path / f"again-{name}"))
+    ]
     assert here == ["d1", "d3"]
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millwheel.adapters.ports import Manifest
 from millwheel.adapters.snapshots.manifest import (
     Rank,
     blob_prefix,
@@ -17,7 +18,6 @@ from millwheel.adapters.snapshots.manifest import (
     rank,
 )
 from millwheel.errors import CorruptionError
-from millwheel.ports import Manifest
 
 _numbers = st.integers(0, 2**53)
 _names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,20}", fullmatch=True)
@@ -30,7 +30,9 @@ _manifests = st.builds(
     parent=_numbers,
     token=_numbers,
     last_commit=_numbers,
-    files=st.dictionaries(_names, st.tuples(_blobs, _numbers, st.text("0123456789abcdef", min_size=32, max_size=32))),
+    files=st.dictionaries(
+        _names, st.tuples(_blobs, _numbers, st.text("0123456789abcdef", min_size=32, max_size=32))
+    ),
 )
 
 
@@ -56,7 +58,8 @@ def test_bytes_that_are_no_manifest_are_told_as_corruption(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "blob"), [("../../etc/passwd", "1-1.00000000-x"), ("x", "../../1-1.00000000-x"), ("x", "x")]
+    ("name", "blob"),
+    [("../../etc/passwd", "1-1.00000000-x"), ("x", "../../1-1.00000000-x"), ("x", "x")],
 )
 def test_a_manifest_that_names_files_elsewhere_is_refused(name: str, blob: str) -> None:
     with pytest.raises(CorruptionError, match="cannot be"):
@@ -78,7 +81,9 @@ def test_a_manifest_is_found_by_its_number(number: int) -> None:
     assert blob_rank(manifest_name(number)) is None
 
 
-@pytest.mark.parametrize("name", ["manifest-1.json", "manifest-0000000001.json.x", ".tmp-manifest-0000000001.json"])
+@pytest.mark.parametrize(
+    "name", ["manifest-1.json", "manifest-0000000001.json.x", ".tmp-manifest-0000000001.json"]
+)
 def test_other_names_are_no_manifests(name: str) -> None:
     assert manifest_number(name) == 0
 

@@ -1,16 +1,17 @@
-"""What a snapshot needs is shared where it can be and copied where it must, and what is damaged is named."""
+"""What a snapshot needs is shared where it can be and copied where it must, and what is damaged is
+named."""
 
 from __future__ import annotations
 
 import pytest
 from xxhash import xxh3_128_hexdigest
 
+from millwheel.adapters.ports import Manifest
 from millwheel.adapters.snapshots.blob_digests import Digests
 from millwheel.adapters.snapshots.restoring import RestorePace, Restoring
 from millwheel.adapters.spaces.durable import make_dirs, read_whole, write_all
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.errors import CorruptionError
-from millwheel.ports import Manifest
 from tests.fakes.memory_disk import MemoryDisk
 
 
@@ -26,7 +27,9 @@ class Here:
             self.disk.close(fd)
             blobs[name.replace("_", ".")] = (name, len(data), xxh3_128_hexdigest(data))
         self.manifest = Manifest("s", 1, 0, 1, 1, blobs)  # type: ignore[arg-type]
-        self.restoring = Restoring(FolderSpace("/root", self.disk), self.disk, Digests(self.disk), RestorePace(copies))
+        self.restoring = Restoring(
+            FolderSpace("/root", self.disk), self.disk, Digests(self.disk), RestorePace(copies)
+        )
 
     def bring(self) -> None:
         self.restoring.bring(self.manifest, "/root/s", "/local")

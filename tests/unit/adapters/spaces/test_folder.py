@@ -1,4 +1,5 @@
-"""A folder as a space of objects: a name is given once, and a file that is shared is never the one that is written."""
+"""A folder as a space of objects: a name is given once, and a file that is shared is never the one
+that is written."""
 
 from __future__ import annotations
 

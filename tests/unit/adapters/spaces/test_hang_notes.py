@@ -1,4 +1,5 @@
-"""Notes about calls that did not return are there for whoever comes next; a root that fails is a sentence."""
+"""Notes about calls that did not return are there for whoever comes next; a root that fails is a
+sentence."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ import pytest
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.spaces.probe import probe, probe_objects
 from millwheel.errors import SetupError
+from tests.fakes.buckets import BucketServer, Fault
 from tests.fakes.faulty_files import FaultyFiles, fail_when
 from tests.fakes.memory_disk import MemoryDisk
-from tests.fakes.s3_server import Fault, S3Server
 
 
 class Clobbering(MemoryDisk):
@@ -56,9 +56,15 @@ def test_a_root_without_room_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("call", "number", "words"),
-    [("make_dir", errno.EROFS, "writable"), ("sync", errno.EIO, "Check the disk"), ("sync_dir", errno.EIO, "Check")],
+    [
+        ("make_dir", errno.EROFS, "writable"),
+        ("sync", errno.EIO, "Check the disk"),
+        ("sync_dir", errno.EIO, "Check"),
+    ],
 )
-def test_a_root_that_cannot_be_written_or_synced_is_refused(call: str, number: int, words: str) -> None:
+def test_a_root_that_cannot_be_written_or_synced_is_refused(
+    call: str, number: int, words: str
+) -> None:
     with pytest.raises(SetupError, match=f"cannot hold a pipeline.*{words}"):
         probe("/root", FaultyFiles(MemoryDisk(), before=fail_when(call, number)))
 
@@ -72,25 +78,41 @@ def test_a_file_is_no_root(tmp_path: Path) -> None:
 # --- object stores
 
 
-def test_an_object_store_that_heeds_conditions_passes_and_is_left_empty(s3: S3Server) -> None:
-    s3.fail()
-    space = s3.space()
+def test_an_object_store_that_heeds_conditions_passes_and_is_left_empty(
+    bucket_server: BucketServer,
+) -> None:
+    bucket_server.fail()
+    space = bucket_server.space()
     probe_objects(space)
     assert space.names(space.root) == []
 
 
-@pytest.mark.parametrize("condition", ["If-None-Match", "If-Match"])
-def test_a_store_that_takes_a_condition_and_ignores_it_is_refused(s3: S3Server, condition: str) -> None:
-    s3.fail(Fault("PUT", "", f"ignore_{condition.lower().replace('-', '_')}", 1000))
-    space = s3.space()
-    with pytest.raises(SetupError, match=rf"ignores the condition {condition} .*could come back"):
+_CONDITIONS = {
+    ("s3", "if_none_match"): "If-None-Match",
+    ("s3", "if_match"): "If-Match",
+    ("gs", "if_none_match"): "x-goog-if-generation-match: 0",
+    ("gs", "if_match"): "x-goog-if-generation-match",
+}
+
+
+@pytest.mark.parametrize("condition", ["if_none_match", "if_match"])
+def test_a_store_that_takes_a_condition_and_ignores_it_is_refused(
+    bucket_server: BucketServer, condition: str
+) -> None:
+    bucket_server.fail(Fault("PUT", "", f"ignore_{condition}", 1000))
+    space = bucket_server.space()
+    words = (
+        f"ignores the condition {_CONDITIONS[bucket_server.scheme, condition]} of a write, .* could"
+        " come back"
+    )
+    with pytest.raises(SetupError, match=words):
         probe_objects(space)
-    s3.fail()
+    bucket_server.fail()
     assert space.names(space.root) == []
 
 
-def test_a_store_that_cannot_be_written_is_refused(s3: S3Server) -> None:
-    s3.fail(Fault("PUT", "", "deny", 1000))
-    with pytest.raises(SetupError, match="Give credentials"):
-        probe_objects(s3.space())
-    s3.fail()
+def test_a_store_that_cannot_be_written_is_refused(bucket_server: BucketServer) -> None:
+    bucket_server.fail(Fault("PUT", "", "deny", 1000))
+    with pytest.raises(SetupError, match="give credentials"):
+        probe_objects(bucket_server.space())
+    bucket_server.fail()

@@ -19,7 +19,9 @@ def space() -> FolderSpace:
     return FolderSpace("/root", disk)
 
 
-def test_two_that_change_at_once_both_count(space: FolderSpace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_that_change_at_once_both_count(
+    space: FolderSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table, read = QueryTable(space), QueryTable.read
     late = iter([True, False])
 

@@ -28,7 +28,9 @@ def test_a_shard_with_a_few_keys_opens_no_database(stores: GrowingStores, tmp_pa
     assert not (tmp_path / "stores").exists()
 
 
-def test_what_has_grown_moves_into_a_database_with_all_it_holds(stores: GrowingStores, tmp_path: Path) -> None:
+def test_what_has_grown_moves_into_a_database_with_all_it_holds(
+    stores: GrowingStores, tmp_path: Path
+) -> None:
     store = stores.open("s", None)
     store.apply(PUTS[:10], [])
     store.apply(PUTS, [b"k000"])

@@ -39,7 +39,8 @@ def test_all_stores_share_one_write_budget(tmp_path: Path) -> None:
     for round_ in range(40):
         for store in opened:
             fill(store, prefix=b"%d-" % round_)
-    # Each has written 5 MB, far below what one store may hold back alone: the common budget made them flush.
+    # Each has written 5 MB, far below what one store may hold back alone: the common budget made
+    # them flush.
     assert all(list((tmp_path / f"s-{n}").glob("*.sst")) for n in range(3))
     assert all(len(list(store.scan(b"39-"))) == 2000 for store in opened)
 

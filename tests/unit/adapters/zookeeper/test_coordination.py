@@ -12,7 +12,9 @@ def test_addresses_with_and_without_a_chroot(hosts: str) -> None:
     _check_hosts(hosts, servers, slash + chroot)
 
 
-@pytest.mark.parametrize("hosts", ["", "a", "a:x", "a:1,", "a:1 b:2", "a:1//x", "a:1/x y", "a:1/../x y"])
+@pytest.mark.parametrize(
+    "hosts", ["", "a", "a:x", "a:1,", "a:1 b:2", "a:1//x", "a:1/x y", "a:1/../x y"]
+)
 def test_what_is_no_address_is_told_with_its_form(hosts: str) -> None:
     servers, slash, chroot = hosts.partition("/")
     with pytest.raises(SetupError, match="is not of the form host:port,host:port/chroot"):

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from millwheel.adapters.zookeeper.server import _LOG_LIMIT_BYTES, EmbeddedZooKeeper, _classpath, _limit
+from millwheel.adapters.zookeeper.server import (
+    _LOG_LIMIT_BYTES,
+    EmbeddedZooKeeper,
+    _classpath,
+    _limit,
+)
 from millwheel.errors import SetupError
 
 
@@ -29,11 +34,15 @@ def test_a_server_comes_back_at_its_port_unless_somebody_took_it(tmp_path: Path)
         port = taken.getsockname()[1]
         (tmp_path / "port").write_text(f"{port}\n")
         assert server._choose_port() != port
-        assert EmbeddedZooKeeper(str(tmp_path), ["java"], port=port)._choose_port() == port, "it was asked for"
+        assert EmbeddedZooKeeper(str(tmp_path), ["java"], port=port)._choose_port() == port, (
+            "it was asked for"
+        )
     assert server._choose_port() == port
 
 
-def test_a_machine_without_java_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_java_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("millwheel.adapters.zookeeper.server._classpath", lambda: "jars")
     server = EmbeddedZooKeeper(str(tmp_path), ["no-such-java"])
     with pytest.raises(SetupError, match=r"Cannot start Java for ZooKeeper \(no-such-java\)"):

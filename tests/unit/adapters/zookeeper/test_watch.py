@@ -20,7 +20,9 @@ class Session:
         self.nodes: dict[str, tuple[bytes, int]] = {}
 
     def children(self, folder: str, watch: Any = None) -> list[str]:
-        return [path.removeprefix(f"{folder}/") for path in self.nodes if path.startswith(f"{folder}/")]
+        return [
+            path.removeprefix(f"{folder}/") for path in self.nodes if path.startswith(f"{folder}/")
+        ]
 
     def read(self, path: str, watch: Any = None) -> Any:
         found = self.nodes.get(path)
@@ -69,7 +71,9 @@ def test_members_are_told_when_they_differ_from_what_was_told_last() -> None:
 
 def test_a_table_is_told_in_each_new_version_once_and_never_in_an_older_one() -> None:
     session, loop, told = Session(), Loop(), list[int]()
-    tables = Tables(cast("Any", session), cast("Any", loop), "/t", lambda table: told.append(table.version))
+    tables = Tables(
+        cast("Any", session), cast("Any", loop), "/t", lambda table: told.append(table.version)
+    )
     data = RangeTable("n", (ShardEntry("n-0", tile(1)[0], "w", 1),), 0).encode()  # type: ignore[arg-type]
     session.nodes["/t/n"] = (data, 3)
     tables.refresh()
@@ -89,14 +93,18 @@ def test_one_candidate_leads_and_the_next_when_it_is_gone() -> None:
 
     def candidate(name: str) -> Candidate:
         leader = (f"/leader/{name}", b"")
-        return Candidate(cast("Any", session), cast("Any", loop), "/line", leader, lambda: won.append(name))
+        return Candidate(
+            cast("Any", session), cast("Any", loop), "/line", leader, lambda: won.append(name)
+        )
 
     one, other = candidate("one"), candidate("other")
     for each in (one, other, one, other, one):
         each.refresh()
         loop.pump()
     assert won == ["one"]
-    line = sorted((path for path in session.nodes if path.startswith("/line/")), key=lambda path: path[-10:])
+    line = sorted(
+        (path for path in session.nodes if path.startswith("/line/")), key=lambda path: path[-10:]
+    )
     del session.nodes[line[0]]
     other.refresh()
     assert won == ["one", "other"]
@@ -105,7 +113,9 @@ def test_one_candidate_leads_and_the_next_when_it_is_gone() -> None:
 def test_a_place_that_still_belongs_to_somebody_is_waited_for() -> None:
     session, loop = Session(), Loop()
     session.nodes["/leader/me"] = (b"other", 0)
-    made = Candidate(cast("Any", session), cast("Any", loop), "/line", ("/leader/me", b"mine"), lambda: None)
+    made = Candidate(
+        cast("Any", session), cast("Any", loop), "/line", ("/leader/me", b"mine"), lambda: None
+    )
     made.refresh()
     with pytest.raises(UnavailableError, match="still belongs to somebody else"):
         made.refresh()

@@ -11,11 +11,14 @@ from millwheel.core.aggregates.columns import ColumnAggregate, Unfit
 from millwheel.core.aggregates.functions import column_aggregate, make_aggregator
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.lazy_polars import dtype
-from millwheel.core.pipeline.spec import AggregateSpec
+from millwheel.core.pipeline.work import AggregateSpec
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "int": st.one_of(st.integers(-3, 3), st.sampled_from([2**53 + 1, -(2**63), 2**63 - 1])),
-    "float": st.one_of(st.sampled_from([0.0, -0.0, 1.0, 2.0**60, -2.5, 5e-324, 1e-308, 0.1]), st.floats(-1e140, 1e140)),
+    "float": st.one_of(
+        st.sampled_from([0.0, -0.0, 1.0, 2.0**60, -2.5, 5e-324, 1e-308, 0.1]),
+        st.floats(-1e140, 1e140),
+    ),
     "str": st.sampled_from(["a", "b", "", "ä", "\U0001f40c", "\uffff"]),
 }
 
@@ -34,7 +37,13 @@ def bundle_of(made: ColumnAggregate, kind: str, values: list[Any]) -> pl.DataFra
 def both_bundles(made: ColumnAggregate, kind: str, values: list[Any], cut: int) -> dict[str, Any]:
     """The group of all values, which came in two bundles."""
     parts = pl.concat([bundle_of(made, kind, values[:cut]), bundle_of(made, kind, values[cut:])])
-    [row] = parts.with_columns(k=1).group_by("k").agg(made.merged()).select(list(made.dtypes)).to_dicts()
+    [row] = (
+        parts.with_columns(k=1)
+        .group_by("k")
+        .agg(made.merged())
+        .select(list(made.dtypes))
+        .to_dicts()
+    )
     return row
 
 

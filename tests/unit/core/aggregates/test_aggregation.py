@@ -27,16 +27,26 @@ def _named() -> NamedAggregation:
         [
             Named("n", CountRecords()),
             Named("sum", Sum(), "size", lambda value: value["size"]),
-            Named("large", Sum(), "size", lambda value: value["size"], lambda value: value["size"] > 10),
+            Named(
+                "large",
+                Sum(),
+                "size",
+                lambda value: value["size"],
+                lambda value: value["size"] > 10,
+            ),
         ],
         lambda value: value["size"] >= 0,
     )
 
 
 @given(st.lists(st.integers(-5, 30), max_size=20), st.data())
-def test_records_added_at_once_one_by_one_or_in_parts_have_one_result(sizes: list[int], data: Any) -> None:
+def test_records_added_at_once_one_by_one_or_in_parts_have_one_result(
+    sizes: list[int], data: Any
+) -> None:
     made = _named()
-    prepared = [each for each in (made.prepare({"size": size}) for size in sizes) if each is not FILTERED]
+    prepared = [
+        each for each in (made.prepare({"size": size}) for size in sizes) if each is not FILTERED
+    ]
     cut = data.draw(st.integers(0, len(prepared)))
     parts = []
     for piece in (prepared[:cut], prepared[cut:]):
@@ -60,7 +70,9 @@ def test_a_record_that_is_taken_out_was_never_there() -> None:
 
 
 def test_the_aggregate_that_cannot_use_a_record_is_named() -> None:
-    made = NamedAggregation([Named("n", CountRecords()), Named("sum", Sum(), "size", lambda value: value["size"])])
+    made = NamedAggregation(
+        [Named("n", CountRecords()), Named("sum", Sum(), "size", lambda value: value["size"])]
+    )
     with pytest.raises(RecordError) as caught:
         made.prepare({"size": "much"})
     assert caught.value.aggregate == "sum"
@@ -72,5 +84,7 @@ def test_user_code_gets_its_records_with_their_times_and_may_not_change_them() -
     acc = made.add_many(made.create(), ["a", "b"], [1, 2])
     made.result(acc).clear()
     assert made.result(made.merge(acc, [["c", 3]])) == [["a", 1], ["b", 2], ["c", 3]]
-    assert made.result(made.subtract(acc, "a", 2)) == [["a", 1], ["b", 2], ["c", 3]], "another record of that value"
+    assert made.result(made.subtract(acc, "a", 2)) == [["a", 1], ["b", 2], ["c", 3]], (
+        "another record of that value"
+    )
     assert made.result(made.subtract(acc, "b", 2)) == [["a", 1], ["c", 3]]

@@ -16,14 +16,21 @@ def filled(made: InOrder, numbers: list[int]) -> Any:
 
 
 @given(st.lists(st.integers(0, 2), max_size=30), st.permutations([0, 1, 2]))
-def test_sessions_that_grew_alternately_merge_into_the_order_of_arrival(turns: list[int], order: list[int]) -> None:
+def test_sessions_that_grew_alternately_merge_into_the_order_of_arrival(
+    turns: list[int], order: list[int]
+) -> None:
     made = InOrder(Collected())
-    parts = [filled(made, [number for number, turn in enumerate(turns, 1) if turn == which]) for which in range(3)]
+    parts = [
+        filled(made, [number for number, turn in enumerate(turns, 1) if turn == which])
+        for which in range(3)
+    ]
     merged = made.create()
     for which in order:
         merged = made.merge(merged, parts[which])
     assert made.result(merged) == list(range(1, len(turns) + 1))
-    assert len(merged) == min(1, len(turns)), "records that came directly after each other are one run"
+    assert len(merged) == min(1, len(turns)), (
+        "records that came directly after each other are one run"
+    )
 
 
 def test_one_session_alone_is_one_run_however_it_was_filled() -> None:

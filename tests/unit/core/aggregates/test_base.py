@@ -15,10 +15,16 @@ from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
 from millwheel.errors import RecordError
 
-OPTIONS: dict[str, Mapping[str, Any]] = {"top_k": {"k": 3}, "quantile": {"q": 0.5}, "quantiles": {"q": [0.1, 0.9]}}
+OPTIONS: dict[str, Mapping[str, Any]] = {
+    "top_k": {"k": 3},
+    "quantile": {"q": 0.5},
+    "quantiles": {"q": [0.1, 0.9]},
+}
 ORDER_MATTERS = {"collect"}
 
-numbers = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(-1e100, 1e100), st.floats(-100, 100))
+numbers = st.one_of(
+    st.integers(-(2**63), 2**63 - 1), st.floats(-1e100, 1e100), st.floats(-100, 100)
+)
 records = st.lists(st.tuples(numbers, st.integers(-50, 50)), max_size=20)
 functions = st.sampled_from(sorted(FUNCTIONS))
 
@@ -39,9 +45,12 @@ def _stored(acc: Any) -> Any:
 
 
 @given(function=functions, rows=records, data=st.data())
-def test_results_do_not_depend_on_order_bundles_or_storage(function: str, rows: list[Any], data: Any) -> None:
+def test_results_do_not_depend_on_order_bundles_or_storage(
+    function: str, rows: list[Any], data: Any
+) -> None:
     """Any order, any cut into parts, each part in one go or one by one, stored in between."""
-    assume(len({timestamp for _, timestamp in rows}) == len(rows))  # equal times are decided by arrival
+    # equal times are decided by arrival
+    assume(len({timestamp for _, timestamp in rows}) == len(rows))
     made = _make(function)
     shuffled = data.draw(st.permutations(rows)) if function not in ORDER_MATTERS else rows
     cut = data.draw(st.integers(0, len(rows)))
@@ -74,10 +83,14 @@ def test_what_is_subtracted_was_never_there(function: str, rows: list[Any], data
 
 
 def test_no_records_have_a_result_too() -> None:
-    results = {function: _make(function).result(_make(function).create()) for function in sorted(FUNCTIONS)}
+    results = {
+        function: _make(function).result(_make(function).create()) for function in sorted(FUNCTIONS)
+    }
     assert results == {
-        "approx_count_distinct": 0, "collect": [], "count": 0, "count_distinct": 0, "first": None, "last": None,
-        "max": None, "mean": None, "min": None, "quantile": None, "quantiles": [None, None], "stddev": None,
+        "approx_count_distinct": 0, "collect": [], "count": 0, "count_distinct": 0, "first": None,
+        "last": None,
+        "max": None, "mean": None, "min": None, "quantile": None, "quantiles": [None, None],
+        "stddev": None,
         "sum": 0, "top_k": [], "variance": None,
     }  # fmt: skip
 

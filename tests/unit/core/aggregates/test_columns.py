@@ -11,7 +11,10 @@ def test_records_that_the_condition_leaves_out_count_nothing_and_have_no_value()
     some = Argument(pl.col("cost"), "float", pl.col("click"))
     every = Argument(pl.col("cost"), "float", None)
     shown = frame.select(
-        counted=some.counted(), summed=some.or_zero(pl.col("cost")), value=some.or_null(), whole=every.or_null()
+        counted=some.counted(),
+        summed=some.or_zero(pl.col("cost")),
+        value=some.or_null(),
+        whole=every.or_null(),
     )
     assert shown.to_dict(as_series=False) == {
         "counted": [1, 0, 1],

@@ -15,7 +15,7 @@ from millwheel.core.aggregates.own import OwnAggregator
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.expressions.columns import NoColumns
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.pipeline.spec import AggregateSpec
+from millwheel.core.pipeline.work import AggregateSpec
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,9 @@ from millwheel.core.pipeline.spec import AggregateSpec
         ("mine:Top", {}, "cannot be loaded here"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_fix(function: str, options: dict[str, Any], fix: str) -> None:
+def test_what_cannot_be_is_refused_with_the_fix(
+    function: str, options: dict[str, Any], fix: str
+) -> None:
     with pytest.raises(ValueError, match=fix):
         make_aggregator(function, options)
 
@@ -81,9 +83,13 @@ SPECS = [
 ]
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.function} {spec.argument} {spec.condition}")
+@pytest.mark.parametrize(
+    "spec", SPECS, ids=lambda spec: f"{spec.function} {spec.argument} {spec.condition}"
+)
 @given(rows=ROWS)
-def test_either_form_goes_on_where_the_other_stopped(spec: AggregateSpec, rows: list[dict[str, Any]]) -> None:
+def test_either_form_goes_on_where_the_other_stopped(
+    spec: AggregateSpec, rows: list[dict[str, Any]]
+) -> None:
     """The accumulators of a group in columns are those of the row form, and back."""
     made = column_aggregate(spec, "a0", FIELDS, compile_expression)
     types = {"size": pl.Int64, "small": pl.Int64, "cost": pl.Float64, "kind": pl.String}
@@ -121,6 +127,13 @@ def test_what_has_no_column_form_is_refused() -> None:
         ("stddev", "str", {}),
     ],
 )
-def test_other_functions_and_fields_have_no_such_form(function: str, kind: str, options: dict[str, Any]) -> None:
+def test_other_functions_and_fields_have_no_such_form(
+    function: str, kind: str, options: dict[str, Any]
+) -> None:
     with pytest.raises(NoColumns):
-        column_aggregate(AggregateSpec("x", function, "f", options=options), "a0", {"f": kind}, compile_expression)
+        column_aggregate(
+            AggregateSpec("x", function, "f", options=options),
+            "a0",
+            {"f": kind},
+            compile_expression,
+        )

@@ -59,7 +59,9 @@ def test_what_it_shares_is_its_own() -> None:
 
 def test_an_accumulator_that_would_not_come_back_is_refused_with_a_cure() -> None:
     own = OwnAggregator(Careless())
-    with pytest.raises(RecordError, match=r"Careless\.add gave an accumulator .*set.*list or a dict for a set"):
+    with pytest.raises(
+        RecordError, match=r"Careless\.add gave an accumulator .*set.*list or a dict for a set"
+    ):
         own.add(own.create(), "set", 0)
     with pytest.raises(RecordError, match=r"Careless\.add"):
         own.add_many(own.create(), ["a", "set"], [0, 0])

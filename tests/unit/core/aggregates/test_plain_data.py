@@ -21,14 +21,27 @@ class Level(enum.IntEnum):
     HIGH = 1
 
 
-@pytest.mark.parametrize("value", [None, 1, 1.5, "a", b"a", True, [], {}, [1, ["a", {"b": [None]}]], {1: 2, None: [3]}])
+@pytest.mark.parametrize(
+    "value", [None, 1, 1.5, "a", b"a", True, [], {}, [1, ["a", {"b": [None]}]], {1: 2, None: [3]}]
+)
 def test_numbers_text_lists_and_dicts_are_plain(value: Any) -> None:
     assert is_plain(value)
 
 
 @pytest.mark.parametrize(
     "value",
-    [{1}, (1,), Decimal(1), Level.HIGH, [Level.HIGH], {"a": (1,)}, {(1, 2): 1}, Counter("a"), Struct(), [[{1}]]],
+    [
+        {1},
+        (1,),
+        Decimal(1),
+        Level.HIGH,
+        [Level.HIGH],
+        {"a": (1,)},
+        {(1, 2): 1},
+        Counter("a"),
+        Struct(),
+        [[{1}]],
+    ],
 )
 def test_nothing_else_is(value: Any) -> None:
     assert not is_plain(value)

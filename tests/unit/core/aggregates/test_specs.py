@@ -7,7 +7,7 @@ from typing import Any
 from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import machine_from_spec
-from millwheel.core.pipeline.spec import AggregateSpec
+from millwheel.core.pipeline.work import AggregateSpec
 from tests.unit.core.machines.test_specs import _computation, _run
 
 
@@ -49,13 +49,19 @@ def test_aggregates_have_arguments_conditions_and_a_common_filter() -> None:
     )
     [pane] = effects.panes
     assert pane.result == {
-        "hits": 2, "clicks": 1, "named": 1, "bytes": 2000, "kilobytes": 2.0, "largest": 1500, "longest": "click",
+        "hits": 2, "clicks": 1, "named": 1, "bytes": 2000, "kilobytes": 2.0, "largest": 1500,
+        "longest": "click",
     }  # fmt: skip
     [rejected] = effects.rejected
-    assert (rejected.timestamp, rejected.reason) == (4, "sum of field 'size' needs a finite number, not str 'much'")
+    assert (rejected.timestamp, rejected.reason) == (
+        4,
+        "sum of field 'size' needs a finite number, not str 'much'",
+    )
 
 
 def test_a_missing_field_is_named_with_those_that_are_there() -> None:
-    machine = machine_from_spec(_computation(aggregates=(AggregateSpec("bytes", "sum", "size"),)), compile_expression)
+    machine = machine_from_spec(
+        _computation(aggregates=(AggregateSpec("bytes", "sum", "size"),)), compile_expression
+    )
     [rejected] = _run(machine, [({"kind": "view", "b": 1}, 1)]).rejected
     assert rejected.reason == "the record has no field 'size'; it has: b, kind"

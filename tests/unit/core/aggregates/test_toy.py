@@ -1,4 +1,5 @@
-"""CONTRIBUTING.md, "Add an aggregate": one file, and one line that registers it. Everything else follows."""
+"""CONTRIBUTING.md, "Add an aggregate": one file, and one line that registers it. Everything else
+follows."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from millwheel.core.columns.forms import computation_form
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.lazy_polars import pl
-from millwheel.core.pipeline.spec import AggregateSpec
-from millwheel.schema.parts import pipeline_schema
+from millwheel.core.pipeline.work import AggregateSpec
+from millwheel.language.schema.parts import pipeline_schema
 from tests.aggregate_table import table
 from tests.search.generate import case
 from tests.search.script import load
@@ -27,7 +28,8 @@ from tests.unit.core.aggregates.both_forms import VALUES, same_in_both_forms
 PIPELINE = """
 pipeline: p
 streams:
-  hits: {source: {files: {path: "hits/*.jsonl", format: jsonl}}, timestamp: ts, fields: {n: int, k: str}}
+  hits: {source: {files: {path: "hits/*.jsonl", format: jsonl}}, timestamp: ts, fields: {n: int,
+    k: str}}
 computations:
   c:
     input: {hits: {key: k}}
@@ -82,5 +84,7 @@ def test_the_search_draws_it(features: list[str]) -> None:
 
 
 def test_the_search_finds_a_column_form_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toy.Ends, "merged", lambda self: [pl.col(self.low).min(), pl.col(self.high).min()])
+    monkeypatch.setattr(
+        toy.Ends, "merged", lambda self: [pl.col(self.low).min(), pl.col(self.high).min()]
+    )
     assert any(examine(case(seed, ["spread_in_columns"]), chosen(seed, 3)) for seed in (9, 11, 18))

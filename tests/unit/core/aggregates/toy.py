@@ -1,4 +1,5 @@
-"""spread: how far the whole numbers of a window lie apart. A family as CONTRIBUTING.md describes one."""
+"""spread: how far the whole numbers of a window lie apart. A family as CONTRIBUTING.md describes
+one."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ class Ends(ColumnAggregate):
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
         pairs = zip(groups[self.low].to_list(), groups[self.high].to_list(), strict=True)
-        return pl.Series([None if low is None else float(high - low) for low, high in pairs], dtype=pl.Float64)
+        return pl.Series(
+            [None if low is None else float(high - low) for low, high in pairs], dtype=pl.Float64
+        )
 
     def to_acc(self, row: Mapping[str, Any]) -> Any:
         return [] if row[self.low] is None else [row[self.low], row[self.high]]

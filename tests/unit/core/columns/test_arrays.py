@@ -42,8 +42,13 @@ functions = st.sampled_from(
 )
 
 
-@given(function=functions, times=st.lists(st.one_of(st.integers(-100, 100), st.integers(0, 2 * 10**15)), max_size=30))
-def test_arrays_of_timestamps_get_the_same_windows(function: WindowFunction, times: list[int]) -> None:
+@given(
+    function=functions,
+    times=st.lists(st.one_of(st.integers(-100, 100), st.integers(0, 2 * 10**15)), max_size=30),
+)
+def test_arrays_of_timestamps_get_the_same_windows(
+    function: WindowFunction, times: list[int]
+) -> None:
     assigned = assign_array(function, np.array(times, dtype=np.int64))
     found: list[list[tuple[int, int]]] = [[] for _ in times]
     for row, start, end in zip(assigned.rows, assigned.starts, assigned.ends, strict=True):
@@ -53,7 +58,9 @@ def test_arrays_of_timestamps_get_the_same_windows(function: WindowFunction, tim
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 2), st.sampled_from("ab"), st.integers(-20, 40)), max_size=30),
+    st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from("ab"), st.integers(-20, 40)), max_size=30
+    ),
     st.integers(1, 9),
     st.booleans(),
 )
@@ -63,11 +70,16 @@ def test_sessions_of_columns_are_those_that_the_windows_of_each_key_merge_to(
     numbers, texts, times = ([each[part] for each in made] for part in range(3))
     frame = pl.DataFrame({"n": numbers, "t": texts}, schema={"n": pl.Int64, "t": pl.String})
     function = SessionPieces(gap) if pieces else Sessions(gap)
-    for keys, known in ((frame["n"], numbers), (frame.to_struct("k"), list(zip(numbers, texts, strict=True)))):
+    for keys, known in (
+        (frame["n"], numbers),
+        (frame.to_struct("k"), list(zip(numbers, texts, strict=True))),
+    ):
         assigned = sessions_of(keys, np.array(times, np.int64), gap, pieces)
         assert assigned.rows.tolist() == list(range(len(made)))
         for index, (key, at) in enumerate(zip(known, times, strict=True)):
-            own = [function.assign(t)[0] for other, t in zip(known, times, strict=True) if other == key]
+            own = [
+                function.assign(t)[0] for other, t in zip(known, times, strict=True) if other == key
+            ]
             [group] = [group for group in function.merge(own) if function.assign(at)[0] in group]
             span = (group[0].start, max(each.end for each in group))
             assert (assigned.starts[index], assigned.ends[index]) == span
@@ -91,7 +103,10 @@ def test_each_window_is_a_run_of_records_of_one_key(
         pl.Series("s", [pair[1] for pair in drawn], pl.Utf8),
     ]
     keys = key_column(parts[:fields])
-    had = {key: (before + position) % size for position, key in enumerate(dict.fromkeys(key_list(keys)))}
+    had = {
+        key: (before + position) % size
+        for position, key in enumerate(dict.fromkeys(key_list(keys)))
+    }
 
     def filled(asked: Sequence[Key]) -> list[int]:
         assert sorted(asked, key=repr) == sorted(had, key=repr), "each key is asked for once"

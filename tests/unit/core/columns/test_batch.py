@@ -12,7 +12,13 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.columns.batch import COLUMNS_MARK, ColumnBatch, encode_columns, joined, key_column
+from millwheel.core.columns.batch import (
+    COLUMNS_MARK,
+    ColumnBatch,
+    encode_columns,
+    joined,
+    key_column,
+)
 from millwheel.core.formats.codec import decode_batch, encode_batch
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import CorruptionError
@@ -21,10 +27,16 @@ from millwheel.errors import CorruptionError
 def batch_of(seqs: list[int], stamps: list[int]) -> ColumnBatch:
     count = len(stamps)
     frame = pl.DataFrame(
-        {"ad": list(range(count)), "cost": [0.5] * count, "type": ["click", None][:count] + ["x"] * (count - 2)},
+        {
+            "ad": list(range(count)),
+            "cost": [0.5] * count,
+            "type": ["click", None][:count] + ["x"] * (count - 2),
+        },
         schema={"ad": pl.Int64, "cost": pl.Float64, "type": pl.String},
     )
-    return ColumnBatch("events", np.array(seqs, np.int64), np.array(stamps, np.int64), frame["ad"], frame, 7)
+    return ColumnBatch(
+        "events", np.array(seqs, np.int64), np.array(stamps, np.int64), frame["ad"], frame, 7
+    )
 
 
 def test_a_batch_comes_back_as_it_was_sent() -> None:
@@ -40,7 +52,10 @@ def test_a_batch_comes_back_as_it_was_sent() -> None:
     assert (got.last_seq, got.earliest, len(got)) == (9, -50, 3)
 
 
-@given(st.lists(st.integers(1, 50), min_size=2, max_size=9, unique=True).map(sorted), st.integers(0, 51))
+@given(
+    st.lists(st.integers(1, 50), min_size=2, max_size=9, unique=True).map(sorted),
+    st.integers(0, 51),
+)
 def test_what_was_taken_before_is_cut_off_as_in_rows(seqs: list[int], accepted: int) -> None:
     batch = batch_of(seqs, seqs)
     assert batch.after(accepted).rows() == batch.rows().after(accepted)
@@ -77,7 +92,9 @@ def test_keys_of_several_fields_are_tuples_in_rows_and_travel_and_split_as_other
 IDS = pl.Series("id", ["x", None, "y", "x"])
 
 
-@pytest.mark.parametrize("ids", [IDS, IDS.cast(pl.Categorical).to_physical().cast(pl.Int64)], ids=["text", "numbers"])
+@pytest.mark.parametrize(
+    "ids", [IDS, IDS.cast(pl.Categorical).to_physical().cast(pl.Int64)], ids=["text", "numbers"]
+)
 def test_ids_stay_with_their_records(ids: pl.Series) -> None:
     plain = batch_of([1, 2, 3, 4], [10, 20, 30, 40])
     batch = replace(plain, ids=ids)
@@ -122,11 +139,17 @@ def test_keys_that_are_fields_travel_once(names: list[str]) -> None:
 
 
 def test_numbers_without_nulls_travel_as_they_lie_in_memory() -> None:
-    frame = pl.DataFrame({"a": [1, 2], "b": ["x", None], "c": [0.5, 1.5], "d": [None, 3], "e": [True, False]})
+    frame = pl.DataFrame(
+        {"a": [1, 2], "b": ["x", None], "c": [0.5, 1.5], "d": [None, 3], "e": [True, False]}
+    )
     for keys in (pl.Series("key", [7, 8]), pl.Series("key", ["k", "l"]), frame["a"]):
         batch = ColumnBatch("s", np.array([3, 4]), np.array([5, 6]), keys, frame, 9)
         data = encode_batch(batch)
-        for sent in (data, memoryview(bytearray(b"." + data))[1:], encode_columns(batch, packed=True)):
+        for sent in (
+            data,
+            memoryview(bytearray(b"." + data))[1:],
+            encode_columns(batch, packed=True),
+        ):
             got = decode_batch(sent)
             assert isinstance(got, ColumnBatch)
             assert (got.rows(), got.frame.schema) == (batch.rows(), frame.schema)

@@ -18,7 +18,11 @@ FRAME = pl.DataFrame({"cost": [1.0, 2.0], "kind": ["a", None], "n": [1, 2]})
         (FRAME, {"kind": ""}, [True, False]),
         (FRAME, {"n": "float"}, None),
         (FRAME, {"other": "int"}, None),
-        (pl.DataFrame({"cost": [1.0, float("nan"), float("inf"), None, -0.0]}), {"cost": "float"}, [1, 0, 0, 0, 1]),
+        (
+            pl.DataFrame({"cost": [1.0, float("nan"), float("inf"), None, -0.0]}),
+            {"cost": "float"},
+            [1, 0, 0, 0, 1],
+        ),
         (pl.DataFrame({"clicks": [None, {"w": None}]}), {"clicks": ""}, [False, True]),
         (pl.DataFrame({"none": [None]}), {"none": "int"}, None),
     ],
@@ -32,5 +36,8 @@ def test_a_hole_no_number_and_another_type_are_not_clean(
 
 
 def test_names_that_polars_takes_for_patterns_are_known() -> None:
-    assert [name for name in ("*", "^a.*$", "a*", "^a", "a$", "") if is_pattern(name)] == ["*", "^a.*$"]
+    assert [name for name in ("*", "^a.*$", "a*", "^a", "a$", "") if is_pattern(name)] == [
+        "*",
+        "^a.*$",
+    ]
     assert pl.DataFrame({"*": [1], "b": [2]}).select("*").width == 2

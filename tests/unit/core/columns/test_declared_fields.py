@@ -20,14 +20,23 @@ from millwheel.errors import RecordError
 
 
 def test_a_kind_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(ValueError, match="field 'n' is declared as 'integer'; write one of int, float, str, bool"):
+    with pytest.raises(
+        ValueError, match="field 'n' is declared as 'integer'; write one of int, float, str, bool"
+    ):
         FieldTypes({"n": "integer"})
 
 
 def test_missing_and_empty_fields_fit_every_type() -> None:
     types = FieldTypes({"i": "int", "f": "float", "s": "str", "b": "bool"})
     assert (
-        types.check([{}, {"i": None, "f": None, "s": None, "b": None}, {"i": 1, "f": 1.5, "s": "x", "b": True}]) == {}
+        types.check(
+            [
+                {},
+                {"i": None, "f": None, "s": None, "b": None},
+                {"i": 1, "f": 1.5, "s": "x", "b": True},
+            ]
+        )
+        == {}
     )
 
 
@@ -60,7 +69,9 @@ def test_a_whole_number_in_a_float_field_is_a_float_for_all_who_took_the_field_b
     before = values.column("x")
     assert FieldTypes({"x": "float"}).check(values) == {}
     assert values == [{"x": 1.0}, {"x": 2.5}]
-    assert list(map(type, values.column("x") or [])) == list(map(type, before or [])) == [float, float]
+    assert (
+        list(map(type, values.column("x") or [])) == list(map(type, before or [])) == [float, float]
+    )
 
 
 def test_the_ends_of_64_bits_fit() -> None:
@@ -78,7 +89,9 @@ def test_texts_become_what_was_declared() -> None:
     assert from_texts("x", "str", ["", "a"]) == ["", "a"]
 
 
-@pytest.mark.parametrize(("kind", "text"), [("int", "1.5"), ("bool", "maybe"), ("float", "x"), ("int", str(2**63))])
+@pytest.mark.parametrize(
+    ("kind", "text"), [("int", "1.5"), ("bool", "maybe"), ("float", "x"), ("int", str(2**63))]
+)
 def test_a_text_of_another_type_is_told(kind: str, text: str) -> None:
     with pytest.raises(RecordError, match="field 'x' is"):
         from_texts("x", kind, [text])
@@ -96,7 +109,9 @@ def test_dicts_and_decoded_rows_become_the_same_frame() -> None:
     assert frame.row(0) == (1, "x", 1.5, True)
 
 
-@pytest.mark.parametrize("line", [b'{"n": "1"}', b'{"n": 9223372036854775808}', b'{"b": 1}', b'{"odd name": 1}'])
+@pytest.mark.parametrize(
+    "line", [b'{"n": "1"}', b'{"n": 9223372036854775808}', b'{"b": 1}', b'{"odd name": 1}']
+)
 def test_another_type_than_declared_is_no_row(line: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(line, type=row_type(FIELDS))

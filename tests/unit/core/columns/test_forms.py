@@ -1,5 +1,5 @@
-"""Which nodes take columns: what all consumers of a source need, and what keeps it from columns. The phrases are tested
-with what ``explain`` says (tests/unit/explain/test_forms.py)."""
+"""Which nodes take columns: what all consumers of a source need, and what keeps it from columns.
+The phrases are tested with what ``explain`` says (tests/unit/tools/explain/test_forms.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.columns.state.inferred import PlansByType
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.pipeline.graph import build_graph
-from millwheel.spec import load_pipeline
+from millwheel.language.spec import load_pipeline
 
 FIELDS = ", fields: {at: int, ad: int, user: str, cost: float, more: bool}"
 PIPELINE = """pipeline: p
@@ -33,8 +33,13 @@ def _load(name: str) -> Any:
 def _form(folder: Path, fields: str = FIELDS, key: str = "", more: str = "") -> SourceForm:
     (folder / "p.yaml").write_text(PIPELINE % (fields, key, more))
     spec = load_pipeline(folder / "p.yaml")
-    forms = {each.name: computation_form(each, spec, _load, compile_expression) for each in spec.computations}
-    return source_form(spec.stream("events"), build_graph(spec), {name: form.plan for name, form in forms.items()})
+    forms = {
+        each.name: computation_form(each, spec, _load, compile_expression)
+        for each in spec.computations
+    }
+    return source_form(
+        spec.stream("events"), build_graph(spec), {name: form.plan for name, form in forms.items()}
+    )
 
 
 def test_a_source_needs_what_its_consumers_need_and_nothing_else(tmp_path: Path) -> None:
@@ -63,11 +68,16 @@ def test_types_that_are_not_declared_must_do_for_all_consumers(tmp_path: Path) -
             {"more": ", productions: weak, delivery: at_least_once"},
             "the weak productions of counts are named after ids of records",
         ),
-        ({"fields": FIELDS.replace("at: int", "at: float")}, "its timestamp is not declared as int"),
+        (
+            {"fields": FIELDS.replace("at: int", "at: float")},
+            "its timestamp is not declared as int",
+        ),
         ({"fields": FIELDS.replace("user: str, ", "")}, "sums takes each record"),
     ],
 )
-def test_one_reason_is_enough_to_read_record_by_record(tmp_path: Path, changes: dict[str, str], why: str) -> None:
+def test_one_reason_is_enough_to_read_record_by_record(
+    tmp_path: Path, changes: dict[str, str], why: str
+) -> None:
     form = _form(tmp_path, **changes)
     assert form.why == why
     assert not form.in_columns
@@ -78,4 +88,6 @@ def test_declared_fields_give_one_plan_and_undeclared_ones_a_plan_by_type(tmp_pa
         (tmp_path / "p.yaml").write_text(PIPELINE % (fields, "", ""))
         spec = load_pipeline(tmp_path / "p.yaml")
         for computation in spec.computations:
-            assert isinstance(computation_form(computation, spec, _load, compile_expression).plan, kind)
+            assert isinstance(
+                computation_form(computation, spec, _load, compile_expression).plan, kind
+            )

@@ -18,7 +18,7 @@ from millwheel.core.columns.plan import END, KEY, START
 from millwheel.core.formats.codec import decode_value
 from millwheel.core.model.keys import key_from_bytes
 from millwheel.core.pipeline.joins import pairs_of
-from millwheel.core.pipeline.spec import JoinKind
+from millwheel.core.pipeline.work import JoinKind
 from millwheel.core.windows.windows import Tumbling
 
 FIELDS = {"ad": "int", "who": "str", "at": "int", "cost": "float"}
@@ -38,7 +38,9 @@ rows = st.lists(
 )
 
 
-def pairing(kind: JoinKind = JoinKind.INNER, key: tuple[str, ...] = ("ad",), declared: bool = True) -> Pairing:
+def pairing(
+    kind: JoinKind = JoinKind.INNER, key: tuple[str, ...] = ("ad",), declared: bool = True
+) -> Pairing:
     fields = FIELDS if declared else {}
     return Pairing(kind, Tumbling(10, 3), ("shown", "clicked"), (fields, fields), key)
 
@@ -47,10 +49,14 @@ def batch(stream: str, values: Sequence[Row], key: tuple[str, ...] = ("ad",)) ->
     schema = {"ad": pl.Int64, "who": pl.String, "at": pl.Int64, "cost": pl.Float64}
     frame = pl.DataFrame({name: [row[name] for row in values] for name in FIELDS}, schema)
     stamps = frame["at"].to_numpy()
-    return ColumnBatch(stream, np.arange(len(values)), stamps, key_column([frame[name] for name in key]), frame)
+    return ColumnBatch(
+        stream, np.arange(len(values)), stamps, key_column([frame[name] for name in key]), frame
+    )
 
 
-def taken(plan: Pairing, shown: Sequence[Row], clicked: Sequence[Row], cut: int = 3) -> list[pl.DataFrame]:
+def taken(
+    plan: Pairing, shown: Sequence[Row], clicked: Sequence[Row], cut: int = 3
+) -> list[pl.DataFrame]:
     frames = []
     for stream, values in (("shown", shown), ("clicked", clicked)):
         for part in (values[:cut], values[cut:]):
@@ -64,12 +70,19 @@ def taken(plan: Pairing, shown: Sequence[Row], clicked: Sequence[Row], cut: int 
 def expected(plan: Pairing, shown: Sequence[Row], clicked: Sequence[Row]) -> list[Row]:
     found = []
     groups = sorted(
-        {(plan.window.assign(row["at"])[0], tuple(row[k] for k in plan.key_names)) for row in [*shown, *clicked]},
+        {
+            (plan.window.assign(row["at"])[0], tuple(row[k] for k in plan.key_names))
+            for row in [*shown, *clicked]
+        },
         key=repr,
     )
     for window, key in groups:
         of = [
-            [row for row in values if plan.window.assign(row["at"])[0] == window and of_key(row, plan) == key]
+            [
+                row
+                for row in values
+                if plan.window.assign(row["at"])[0] == window and of_key(row, plan) == key
+            ]
             for values in (shown, clicked)
         ]
         for left, right in pairs_of(*of, plan.kind):
@@ -95,7 +108,12 @@ def by_window(found: Sequence[Row], plan: Pairing) -> list[tuple[str, list[Row]]
 @given(shown=rows, clicked=rows, cut=st.integers(0, 12), together=st.booleans())
 @settings(max_examples=20, deadline=None)
 def test_pairs_of_columns_are_those_of_records(
-    kind: JoinKind, key: tuple[str, ...], shown: list[Row], clicked: list[Row], cut: int, together: bool
+    kind: JoinKind,
+    key: tuple[str, ...],
+    shown: list[Row],
+    clicked: list[Row],
+    cut: int,
+    together: bool,
 ) -> None:
     """Those of a key and window in the same order, too."""
     plan = pairing(kind, key)
@@ -108,7 +126,9 @@ def test_pairs_of_columns_are_those_of_records(
     assert by_window(found.to_dicts(), plan) == by_window(expected(plan, shown, clicked), plan)
     if found.height:
         parts = [found[name].to_list() for name in key]
-        assert key_list(plan.keys_of(found)) == (list(zip(*parts, strict=True)) if len(key) > 1 else parts[0])
+        assert key_list(plan.keys_of(found)) == (
+            list(zip(*parts, strict=True)) if len(key) > 1 else parts[0]
+        )
 
 
 @given(shown=rows, clicked=rows, cut=st.integers(0, 12))
@@ -121,7 +141,10 @@ def test_records_keep_their_order_and_their_values_when_they_are_encoded(
     frames = taken(plan, shown, clicked)
     if not frames:
         return
-    mixed = [encoded(frame) if index == cut % len(frames) else frame for index, frame in enumerate(frames)]
+    mixed = [
+        encoded(frame) if index == cut % len(frames) else frame
+        for index, frame in enumerate(frames)
+    ]
     whole = plan.merge(mixed)
     assert plan.pairs([whole]) is None
     got = [
@@ -133,14 +156,18 @@ def test_records_keep_their_order_and_their_values_when_they_are_encoded(
         for number, values in enumerate((shown, clicked))
         for row in values
     ]
-    assert whole.select(START, END).equals(plan.merge(list(map(encoded, frames))).select(START, END))
+    assert whole.select(START, END).equals(
+        plan.merge(list(map(encoded, frames))).select(START, END)
+    )
 
 
 def test_columns_of_other_types_are_encoded() -> None:
     plan = pairing()
     row = {"ad": 1, "who": "x", "at": 5, "cost": 1.0}
     one = batch("shown", [row])
-    other = ColumnBatch("shown", one.seqs, one.timestamps, one.keys, one.frame.with_columns(more=pl.lit(1)))
+    other = ColumnBatch(
+        "shown", one.seqs, one.timestamps, one.keys, one.frame.with_columns(more=pl.lit(1))
+    )
     frames = [frame for frame in map(plan.taken, (one, other)) if frame is not None]
     assert len(frames) == 2
     values = [decode_value(value) for value in plan.merge(frames)[VALUE]]
@@ -156,7 +183,11 @@ def test_what_columns_cannot_hold_is_not_taken() -> None:
 
 def test_what_is_missing_has_the_declared_type_or_is_made_record_by_record() -> None:
     row = {"ad": 1, "who": "x", "at": 5, "cost": 1.0}
-    for kind, declared, found in ((JoinKind.LEFT, True, 1), (JoinKind.INNER, False, 0), (JoinKind.LEFT, False, None)):
+    for kind, declared, found in (
+        (JoinKind.LEFT, True, 1),
+        (JoinKind.INNER, False, 0),
+        (JoinKind.LEFT, False, None),
+    ):
         plan = pairing(kind, declared=declared)
         made = plan.pairs(taken(plan, [row], []))
         assert (None if made is None else made.height) == found

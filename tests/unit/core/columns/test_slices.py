@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from millwheel.core.columns.slices import SlicePlan, slice_plan, slice_plan_or_why
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.core.pipeline.spec import SlicesSpec
+from millwheel.core.pipeline.work import SlicesSpec
 from millwheel.core.slices.levels import slice_levels
+from tests.computations import changed
 from tests.unit.core.columns.test_windows import spec_of
 
 DAY = 86_400_000_000
@@ -22,14 +23,16 @@ DAY = 86_400_000_000
 
 def plan_of(slices: SlicesSpec) -> SlicePlan | None:
     spec, pipeline = spec_of()
-    spec = replace(spec, window=None, slices=slices)
+    spec = changed(spec, window=None, slices=slices)
     return slice_plan(spec, replace(pipeline, computations=(spec,)), compile_expression)
 
 
 @pytest.mark.parametrize("zone", ["", "Europe/Paris", "Asia/Kathmandu"])
 @given(
     times=st.lists(
-        st.one_of(st.integers(-3 * DAY, 400 * DAY), st.sampled_from([MIN_TIME, MAX_TIME])), min_size=1, max_size=20
+        st.one_of(st.integers(-3 * DAY, 400 * DAY), st.sampled_from([MIN_TIME, MAX_TIME])),
+        min_size=1,
+        max_size=20,
     )
 )
 def test_each_record_lies_in_the_slice_of_its_time(zone: str, times: list[int]) -> None:
@@ -40,14 +43,21 @@ def test_each_record_lies_in_the_slice_of_its_time(zone: str, times: list[int]) 
     assert plan is not None
     for level in levels:
         found = plan.of_level(level)._assign(pl.Series(times), np.array(times, np.int64))
-        assert list(zip(found.starts.tolist(), found.ends.tolist(), strict=True)) == [level.bounds(at) for at in times]
+        assert list(zip(found.starts.tolist(), found.ends.tolist(), strict=True)) == [
+            level.bounds(at) for at in times
+        ]
 
 
 def test_what_looks_at_single_records_has_no_plan_and_says_why() -> None:
     spec, pipeline = spec_of()
-    spec = replace(spec, window=None, slices=SlicesSpec((5, 10), 20))
+    spec = changed(spec, window=None, slices=SlicesSpec((5, 10), 20))
     assert plan_of(SlicesSpec((5, 10), 20)) is not None
     assert plan_of(SlicesSpec((5, 10), 20, ttl_us=10)) is None
-    undeclared = replace(pipeline, streams=(replace(pipeline.streams[0], fields={}),), computations=(spec,))
+    undeclared = replace(
+        pipeline, streams=(replace(pipeline.streams[0], fields={}),), computations=(spec,)
+    )
     assert slice_plan(spec, undeclared, compile_expression) is None
-    assert slice_plan_or_why(spec, undeclared, compile_expression) == "the stream events declares no fields"
+    assert (
+        slice_plan_or_why(spec, undeclared, compile_expression)
+        == "the stream events declares no fields"
+    )

@@ -12,28 +12,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millwheel.core.aggregates.aggregation import Aggregation
+from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.columns.batch import ColumnBatch
-from millwheel.core.columns.forms import column_plan
+from millwheel.core.columns.few import FewGroups, Groups, RowForm, restored_rows, stored_rows
 from millwheel.core.columns.plan import KEY, ColumnPlan
+from millwheel.core.columns.window_forms import plan_or_why
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.expressions.language import compile_expression
+from millwheel.core.formats.store_layout import pack, unpack
 from millwheel.core.machines.specs import machine_from_spec, windowing_from_spec
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import (
-    AggregateSpec,
     ComputationSpec,
     InputSpec,
     KeyKind,
     KeySpec,
     PipelineSpec,
     StreamSpec,
-    WindowSpec,
 )
-from millwheel.core.windowing.contract import Effects, Times
+from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
+from millwheel.core.windows.contract import Effects, Times
 from millwheel.core.windows.lateness import late_mask
 from millwheel.core.windows.panes import pane_row
-from millwheel.workers.operators.held_columns import windows_of
+from millwheel.engine.workers.operators.held_columns import windows_of
+from tests.computations import computation_spec
 
 FIELDS = {"ad": "int", "kind": "str", "cost": "float", "size": "int"}
 EVERYTHING = (
@@ -66,13 +70,14 @@ def spec_of(window: WindowSpec = TUMBLING, **changes: Any) -> tuple[ComputationS
     stream = StreamSpec("events", timestamp="t", fields=FIELDS)
     settings: dict[str, Any] = {"aggregates": EVERYTHING, "outputs": ("out",), **changes}
     inputs = settings.pop("inputs", (InputSpec("events", KeySpec(KeyKind.FIELD, ("ad",))),))
-    spec = ComputationSpec("c", inputs, window=window, **settings)
+    spec = computation_spec("c", inputs, window=window, **settings)
     return spec, PipelineSpec("p", (stream,), (spec,), (), "/")
 
 
 def plan_of(window: WindowSpec = TUMBLING, **changes: Any) -> ColumnPlan | None:
     spec, pipeline = spec_of(window, **changes)
-    return column_plan(spec, pipeline, windowing_from_spec(spec), compile_expression)
+    found = plan_or_why(spec, pipeline, windowing_from_spec(spec), compile_expression)
+    return None if isinstance(found, str) else found
 
 
 @dataclass(frozen=True)
@@ -99,12 +104,19 @@ costs = st.one_of(
     st.floats(-1e12, 1e12).filter(lambda x: abs(x) > 1e-9 or x == 0),
 )
 rows = st.builds(
-    Row, st.integers(0, 3), st.sampled_from(["click", "view", "ä"]), costs, st.integers(-5, 5), st.integers(-30, 60)
+    Row,
+    st.integers(0, 3),
+    st.sampled_from(["click", "view", "ä"]),
+    costs,
+    st.integers(-5, 5),
+    st.integers(-30, 60),
 )
 bundles = st.lists(st.tuples(st.lists(rows, max_size=8), st.integers(0, 12)), max_size=8)
 
 
-def by_rows(window: WindowSpec, script: Sequence[tuple[Sequence[Row], int]], **changes: Any) -> tuple[list[Any], int]:
+def by_rows(
+    window: WindowSpec, script: Sequence[tuple[Sequence[Row], int]], **changes: Any
+) -> tuple[list[Any], int]:
     """What the machine emits, and how many records were late."""
     spec, _ = spec_of(window, **changes)
     machine = machine_from_spec(spec, compile_expression)
@@ -131,13 +143,17 @@ def by_rows(window: WindowSpec, script: Sequence[tuple[Sequence[Row], int]], **c
             by_key.setdefault(row.ad, []).append((row.value(), row.at))
         for key, records in by_key.items():
             effects = Effects()
-            machine.on_records(states.setdefault(key, {}), key, records, Times(watermark, 0), effects)
+            machine.on_records(
+                states.setdefault(key, {}), key, records, Times(watermark, 0), effects
+            )
             perform(effects)
         watermark = MAX_TIME if step is None else max(watermark, -30) + step
         for (key, tag), at in sorted(timers.items(), key=lambda item: item[1]):
             if at < watermark and timers.pop((key, tag), None) is not None:
                 effects = Effects()
-                machine.on_timer(states[key], key, tag, Domain.EVENT, at, Times(watermark, 0), effects)
+                machine.on_timer(
+                    states[key], key, tag, Domain.EVENT, at, Times(watermark, 0), effects
+                )
                 perform(effects)
     return emitted, late
 
@@ -145,17 +161,18 @@ def by_rows(window: WindowSpec, script: Sequence[tuple[Sequence[Row], int]], **c
 def by_columns(
     window: WindowSpec,
     script: Sequence[tuple[Sequence[Row], int]],
-    through_rows: bool = False,
+    form: str = "columns",
     crashes: bool = False,
     **changes: Any,
 ) -> tuple[list[Any], int]:
     plan = plan_of(window, **changes)
     assert plan is not None
     stored = Stored(plan)
+    few = RowForm(plan, aggregation_of(window, **changes))
     emitted: list[Any] = []
     late = 0
     watermark = MIN_TIME
-    for bundle, step in [*script, ([], None)]:
+    for number, (bundle, step) in enumerate([*script, ([], None)]):
         if bundle:
             batch = batch_of(bundle)
             windows = stored.windows
@@ -164,9 +181,14 @@ def by_columns(
             if window is SESSION and (behind := plan.late(batch, late_until)) is not None:
                 batch = batch.where(~behind)
             groups = plan.group(batch).filter(pl.col("end") > late_until)
-            if through_rows:
-                groups = plan.from_row_groups(list(plan.row_groups(groups)))
-            windows.add(windows.entering(groups, watermark))
+            in_rows = list(plan.row_groups(groups))
+            if form == "few" or (form == "now and then few" and number % 3):
+                made = few.groups(in_rows)
+                assert made is not None
+                windows.add(windows.entering(made, watermark))
+            else:
+                groups = plan.from_row_groups(in_rows) if form == "there and back" else groups
+                windows.add(windows.entering(groups, watermark))
             stored.keep(watermark, crashes)
         watermark = MAX_TIME if step is None else max(watermark, -30) + step
         closed = stored.windows.close(watermark)
@@ -193,11 +215,27 @@ class Stored:
         for number in changes.gone:
             del self.segments[number]
         for segment in changes.new:
-            self.segments[segment.number] = (segment.level, segment.groups)
+            self.segments[segment.number] = (segment.level, written(segment.held))
         if crash:
             self.windows = windows_of(self._plan, closed)
             for number, (level, groups) in sorted(self.segments.items()):
                 self.windows.restore(number, level, groups, closed)
+
+
+def written(groups: Groups) -> pl.DataFrame:
+    """What the store gives back."""
+    return (
+        restored_rows(unpack(pack(stored_rows(groups))))
+        if isinstance(groups, FewGroups)
+        else groups
+    )
+
+
+def aggregation_of(window: WindowSpec = TUMBLING, **changes: Any) -> Aggregation:
+    spec, _ = spec_of(window, **changes)
+    return compile_aggregation(
+        spec.aggregates, compile_expression, None, spec.condition, spec.stage
+    )
 
 
 def in_order(emitted: list[Any]) -> list[Any]:
@@ -205,25 +243,40 @@ def in_order(emitted: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "window", [TUMBLING, SLIDING, SESSION, CHANGES], ids=["tumbling", "sliding", "session", "key windows"]
+    "window",
+    [TUMBLING, SLIDING, SESSION, CHANGES],
+    ids=["tumbling", "sliding", "session", "key windows"],
 )
-@pytest.mark.parametrize("through_rows", [False, True], ids=["columns", "there and back"])
-@given(script=bundles, condition=st.sampled_from(["", "size > 0", "kind != 'view'"]), crashes=st.booleans())
-@settings(max_examples=20, deadline=None)
+@pytest.mark.parametrize("form", ["columns", "there and back", "few", "now and then few"])
+@given(
+    script=bundles,
+    condition=st.sampled_from(["", "size > 0", "kind != 'view'"]),
+    crashes=st.booleans(),
+)
+@settings(max_examples=12, deadline=None)
 def test_columns_say_what_rows_say(
-    window: WindowSpec, through_rows: bool, script: list[tuple[list[Row], int]], condition: str, crashes: bool
+    window: WindowSpec,
+    form: str,
+    script: list[tuple[list[Row], int]],
+    condition: str,
+    crashes: bool,
 ) -> None:
-    changes: dict[str, Any] = {"condition": condition, "aggregates": (*EVERYTHING, *CALCULATED, SPREAD)}
+    changes: dict[str, Any] = {
+        "condition": condition,
+        "aggregates": (*EVERYTHING, *CALCULATED, SPREAD),
+    }
     if window is SESSION:
         changes["aggregates"] += (AggregateSpec("kinds", "count_distinct", "kind"),)
     rows, late_rows = by_rows(window, script, **changes)
-    columns, late_columns = by_columns(window, script, through_rows, crashes, **changes)
+    columns, late_columns = by_columns(window, script, form, crashes, **changes)
     assert in_order(columns) == in_order(rows)
     assert late_columns == late_rows
 
 
 @given(st.lists(st.integers(-20, 20), min_size=1), st.integers(-20, 20), st.integers(0, 9))
-def test_lateness_by_column_is_lateness_by_record(stamps: list[int], running: int, delay: int) -> None:
+def test_lateness_by_column_is_lateness_by_record(
+    stamps: list[int], running: int, delay: int
+) -> None:
     expected = []
     highest = running
     for stamp in stamps:
@@ -232,7 +285,7 @@ def test_lateness_by_column_is_lateness_by_record(stamps: list[int], running: in
     assert late_mask(np.array(stamps, np.int64), running, delay).tolist() == expected
 
 
-def test_segments_whose_windows_follow_each_other_are_put_together_only_where_they_are_very_many() -> None:
+def test_segments_whose_windows_follow_each_other_are_merged_only_when_very_many() -> None:
     plan = plan_of()
     assert plan is not None
     windows = ColumnWindows(plan)
@@ -246,7 +299,9 @@ def test_segments_whose_windows_follow_each_other_are_put_together_only_where_th
     windows.add(plan.group(batch_of([Row(1, "view", 0.5, 1, 85)])))
     windows.take_changes()
     windows.add(plan.group(batch_of([Row(1, "view", 0.5, 1, 12)])))
-    assert len(windows.take_changes().gone) == 7, "those that have windows at its times, and not the one between"
+    assert len(windows.take_changes().gone) == 7, (
+        "those that have windows at its times, and not the one between"
+    )
     closed = windows.close(MAX_TIME)
     assert closed is not None
     assert closed["count"].to_list() == [8, 9, 1, 1, 1, 1, 1, 1, 2, *[1] * 55]

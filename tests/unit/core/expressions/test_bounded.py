@@ -1,5 +1,5 @@
-"""What clients can write costs a bounded time: every function and operator that they have is called with extreme
-arguments. A new one is in the tables, so it cannot escape."""
+"""What clients can write costs a bounded time: every function and operator that they have is called
+with extreme arguments. A new one is in the tables, so it cannot escape."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ for _ in range(40):
     NESTED = [NESTED, NESTED]  # 2**40 texts, if anybody writes them down
 EXTREME = (
     None, True, 0, -1, 7, 10**9, -(10**9), 2**63, -(2**63), 10**4_000, 2**14_000 - 1,
-    0.0, 1e308, -1e308, 5e-324, float("inf"), float("nan"), "", "1", LONG, LONG + "b", "9" * MAX_TEXT, "a" * 40 + "b",
-    "(a+)+$", "\\" * 1_000, "\N{LATIN SMALL LIGATURE FFI}" * MAX_TEXT, b"a" * MAX_TEXT, [], [LONG] * 5_000,
+    0.0, 1e308, -1e308, 5e-324, float("inf"), float("nan"), "", "1", LONG, LONG + "b",
+    "9" * MAX_TEXT, "a" * 40 + "b",
+    "(a+)+$", "\\" * 1_000, "\N{LATIN SMALL LIGATURE FFI}" * MAX_TEXT, b"a" * MAX_TEXT, [],
+    [LONG] * 5_000,
     list(range(MAX_TEXT)), {"a": LONG}, tuple("ab" * 5_000),
 )  # fmt: skip
 Call = tuple[str, Callable[..., Any], tuple[Any, ...]]
@@ -51,7 +53,10 @@ def _sweep(told: Connection) -> None:
     slow = []
     for name, act, given in calls():
         # By their numbers in the table: some of them cannot be shown.
-        shown = f"{name}{[next((at for at, known in enumerate(EXTREME) if known is each), -1) for each in given]}"
+        places = [
+            next((at for at, known in enumerate(EXTREME) if known is each), -1) for each in given
+        ]
+        shown = f"{name}{places}"
         told.send(shown)
         began_s = process_time()
         with contextlib.suppress(RUNTIME_ERRORS):
@@ -64,7 +69,9 @@ def _sweep(told: Connection) -> None:
 def test_no_function_or_operator_that_clients_have_takes_long() -> None:
     """In a process of its own: an endless call can only be killed."""
     here, there = multiprocessing.Pipe(duplex=False)
-    sweeping = multiprocessing.get_context("fork").Process(target=_sweep, args=(there,), daemon=True)
+    sweeping = multiprocessing.get_context("fork").Process(
+        target=_sweep, args=(there,), daemon=True
+    )
     sweeping.start()
     there.close()
     last: Any = "nothing"

@@ -16,14 +16,19 @@ class Event(msgspec.Struct):
     status: int = 404
 
 
-@pytest.mark.parametrize("text", ["type", "type == 'click'", "cost > 1", "cost * 2 > 1 and has(status)"])
+@pytest.mark.parametrize(
+    "text", ["type", "type == 'click'", "cost > 1", "cost * 2 > 1 and has(status)"]
+)
 def test_objects_with_attributes_work_like_dicts(text: str) -> None:
     event = Event("click", 2.5)
-    assert compile_expression(text).evaluate(event) == compile_expression(text).evaluate(msgspec.to_builtins(event))
+    assert compile_expression(text).evaluate(event) == compile_expression(text).evaluate(
+        msgspec.to_builtins(event)
+    )
 
 
 @pytest.mark.parametrize(
-    "text", ["mising", "mising == 1", "mising > 1", "mising + 1", "cost > 1 and mising", "user.mising"]
+    "text",
+    ["mising", "mising == 1", "mising > 1", "mising + 1", "cost > 1 and mising", "user.mising"],
 )
 def test_a_missing_field_is_named_in_a_record_error(text: str) -> None:
     with pytest.raises(RecordError, match="no field 'mising'; it has"):

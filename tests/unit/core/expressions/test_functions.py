@@ -12,11 +12,20 @@ from hypothesis import strategies as st
 from millwheel.core.expressions.functions import FUNCTIONS, MAX_POWER_BITS, Function, modulo, power
 from millwheel.core.expressions.nodes import RUNTIME_ERRORS
 
-VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.integers())
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.lists(st.integers())
+)
 
 
 @given(st.sampled_from(sorted(FUNCTIONS)), st.data())
-def test_whatever_a_function_is_given_it_answers_or_raises_what_becomes_a_record_error(name: str, data: Any) -> None:
+def test_whatever_a_function_is_given_it_answers_or_raises_what_becomes_a_record_error(
+    name: str, data: Any
+) -> None:
     function = FUNCTIONS[name]
     count = data.draw(st.integers(function.least, min(function.most, 3)))
     with contextlib.suppress(RUNTIME_ERRORS):
@@ -41,7 +50,12 @@ def test_percent_is_a_remainder_and_no_language_of_its_own() -> None:
 
 
 def test_how_many_arguments_in_words() -> None:
-    words = [Function(len).arity, Function(len, 2, 2).arity, Function(len, 1, 2).arity, Function(len, 1, 100).arity]
+    words = [
+        Function(len).arity,
+        Function(len, 2, 2).arity,
+        Function(len, 1, 2).arity,
+        Function(len, 1, 100).arity,
+    ]
     assert words == ["1 argument", "2 arguments", "1 to 2 arguments", "at least 1 arguments"]
 
 

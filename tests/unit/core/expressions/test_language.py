@@ -1,4 +1,5 @@
-"""The language of ``where:``: what it can say, how fast paths agree with the rest, and what it refuses."""
+"""The language of ``where:``: what it can say, how fast paths agree with the rest, and what it
+refuses."""
 
 from __future__ import annotations
 
@@ -105,12 +106,21 @@ def test_values_that_do_not_fit_are_record_errors_that_quote_the_expression(text
         expression.evaluate(RECORD)
 
 
-_numbers = st.one_of(st.integers(-5, 5), st.floats(-5, 5), st.none(), st.text(max_size=2), st.booleans())
+_numbers = st.one_of(
+    st.integers(-5, 5), st.floats(-5, 5), st.none(), st.text(max_size=2), st.booleans()
+)
 
 
-@given(value=_numbers, constant=st.integers(-5, 5), op=st.sampled_from(["==", "!=", "<", "<=", ">", ">="]))
+@given(
+    value=_numbers,
+    constant=st.integers(-5, 5),
+    op=st.sampled_from(["==", "!=", "<", "<=", ">", ">="]),
+)
 def test_fast_comparisons_agree_with_the_general_way(value: Any, constant: int, op: str) -> None:
-    fast, slow = compile_expression(f"a {op} {constant}"), compile_expression(f"(a {op} {constant}) and true or false")
+    fast, slow = (
+        compile_expression(f"a {op} {constant}"),
+        compile_expression(f"(a {op} {constant}) and true or false"),
+    )
     results = []
     for expression in (fast, slow):
         try:
@@ -121,7 +131,9 @@ def test_fast_comparisons_agree_with_the_general_way(value: Any, constant: int, 
 
 
 @given(st.text(alphabet="ab1(). '\"[]=<>!&|+-*/%,:{}~^\n\t\\#@;éfielhasgtlnr_", max_size=40))
-def test_any_text_compiles_or_is_a_value_error_and_evaluates_or_is_a_record_error(text: str) -> None:
+def test_any_text_compiles_or_is_a_value_error_and_evaluates_or_is_a_record_error(
+    text: str,
+) -> None:
     try:
         expression = compile_expression(text)
     except ValueError:

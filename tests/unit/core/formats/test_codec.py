@@ -32,7 +32,9 @@ KEYS = st.recursive(
     lambda parts: st.lists(parts, max_size=3).map(tuple),
     max_leaves=4,
 )
-VALUES = st.one_of(st.none(), st.text(max_size=5), INT64, st.dictionaries(st.text(max_size=3), INT64, max_size=3))
+VALUES = st.one_of(
+    st.none(), st.text(max_size=5), INT64, st.dictionaries(st.text(max_size=3), INT64, max_size=3)
+)
 COMMITS = st.builds(
     Commit,
     shard=st.text(max_size=8),
@@ -45,11 +47,21 @@ COMMITS = st.builds(
 
 @st.composite
 def batches(draw: st.DrawFn) -> Batch:
-    rows = draw(st.lists(st.tuples(INT64, KEYS, VALUES, st.one_of(st.none(), st.text(max_size=3))), max_size=5))
+    rows = draw(
+        st.lists(
+            st.tuples(INT64, KEYS, VALUES, st.one_of(st.none(), st.text(max_size=3))), max_size=5
+        )
+    )
     seqs = list(range(1, len(rows) + 1)) if draw(st.booleans()) else []
     ids = [row[3] for row in rows] if draw(st.booleans()) else None
     return Batch(
-        "s", seqs, [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], ids, draw(INT64)
+        "s",
+        seqs,
+        [row[0] for row in rows],
+        [row[1] for row in rows],
+        [row[2] for row in rows],
+        ids,
+        draw(INT64),
     )
 
 
@@ -66,10 +78,15 @@ def test_a_batch_arrives_as_it_was_sent(batch: Batch) -> None:
 @pytest.mark.parametrize("count", [1, 100])
 def test_labels_travel_with_their_records_and_hold_the_watermark(count: int) -> None:
     numbers = list(range(1, count + 1))
-    batch = Batch("s", numbers, [9 + each for each in numbers], ["k"] * count, [None] * count, labels=numbers)
+    batch = Batch(
+        "s", numbers, [9 + each for each in numbers], ["k"] * count, [None] * count, labels=numbers
+    )
     found = decode_batch(encode_batch(batch))
     assert isinstance(found, Batch)
-    assert (found.labels is not None and [int(label) for label in found.labels], found.earliest) == (numbers, 1)
+    assert (
+        found.labels is not None and [int(label) for label in found.labels],
+        found.earliest,
+    ) == (numbers, 1)
 
 
 @given(batches())
@@ -79,7 +96,9 @@ def test_a_batch_that_is_passed_on_has_the_same_bytes(batch: Batch) -> None:
 
 
 @given(st.lists(st.tuples(INT64, INT64, VALUES), max_size=200), st.data())
-def test_arrays_travel_as_arrays_and_damage_is_found(rows: list[tuple[int, int, Any]], data: st.DataObject) -> None:
+def test_arrays_travel_as_arrays_and_damage_is_found(
+    rows: list[tuple[int, int, Any]], data: st.DataObject
+) -> None:
     times, keys = (np.array([row[at] for row in rows], np.int64) for at in (0, 1))
     batch = Batch("s", np.arange(len(rows)), times, keys, [row[2] for row in rows], None, 5)
     sent = encode_batch(batch)
@@ -138,7 +157,9 @@ def damage(encoded: bytes, data: st.DataObject) -> bytes:
 
 
 @pytest.mark.parametrize("decode", [decode_batch, decode_commit])
-@pytest.mark.parametrize("data", [b"\x91" * 5000, b"\x97\xa1\xff", b"\x95\xa1\xff\x01\x01\x90\x90", b"", b"\xc1"])
+@pytest.mark.parametrize(
+    "data", [b"\x91" * 5000, b"\x97\xa1\xff", b"\x95\xa1\xff\x01\x01\x90\x90", b"", b"\xc1"]
+)
 def test_nesting_and_broken_text_are_corruption_too(decode: Any, data: bytes) -> None:
     with pytest.raises(CorruptionError):
         decode(data)
@@ -153,7 +174,14 @@ def test_deep_nesting_in_a_key_is_corruption() -> None:
 def test_columns_of_different_lengths_are_told_with_the_stream() -> None:
     good = encode_batch(Batch("clicks", [1], [1], ["k"], [1]))
     form = msgspec.msgpack.decode(good)
-    for column, wrong in ((1, pack_ints([1, 2])), (3, []), (3, b"\0" * 16), (4, [1, 2]), (4, {1: 2}), (5, ["a", "b"])):
+    for column, wrong in (
+        (1, pack_ints([1, 2])),
+        (3, []),
+        (3, b"\0" * 16),
+        (4, [1, 2]),
+        (4, {1: 2}),
+        (5, ["a", "b"]),
+    ):
         bad = [*form]
         bad[column] = wrong
         with pytest.raises(CorruptionError, match="clicks"):
@@ -173,9 +201,18 @@ def test_values_are_decoded_by_the_schema_of_their_stream() -> None:
     assert decode("points", []) == []
 
 
-@given(st.lists(st.tuples(st.text(max_size=300), st.integers(0, 2**63 - 1), st.integers(1, 2**40)), max_size=8))
-def test_a_commit_tells_its_shard_and_token_without_being_decoded(made: list[tuple[str, int, int]]) -> None:
-    commits = [Commit(shard, token, number, [(b"k", b"v")], [b"d"]) for shard, token, number in made]
+@given(
+    st.lists(
+        st.tuples(st.text(max_size=300), st.integers(0, 2**63 - 1), st.integers(1, 2**40)),
+        max_size=8,
+    )
+)
+def test_a_commit_tells_its_shard_and_token_without_being_decoded(
+    made: list[tuple[str, int, int]],
+) -> None:
+    commits = [
+        Commit(shard, token, number, [(b"k", b"v")], [b"d"]) for shard, token, number in made
+    ]
     entries = [encode_commit(commit) for commit in commits]
     for one, entry in zip(commits, entries, strict=True):
         assert entry.startswith(commits_prefix(one.shard, one.token))
@@ -185,7 +222,9 @@ def test_a_commit_tells_its_shard_and_token_without_being_decoded(made: list[tup
             assert (shard_of_commit(entry) == shard_of_commit(its)) == (one.shard == other.shard)
 
 
-@pytest.mark.parametrize("number", [0, 1, 127, 128, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**63])
+@pytest.mark.parametrize(
+    "number", [0, 1, 127, 128, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**63]
+)
 def test_the_number_of_a_commit_is_read_without_the_rest(number: int) -> None:
     entry = encode_commit(Commit("a-0", 3, number, [(b"k", b"v")], []))
     prefix = commits_prefix("a-0", 3)

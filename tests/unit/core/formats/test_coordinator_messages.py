@@ -30,7 +30,9 @@ BY_FIELD: dict[str, Any] = {
 
 
 def any_of(kinds: Any) -> Any:
-    return st.one_of([st.builds(kind, *(BY_FIELD[name] for name in kind.__struct_fields__)) for kind in kinds])
+    return st.one_of(
+        [st.builds(kind, *(BY_FIELD[name] for name in kind.__struct_fields__)) for kind in kinds]
+    )
 
 
 @given(any_of(get_args(m.ToServer)))

@@ -12,7 +12,9 @@ DIGESTS = [bytes(range(n, n + 16)) for n in (0, 100, 7)]
 
 def test_a_mark_is_the_hash_of_the_key_and_the_digest() -> None:
     run = marks_of(HEADS, DIGESTS).tobytes()
-    expected = [head.to_bytes(8, "big") + digest for head, digest in zip(HEADS, DIGESTS, strict=True)]
+    expected = [
+        head.to_bytes(8, "big") + digest for head, digest in zip(HEADS, DIGESTS, strict=True)
+    ]
     assert run == b"".join(expected)
     assert [mark.tobytes() for mark in marks_from(run)] == expected
 

@@ -33,7 +33,9 @@ GROUPS = st.lists(st.lists(st.binary(max_size=200), max_size=5), max_size=6)
 
 def segment(groups: list[list[bytes]], opened: OpenedSegment = OPENED) -> bytes:
     first = opened.header.first_group
-    return HEAD + b"".join(encode_group(opened.seed, first + i, group) for i, group in enumerate(groups))
+    return HEAD + b"".join(
+        encode_group(opened.seed, first + i, group) for i, group in enumerate(groups)
+    )
 
 
 def decoded(data: bytes) -> list[list[bytes]]:
@@ -152,7 +154,9 @@ def test_noise_is_no_header(noise: bytes) -> None:
 
 @settings(max_examples=200)
 @given(GROUPS.filter(bool), st.randoms(use_true_random=False))
-def test_a_damaged_segment_never_yields_what_was_not_written(groups: list[list[bytes]], rng: random.Random) -> None:
+def test_a_damaged_segment_never_yields_what_was_not_written(
+    groups: list[list[bytes]], rng: random.Random
+) -> None:
     data = bytearray(segment(groups))
     for _ in range(rng.randint(1, 4)):
         data[rng.randrange(len(HEAD), len(data))] = rng.randrange(256)
@@ -181,7 +185,12 @@ def test_a_body_that_does_not_add_up_is_an_error(body: bytes) -> None:
 # --- ends
 
 
-@given(st.integers(0, 2**22), st.integers(0, 2**40 - 1), st.integers(0, 2**22), st.integers(0, 2**40 - 1))
+@given(
+    st.integers(0, 2**22),
+    st.integers(0, 2**40 - 1),
+    st.integers(0, 2**22),
+    st.integers(0, 2**40 - 1),
+)
 def test_packed_ends_order_as_places_do(a: int, b: int, c: int, d: int) -> None:
     one, two = JournalEnd(a, b), JournalEnd(c, d)
     assert unpack_end(one.packed()) == one

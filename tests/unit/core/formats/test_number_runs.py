@@ -1,4 +1,5 @@
-"""Runs of the values of dictionaries: what goes in comes out, and a share of the partitions is cut out of it."""
+"""Runs of the values of dictionaries: what goes in comes out, and a share of the partitions is cut
+out of it."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def test_a_head_is_a_partition_and_a_number(pairs: list[tuple[int, int]]) -> Non
     assert numbers_of_heads(heads).tolist() == numbers.tolist()
 
 
-@pytest.mark.parametrize("values", [["", "a", "é", "device-1" * 40], [0, 5, -1, 2**63 - 1, -(2**63)]])
+@pytest.mark.parametrize(
+    "values", [["", "a", "é", "device-1" * 40], [0, 5, -1, 2**63 - 1, -(2**63)]]
+)
 def test_columns_and_rows_know_a_value_by_the_same(values: list[str] | list[int]) -> None:
     rows, columns = known_by(values), known_by_column(pl.Series(values))
     assert [part.tolist() for part in rows] == [part.tolist() for part in columns]
@@ -46,7 +49,10 @@ def test_text_numbers_and_bytes_are_different_values() -> None:
     low, high = known_by(["5", 5, b"5", "\ud800"])
     assert len({*zip(low.tolist(), high.tolist(), strict=True)}) == 4
     digest = xxhash.xxh3_128_digest(b"5")
-    assert (int(low[0]), int(high[0])) == (int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little"))
+    assert (int(low[0]), int(high[0])) == (
+        int.from_bytes(digest[:8], "little"),
+        int.from_bytes(digest[8:], "little"),
+    )
 
 
 def test_runs_lie_in_the_order_of_time_and_number() -> None:

@@ -25,7 +25,22 @@ from millwheel.core.formats.store_layout import (
 from millwheel.core.model.keys import key_bytes, key_from_bytes, key_hash
 from millwheel.core.model.records import Domain
 
-EDGES = [0, 1, 127, 128, 255, 256, 65535, 65536, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1]
+EDGES = [
+    0,
+    1,
+    127,
+    128,
+    255,
+    256,
+    65535,
+    65536,
+    2**31,
+    2**32 - 1,
+    2**32,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+]
 SIGNED = [-1, -32, -33, -128, -129, -32768, -32769, -(2**31), -(2**31) - 1, -(2**63)]
 SIZES = [0, 1, 15, 16, 31, 32, 255, 256, 65535, 65536]
 KEYS = st.recursive(

@@ -1,4 +1,5 @@
-"""What every grouping keeps: a decision is a function of the position and the table, so that a replay repeats it."""
+"""What every grouping keeps: a decision is a function of the position and the table, so that a
+replay repeats it."""
 
 from __future__ import annotations
 
@@ -69,14 +70,18 @@ def test_what_is_measured_within_an_epoch_changes_no_decision_of_it(name: str) -
 
 
 @ALL
-def test_the_next_table_begins_behind_the_last_record_and_is_the_same_when_made_again(name: str) -> None:
+def test_the_next_table_begins_behind_the_last_record_and_is_the_same_when_made_again(
+    name: str,
+) -> None:
     table = learned(name, MEASURED)
     assert (table.epoch, table.first, table.instances) == (1, 2000, 5)
     assert table == learned(name, MEASURED)
 
 
 @pytest.mark.parametrize(("counts", "chosen"), [((3, 0), 0), ((4, 0), 1)])
-def test_the_least_loaded_candidate_counts_the_record_it_would_get(counts: tuple[int, int], chosen: int) -> None:
+def test_the_least_loaded_candidate_counts_the_record_it_would_get(
+    counts: tuple[int, int], chosen: int
+) -> None:
     """4 records of price 1 are as much as 1 of price 4: the first of equals."""
     table = EpochTable(1, 0, (1.0, 4.0), {"a": (0, 1)})
     assert GROUPINGS["tag"](table, counts).choose_all(["a"], 9) == [chosen]

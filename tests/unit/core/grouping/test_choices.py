@@ -11,12 +11,15 @@ KEYS = zipf(8000, exponent=2.0)
 
 
 def second_window(name: str) -> tuple[dict[int, int], float]:
-    """How many candidates each hot key has, and the imbalance of counts in the window after the first."""
+    """How many candidates each hot key has, and the imbalance of counts in the window after the
+    first."""
     grouping = GROUPINGS[name](first_table(8))
     run(grouping, KEYS)
     grouping.begin(grouping.next_table(NOTHING))
     run(grouping, KEYS)
-    return {key: len(set(route)) for key, route in grouping.table.routes.items()}, imbalance(grouping.counts)
+    return {key: len(set(route)) for key, route in grouping.table.routes.items()}, imbalance(
+        grouping.counts
+    )
 
 
 def test_w_choices_gives_hot_keys_all_instances_and_balances_them() -> None:

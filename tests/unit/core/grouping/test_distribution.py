@@ -1,4 +1,5 @@
-"""DKG keeps keys together and evens out what can be evened; DAG divides hot keys as far as a copy is worth it."""
+"""DKG keeps keys together and evens out what can be evened; DAG divides hot keys as far as a copy
+is worth it."""
 
 from __future__ import annotations
 

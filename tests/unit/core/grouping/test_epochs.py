@@ -73,7 +73,11 @@ def test_a_hot_key_stays_hot_to_half_of_the_threshold_and_no_further() -> None:
     assert hot.extended(10) == [epoch(9, 10, number=1)]
 
 
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(0, 11), st.lists(st.sampled_from("abc")))
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=12),
+    st.integers(0, 11),
+    st.lists(st.sampled_from("abc")),
+)
 def test_a_new_owner_decides_nothing_about_what_an_earlier_one_may_have_sent(
     reads: list[int], committed: int, other: list[str]
 ) -> None:
@@ -93,7 +97,9 @@ def test_a_new_owner_decides_nothing_about_what_an_earlier_one_may_have_sent(
         again.extended(position)
         again.moved(position)
     keys = ["a"] * (end - begin)
-    assert again.are_hot(NODE, keys, positions[begin:]) == first.are_hot(NODE, keys, positions[begin:])
+    assert again.are_hot(NODE, keys, positions[begin:]) == first.are_hot(
+        NODE, keys, positions[begin:]
+    )
 
 
 def test_a_record_that_no_epoch_has_is_an_error_and_not_a_guess() -> None:
@@ -126,7 +132,7 @@ def test_a_long_read_is_counted_in_part(records: int) -> None:
     assert len(counted) >= min(records, 1_000)
 
 
-# --- groupings that go by counts ---------------------------------------------------------------------------
+# --- groupings that go by counts ------------------------------------------------------------------
 
 Committed = tuple[int, dict[str, list[int]]]
 MOST_US = EPOCH_US // 20
@@ -144,8 +150,11 @@ def keys_of(count: int) -> list[str]:
     return ["abcdefghij"[min(at * at % 17, 9)] for at in range(count)]
 
 
-def read(owner: KeyEpochs, kept: list[Epoch], begin: int, ends: list[int], keys: list[str]) -> list[int]:
-    """The instances of all records from ``begin`` on, read up to these ends. Position n is that of the n-th key."""
+def read(
+    owner: KeyEpochs, kept: list[Epoch], begin: int, ends: list[int], keys: list[str]
+) -> list[int]:
+    """The instances of all records from ``begin`` on, read up to these ends. Position n is that of
+    the n-th key."""
     found: list[int] = []
     for end in ends:
         measured = {NODE: Measured(tuple(float(100 + end * (at + 1) % 700) for at in range(3)))}
@@ -199,7 +208,8 @@ def test_counts_are_those_of_the_epoch_that_the_position_is_in() -> None:
     owner = KeyEpochs({NODE: Rule("shuffle", 3)})
     read(owner, [], 0, [4], ["a"] * 4)
     assert owner.counts() == {NODE: [2, 1, 1]}
-    assert read(owner, [], 4, [6, 14], ["a"] * 14)[-2:] == [2, 0]  # position 10 ended the second epoch
+    # position 10 ended the second epoch
+    assert read(owner, [], 4, [6, 14], ["a"] * 14)[-2:] == [2, 0]
     assert owner.counts() == {NODE: [2, 1, 1]}
 
 
@@ -232,7 +242,7 @@ def test_what_was_measured_is_in_the_next_table_only() -> None:
     assert kept == []
 
 
-# --- epochs that end by time -------------------------------------------------------------------------------
+# --- epochs that end by time ----------------------------------------------------------------------
 
 
 def test_an_epoch_ends_by_time_behind_what_has_been_read() -> None:

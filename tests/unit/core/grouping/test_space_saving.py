@@ -38,7 +38,9 @@ def test_every_key_more_frequent_than_epsilon_is_held(keys: list[int], epsilon: 
 
 
 @given(KEYS, EPSILONS)
-def test_counts_add_up_to_the_offers_and_there_are_never_more_pairs_than_room(keys: list[int], epsilon: float) -> None:
+def test_counts_add_up_to_the_offers_and_there_are_never_more_pairs_than_room(
+    keys: list[int], epsilon: float
+) -> None:
     sketch = offered(keys, epsilon)
     found = list(sketch)
     assert sum(each.count for each in found) == len(keys) == sketch.offered
@@ -54,7 +56,9 @@ def test_with_room_for_all_keys_it_counts_exactly(keys: list[int]) -> None:
 
 
 @given(KEYS, EPSILONS)
-def test_the_same_offers_give_the_same_pairs_in_the_same_order(keys: list[int], epsilon: float) -> None:
+def test_the_same_offers_give_the_same_pairs_in_the_same_order(
+    keys: list[int], epsilon: float
+) -> None:
     assert list(offered(keys, epsilon)) == list(offered(keys, epsilon))
 
 

@@ -16,7 +16,9 @@ def test_imbalance_is_how_far_the_greatest_load_is_above_the_mean() -> None:
 
 
 @given(st.integers(), st.text(), st.integers(0, 99))
-def test_a_draw_lies_in_the_unit_interval_and_is_the_same_again(epoch: int, key: str, segment: int) -> None:
+def test_a_draw_lies_in_the_unit_interval_and_is_the_same_again(
+    epoch: int, key: str, segment: int
+) -> None:
     epoch %= 2**32
     assert 0 <= draw(epoch, key, segment) < 1
     assert draw(epoch, key, segment) == draw(epoch, key, segment)

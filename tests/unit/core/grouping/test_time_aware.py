@@ -18,11 +18,15 @@ TIMES_US = st.lists(st.floats(1.0, 1e6), min_size=1, max_size=20)
 
 
 @given(TIMES_US, st.floats(1.0, 1e9))
-def test_formulas_1_3_and_5_all_instances_are_busy_for_the_same_time(times_us: list[float], records: float) -> None:
+def test_formulas_1_3_and_5_all_instances_are_busy_for_the_same_time(
+    times_us: list[float], records: float
+) -> None:
     given_out = shares(records, times_us)
     assert sum(given_out) == pytest.approx(records)
     busy = records / sum(1 / each for each in times_us)
-    assert [m * t for m, t in zip(given_out, times_us, strict=True)] == pytest.approx([busy] * len(times_us))
+    assert [m * t for m, t in zip(given_out, times_us, strict=True)] == pytest.approx(
+        [busy] * len(times_us)
+    )
 
 
 @given(TIMES_US)
@@ -35,13 +39,14 @@ def test_formula_2_such_loads_have_no_imbalance(times_us: list[float]) -> None:
 def test_formula_4_an_instance_is_drawn_as_often_as_it_is_fast(times_us: list[float]) -> None:
     drawn = probabilities(times_us)
     assert sum(drawn) == pytest.approx(1)
-    assert [p * t / (drawn[0] * times_us[0]) for p, t in zip(drawn, times_us, strict=True)] == pytest.approx(
-        [1.0] * len(times_us)
-    )
+    assert [
+        p * t / (drawn[0] * times_us[0]) for p, t in zip(drawn, times_us, strict=True)
+    ] == pytest.approx([1.0] * len(times_us))
 
 
 def test_formula_6_two_candidates_balance_what_one_does_not() -> None:
-    """Keys of at most 1/(5n): with one candidate the fullest instance is far above the mean, with two it is not."""
+    """Keys of at most 1/(5n): with one candidate the fullest instance is far above the mean, with
+    two it is not."""
     random = Random(3)
     n, records = 10, 20_000
     keys = [random.randrange(5 * n) for _ in range(records)]
@@ -99,7 +104,9 @@ def test_segments_go_to_instances_as_often_as_these_are_fast() -> None:
     for position in range(1000):
         grouping.choose(position, position)
     drawn = [grouping._drawn(1, key, 1, [0.5, 0.8, 1.0]) for key in range(3000)]
-    assert [drawn.count((each,)) / 3000 for each in range(3)] == pytest.approx([0.5, 0.3, 0.2], abs=0.03)
+    assert [drawn.count((each,)) / 3000 for each in range(3)] == pytest.approx(
+        [0.5, 0.3, 0.2], abs=0.03
+    )
 
 
 def test_a_wait_behind_own_records_does_not_count_where_it_was_measured_apart() -> None:

@@ -40,7 +40,15 @@ def test_a_number_counts_in_its_unit(number: Any, unit_us: int, us: int) -> None
 
 @pytest.mark.parametrize(
     "number",
-    [LIMIT_US, -LIMIT_US, 10**400, 1e300, *map(float, ("inf", "-inf", "nan")), Decimal("NaN"), Decimal("1e999999")],
+    [
+        LIMIT_US,
+        -LIMIT_US,
+        10**400,
+        1e300,
+        *map(float, ("inf", "-inf", "nan")),
+        Decimal("NaN"),
+        Decimal("1e999999"),
+    ],
 )
 def test_no_number_wraps(number: Any) -> None:
     with pytest.raises(RecordError):
@@ -61,8 +69,19 @@ def test_only_a_text_of_digits_is_a_number() -> None:
 def test_only_seconds_and_milliseconds_of_1990_to_2100_look_like_another_unit() -> None:
     units = {number: lacks_unit(number) for number in (631_152_000, 1_767_225_600.5, 4_102_444_800)}
     assert set(units.values()) == {"s"}
-    assert {lacks_unit(number) for number in (631_152_000_000, 1_767_225_600_000, 4_102_444_800_000)} == {"ms"}
-    others = (0, 1, 631_151_999, 4_102_444_801, 631_151_999_999, 4_102_444_800_001, NEW_YEAR, -1_767_225_600)
+    assert {
+        lacks_unit(number) for number in (631_152_000_000, 1_767_225_600_000, 4_102_444_800_000)
+    } == {"ms"}
+    others = (
+        0,
+        1,
+        631_151_999,
+        4_102_444_801,
+        631_151_999_999,
+        4_102_444_800_001,
+        NEW_YEAR,
+        -1_767_225_600,
+    )
     assert {lacks_unit(number) for number in others} == {""}
     assert not any(may_lack_unit(number, number) for number in others)
     assert may_lack_unit(0, NEW_YEAR)
@@ -80,7 +99,11 @@ def test_typed_times_are_rounded_down_and_never_wrap() -> None:
 
 
 def test_dates_have_texts_from_year_1_to_9999() -> None:
-    assert [day_text(days) for days in (-719_162, 0, 2_932_896)] == ["0001-01-01", "1970-01-01", "9999-12-31"]
+    assert [day_text(days) for days in (-719_162, 0, 2_932_896)] == [
+        "0001-01-01",
+        "1970-01-01",
+        "9999-12-31",
+    ]
     for days in (-719_163, 2_932_897, 2**31 - 1, -(2**31)):
         with pytest.raises(RecordError, match="years 1 to 9999"):
             day_text(days)

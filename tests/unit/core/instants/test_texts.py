@@ -108,10 +108,16 @@ def test_a_text_that_is_no_time_is_refused_by_a_sentence(text: str) -> None:
 
 def test_texts_agree_with_datetimes_of_every_century() -> None:
     for year in range(1, 10_000, 37):
-        moment = datetime(year, 3, 1, 23, 59, 58, 999_999, timezone(timedelta(hours=-5, minutes=-30)))
+        moment = datetime(
+            year, 3, 1, 23, 59, 58, 999_999, timezone(timedelta(hours=-5, minutes=-30))
+        )
         assert text_us(moment.isoformat()) == datetime_us(moment)
         assert text_us(moment.isoformat(sep=" ")) == datetime_us(moment)
-        assert text_us(moment.date().isoformat()) == date_us(moment.date()) == text_day(str(moment.date())) * 24 * HOUR
+        assert (
+            text_us(moment.date().isoformat())
+            == date_us(moment.date())
+            == text_day(str(moment.date())) * 24 * HOUR
+        )
 
 
 def test_a_naive_datetime_is_utc() -> None:

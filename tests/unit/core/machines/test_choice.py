@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.key_windows.machine import KeyWindowMachine
 from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.cumulative import CumulativeMachine
 from millwheel.core.machines.fixed import AlignedMachine
+from millwheel.core.machines.key_windows import KeyWindowMachine
 from millwheel.core.machines.session_retractions import UnmergingMachine
 from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.silences import SilencesMachine
 from millwheel.core.machines.specs import machine_from_spec
-from millwheel.core.pipeline.spec import WindowSpec
-from millwheel.core.triggers.triggers import AfterCount
+from millwheel.core.pipeline.work import WindowSpec
+from millwheel.core.windows.triggers import AfterCount
 from millwheel.core.windows.windows import (
     Tumbling,
 )
@@ -29,13 +29,19 @@ from tests.unit.core.machines.test_specs import _computation
     [
         ({}, AlignedMachine),
         ({"window": WindowSpec("sliding", {"size_us": 10, "every_us": 5})}, AlignedMachine),
-        ({"window": WindowSpec("sliding", {"size_us": 10, "every_us": 5, "changes": True})}, KeyWindowMachine),
+        (
+            {"window": WindowSpec("sliding", {"size_us": 10, "every_us": 5, "changes": True})},
+            KeyWindowMachine,
+        ),
         ({"window": WindowSpec("tumbling", {"size_us": 10, "empty": True})}, SilencesMachine),
         ({"window": WindowSpec("session", {"gap_us": 10})}, MergingMachine),
         ({"window": WindowSpec("count", {"count": 10})}, CountMachine),
         ({"window": WindowSpec("cumulative", {"size_us": 10, "every_us": 5})}, CumulativeMachine),
         (
-            {"window": WindowSpec("cumulative", {"size_us": 10, "every_us": 5}), "trigger": {"after_count": 2}},
+            {
+                "window": WindowSpec("cumulative", {"size_us": 10, "every_us": 5}),
+                "trigger": {"after_count": 2},
+            },
             AlignedMachine,
         ),
     ],
@@ -46,7 +52,10 @@ def test_each_window_has_its_machine(settings: dict[str, Any], machine: type) ->
 
 def test_sessions_over_retractions_can_fall_apart() -> None:
     spec = _computation(window=WindowSpec("session", {"gap_us": 10}), accumulation="retracting")
-    assert type(machine_from_spec(spec, compile_expression, takes_retractions=True)) is UnmergingMachine
+    assert (
+        type(machine_from_spec(spec, compile_expression, takes_retractions=True))
+        is UnmergingMachine
+    )
 
 
 @pytest.mark.parametrize("function", ["max", "count_distinct", "collect"])
@@ -66,6 +75,8 @@ def test_discarding_panes_that_do_not_add_up_are_refused_for_retracted_input(fun
         ({"takes_retractions": True}, "read a stream without them"),
     ],
 )
-def test_what_cannot_tell_silence_is_refused_with_the_reason(settings: dict[str, Any], reason: str) -> None:
+def test_what_cannot_tell_silence_is_refused_with_the_reason(
+    settings: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(ValueError, match=reason):
         WindowHarness(Tumbling(10, empty=True), aggregate="count", **settings)

@@ -1,4 +1,5 @@
-"""Count windows: every n records of a key, in the order in which they arrive, however they are bundled."""
+"""Count windows: every n records of a key, in the order in which they arrive, however they are
+bundled."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from millwheel.core.aggregates.aggregation import Collected
 from millwheel.core.machines.counted import SLOT, CountMachine
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import LAST_TIME, MAX_TIME
-from millwheel.core.windowing.calls import Group
-from millwheel.core.windowing.contract import Effects, Times, Windowing
+from millwheel.core.windows.calls import Group
+from millwheel.core.windows.contract import Effects, Times, Windowing
 from millwheel.core.windows.panes import OutputTime
 from millwheel.core.windows.windows import Count, Window
 from millwheel.errors import InvariantError
@@ -25,7 +26,9 @@ def machine(count: int, **more: Any) -> CountMachine:
 
 
 @given(st.lists(st.integers(0, 99), max_size=20), st.integers(1, 5), st.data())
-def test_every_n_records_are_a_pane_and_the_rest_comes_with_the_end(times: list[int], n: int, data: Any) -> None:
+def test_every_n_records_are_a_pane_and_the_rest_comes_with_the_end(
+    times: list[int], n: int, data: Any
+) -> None:
     made, state, effects = machine(n), dict[Any, Any](), Effects()
     left = list(enumerate(times))
     while left:
@@ -43,7 +46,9 @@ def test_every_n_records_are_a_pane_and_the_rest_comes_with_the_end(times: list[
 
 
 @pytest.mark.parametrize(("watermark", "at"), [(0, 7), (50, 50), (MAX_TIME, LAST_TIME)])
-def test_a_pane_is_not_behind_the_watermark_that_passed_its_records(watermark: int, at: int) -> None:
+def test_a_pane_is_not_behind_the_watermark_that_passed_its_records(
+    watermark: int, at: int
+) -> None:
     effects = Effects()
     machine(2).on_records({}, "k", [("a", 5), ("b", 7)], Times(watermark, 0), effects)
     assert [pane.timestamp for pane in effects.panes] == [at]
@@ -53,7 +58,9 @@ def test_with_the_earliest_time_an_open_window_holds_the_watermark_there_until_i
     made, state, effects = machine(2, output_time=OutputTime.EARLIEST), dict[Any, Any](), Effects()
     made.on_records(state, "k", [("a", 5)], Times(0, 0), effects)
     made.on_records(state, "k", [("b", 3)], Times(4, 0), effects)
-    assert [hold.at for hold in effects.holds] == [5, None], "3 is behind the watermark and can hold nothing"
+    assert [hold.at for hold in effects.holds] == [5, None], (
+        "3 is behind the watermark and can hold nothing"
+    )
     assert [pane.timestamp for pane in effects.panes] == [5]
 
 
@@ -77,4 +84,6 @@ def test_groups_make_the_panes_that_their_records_make(bundles: list[list[int]],
 
 def test_a_group_that_exceeds_its_window_is_refused() -> None:
     with pytest.raises(InvariantError, match="a count window of 2 got 3 records"):
-        machine(2).on_groups({}, "k", [Group(Window(0, 9), [1, 2, 3], 3, None, None)], Times(0, 0), Effects())
+        machine(2).on_groups(
+            {}, "k", [Group(Window(0, 9), [1, 2, 3], 3, None, None)], Times(0, 0), Effects()
+        )

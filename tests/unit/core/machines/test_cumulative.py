@@ -1,4 +1,5 @@
-"""Cumulative windows kept as one growing accumulator emit what the same windows kept one by one emit."""
+"""Cumulative windows kept as one growing accumulator emit what the same windows kept one by one
+emit."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.machines.cumulative import CumulativeMachine
 from millwheel.core.machines.fixed import AlignedMachine
-from millwheel.core.windowing.contract import MANY, Effects, Times
+from millwheel.core.windows.contract import MANY, Effects, Times
 from millwheel.core.windows.panes import Pane
 from millwheel.core.windows.windows import Cumulative
 from millwheel.testing import WindowHarness
@@ -54,7 +55,8 @@ def test_panes_are_those_of_windows_kept_one_by_one(
     """However many windows a timer may fire at once."""
     window = Cumulative(*shape)
     settings: dict[str, Any] = {
-        "accumulation": accumulation, "allowed_lateness": lateness, "aggregate": function, "stored": stored,
+        "accumulation": accumulation, "allowed_lateness": lateness, "aggregate": function,
+        "stored": stored,
     }  # fmt: skip
     shared, native = WindowHarness(window, **settings), WindowHarness(window, **settings)
     assert isinstance(shared.machine, CumulativeMachine)
@@ -65,7 +67,9 @@ def test_panes_are_those_of_windows_kept_one_by_one(
         harness.advance_watermark(-60)
         for i in range(0, len(records), bundle):
             harness.push_bundle([("k", value, t) for t, value in records[i : i + bundle]])
-            assert harness.open_windows("k") == sorted(harness.open_windows("k"), key=lambda w: (w.end, w.start))
+            assert harness.open_windows("k") == sorted(
+                harness.open_windows("k"), key=lambda w: (w.end, w.start)
+            )
             harness.advance_watermark(min(150, harness.watermark + moves[i]))
         harness.advance_watermark(10_000)
         assert harness.state_of("k") == {}
@@ -77,9 +81,20 @@ def test_panes_are_those_of_windows_kept_one_by_one(
 
 def test_a_day_window_that_emits_every_minute_since_midnight() -> None:
     harness = WindowHarness(Cumulative("1d", "1m"), aggregate="count_distinct")
-    harness.push_bundle([("site", "ann", 30 * MINUTE), ("site", "bob", 32 * MINUTE + 1), ("site", "ann", 33 * MINUTE)])
+    harness.push_bundle(
+        [
+            ("site", "ann", 30 * MINUTE),
+            ("site", "bob", 32 * MINUTE + 1),
+            ("site", "ann", 33 * MINUTE),
+        ]
+    )
     harness.advance_watermark(34 * MINUTE)
-    assert [(pane.window.end // MINUTE, pane.result) for pane in harness.take()] == [(31, 1), (32, 1), (33, 2), (34, 2)]
+    assert [(pane.window.end // MINUTE, pane.result) for pane in harness.take()] == [
+        (31, 1),
+        (32, 1),
+        (33, 2),
+        (34, 2),
+    ]
     harness.advance_watermark(DAY)
     panes = harness.take()
     assert len(panes) == 24 * 60 - 34
@@ -91,7 +106,10 @@ def test_with_changes_a_step_without_new_records_says_nothing() -> None:
     harness = WindowHarness(Cumulative("1d", "1m", changes=True), aggregate="count")
     harness.push_bundle([("site", "ann", 30 * MINUTE), ("site", "bob", 32 * MINUTE + 1)])
     harness.advance_watermark(DAY)
-    assert [(pane.window.end // MINUTE, pane.result) for pane in harness.take()] == [(31, 1), (33, 2)]
+    assert [(pane.window.end // MINUTE, pane.result) for pane in harness.take()] == [
+        (31, 1),
+        (33, 2),
+    ]
 
 
 def test_with_changes_a_late_record_counts_from_the_next_step_on() -> None:
@@ -100,19 +118,27 @@ def test_with_changes_a_late_record_counts_from_the_next_step_on() -> None:
     harness.advance_watermark(40 * MINUTE)
     harness.push("site", "bob", 35 * MINUTE)
     harness.advance_watermark(DAY)
-    assert [(pane.window.end // MINUTE, pane.result) for pane in harness.take()] == [(31, 1), (41, 2)]
+    assert [(pane.window.end // MINUTE, pane.result) for pane in harness.take()] == [
+        (31, 1),
+        (41, 2),
+    ]
     assert harness.late == []
 
 
 def test_with_changes_and_lateness_the_steps_after_a_late_record_are_corrected() -> None:
     harness = WindowHarness(
-        Cumulative("1d", "1m", changes=True), aggregate="count", accumulation="retracting", allowed_lateness="1h"
+        Cumulative("1d", "1m", changes=True),
+        aggregate="count",
+        accumulation="retracting",
+        allowed_lateness="1h",
     )
     harness.push_bundle([("site", "ann", 30 * MINUTE), ("site", "cid", 37 * MINUTE)])
     harness.advance_watermark(40 * MINUTE)
     harness.take()
     harness.push("site", "bob", 35 * MINUTE)
-    assert [(pane.window.end // MINUTE, pane.result, pane.retraction) for pane in harness.take()] == [
+    assert [
+        (pane.window.end // MINUTE, pane.result, pane.retraction) for pane in harness.take()
+    ] == [
         (36, 2, False),
         (38, 2, True),
         (38, 3, False),
@@ -129,7 +155,7 @@ def test_a_day_of_25_hours_has_60_steps_more() -> None:
 
 @pytest.mark.parametrize("settings", [{"trigger": "x"}, {"output_time": "earliest"}])
 def test_changes_need_the_plain_trigger_and_time(settings: dict[str, Any]) -> None:
-    from millwheel.core.triggers.triggers import AfterCount
+    from millwheel.core.windows.triggers import AfterCount
 
     if "trigger" in settings:
         settings = {"trigger": AfterCount(1)}
@@ -150,7 +176,9 @@ def test_a_timer_fires_as_many_windows_as_it_may_and_is_set_for_the_next(latenes
     assert [timer.at for timer in effects.timers] == [39]
     again = Effects()
     harness.machine.on_timer(state, "k", tag, domain, 39, Times(80, 0, most=100), again)
-    assert [(pane.window.end, pane.result) for pane in again.panes] == [(end, 3) for end in (40, 50, 60, 70, 80)]
+    assert [(pane.window.end, pane.result) for pane in again.panes] == [
+        (end, 3) for end in (40, 50, 60, 70, 80)
+    ]
     assert [timer.at for timer in again.timers] == [89]
 
 

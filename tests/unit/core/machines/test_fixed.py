@@ -11,8 +11,18 @@ from hypothesis import strategies as st
 from millwheel.core.machines.fixed import AlignedMachine
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.core.triggers.combinations import AfterAll, AfterAny, AfterEach, Once, OrFinally, Repeat
-from millwheel.core.triggers.triggers import (
+from millwheel.core.windows.calls import Group
+from millwheel.core.windows.combinations import (
+    AfterAll,
+    AfterAny,
+    AfterEach,
+    Once,
+    OrFinally,
+    Repeat,
+)
+from millwheel.core.windows.contract import Effects, Times
+from millwheel.core.windows.panes import Pane, Timing
+from millwheel.core.windows.triggers import (
     AfterBytes,
     AfterCount,
     AfterPercentileWatermark,
@@ -22,10 +32,15 @@ from millwheel.core.triggers.triggers import (
     Never,
     Trigger,
 )
-from millwheel.core.windowing.calls import Group
-from millwheel.core.windowing.contract import Effects, Times
-from millwheel.core.windows.panes import Pane, Timing
-from millwheel.core.windows.windows import Cumulative, Global, Sessions, Sliding, Tumbling, Window, WindowFunction
+from millwheel.core.windows.windows import (
+    Cumulative,
+    Global,
+    Sessions,
+    Sliding,
+    Tumbling,
+    Window,
+    WindowFunction,
+)
 from millwheel.testing import WindowHarness
 
 leaves: st.SearchStrategy[Trigger] = st.sampled_from(
@@ -58,7 +73,10 @@ single = st.sampled_from([Tumbling(10), Tumbling(7, 3), Sessions(6), Global()])
 several = st.sampled_from([Sliding(10, 5), Sliding(9, 4, 1), Cumulative(20, 5)])
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("push"), st.lists(st.tuples(st.sampled_from("ab"), st.integers(-30, 50)), max_size=4)),
+        st.tuples(
+            st.just("push"),
+            st.lists(st.tuples(st.sampled_from("ab"), st.integers(-30, 50)), max_size=4),
+        ),
         st.tuples(st.just("watermark"), st.integers(0, 20)),
         st.tuples(st.just("clock"), st.integers(0, 10)),
         st.tuples(st.just("share"), st.integers(0, 20)),
@@ -71,7 +89,8 @@ lateness = st.sampled_from([0, 5, 1000])
 
 
 class Play:
-    """Plays steps on a harness, giving each record a value of its own, and watches the output watermark."""
+    """Plays steps on a harness, giving each record a value of its own, and watches the output
+    watermark."""
 
     def __init__(self, harness: WindowHarness) -> None:
         self.harness = harness
@@ -104,9 +123,13 @@ class Play:
             if not pane.retraction and pane.timing is not Timing.LATE:
                 assert pane.timestamp >= self.output_watermark
         self.panes += new
-        timers = [at for key in "ab" for domain, _, at in harness.timers(key) if domain is Domain.EVENT]
+        timers = [
+            at for key in "ab" for domain, _, at in harness.timers(key) if domain is Domain.EVENT
+        ]
         holds = [harness.hold] if harness.hold is not None else []
-        self.output_watermark = max(self.output_watermark, min([harness.watermark, *timers, *holds]))
+        self.output_watermark = max(
+            self.output_watermark, min([harness.watermark, *timers, *holds])
+        )
 
     def check_nothing_is_left(self) -> None:
         for key in "ab":
@@ -126,7 +149,10 @@ def test_discarding_panes_hold_every_record_exactly_once(
     late = Counter(record.value for record in play.harness.late)
     assert emitted + late == Counter(list(play.pushed))
     for pane in play.panes:
-        assert all(play.pushed[v][0] == pane.key and play.pushed[v][1] in _range(pane.window) for v in pane.values)
+        assert all(
+            play.pushed[v][0] == pane.key and play.pushed[v][1] in _range(pane.window)
+            for v in pane.values
+        )
     play.check_nothing_is_left()
 
 
@@ -144,17 +170,30 @@ def _range(window: Window) -> range:
     output_time=output_times,
 )
 def test_state_may_be_stored_at_any_moment(
-    window: WindowFunction, trigger: Trigger, steps: list[Any], mode: str, late_by: int, output_time: str
+    window: WindowFunction,
+    trigger: Trigger,
+    steps: list[Any],
+    mode: str,
+    late_by: int,
+    output_time: str,
 ) -> None:
     live = Play(WindowHarness(window, trigger, mode, late_by, output_time)).run(steps)
-    stored = Play(WindowHarness(window, trigger, mode, late_by, output_time, stored=True)).run(steps)
+    stored = Play(WindowHarness(window, trigger, mode, late_by, output_time, stored=True)).run(
+        steps
+    )
     assert live.panes == stored.panes
     assert live.harness.late == stored.harness.late
     stored.check_nothing_is_left()
 
 
 @settings(deadline=None, max_examples=150)
-@given(window=st.one_of(several, st.just(Tumbling(10))), trigger=triggers, steps=steps, mode=modes, late_by=lateness)
+@given(
+    window=st.one_of(several, st.just(Tumbling(10))),
+    trigger=triggers,
+    steps=steps,
+    mode=modes,
+    late_by=lateness,
+)
 def test_the_panes_of_a_window_tell_its_story(
     window: WindowFunction, trigger: Trigger, steps: list[Any], mode: str, late_by: int
 ) -> None:
@@ -171,7 +210,9 @@ def test_the_panes_of_a_window_tell_its_story(
         assert order.count(1) <= 1
         later = [pane.nonspeculative_index for pane in emitted if pane.timing is not Timing.EARLY]
         assert later == list(range(len(later)))
-        assert all(pane.nonspeculative_index == -1 for pane in emitted if pane.timing is Timing.EARLY)
+        assert all(
+            pane.nonspeculative_index == -1 for pane in emitted if pane.timing is Timing.EARLY
+        )
         assert not any(pane.is_last for pane in panes[:-1])
         _check_mode(panes, mode)
 
@@ -182,7 +223,11 @@ def _check_mode(panes: list[Pane], mode: str) -> None:
     for pane in panes:
         if pane.retraction:
             assert standing is not None
-            assert (pane.result, pane.index, pane.timestamp) == (standing.result, standing.index, standing.timestamp)
+            assert (pane.result, pane.index, pane.timestamp) == (
+                standing.result,
+                standing.index,
+                standing.timestamp,
+            )
             standing = None
             continue
         if mode == "retracting":
@@ -202,7 +247,9 @@ def test_what_stands_of_retracting_sessions_is_each_record_once(
     for pane in play.panes:
         standing[pane.key, pane.window, tuple(pane.values)] += -1 if pane.retraction else 1
         assert min(standing.values()) >= 0
-    emitted = Counter(value for (_, _, values), count in standing.items() for value in values * count)
+    emitted = Counter(
+        value for (_, _, values), count in standing.items() for value in values * count
+    )
     late = Counter(record.value for record in play.harness.late)
     assert emitted + late == Counter(list(play.pushed))
     play.check_nothing_is_left()
@@ -218,13 +265,22 @@ def test_what_stands_of_retracting_sessions_is_each_record_once(
     output_time=output_times,
 )
 def test_records_aggregated_per_window_beforehand_say_the_same(
-    window: WindowFunction, trigger: Trigger, steps: list[Any], mode: str, late_by: int, output_time: str
+    window: WindowFunction,
+    trigger: Trigger,
+    steps: list[Any],
+    mode: str,
+    late_by: int,
+    output_time: str,
 ) -> None:
-    """The column path: a bundle's accumulators are merged in, instead of its records being added."""
+    """The column path: a bundle's accumulators are merged in, instead of its records being
+    added."""
     rows = WindowHarness(window, trigger, mode, late_by, output_time, aggregate="sum")
     columns = WindowHarness(window, trigger, mode, late_by, output_time, aggregate="sum")
     machine = AlignedMachine(columns.windowing, columns.aggregation)
-    rows.machine, columns.machine = AlignedMachine(rows.windowing, rows.aggregation), _Columns(machine)
+    rows.machine, columns.machine = (
+        AlignedMachine(rows.windowing, rows.aggregation),
+        _Columns(machine),
+    )
     assert Play(rows).run(steps).panes == Play(columns).run(steps).panes
 
 
@@ -237,7 +293,9 @@ class _Columns:
         self.open_windows = machine.open_windows
         self.closed_windows = machine.closed_windows
 
-    def on_records(self, state: Any, key: Any, records: Any, times: Times, effects: Effects) -> None:
+    def on_records(
+        self, state: Any, key: Any, records: Any, times: Times, effects: Effects
+    ) -> None:
         machine = self._machine
         closed = set(machine.closed_windows(state, list(state)))
         found: dict[Window, list[tuple[Any, int]]] = {}
@@ -250,6 +308,8 @@ class _Columns:
 
     def _group(self, window: Window, rows: list[tuple[Any, int]], watermark: int) -> Group:
         aggregation = self._machine.aggregation
-        acc = aggregation.add_many(aggregation.create(), [value for value, _ in rows], [at for _, at in rows])
+        acc = aggregation.add_many(
+            aggregation.create(), [value for value, _ in rows], [at for _, at in rows]
+        )
         ahead = [at for _, at in rows if at >= watermark]
         return Group(window, acc, len(rows), min(ahead, default=None), max(ahead, default=None))

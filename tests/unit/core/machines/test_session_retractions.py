@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.triggers.triggers import AfterCount, AfterWatermark, Default
 from millwheel.core.windows.panes import Pane, Retraction, as_retraction
+from millwheel.core.windows.triggers import AfterCount, AfterWatermark, Default
 from millwheel.core.windows.windows import Sessions, Sliding, Tumbling, WindowFunction
 from millwheel.testing import WindowHarness
 
@@ -46,7 +46,11 @@ def test_what_stands_is_as_if_taken_back_records_had_never_come(
     stored: bool,
 ) -> None:
     aggregate: Any = {"top": {"top_k": "", "k": 2}} if function == "top" else function
-    settings: dict[str, Any] = {"aggregate": aggregate, "accumulation": "retracting", "allowed_lateness": 1000}
+    settings: dict[str, Any] = {
+        "aggregate": aggregate,
+        "accumulation": "retracting",
+        "allowed_lateness": 1000,
+    }
     harness = WindowHarness(window, trigger, takes_retractions=True, stored=stored, **settings)
     alive: list[tuple[int, int]] = []
     inputs: list[tuple[str, Any, int]] = []
@@ -65,7 +69,9 @@ def test_what_stands_is_as_if_taken_back_records_had_never_come(
     plain.push_bundle([("k", value, timestamp) for value, timestamp in alive])
     plain.advance_watermark(100_000)
     expected = _standing(plain.take())
-    assert {k: _sorted(v) for k, v in _standing(harness.take()).items()} == {k: _sorted(v) for k, v in expected.items()}
+    assert {k: _sorted(v) for k, v in _standing(harness.take()).items()} == {
+        k: _sorted(v) for k, v in expected.items()
+    }
     assert harness.state_of("k") == {}
     assert harness.rejected == []
     assert harness.timers("k") == []
@@ -77,7 +83,11 @@ def _sorted(result: Any) -> Any:
 
 def test_a_session_falls_apart_when_the_record_that_joined_it_is_taken_back() -> None:
     harness = WindowHarness(
-        Sessions(10), accumulation="retracting", allowed_lateness=100, aggregate="sum", takes_retractions=True
+        Sessions(10),
+        accumulation="retracting",
+        allowed_lateness=100,
+        aggregate="sum",
+        takes_retractions=True,
     )
     harness.push_bundle([("k", 1, 0), ("k", 2, 15), ("k", 4, 7)])
     harness.advance_watermark(50)
@@ -92,7 +102,11 @@ def test_a_session_falls_apart_when_the_record_that_joined_it_is_taken_back() ->
 
 def test_a_window_whose_records_are_all_taken_back_only_retracts() -> None:
     harness = WindowHarness(
-        Tumbling(10), accumulation="retracting", allowed_lateness=100, aggregate="sum", takes_retractions=True
+        Tumbling(10),
+        accumulation="retracting",
+        allowed_lateness=100,
+        aggregate="sum",
+        takes_retractions=True,
     )
     harness.push("k", 5, 3)
     harness.advance_watermark(20)
@@ -101,7 +115,9 @@ def test_a_window_whose_records_are_all_taken_back_only_retracts() -> None:
 
 
 def test_discarding_sums_of_retracted_input_are_differences() -> None:
-    harness = WindowHarness(Tumbling(10), AfterWatermark(early=AfterCount(1)), aggregate="sum", takes_retractions=True)
+    harness = WindowHarness(
+        Tumbling(10), AfterWatermark(early=AfterCount(1)), aggregate="sum", takes_retractions=True
+    )
     harness.push("k", 5, 3)
     harness.push("k", Retraction(5), 3)
     assert [pane.result for pane in harness.take()] == [5, -5]
@@ -117,7 +133,9 @@ def test_a_retraction_of_what_a_session_does_not_hold_is_rejected() -> None:
 
 
 def test_a_late_retraction_is_late() -> None:
-    harness = WindowHarness(Tumbling(10), aggregate="sum", accumulation="retracting", takes_retractions=True)
+    harness = WindowHarness(
+        Tumbling(10), aggregate="sum", accumulation="retracting", takes_retractions=True
+    )
     harness.push("k", 5, 3)
     harness.advance_watermark(20)
     harness.push("k", Retraction(5), 3)
@@ -125,10 +143,17 @@ def test_a_late_retraction_is_late() -> None:
 
 
 def test_a_chain_of_two_retracting_groupings_ends_right() -> None:
-    """Sessions per user, then sessions over their starts: what the first takes back splits the second."""
-    users = WindowHarness(Sessions(10), accumulation="retracting", allowed_lateness=1000, aggregate="sum")
+    """Sessions per user, then sessions over their starts: what the first takes back splits the
+    second."""
+    users = WindowHarness(
+        Sessions(10), accumulation="retracting", allowed_lateness=1000, aggregate="sum"
+    )
     totals = WindowHarness(
-        Sessions(30), accumulation="retracting", allowed_lateness=1000, aggregate="sum", takes_retractions=True
+        Sessions(30),
+        accumulation="retracting",
+        allowed_lateness=1000,
+        aggregate="sum",
+        takes_retractions=True,
     )
     seen: list[Pane] = []
 

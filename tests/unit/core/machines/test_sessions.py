@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 
 from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.model.records import Domain
-from millwheel.core.triggers.combinations import AfterAny, Repeat
-from millwheel.core.triggers.triggers import AfterCount, AfterProcessingTime, AfterWatermark, Default, Never
+from millwheel.core.windows.combinations import AfterAny, Repeat
 from millwheel.core.windows.panes import Pane, Timing
+from millwheel.core.windows.triggers import (
+    AfterCount,
+    AfterProcessingTime,
+    AfterWatermark,
+    Default,
+    Never,
+)
 from millwheel.core.windows.windows import Custom, Sessions, Window
 from millwheel.testing import WindowHarness
 
@@ -59,13 +65,17 @@ def _standing(panes: list[Pane]) -> dict[Window, Any]:
 def test_what_stands_after_all_retractions_are_the_sessions_of_all_records(
     timestamps: list[int], gap: int, trigger: Any, moves: list[int], bundle: int, stored: bool
 ) -> None:
-    harness = WindowHarness(Sessions(gap), trigger, "retracting", allowed_lateness=1000, stored=stored)
+    harness = WindowHarness(
+        Sessions(gap), trigger, "retracting", allowed_lateness=1000, stored=stored
+    )
     for i in range(0, len(timestamps), bundle):
         harness.push_bundle([("k", t, t) for t in timestamps[i : i + bundle]])
         harness.advance_watermark(max(harness.watermark, -40 + sum(moves[: i + 1])))
         harness.advance_processing_time(harness.now + moves[i])
     harness.advance_watermark(10_000)
-    standing = {tuple(window): sorted(values) for window, values in _standing(harness.take()).items()}
+    standing = {
+        tuple(window): sorted(values) for window, values in _standing(harness.take()).items()
+    }
     assert standing == _sessions(timestamps, gap)
     assert harness.state_of("k") == {}
     assert harness.timers("k") == []
@@ -74,7 +84,9 @@ def test_what_stands_after_all_retractions_are_the_sessions_of_all_records(
 
 @quick
 @given(timestamps=times, gap=st.integers(1, 20), cuts=st.lists(st.integers(1, 5)))
-def test_how_records_are_cut_into_bundles_does_not_matter(timestamps: list[int], gap: int, cuts: list[int]) -> None:
+def test_how_records_are_cut_into_bundles_does_not_matter(
+    timestamps: list[int], gap: int, cuts: list[int]
+) -> None:
     whole = WindowHarness(Sessions(gap), accumulation="accumulating")
     parts = WindowHarness(Sessions(gap), accumulation="accumulating", stored=True)
     whole.push_bundle([("k", t, t) for t in timestamps])
@@ -90,10 +102,15 @@ def test_how_records_are_cut_into_bundles_does_not_matter(timestamps: list[int],
 
 
 def test_a_late_record_joins_two_closed_sessions() -> None:
-    harness = WindowHarness(Sessions(10), accumulation="retracting", allowed_lateness=100, aggregate="sum")
+    harness = WindowHarness(
+        Sessions(10), accumulation="retracting", allowed_lateness=100, aggregate="sum"
+    )
     harness.push_bundle([("k", 1, 0), ("k", 2, 15)])
     harness.advance_watermark(50)
-    assert [(tuple(pane.window), pane.result) for pane in harness.take()] == [((0, 10), 1), ((15, 25), 2)]
+    assert [(tuple(pane.window), pane.result) for pane in harness.take()] == [
+        ((0, 10), 1),
+        ((15, 25), 2),
+    ]
     harness.push("k", 4, 7)
     assert [(tuple(p.window), p.result, p.retraction, p.timing) for p in harness.take()] == [
         ((0, 10), 1, True, Timing.ON_TIME),
@@ -128,7 +145,12 @@ def test_a_late_record_can_reopen_a_session_that_had_ended() -> None:
     assert harness.take() == []
     harness.advance_watermark(19)
     [pane] = harness.take()
-    assert (pane.window, pane.values, pane.timing, pane.index) == ((0, 19), ["a", "b"], Timing.ON_TIME, 1)
+    assert (pane.window, pane.values, pane.timing, pane.index) == (
+        (0, 19),
+        ["a", "b"],
+        Timing.ON_TIME,
+        1,
+    )
 
 
 def test_a_record_whose_own_window_is_gone_is_late_even_beside_an_open_session() -> None:
@@ -167,7 +189,11 @@ def test_custom_windows_may_merge() -> None:
     def merge(windows: Any) -> Any:
         groups: list[list[Window]] = []
         for window in windows:
-            if groups and window.start < groups[-1][-1].end and window.end - groups[-1][0].start <= 20:
+            if (
+                groups
+                and window.start < groups[-1][-1].end
+                and window.end - groups[-1][0].start <= 20
+            ):
                 groups[-1].append(window)
             else:
                 groups.append([window])
@@ -176,20 +202,29 @@ def test_custom_windows_may_merge() -> None:
     harness = WindowHarness(Custom(lambda t: [(t, t + 10)], merge))
     harness.push_bundle([("k", t, t) for t in (0, 5, 9, 14)])
     harness.advance_watermark(100)
-    assert [(tuple(pane.window), pane.values) for pane in harness.take()] == [((0, 19), [0, 5, 9]), ((14, 24), [14])]
+    assert [(tuple(pane.window), pane.values) for pane in harness.take()] == [
+        ((0, 19), [0, 5, 9]),
+        ((14, 24), [14]),
+    ]
 
 
 @quick
 @given(
-    timestamps=times, gap=st.integers(1, 20), cuts=st.lists(st.booleans(), min_size=20, max_size=20), back=st.booleans()
+    timestamps=times,
+    gap=st.integers(1, 20),
+    cuts=st.lists(st.booleans(), min_size=20, max_size=20),
+    back=st.booleans(),
 )
 def test_values_come_in_the_order_of_arrival_however_they_are_bundled(
     timestamps: list[int], gap: int, cuts: list[bool], back: bool
 ) -> None:
-    """With aggregators that look at the order, of a user's own, too; and where retractions keep the records."""
+    """With aggregators that look at the order, of a user's own, too; and where retractions keep the
+    records."""
 
     def emitted(bundles: list[list[tuple[str, int, int]]], aggregate: Any) -> list[Any]:
-        harness = WindowHarness(Sessions(gap), aggregate=aggregate, takes_retractions=back, stored=True)
+        harness = WindowHarness(
+            Sessions(gap), aggregate=aggregate, takes_retractions=back, stored=True
+        )
         for bundle in bundles:
             harness.push_bundle(bundle)
         harness.advance_watermark(1000)

@@ -20,7 +20,7 @@ def _found(harness: WindowHarness) -> list[tuple[Any, int, int, Any]]:
     return [(pane.key, pane.window.start, pane.window.end, pane.result) for pane in harness.take()]
 
 
-def test_the_window_behind_the_last_record_is_empty_and_then_the_key_is_silent_and_forgotten() -> None:
+def test_behind_the_last_record_is_one_empty_window_and_then_the_key_is_forgotten() -> None:
     harness = WindowHarness(Tumbling(10, empty=True), aggregate="count")
     harness.push_bundle([("k", 1, 3), ("k", 1, 12)])
     harness.advance_watermark(20)
@@ -39,11 +39,17 @@ def test_the_window_behind_the_last_record_is_empty_and_then_the_key_is_silent_a
 
 
 def test_an_empty_pane_is_on_time_and_has_the_last_instant_of_its_window() -> None:
-    harness = WindowHarness(Tumbling(10, empty=True), aggregate={"n": "count", "most": {"max": "v"}})
+    harness = WindowHarness(
+        Tumbling(10, empty=True), aggregate={"n": "count", "most": {"max": "v"}}
+    )
     harness.push("k", {"v": 4}, 3)
     harness.advance_watermark(50)  # past both windows at once
     _, pane = harness.take()
-    assert (pane.result, pane.timestamp, pane.timing) == ({"n": 0, "most": None}, 19, Timing.ON_TIME)
+    assert (pane.result, pane.timestamp, pane.timing) == (
+        {"n": 0, "most": None},
+        19,
+        Timing.ON_TIME,
+    )
     assert (pane.index, pane.is_first, pane.is_last, pane.retraction) == (0, True, True, False)
 
 
@@ -65,7 +71,10 @@ def test_the_window_behind_a_day_is_a_day_of_its_own_length() -> None:
     harness.push("k", 1, start)
     harness.advance_watermark(MAX_TIME)
     day = 24 * hour
-    assert _found(harness) == [("k", start, start + day, 1), ("k", start + day, start + day + 23 * hour, 0)]
+    assert _found(harness) == [
+        ("k", start, start + day, 1),
+        ("k", start + day, start + day + 23 * hour, 0),
+    ]
 
 
 def test_nothing_lies_behind_the_end_of_time() -> None:
@@ -105,7 +114,9 @@ def test_every_window_with_records_and_the_first_one_without_emit_once(
     harness.advance_watermark(MAX_TIME)
     empty = {(key, start + 10) for key, start in counts} - counts.keys()
     expected = [(key, start, start + 10, n) for (key, start), n in counts.items()]
-    assert sorted(_found(harness)) == sorted([*expected, *((key, start, start + 10, 0) for key, start in empty)])
+    assert sorted(_found(harness)) == sorted(
+        [*expected, *((key, start, start + 10, 0) for key, start in empty)]
+    )
     assert harness.state_of("a") == harness.state_of("b") == {}
 
 

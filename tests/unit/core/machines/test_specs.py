@@ -9,9 +9,20 @@ import pytest
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import machine_from_spec, window_from_spec, windowing_from_spec
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.pipeline.spec import AggregateSpec, ComputationSpec, WindowSpec
-from millwheel.core.windowing.contract import Effects, LatePolicy, Machine, Times
-from millwheel.core.windows.windows import Count, Cumulative, Custom, Global, Sessions, Sliding, Tumbling, Window
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.pipeline.work import AggregateSpec, WindowSpec
+from millwheel.core.windows.contract import Effects, LatePolicy, Machine, Times
+from millwheel.core.windows.windows import (
+    Count,
+    Cumulative,
+    Custom,
+    Global,
+    Sessions,
+    Sliding,
+    Tumbling,
+    Window,
+)
+from tests.computations import computation_spec
 
 S = 1_000_000
 
@@ -51,18 +62,28 @@ class Halves:
 
 
 def test_a_custom_window_comes_from_a_factory() -> None:
-    window = window_from_spec(WindowSpec("custom", {"factory": "my:Halves", "size": 4}), lambda name: Halves)
+    window = window_from_spec(
+        WindowSpec("custom", {"factory": "my:Halves", "size": 4}), lambda name: Halves
+    )
     assert isinstance(window, Custom)
     assert window.assign(6) == [Window(4, 8)]
-    made = window_from_spec(WindowSpec("custom", {"factory": "my:ten"}), lambda name: lambda: Tumbling(10))
+    made = window_from_spec(
+        WindowSpec("custom", {"factory": "my:ten"}), lambda name: lambda: Tumbling(10)
+    )
     assert made == Tumbling(10)
 
 
 @pytest.mark.parametrize(
     ("spec", "fix"),
     [
-        (WindowSpec("hopping"), "unknown kind of window 'hopping'; there are count, cumulative, custom"),
-        (WindowSpec("tumbling", {"size_us": 5, "gap_us": 3}), "tumbling windows have no setting 'gap_us'"),
+        (
+            WindowSpec("hopping"),
+            "unknown kind of window 'hopping'; there are count, cumulative, custom",
+        ),
+        (
+            WindowSpec("tumbling", {"size_us": 5, "gap_us": 3}),
+            "tumbling windows have no setting 'gap_us'",
+        ),
         (WindowSpec("global", {"size_us": 5}), "they have none"),
         (WindowSpec("sliding", {"size_us": 5, "every_us": 7}), "at most the size"),
         (WindowSpec("custom", {}), "need a factory"),
@@ -79,20 +100,30 @@ def test_a_custom_window_without_assign_is_refused() -> None:
 
 
 def _computation(**settings: Any) -> ComputationSpec:
-    defaults: dict[str, Any] = {"window": WindowSpec("tumbling", {"size_us": 10}), "name": "traffic", "inputs": ()}
-    return ComputationSpec(**defaults | settings)
+    defaults: dict[str, Any] = {
+        "window": WindowSpec("tumbling", {"size_us": 10}),
+        "name": "traffic",
+        "inputs": (),
+    }
+    return computation_spec(**defaults | settings)
 
 
 @pytest.mark.parametrize(
     ("settings", "fix"),
     [
         ({"window": None}, "has no window"),
-        ({"accumulation": "piling"}, "accumulation must be one of discarding, accumulating, retracting"),
+        (
+            {"accumulation": "piling"},
+            "accumulation must be one of discarding, accumulating, retracting",
+        ),
         ({"output_time": "now"}, "output_time must be one of"),
         ({"trigger": {"after_lunch": 1}}, "unknown trigger"),
         ({"allowed_lateness_us": -1}, "cannot be negative"),
         ({"late": "refire", "accumulation": "accumulating"}, "set allowed_lateness"),
-        ({"window": WindowSpec("count", {"count": 3}), "allowed_lateness_us": 5}, "leave out trigger"),
+        (
+            {"window": WindowSpec("count", {"count": 3}), "allowed_lateness_us": 5},
+            "leave out trigger",
+        ),
         ({"window": WindowSpec("count", {"count": 3}), "trigger": "never"}, "after_count"),
         ({"aggregates": (AggregateSpec("n", "medain"),)}, "unknown aggregate function 'medain'"),
         ({"aggregates": (AggregateSpec("n", "sum"),)}, "n: sum needs a field or expression"),
@@ -120,6 +151,8 @@ def _run(machine: Machine, records: list[tuple[Any, int]]) -> Effects:
 
 
 def test_a_record_outside_the_calendar_is_rejected() -> None:
-    spec = _computation(window=WindowSpec("tumbling", {"size_us": 86_400 * S, "time_zone": "Europe/Berlin"}))
+    spec = _computation(
+        window=WindowSpec("tumbling", {"size_us": 86_400 * S, "time_zone": "Europe/Berlin"})
+    )
     [rejected] = _run(machine_from_spec(spec, compile_expression), [({}, 2**60)]).rejected
     assert "outside of years 1 to 9999" in rejected.reason

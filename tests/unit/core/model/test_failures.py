@@ -47,7 +47,9 @@ def test_a_node_is_broken_when_too_large_a_share_of_enough_calls_failed(
 
 def test_kinds_of_failures_do_not_depend_on_the_record() -> None:
     assert kind_of("TypeError", "a.py:3 in f", "whatever 17") == "TypeError at a.py:3 in f"
-    assert kind_of("", "", "timestamp 123 µs is 4 s late") == kind_of("", "", "timestamp 9 µs is 77 s late")
+    assert kind_of("", "", "timestamp 123 µs is 4 s late") == kind_of(
+        "", "", "timestamp 9 µs is 77 s late"
+    )
     assert kind_of("", "", "no \ud800 surrogate").encode()
     assert len(kind_of("", "", "x" * 1_000)) == 120
 
@@ -64,7 +66,10 @@ def test_a_shard_counts_few_kinds_by_name_and_all_of_them_in_sum() -> None:
 
 
 def test_what_a_shard_reports_among_its_counters_comes_out_again() -> None:
-    call, first = CallKind("visits", "key of hits"), First("visits", "TypeError at a.py:3", "visits failed\non 3")
+    call, first = (
+        CallKind("visits", "key of hits"),
+        First("visits", "TypeError at a.py:3", "visits failed\non 3"),
+    )
     counters = {"records_in": 5, **as_counters({"key of hits": 7}, {call: 2}, {"": first})}
     assert tallies_in(counters) == {call: Tally(7, 2)}
     assert firsts_in(counters) == [first]
@@ -72,7 +77,12 @@ def test_what_a_shard_reports_among_its_counters_comes_out_again() -> None:
 
 
 def test_shares_are_written_as_they_are_read() -> None:
-    assert [share_text(share) for share in (0.1, 0.005, 0.0, 0.333)] == ["10%", "0.5%", "0%", "33.3%"]
+    assert [share_text(share) for share in (0.1, 0.005, 0.0, 0.333)] == [
+        "10%",
+        "0.5%",
+        "0%",
+        "33.3%",
+    ]
 
 
 def test_a_forgotten_unit_ends_a_run_whatever_is_declared_and_one_wrong_number_does_not() -> None:

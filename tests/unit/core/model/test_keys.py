@@ -8,7 +8,15 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.model.keys import Key, check_key, key_bytes, key_from_bytes, key_hash, key_hashes, stored_key
+from millwheel.core.model.keys import (
+    Key,
+    check_key,
+    key_bytes,
+    key_from_bytes,
+    key_hash,
+    key_hashes,
+    stored_key,
+)
 from millwheel.errors import RecordError
 
 KEYS = st.recursive(
@@ -73,7 +81,9 @@ def test_text_that_is_no_unicode_is_refused() -> None:
         check_key("\ud800")
 
 
-@pytest.mark.parametrize(("given", "plain"), [(Colour.RED, "red"), (Level.HIGH, 3), (("a", Level.HIGH), ("a", 3))])
+@pytest.mark.parametrize(
+    ("given", "plain"), [(Colour.RED, "red"), (Level.HIGH, 3), (("a", Level.HIGH), ("a", 3))]
+)
 def test_a_key_of_a_derived_type_becomes_the_plain_value(given: Any, plain: Any) -> None:
     key = check_key(given)
     assert key == plain

@@ -12,7 +12,9 @@ from millwheel.core.model.records import Batch
 from millwheel.errors import RecordError
 
 
-@pytest.mark.parametrize(("text", "size"), [("64kB", 64_000), ("1MiB", 1 << 20), ("500B", 500), ("2 GB", 2 * 10**9)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("64kB", 64_000), ("1MiB", 1 << 20), ("500B", 500), ("2 GB", 2 * 10**9)]
+)
 def test_sizes_have_a_number_and_a_unit(text: str, size: int) -> None:
     assert size_bytes(text) == size
     assert size_bytes(size_text(size)) == size
@@ -25,7 +27,9 @@ def test_what_is_no_size_is_told_with_what_is_one(text: str) -> None:
 
 
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=40), st.booleans())
-def test_a_large_batch_is_cut_into_deliveries_with_the_same_records_in_order(sizes: list[int], plain: bool) -> None:
+def test_a_large_batch_is_cut_into_deliveries_with_the_same_records_in_order(
+    sizes: list[int], plain: bool
+) -> None:
     values = ["x" * size for size in sizes]
     stored = values if plain else [msgspec.Raw(msgspec.msgpack.encode(value)) for value in values]
     count = len(sizes)

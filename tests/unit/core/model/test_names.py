@@ -14,7 +14,9 @@ def test_a_shard_is_taken_apart_into_what_it_was_made_of(node: str) -> None:
     assert names.producer_of(names.shard_channel(shard)) == node
 
 
-@pytest.mark.parametrize("text", ["", "counts", "-3", "counts-", "counts-x", "counts-1x", "counts-1 "])
+@pytest.mark.parametrize(
+    "text", ["", "counts", "-3", "counts-", "counts-x", "counts-1x", "counts-1 "]
+)
 def test_other_texts_name_no_shard(text: str) -> None:
     assert names.shard_parts(text) is None
 

@@ -34,7 +34,9 @@ def tables(draw: st.DrawFn) -> RangeTable:
         )
         for i, piece in enumerate(pieces)
     ]
-    return RangeTable("traffic", tuple(entries), draw(st.integers(-1, 99)), draw(st.integers(0, 99)))
+    return RangeTable(
+        "traffic", tuple(entries), draw(st.integers(-1, 99)), draw(st.integers(0, 99))
+    )
 
 
 @given(tables())
@@ -70,7 +72,9 @@ def test_a_table_with_a_hole_cannot_be_made() -> None:
 
 
 def test_entries_are_found_by_name() -> None:
-    table = RangeTable("t", tuple(ShardEntry(f"t-{i}", piece, "", i) for i, piece in enumerate(tile(3))))
+    table = RangeTable(
+        "t", tuple(ShardEntry(f"t-{i}", piece, "", i) for i, piece in enumerate(tile(3)))
+    )
     found = table.entry("t-1")
     assert found is not None
     assert found.token == 1

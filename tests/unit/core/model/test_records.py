@@ -36,7 +36,11 @@ def batches(draw: Any) -> Batch:
 def held_both_ways(draw: Any) -> tuple[Batch, Batch]:
     """The same records as lists, and as arrays with their values encoded together."""
     count = draw(st.integers(0, 6))
-    seqs = sorted(draw(st.sets(st.integers(1, 50), min_size=count, max_size=count))) if draw(st.booleans()) else []
+    seqs = (
+        sorted(draw(st.sets(st.integers(1, 50), min_size=count, max_size=count)))
+        if draw(st.booleans())
+        else []
+    )
     times = draw(st.lists(st.integers(-9, 9), min_size=count, max_size=count))
     keys = draw(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=count, max_size=count))
     encode = msgspec.msgpack.encode
@@ -51,7 +55,9 @@ def held_both_ways(draw: Any) -> tuple[Batch, Batch]:
 def test_arrays_are_the_same_records_as_lists(held: tuple[Batch, Batch], data: Any) -> None:
     lists, arrays = held
     seq = data.draw(st.integers(0, 51))
-    indexes = data.draw(st.lists(st.sampled_from(range(len(lists))), unique=True) if len(lists) else st.just([]))
+    indexes = data.draw(
+        st.lists(st.sampled_from(range(len(lists))), unique=True) if len(lists) else st.just([])
+    )
     start = data.draw(st.integers(0, 6))
     whole = (len(arrays), arrays.last_seq, arrays.earliest, arrays.weight)
     assert whole == (len(lists), lists.last_seq, lists.earliest, lists.weight)
@@ -74,23 +80,44 @@ def test_arrays_are_the_same_records_as_lists(held: tuple[Batch, Batch], data: A
 
 def rows(batch: Batch) -> list[tuple[Any, ...]]:
     count = len(batch)
-    columns = [batch.seqs or [0] * count, batch.timestamps, batch.keys, batch.values, batch.ids or [None] * count]
+    columns = [
+        batch.seqs or [0] * count,
+        batch.timestamps,
+        batch.keys,
+        batch.values,
+        batch.ids or [None] * count,
+    ]
     return list(zip(*columns, strict=True))
 
 
 @given(batches(), st.data())
 def test_what_is_picked_are_whole_records_in_the_order_asked_for(batch: Batch, data: Any) -> None:
-    indexes = data.draw(st.lists(st.sampled_from(range(len(batch))), unique=True) if len(batch) else st.just([]))
+    indexes = data.draw(
+        st.lists(st.sampled_from(range(len(batch))), unique=True) if len(batch) else st.just([])
+    )
     picked = batch.pick(indexes)
     assert rows(picked) == [rows(batch)[index] for index in indexes]
-    assert (picked.stream, picked.born_us, picked.ids is None) == (batch.stream, batch.born_us, batch.ids is None)
+    assert (picked.stream, picked.born_us, picked.ids is None) == (
+        batch.stream,
+        batch.born_us,
+        batch.ids is None,
+    )
     assert picked.size <= batch.size
 
 
 @given(st.integers(0, 99), st.sets(st.integers(0, 98), max_size=20))
 def test_whatever_is_left_out_the_rest_stays_as_it_is(count: int, gone: set[int]) -> None:
     rows_of = range(count)
-    batch = Batch("s", list(rows_of), np.arange(count), [f"k{n}" for n in rows_of], list(rows_of), list(rows_of), 1, 99)
+    batch = Batch(
+        "s",
+        list(rows_of),
+        np.arange(count),
+        [f"k{n}" for n in rows_of],
+        list(rows_of),
+        list(rows_of),
+        1,
+        99,
+    )
     left = [n for n in rows_of if n not in gone]
     rest = without(batch, sorted(gone & set(rows_of)))
     assert rest == batch.pick(left)

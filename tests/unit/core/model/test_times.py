@@ -26,7 +26,9 @@ def test_durations_are_read_in_words(text: str, us: int) -> None:
     assert duration_us(text) == us
 
 
-@pytest.mark.parametrize("text", ["", "10", "s", "10 seconds", "-5s", "1h30", "5s!", "1e3s", True, 1.5, None])
+@pytest.mark.parametrize(
+    "text", ["", "10", "s", "10 seconds", "-5s", "1h30", "5s!", "1e3s", True, 1.5, None]
+)
 def test_what_is_no_duration_is_told_with_examples(text: object) -> None:
     with pytest.raises(ValueError, match="1h30m"):
         duration_us(text)  # type: ignore[arg-type]
@@ -42,7 +44,9 @@ def test_a_duration_in_words_means_the_same_again(us: int) -> None:
     assert duration_us(duration_text(us)) == us
 
 
-@pytest.mark.parametrize(("us", "text"), [(90_000_000, "1m30s"), (0, "0s"), (-5, "-5us"), (1_000, "1ms")])
+@pytest.mark.parametrize(
+    ("us", "text"), [(90_000_000, "1m30s"), (0, "0s"), (-5, "-5us"), (1_000, "1ms")]
+)
 def test_durations_are_told_in_the_shortest_words(us: int, text: str) -> None:
     assert duration_text(us) == text
 

@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from millwheel.core.model.times import MAX_TIME, MIN_TIME, SECOND
 from millwheel.core.model.watermark import Fellows, WatermarkHold, Watermarks, lowest
 
 
 def test_the_lowest_hold_counts_and_the_first_of_equals_names_the_holder() -> None:
-    holds = [WatermarkHold(7, "input"), WatermarkHold(5, "timer of k"), WatermarkHold(5, "production 3")]
+    holds = [
+        WatermarkHold(7, "input"),
+        WatermarkHold(5, "timer of k"),
+        WatermarkHold(5, "production 3"),
+    ]
     assert lowest(holds) == WatermarkHold(5, "timer of k")
 
 
@@ -68,3 +75,25 @@ def test_streams_that_have_ended_or_have_no_time_yet_are_not_the_furthest() -> N
     known.rise({"source.b": MAX_TIME})
     fellows.hear(known, 60 * SECOND)
     assert fellows.reached_us(65 * SECOND) == 12 * SECOND
+
+
+GRAPHS = st.lists(st.tuples(st.integers(0, 99), st.sets(st.integers(0, 6))), min_size=1, max_size=7)
+"""Of each node its oldest work, and which of the nodes before it feed it."""
+
+
+@given(GRAPHS, st.lists(st.integers(0, 6), max_size=40))
+def test_watermarks_that_travel_in_any_order_end_at_the_formula_of_the_paper_and_never_pass_it(
+    graph: list[tuple[int, set[int]]], order: list[int]
+) -> None:
+    """low watermark of A = min(oldest work of A, low watermark of C : C outputs to A)."""
+    feeders = [sorted(each for each in fed if each < node) for node, (_, fed) in enumerate(graph)]
+    formula: list[int] = []
+    for node, (oldest, _) in enumerate(graph):
+        formula.append(min([oldest, *(formula[each] for each in feeders[node])]))
+    known = Watermarks()
+    for node in [*(each % len(graph) for each in order), *range(len(graph))]:
+        before = known.lowest_of(str(each) for each in feeders[node])
+        holds = [WatermarkHold(graph[node][0], "oldest work"), WatermarkHold(before, "input")]
+        known.rise({str(node): lowest(holds).watermark_us})
+        assert all(known.lowest_of([str(each)]) <= formula[each] for each in range(len(graph)))
+    assert [known.lowest_of([str(node)]) for node in range(len(graph))] == formula

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from millwheel.connect.python_objects import load_object
 from millwheel.core.order.arrival import by_arrival, reasons_of, several_partitions
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import SourceSpec, StreamSpec
-from millwheel.python_objects import load_object
-from millwheel.spec.callback_code import LoadedCode
+from millwheel.language.spec.callback_code import LoadedCode
 from tests.search.script import FOLDER, load
 
 HEAD = """
@@ -19,8 +19,12 @@ streams:
   hits: {source: {files: {path: %s, format: jsonl}}, timestamp: at}
 computations:
 """
-ORDERS = "  c: {input: {%s: {key: %s}}, %scallback: callbacks:Orders, options: {out: c}, output: c}\n"
-COUNTS = "  w: {input: {hits: {key: k}}, window: {tumbling: 10s}, aggregate: {n: count}, output: w%s}\n"
+ORDERS = (
+    "  c: {input: {%s: {key: %s}}, %scallback: callbacks:Orders, options: {out: c}, output: c}\n"
+)
+COUNTS = (
+    "  w: {input: {hits: {key: k}}, window: {tumbling: 10s}, aggregate: {n: count}, output: w%s}\n"
+)
 FREE = "  f: {input: {hits: {key: u}}, callback: callbacks:Free, options: {out: f}, output: f}\n"
 
 
@@ -42,7 +46,9 @@ def _reasons(computations: str, path: str = "in.jsonl") -> dict[str, str]:
         ("injection", {}, "records of s are sent in"),
     ],
 )
-def test_a_source_says_why_its_records_may_have_no_order(kind: str, options: dict[str, Any], why: str) -> None:
+def test_a_source_says_why_its_records_may_have_no_order(
+    kind: str, options: dict[str, Any], why: str
+) -> None:
     assert several_partitions(StreamSpec("s", SourceSpec(kind, options))) == why
 
 
@@ -50,9 +56,21 @@ def test_a_source_says_why_its_records_may_have_no_order(kind: str, options: dic
     ("computations", "path", "why"),
     [
         pytest.param(ORDERS % ("hits", "k", ""), "in.jsonl", "", id="one file"),
-        pytest.param(ORDERS % ("hits", "k", ""), "'*.jsonl'", "hits may have several files", id="several files"),
-        pytest.param(ORDERS % ("hits", "k", "order_by: timestamp, "), "'*.jsonl'", "", id="order_by"),
-        pytest.param(FREE + ORDERS % ("f", "k", ""), "in.jsonl", "several keys of f may meet in one", id="another key"),
+        pytest.param(
+            ORDERS % ("hits", "k", ""),
+            "'*.jsonl'",
+            "hits may have several files",
+            id="several files",
+        ),
+        pytest.param(
+            ORDERS % ("hits", "k", "order_by: timestamp, "), "'*.jsonl'", "", id="order_by"
+        ),
+        pytest.param(
+            FREE + ORDERS % ("f", "k", ""),
+            "in.jsonl",
+            "several keys of f may meet in one",
+            id="another key",
+        ),
         pytest.param(
             COUNTS % "" + ORDERS % ("w", "k", ""),
             "'*.jsonl'",
@@ -67,9 +85,17 @@ def test_a_callback_says_why_arrival_may_decide(computations: str, path: str, wh
 
 
 def test_a_sink_knows_all_that_arrival_decides_before_it() -> None:
-    found = _reasons(COUNTS % ", trigger: {repeat: {after_count: 3}}, accumulation: accumulating" + FREE, "'*.jsonl'")
+    found = _reasons(
+        COUNTS % ", trigger: {repeat: {after_count: 3}}, accumulation: accumulating" + FREE,
+        "'*.jsonl'",
+    )
     graph = build_graph(
-        load(HEAD % "'*.jsonl'" + COUNTS % "" + FREE + "sinks:\n  w: {stdout: {}}\n  f: {stdout: {}}\n")
+        load(
+            HEAD % "'*.jsonl'"
+            + COUNTS % ""
+            + FREE
+            + "sinks:\n  w: {stdout: {}}\n  f: {stdout: {}}\n"
+        )
     )
     assert reasons_of("sink.w", graph, found) == ("w: its windows fire not only by the watermark",)
     assert reasons_of("sink.f", graph, found) == ("f: hits may have several files",)

@@ -1,13 +1,14 @@
-"""Labels are carried where a callback with timers is fed by one source through what keeps the order of its records."""
+"""Labels are carried where a callback with timers is fed by one source through what keeps the order
+of its records."""
 
 from __future__ import annotations
 
 import pytest
 
+from millwheel.connect.python_objects import load_object
 from millwheel.core.order.labels import NO_USE, Labels, LabelUse, labels_of
 from millwheel.core.pipeline.graph import build_graph
-from millwheel.python_objects import load_object
-from millwheel.spec.callback_code import LoadedCode
+from millwheel.language.spec.callback_code import LoadedCode
 from tests.search.script import FOLDER, load
 
 FOLLOWS = LabelUse(takes=True, follows=True)
@@ -50,12 +51,16 @@ def test_a_callback_behind_others_waits_and_those_give_labels() -> None:
     [
         pytest.param(_callback("c", "sent"), id="records that are sent in"),
         pytest.param(_callback("c", "hits", more="order_by: timestamp, "), id="order_by"),
-        pytest.param(_callback("c", "hits").replace("Orders", "OrdersTogether"), id="process_batch"),
-        pytest.param(_callback("c", "hits: {key: k}, more"), id="two streams"),
-        pytest.param("  s: {input: {hits: {key: k}}, filter: 'n < 7', output: s}\n", id="no timers"),
         pytest.param(
-            "  w: {input: {hits: {key: k}}, window: {tumbling: 10s}, aggregate: {n: count}, output: w}\n"
-            + _callback("c", "w"),
+            _callback("c", "hits").replace("Orders", "OrdersTogether"), id="process_batch"
+        ),
+        pytest.param(_callback("c", "hits: {key: k}, more"), id="two streams"),
+        pytest.param(
+            "  s: {input: {hits: {key: k}}, filter: 'n < 7', output: s}\n", id="no timers"
+        ),
+        pytest.param(
+            "  w: {input: {hits: {key: k}}, window: {tumbling: 10s}, aggregate: {n: count}, output:"
+            " w}\n" + _callback("c", "w"),
             id="behind a window",
         ),
     ],

@@ -11,20 +11,35 @@ from millwheel.core.pipeline.spec import (
     KeySpec,
     PipelineSpec,
     SinkSpec,
-    SlicesSpec,
     SourceSpec,
     StreamSpec,
 )
+from millwheel.core.pipeline.work import SlicesSpec, WindowSpec
 from millwheel.core.slices.slots import WIDTH, slot_hash
+from tests.computations import changed, computation_spec
 
 BY_PATH = KeySpec(KeyKind.FIELD, ("path",))
 
 
 def pipeline(*sinks: str, late: str = "drop") -> PipelineSpec:
     streams = (StreamSpec("hits", SourceSpec("files"), timestamp="ts"), StreamSpec("per_minute"))
-    traffic = ComputationSpec("traffic", (InputSpec("hits", BY_PATH),), ("per_minute",), late=late)
-    spikes = ComputationSpec("spikes", (InputSpec("per_minute", BY_PATH), InputSpec("hits", BY_PATH)), ("alerts",))
-    return PipelineSpec("web", streams, (traffic, spikes), tuple(SinkSpec(name, "files") for name in sinks), "/nowhere")
+    traffic = computation_spec(
+        "traffic",
+        (InputSpec("hits", BY_PATH),),
+        ("per_minute",),
+        window=WindowSpec("global"),
+        late=late,
+    )
+    spikes = computation_spec(
+        "spikes", (InputSpec("per_minute", BY_PATH), InputSpec("hits", BY_PATH)), ("alerts",)
+    )
+    return PipelineSpec(
+        "web",
+        streams,
+        (traffic, spikes),
+        tuple(SinkSpec(name, "files") for name in sinks),
+        "/nowhere",
+    )
 
 
 def test_sources_computations_and_sinks_are_nodes_by_name() -> None:
@@ -51,8 +66,10 @@ def test_everybody_may_feed_the_dead_letters_but_nobody_feeds_itself() -> None:
     graph = build_graph(pipeline(DEAD_LETTERS))
     assert set(graph.feeders[f"sink.{DEAD_LETTERS}"]) == {"source.hits", "traffic", "spikes"}
     spec = pipeline()
-    watcher = ComputationSpec("watcher", (InputSpec(DEAD_LETTERS, BY_PATH),), ("alarms",))
-    graph = build_graph(PipelineSpec("web", spec.streams, (*spec.computations, watcher), (), "/nowhere"))
+    watcher = computation_spec("watcher", (InputSpec(DEAD_LETTERS, BY_PATH),), ("alarms",))
+    graph = build_graph(
+        PipelineSpec("web", spec.streams, (*spec.computations, watcher), (), "/nowhere")
+    )
     assert set(graph.feeders["watcher"]) == {"source.hits", "traffic", "spikes"}
 
 
@@ -76,7 +93,7 @@ def test_a_sink_takes_the_key_that_the_producer_gave() -> None:
 def test_a_circle_holds_the_nodes_on_the_ways_back_and_nobody_else() -> None:
     def computation(name: str, *streams: str) -> ComputationSpec:
         inputs = tuple(InputSpec(stream, KeySpec(KeyKind.RECORD)) for stream in streams)
-        return ComputationSpec(name, inputs, (f"{name}_out",), callback="m:C")
+        return computation_spec(name, inputs, (f"{name}_out",), callback="m:C")
 
     spec = PipelineSpec(
         "p",
@@ -93,7 +110,12 @@ def test_a_circle_holds_the_nodes_on_the_ways_back_and_nobody_else() -> None:
     graph = build_graph(spec)
     assert graph.circle("own") == {"own"}
     assert graph.circle("there") == graph.circle("back") == {"there", "back"}
-    assert graph.circle("after") == graph.circle("source.in") == graph.circle("sink.after_out") == frozenset()
+    assert (
+        graph.circle("after")
+        == graph.circle("source.in")
+        == graph.circle("sink.after_out")
+        == frozenset()
+    )
     below = {"source.in": 0, "own": 1, "there": 2, "back": 2, "after": 3, "sink.after_out": 4}
     assert graph.depths() == below
 
@@ -106,7 +128,9 @@ def test_the_roots_of_a_node_are_the_sources_before_it() -> None:
 
 def test_a_sink_has_as_many_shards_as_the_computation_that_feeds_it_alone() -> None:
     spec = pipeline("alerts")
-    asking = replace(spec, computations=tuple(replace(each, shards=3) for each in spec.computations))
+    asking = replace(
+        spec, computations=tuple(replace(each, shards=3) for each in spec.computations)
+    )
     assert build_graph(asking).shards("sink.alerts") == build_graph(asking).shards("traffic") == 3
     assert build_graph(asking).shards("source.hits") is None
     assert build_graph(spec).shards("sink.alerts") is None
@@ -117,16 +141,29 @@ def test_a_sink_has_as_many_shards_as_the_computation_that_feeds_it_alone() -> N
 def test_only_slices_are_hashed_by_slots_and_never_cut_inside_one() -> None:
     spec = pipeline("alerts")
     traffic, spikes = spec.computations
-    graph = build_graph(replace(spec, computations=(replace(traffic, slices=SlicesSpec((1,), 10)), spikes)))
+    graph = build_graph(
+        replace(
+            spec, computations=(changed(traffic, window=None, slices=SlicesSpec((1,), 10)), spikes)
+        )
+    )
     assert graph.hash_of("traffic") is slot_hash
-    assert [graph.grain(node) for node in ("traffic", "spikes", "source.hits", "unknown")] == [WIDTH, 1, 1, 1]
+    assert [graph.grain(node) for node in ("traffic", "spikes", "source.hits", "unknown")] == [
+        WIDTH,
+        1,
+        1,
+        1,
+    ]
 
 
-def test_event_time_of_a_consumer_of_dead_letters_does_not_wait_for_the_sink_that_it_feeds() -> None:
+def test_a_consumer_of_dead_letters_does_not_wait_for_the_sink_that_it_feeds() -> None:
     """The sink may refuse records, which become dead letters: that would be a circle."""
-    telling = ComputationSpec("telling", (InputSpec(DEAD_LETTERS, KeySpec(KeyKind.RECORD)),), outputs=("told",))
+    telling = computation_spec(
+        "telling", (InputSpec(DEAD_LETTERS, KeySpec(KeyKind.RECORD)),), outputs=("told",)
+    )
     refusing = SinkSpec("told", "kafka")
-    spec = replace(pipeline(), computations=(telling,), sinks=(refusing, SinkSpec(DEAD_LETTERS, "files")))
+    spec = replace(
+        pipeline(), computations=(telling,), sinks=(refusing, SinkSpec(DEAD_LETTERS, "files"))
+    )
     graph = build_graph(spec)
     assert "sink.told" not in graph.feeders["telling"]
     assert "sink.told" in graph.feeders["sink.dead_letters"]

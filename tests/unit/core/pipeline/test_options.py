@@ -12,7 +12,9 @@ def test_a_secret_is_filled_where_it_stands_and_shows_nothing_of_itself() -> Non
 
 
 def test_dollars_that_are_no_secret_stay_and_a_value_is_not_looked_into() -> None:
-    assert Secret("$${x} $x ${secret:A}").filled(lambda name: "${secret:B}") == "${x} $x ${secret:B}"
+    assert (
+        Secret("$${x} $x ${secret:A}").filled(lambda name: "${secret:B}") == "${x} $x ${secret:B}"
+    )
 
 
 @pytest.mark.parametrize("name", ["../etc/passwd", "/x", "", ".x", "a b", "a/b", "x" * 129])

@@ -7,12 +7,21 @@ from pathlib import Path
 from millwheel.core.formats.store_layout import number8, parse_timer_value
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import Due
-from millwheel.core.pipeline.production_ids import production_id, record_causes, remembered, timer_cause
+from millwheel.core.pipeline.production_ids import (
+    production_id,
+    record_causes,
+    remembered,
+    timer_cause,
+)
 
 
-def test_copies_of_a_record_in_two_files_make_one_production_whichever_counts_after_a_crash(tmp_path: Path) -> None:
+def test_copies_of_a_record_in_two_files_make_one_production_whichever_counts_after_a_crash(
+    tmp_path: Path,
+) -> None:
     batches = [Batch("hits", [seq], [5], ["ann"], [{}], [7]) for seq in (3, 90)]
-    [one], [other] = (record_causes(batch, channel) for batch, channel in zip(batches, "ab", strict=True))
+    [one], [other] = (
+        record_causes(batch, channel) for batch, channel in zip(batches, "ab", strict=True)
+    )
     assert production_id(one, 0) == production_id(other, 0) != b""
 
 

@@ -19,7 +19,11 @@ def test_a_query_is_the_same_after_it_was_stored() -> None:
 
 
 def test_of_each_name_the_last_change_counts() -> None:
-    changes = QueryChanges().changed([QueryRow("a", "x.n"), QueryRow("b", "y.n")], "1").changed([QueryRow("a")], "2")
+    changes = (
+        QueryChanges()
+        .changed([QueryRow("a", "x.n"), QueryRow("b", "y.n")], "1")
+        .changed([QueryRow("a")], "2")
+    )
     assert changes.number == 2
     assert {row.name: row.formula for row in changes.rows} == {"a": "", "b": "y.n"}
 

@@ -21,7 +21,9 @@ from millwheel.errors import CorruptionError
 
 PLAIN: Any = st.recursive(
     st.none() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=4) | st.binary(max_size=4),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
     max_leaves=5,
 )
 TEXT = st.text(max_size=5)
@@ -30,14 +32,27 @@ REQUESTS = st.builds(
     Request,
     TEXT,
     st.lists(
-        st.builds(RequestedLetter, TEXT, TEXT, TEXT, TEXT, PLAIN, st.none() | st.integers(0, 9), PLAIN, HISTORY),
+        st.builds(
+            RequestedLetter,
+            TEXT,
+            TEXT,
+            TEXT,
+            TEXT,
+            PLAIN,
+            st.none() | st.integers(0, 9),
+            PLAIN,
+            HISTORY,
+        ),
         max_size=2,
     ),
 )
 ORDERS = st.builds(
     ReplayOrder,
     TEXT,
-    st.lists(st.builds(Again, TEXT, TEXT, TEXT, PLAIN, st.integers(0, 9), PLAIN, HISTORY, TEXT, TEXT), max_size=2),
+    st.lists(
+        st.builds(Again, TEXT, TEXT, TEXT, PLAIN, st.integers(0, 9), PLAIN, HISTORY, TEXT, TEXT),
+        max_size=2,
+    ),
 )
 
 

@@ -3,30 +3,44 @@ from __future__ import annotations
 import pytest
 
 from millwheel.core.pipeline.spec import (
-    ComputationSpec,
     Delivery,
     PipelineSpec,
     Productions,
     SinkSpec,
     StreamSpec,
 )
+from millwheel.core.pipeline.work import WindowSpec
+from tests.computations import computation_spec
 
 
 def test_records_have_ids_only_where_they_are_sent_early_and_must_count_once() -> None:
     found = {
-        (delivery, productions): ComputationSpec("c", (), (), delivery=delivery, productions=productions).identified
+        (delivery, productions): computation_spec(
+            "c", (), (), delivery=delivery, productions=productions
+        ).identified
         for delivery in Delivery
         for productions in Productions
     }
-    assert [dial for dial, identified in found.items() if identified] == [(Delivery.EXACTLY_ONCE, Productions.WEAK)]
+    assert [dial for dial, identified in found.items() if identified] == [
+        (Delivery.EXACTLY_ONCE, Productions.WEAK)
+    ]
 
 
 @pytest.mark.parametrize(
     ("late", "lateness", "side", "takes"),
-    [("drop", 0, "", False), ("drop", 5, "", True), ("refire", 0, "", True), ("side:aside", 0, "aside", True)],
+    [
+        ("drop", 0, "", False),
+        ("drop", 5, "", True),
+        ("refire", 0, "", True),
+        ("side:aside", 0, "aside", True),
+    ],
 )
-def test_late_records_go_aside_are_taken_or_dropped(late: str, lateness: int, side: str, takes: bool) -> None:
-    spec = ComputationSpec("c", (), (), late=late, allowed_lateness_us=lateness)
+def test_late_records_go_aside_are_taken_or_dropped(
+    late: str, lateness: int, side: str, takes: bool
+) -> None:
+    spec = computation_spec(
+        "c", (), (), window=WindowSpec("global"), late=late, allowed_lateness_us=lateness
+    )
     assert (spec.late_side, spec.takes_late) == (side, takes)
 
 
@@ -38,4 +52,8 @@ def test_a_stream_without_a_declaration_has_the_defaults() -> None:
 
 
 def test_files_and_standard_output_refuse_no_record() -> None:
-    assert [SinkSpec("s", kind).may_refuse for kind in ("files", "stdout", "kafka")] == [False, False, True]
+    assert [SinkSpec("s", kind).may_refuse for kind in ("files", "stdout", "kafka")] == [
+        False,
+        False,
+        True,
+    ]

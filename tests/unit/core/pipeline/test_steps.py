@@ -1,15 +1,16 @@
-"""``map``, ``flat_map`` and ``filter`` on one value."""
+"""``map``, ``flat_map``, ``filter`` and ``branch`` on one value."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.pipeline.spec import StepKind, StepSpec
-from millwheel.core.pipeline.steps import compile_steps, step_text
+from millwheel.core.pipeline.steps import compile_branches, compile_steps, step_text
+from millwheel.core.pipeline.work import BranchSpec, StepKind, StepSpec
 from millwheel.core.windows.panes import RETRACTION_FIELD, Retraction, as_retraction, retracted
 from millwheel.errors import RecordError
 
@@ -20,6 +21,7 @@ FUNCTIONS: dict[str, Any] = {
     "m:text": lambda value: "abc",
     "m:words": lambda value: [{"word": word} for word in value["text"].split()],
 }
+BRANCHES = (BranchSpec("small", "n < 10"), BranchSpec("even", "n % 2 == 0"), BranchSpec("rest", ""))
 
 
 def run(*steps: StepSpec) -> Any:
@@ -50,12 +52,18 @@ def test_expressions_and_fields_read_the_value() -> None:
     assert run(step(StepKind.FILTER, expression="size > 2000"))(row) == [row]
     assert run(step(StepKind.MAP, expression="size / 1000"))(row) == [3]
     assert run(step(StepKind.FLAT_MAP, expression="tags"))(row) == ["a", "b"]
-    assert run(step(StepKind.MAP, fields={"p": "path", "kb": "size / 1000"}))(row) == [{"p": "/", "kb": 3}]
+    assert run(step(StepKind.MAP, fields={"p": "path", "kb": "size / 1000"}))(row) == [
+        {"p": "/", "kb": 3}
+    ]
 
 
 @given(st.integers(0, 20))
 def test_steps_are_done_in_their_order(value: int) -> None:
-    steps = [step(StepKind.FLAT_MAP, "m:upto"), step(StepKind.FILTER, "m:odd"), step(StepKind.MAP, "m:double")]
+    steps = [
+        step(StepKind.FLAT_MAP, "m:upto"),
+        step(StepKind.FILTER, "m:odd"),
+        step(StepKind.MAP, "m:double"),
+    ]
     assert run(*steps)(value) == [n * 2 for n in range(value) if n % 2]
     assert run(steps[2], steps[0], steps[1])(value) == [n for n in range(value * 2) if n % 2]
 
@@ -64,8 +72,13 @@ def test_what_comes_of_a_retraction_takes_back_what_came_of_the_record() -> None
     apply = run(step(StepKind.FLAT_MAP, "m:words"), step(StepKind.MAP, fields={"w": "upper(word)"}))
     value = {"text": "so it"}
     assert apply(value) == [{"w": "SO"}, {"w": "IT"}]
-    assert apply(retracted(value)) == [{"w": "SO", RETRACTION_FIELD: 1}, {"w": "IT", RETRACTION_FIELD: 1}]
-    assert [as_retraction(made) for made in run(step(StepKind.MAP, "m:double"))(retracted(5))] == [Retraction(10)]
+    assert apply(retracted(value)) == [
+        {"w": "SO", RETRACTION_FIELD: 1},
+        {"w": "IT", RETRACTION_FIELD: 1},
+    ]
+    assert [as_retraction(made) for made in run(step(StepKind.MAP, "m:double"))(retracted(5))] == [
+        Retraction(10)
+    ]
 
 
 def test_a_retraction_that_the_filter_does_not_want_is_gone_like_its_record() -> None:
@@ -86,3 +99,35 @@ def test_a_text_is_no_list_of_results() -> None:
 def test_a_step_is_told_as_it_is_written() -> None:
     assert step_text(step(StepKind.MAP, fields={"a": "x", "b": "y * 2"})) == "map {a: x, b: y * 2}"
     assert step_text(step(StepKind.FILTER, expression="x > 1")) == "filter x > 1"
+
+
+@pytest.mark.parametrize(
+    ("n", "first", "all_"),
+    [
+        (4, ["small"], ["small", "even"]),
+        (12, ["even"], ["even"]),
+        (3, ["small"], ["small"]),
+        (13, ["rest"], ["rest"]),
+    ],
+)
+def test_a_record_goes_to_the_first_that_fits_or_to_all_and_else_to_the_rest(
+    n: int, first: Sequence[str], all_: Sequence[str]
+) -> None:
+    assert compile_branches(BRANCHES, match_all=False)({"n": n}) == first
+    assert compile_branches(BRANCHES, match_all=True)({"n": n}) == all_
+
+
+def test_what_no_branch_takes_goes_nowhere_without_a_rest() -> None:
+    assert compile_branches(BRANCHES[:2], match_all=False)({"n": 13}) == []
+
+
+def test_a_retraction_goes_the_way_of_the_record_that_it_takes_back() -> None:
+    choose = compile_branches(BRANCHES, match_all=True)
+    assert choose(Retraction({"n": 4})) == choose({"n": 4})
+
+
+def test_a_value_that_a_condition_cannot_judge_is_the_records_error() -> None:
+    with pytest.raises(RecordError, match="no field 'n'"):
+        compile_branches(BRANCHES, match_all=False)({"m": 4})
+    with pytest.raises(ValueError, match="column"):
+        compile_branches([BranchSpec("x", "n <")], match_all=False)

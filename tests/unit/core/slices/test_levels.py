@@ -1,4 +1,5 @@
-"""Levels of slices lie in each other without a gap, also where local days are 23 or 25 hours long."""
+"""Levels of slices lie in each other without a gap, also where local days are 23 or 25 hours
+long."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ ZONES = ["", "Europe/Paris", "Asia/Kolkata", "Australia/Lord_Howe", "America/Sao
 
 
 @given(st.integers(0, 2_000_000_000_000_000), st.sampled_from(ZONES))
-def test_a_slice_lies_in_one_slice_of_each_level_above_and_slices_follow_each_other(at: int, zone: str) -> None:
+def test_a_slice_lies_in_one_slice_of_each_level_above_and_slices_follow_each_other(
+    at: int, zone: str
+) -> None:
     levels = slice_levels((15 * M, H, D, 7 * D), zone)
     inner = (at, at + 1)
     for level in levels:
@@ -28,7 +31,10 @@ def test_a_slice_lies_in_one_slice_of_each_level_above_and_slices_follow_each_ot
 
 def test_a_day_of_a_time_zone_begins_at_its_midnight() -> None:
     days = slice_levels((H, D), "Europe/Paris")[1]
-    assert days.bounds(1_711_839_600_000_000) == (1_711_839_600_000_000, 1_711_839_600_000_000 + 23 * H)
+    assert days.bounds(1_711_839_600_000_000) == (
+        1_711_839_600_000_000,
+        1_711_839_600_000_000 + 23 * H,
+    )
 
 
 def test_times_at_the_ends_of_time_have_slices_that_can_be_stored() -> None:
@@ -47,7 +53,9 @@ def test_times_at_the_ends_of_time_have_slices_that_can_be_stored() -> None:
         (tuple(2**n for n in range(9)), "", "more than 8"),
     ],
 )
-def test_levels_that_do_not_fit_are_refused_with_the_fix(sizes: tuple[int, ...], zone: str, said: str) -> None:
+def test_levels_that_do_not_fit_are_refused_with_the_fix(
+    sizes: tuple[int, ...], zone: str, said: str
+) -> None:
     with pytest.raises(ValueError, match=said):
         slice_levels(sizes, zone)
 

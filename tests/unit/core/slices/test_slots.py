@@ -48,5 +48,10 @@ def test_a_hash_begins_with_the_slot_of_its_key(key: str | int | bytes) -> None:
 
 
 def test_ranges_are_ranges_of_slots() -> None:
-    assert [slots_within(piece) for piece in tile(4)] == [(0, 4095), (4096, 8191), (8192, 12287), (12288, 16383)]
+    assert [slots_within(piece) for piece in tile(4)] == [
+        (0, 4095),
+        (4096, 8191),
+        (8192, 12287),
+        (12288, 16383),
+    ]
     assert slots_within(KeyRange(1, WIDTH)) == (1, 0)  # its first hash belongs to the range before

@@ -11,25 +11,38 @@ from typing import Any
 import msgspec
 import pytest
 
+from millwheel.connect.formats import debezium
+from millwheel.connect.formats.debezium import DebeziumMessages
+from millwheel.connect.formats.lines import JsonMessages
+from millwheel.connect.formats.options import DebeziumOptions
 from millwheel.core.tables import changes
-from millwheel.core.tables.changes import ChangePart, Kept, Known, LogPosition, TableOutcome, applied, identity, split
-from millwheel.formats import debezium
-from millwheel.formats.debezium import DebeziumMessages
-from millwheel.formats.lines import JsonMessages
-from millwheel.formats.options import DebeziumOptions
+from millwheel.core.tables.changes import (
+    ChangePart,
+    Kept,
+    Known,
+    LogPosition,
+    TableOutcome,
+    applied,
+    identity,
+    split,
+)
 from tests.fakes.change_streams import ChangeStream, change_stream
 
 BESIDE = ("changed_ms",)
 
 
 def plain(row: dict[str, Any]) -> str:
-    return json.dumps({name: field for name, field in row.items() if name not in BESIDE}, sort_keys=True)
+    return json.dumps(
+        {name: field for name, field in row.items() if name not in BESIDE}, sort_keys=True
+    )
 
 
 def told(stream: ChangeStream) -> tuple[Counter[str], int]:
     """The rows that the changes of a stream leave, and how many changes there were."""
     keys, values = zip(*stream.messages, strict=True)
-    found = DebeziumMessages(JsonMessages(), DebeziumOptions(**stream.form), None).decode_changes(values, keys)
+    found = DebeziumMessages(JsonMessages(), DebeziumOptions(**stream.form), None).decode_changes(
+        values, keys
+    )
     assert not found.wrong
     table: dict[tuple[str, bytes], Kept] = {}
     rows: Counter[str] = Counter()
@@ -47,13 +60,16 @@ def told(stream: ChangeStream) -> tuple[Counter[str], int]:
 
 
 def holds(seed: int) -> bool:
-    """Whether the table of a seed is that of the database. If positions tell each old event, nothing changes when all
-    of them come once more."""
+    """Whether the table of a seed is that of the database. If positions tell each old event,
+    nothing changes when all of them come once more."""
     stream = change_stream(seed)
     rows, emitted = told(stream)
     if rows != Counter(map(plain, stream.rows.values())):
         return False
-    return not stream.exact or told(replace(stream, messages=stream.messages * 2)) == (rows, emitted)
+    return not stream.exact or told(replace(stream, messages=stream.messages * 2)) == (
+        rows,
+        emitted,
+    )
 
 
 def test_repeated_events_and_rows_that_are_read_again_change_nothing() -> None:
@@ -76,7 +92,9 @@ MISTAKES: dict[str, tuple[int, Any, str, Any]] = {
         20,
         changes,
         "_counted",
-        lambda kept, change, row: right_counted(kept, msgspec.structs.replace(change, reread=False), row),
+        lambda kept, change, row: right_counted(
+            kept, msgspec.structs.replace(change, reread=False), row
+        ),
     ),
     "a_snapshot_makes_what_was_written_before_it_old": (
         60,
@@ -102,7 +120,9 @@ MISTAKES: dict[str, tuple[int, Any, str, Any]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_each_mistake_about_old_events_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_mistake_about_old_events_is_caught(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     within, owner, attribute, wrong = MISTAKES[name]
     monkeypatch.setattr(owner, attribute, wrong)
     assert any(not safely(seed) for seed in range(1, within + 1))

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from millwheel.control.savepoints.blueprint import blueprint_of
+from millwheel.control.savepoints.compatibility import Compatibility, compare, worst
 from millwheel.core.pipeline.graph import build_graph, retracting_streams
-from millwheel.core.pipeline.spec import PipelineSpec, TableSpec
+from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.core.pipeline.work import TableSpec
 from millwheel.core.tables.planning import untabled
-from millwheel.savepoints.blueprint import blueprint_of
-from millwheel.savepoints.compatibility import Compatibility, compare, worst
-from millwheel.spec import load_pipeline
+from millwheel.language.spec import load_pipeline
 
 CHANGES = """
 pipeline: p
@@ -36,10 +37,15 @@ def test_a_table_stands_behind_a_source_of_change_events(form: str, tmp_path: Pa
     [events, rows], [table] = spec.streams, spec.computations
     assert (events.name, events.id, rows.name, rows.source) == ("events.rows", "", "rows", None)
     plain = form == "debezium"
-    assert table.table == TableSpec("rows", () if plain else ("id",), ("k",) if plain else ("at", "k"))
+    assert table.work == TableSpec(
+        "rows", () if plain else ("id",), ("k",) if plain else ("at", "k")
+    )
     assert "rows" in retracting_streams(spec)
     feeders = build_graph(spec).feeders
-    assert (feeders["table.rows"], feeders["sink.rows"]) == (("source.events.rows",), ("table.rows",))
+    assert (feeders["table.rows"], feeders["sink.rows"]) == (
+        ("source.events.rows",),
+        ("table.rows",),
+    )
 
 
 def test_tests_push_rows_without_a_table(tmp_path: Path) -> None:
@@ -52,7 +58,9 @@ def test_other_formats_have_no_table(tmp_path: Path) -> None:
     assert load_pipeline(tmp_path / "p.yaml").computations == ()
 
 
-def test_a_savepoint_without_the_table_is_refused_whose_rows_would_count_again(tmp_path: Path) -> None:
+def test_a_savepoint_without_the_table_is_refused_whose_rows_would_count_again(
+    tmp_path: Path,
+) -> None:
     spec = spec_of(tmp_path, "debezium")
     changes = compare(blueprint_of(untabled(spec)), blueprint_of(spec))
     assert worst(changes) is Compatibility.REFUSED
@@ -60,4 +68,6 @@ def test_a_savepoint_without_the_table_is_refused_whose_rows_would_count_again(t
     assert (refused.node, "on a new root" in refused.sentence) == ("table.rows", True)
     assert compare(blueprint_of(spec), blueprint_of(spec)) == []
     named = spec_of(tmp_path, "{debezium: {key: [id]}}")
-    assert worst(compare(blueprint_of(spec), blueprint_of(named))) is Compatibility.REFUSED, "its state has other keys"
+    assert worst(compare(blueprint_of(spec), blueprint_of(named))) is Compatibility.REFUSED, (
+        "its state has other keys"
+    )

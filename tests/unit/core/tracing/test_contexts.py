@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from millwheel.core.tracing.contexts import NOT_SAMPLED, TraceContext, context_of, declines, new_trace
+from millwheel.core.tracing.contexts import (
+    NOT_SAMPLED,
+    TraceContext,
+    context_of,
+    declines,
+    new_trace,
+)
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
 
 
 def test_a_header_is_a_context_whether_it_came_as_text_or_bytes() -> None:
-    assert context_of(PARENT, "a=1") == context_of(PARENT.encode(), b"a=1") == TraceContext(PARENT, "a=1")
+    assert (
+        context_of(PARENT, "a=1")
+        == context_of(PARENT.encode(), b"a=1")
+        == TraceContext(PARENT, "a=1")
+    )
     assert context_of(f"  {PARENT} ") == TraceContext(PARENT)
 
 

@@ -20,9 +20,15 @@ def test_about_the_share_is_chosen() -> None:
 
 def test_the_choice_is_that_of_the_record_however_much_is_read_at_once() -> None:
     whole = chosen_numbers(0.01, "c", NUMBERS)
-    parts = [number for start in range(0, 100_000, 777) for number in chosen_numbers(0.01, "c", NUMBERS[start:][:777])]
+    parts = [
+        number
+        for start in range(0, 100_000, 777)
+        for number in chosen_numbers(0.01, "c", NUMBERS[start:][:777])
+    ]
     assert parts == whole
-    assert set(whole) - set(chosen_numbers(0.01, "d", NUMBERS)), "partitions must not choose the same offsets"
+    assert set(whole) - set(chosen_numbers(0.01, "d", NUMBERS)), (
+        "partitions must not choose the same offsets"
+    )
 
 
 def test_a_record_has_the_same_trace_whenever_it_is_read_and_no_other_has() -> None:

@@ -43,11 +43,19 @@ def test_columns_are_judged_as_each_of_their_values(ends: list[int], watermark: 
     assert lateness.still_open(np.array(ends, np.int64), watermark).tolist() == each
     assert frame.select(lateness.still_open(pl.col("end"), watermark)).to_series().to_list() == each
     windows = [Window(end - 1, end) for end in ends]
-    assert lateness.open_windows(windows, watermark) == [w for w, open_ in zip(windows, each, strict=True) if open_]
+    assert lateness.open_windows(windows, watermark) == [
+        w for w, open_ in zip(windows, each, strict=True) if open_
+    ]
     assert each == [not lateness.is_final(end, watermark, 0) for end in ends]
 
 
-@given(st.lists(TIMES, max_size=8), TIMES | st.just(MIN_TIME), st.integers(0, 2**50), st.booleans(), st.integers(0, 8))
+@given(
+    st.lists(TIMES, max_size=8),
+    TIMES | st.just(MIN_TIME),
+    st.integers(0, 2**50),
+    st.booleans(),
+    st.integers(0, 8),
+)
 def test_how_a_source_is_read_does_not_decide_what_is_late(
     times: list[int], highest: int, delay: int, stated: bool, cut: int
 ) -> None:
@@ -59,8 +67,19 @@ def test_how_a_source_is_read_does_not_decide_what_is_late(
     assert whole == parts
     assert lateness.late_rows(times, highest, delay, stated) == np.flatnonzero(whole).tolist()
     assert whole == [
-        lateness.is_behind(time, lateness.watermark_after(highest if stated else max([highest, *times[:index]]), delay))
+        lateness.is_behind(
+            time,
+            lateness.watermark_after(highest if stated else max([highest, *times[:index]]), delay),
+        )
         for index, time in enumerate(times)
     ]
     if times and lateness.none_late(min(times), max([highest, *times]), delay):
         assert not any(whole)
+
+
+def test_a_record_beyond_the_far_future_is_refused_and_one_at_its_edge_is_not() -> None:
+    assert [lateness.is_too_far(at, 100, 50) for at in (150, 151)] == [False, True]
+    assert not lateness.is_too_far(2**62, 100, None)
+    assert lateness.too_far(151, 2_000_000) == (
+        "timestamp 151 µs lies more than 2s in the future (watermark.max_future)"
+    )

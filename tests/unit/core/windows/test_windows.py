@@ -27,30 +27,49 @@ timestamps = st.integers(-(10**15), 4 * 10**15)
 
 
 @given(timestamp=timestamps, size=st.integers(1, 10**12), offset=st.integers(-(10**12), 10**12))
-def test_a_tumbling_window_holds_its_record_and_starts_on_the_grid(timestamp: int, size: int, offset: int) -> None:
+def test_a_tumbling_window_holds_its_record_and_starts_on_the_grid(
+    timestamp: int, size: int, offset: int
+) -> None:
     [window] = Tumbling(size, offset).assign(timestamp)
     assert window.start <= timestamp < window.end == window.start + size
     assert (window.start - offset) % size == 0
 
 
-@given(timestamp=timestamps, size=st.integers(1, 2000), every=st.integers(1, 2000), offset=st.integers(-3000, 3000))
+@given(
+    timestamp=timestamps,
+    size=st.integers(1, 2000),
+    every=st.integers(1, 2000),
+    offset=st.integers(-3000, 3000),
+)
 def test_sliding_windows_are_exactly_those_that_hold_the_record(
     timestamp: int, size: int, every: int, offset: int
 ) -> None:
     every = min(size, every)
     windows = Sliding(size, every, offset).assign(timestamp)
-    assert all(window.start <= timestamp < window.end and (window.start - offset) % every == 0 for window in windows)
+    assert all(
+        window.start <= timestamp < window.end and (window.start - offset) % every == 0
+        for window in windows
+    )
     assert [window.end for window in windows] == sorted({window.end for window in windows})
     assert windows[0].start - every <= timestamp - size  # one more on the left would end too early
     assert windows[-1].start + every > timestamp
 
 
-@given(timestamp=timestamps, steps=st.integers(1, 40), every=st.integers(1, 2000), offset=st.integers(-3000, 3000))
-def test_cumulative_windows_share_a_start_and_grow(timestamp: int, steps: int, every: int, offset: int) -> None:
+@given(
+    timestamp=timestamps,
+    steps=st.integers(1, 40),
+    every=st.integers(1, 2000),
+    offset=st.integers(-3000, 3000),
+)
+def test_cumulative_windows_share_a_start_and_grow(
+    timestamp: int, steps: int, every: int, offset: int
+) -> None:
     windows = Cumulative(steps * every, every, offset).assign(timestamp)
     assert {window.start for window in windows} == {windows[0].start}
     assert all(window.start <= timestamp < window.end for window in windows)
-    assert [window.end - windows[0].end for window in windows] == [i * every for i in range(len(windows))]
+    assert [window.end - windows[0].end for window in windows] == [
+        i * every for i in range(len(windows))
+    ]
     assert windows[-1].end - windows[0].start == steps * every
     assert windows[0].end - timestamp <= every
 
@@ -72,13 +91,19 @@ def test_the_global_window_ends_with_time() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-40, 60), st.integers(0, 2)), max_size=20), st.integers(1, 9))
-def test_sessions_are_the_unions_of_the_pieces_that_parts_know(made: list[tuple[int, int]], gap: int) -> None:
+def test_sessions_are_the_unions_of_the_pieces_that_parts_know(
+    made: list[tuple[int, int]], gap: int
+) -> None:
     whole, pieces = Sessions(gap), SessionPieces(gap)
 
     def spans(function: Sessions, windows: list[Window]) -> list[Window]:
-        return [Window(min(each)[0], max(one.end for one in each)) for each in function.merge(windows)]
+        return [
+            Window(min(each)[0], max(one.end for one in each)) for each in function.merge(windows)
+        ]
 
-    parts = [[whole.assign(at)[0] for at, instance in made if instance == part] for part in range(3)]
+    parts = [
+        [whole.assign(at)[0] for at, instance in made if instance == part] for part in range(3)
+    ]
     known = [piece for part in parts for piece in spans(pieces, part)]
     assert spans(whole, known) == spans(whole, [window for part in parts for window in part])
     assert all(piece.end - piece.start < 2 * gap for piece in known)

@@ -32,7 +32,8 @@ def _utc(text: str) -> int:
         ("Europe/Berlin", "2024-10-27T00:59", "2024-10-26T22:00", 25),
         ("Europe/Berlin", "2024-10-27T01:01", "2024-10-26T22:00", 25),
         ("America/New_York", "2024-11-03T05:59", "2024-11-03T04:00", 25),
-        # The clock goes from 24:00 to 23:00, and from 24:00 to 01:00: the day begins where the clock jumps.
+        # The clock goes from 24:00 to 23:00, and from 24:00 to 01:00: the day begins where the
+        # clock jumps.
         ("America/Sao_Paulo", "2018-02-18T01:30", "2018-02-17T02:00", 25),
         ("America/Sao_Paulo", "2018-02-18T02:30", "2018-02-17T02:00", 25),
         ("America/Sao_Paulo", "2018-11-04T03:00", "2018-11-04T03:00", 23),
@@ -45,7 +46,9 @@ def _utc(text: str) -> int:
         ("UTC", "1969-12-31T23:59", "1969-12-31T00:00", 24),
     ],
 )
-def test_days_in_a_time_zone_are_as_long_as_its_clock_says(zone: str, instant: str, start: str, hours: int) -> None:
+def test_days_in_a_time_zone_are_as_long_as_its_clock_says(
+    zone: str, instant: str, start: str, hours: int
+) -> None:
     window = Tumbling("1d", time_zone=zone).window(_utc(instant))
     assert window == (_utc(start), _utc(start) + hours * HOUR)
 
@@ -53,12 +56,20 @@ def test_days_in_a_time_zone_are_as_long_as_its_clock_says(zone: str, instant: s
 @given(
     timestamp=st.integers(_utc("1971-01-01T00:00"), _utc("2037-01-01T00:00")),
     zone=st.sampled_from(
-        ["Europe/Berlin", "America/Sao_Paulo", "America/Havana", "Pacific/Apia", "Australia/Lord_Howe"]
+        [
+            "Europe/Berlin",
+            "America/Sao_Paulo",
+            "America/Havana",
+            "Pacific/Apia",
+            "Australia/Lord_Howe",
+        ]
     ),
     count=st.integers(1, 7),
     offset=st.sampled_from([0, 6 * HOUR, -HOUR]),
 )
-def test_days_follow_each_other_without_gap_or_overlap(timestamp: int, zone: str, count: int, offset: int) -> None:
+def test_days_follow_each_other_without_gap_or_overlap(
+    timestamp: int, zone: str, count: int, offset: int
+) -> None:
     days = Tumbling(count * DAY, offset, zone)
     window = days.window(timestamp)
     assert window.start <= timestamp < window.end

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from millwheel.adapters.processes.libraries import SETTINGS
 from millwheel.launch.launchers.processes import ProcessLauncher
 from millwheel.launch.launchers.warm_children import Children
-from millwheel.processes.libraries import SETTINGS
 from tests.unit.launch.helpers import template, write_worker
 
 
@@ -30,5 +30,8 @@ def launcher(tmp_path: Path, module: str) -> Iterator[ProcessLauncher]:
 
 @pytest.fixture
 def threads(tmp_path: Path) -> None:
-    begins = "import threading, time; threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
+    begins = (
+        "import threading, time; threading.Thread(target=time.sleep, args=(600,),"
+        " daemon=True).start()"
+    )
     (tmp_path / "sitecustomize.py").write_text(begins)

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
+from millwheel.adapters.processes.interpreter import module_command
 from millwheel.launch.launchers.base import WorkerTemplate
-from millwheel.processes.interpreter import module_command
 
 TEMPLATE = WorkerTemplate("/root", "zk:2181/x", "p", "/logs", "/scratch")
 
 
 def test_a_worker_is_told_where_it_belongs_and_which_slot_it_has() -> None:
     argv = TEMPLATE.command(3, "/scratch/3")
-    program = module_command("millwheel.workers")
+    program = module_command("millwheel.engine.workers")
     assert argv[: len(program)] == program
     words = argv[len(program) :]
     told = dict(zip(words[::2], words[1::2], strict=True))
@@ -23,14 +23,16 @@ def test_a_worker_is_told_where_it_belongs_and_which_slot_it_has() -> None:
 
 
 def test_folders_of_security_and_secrets_are_named_where_there_are_any() -> None:
-    made = WorkerTemplate("/r", "z:1", "p", "/l", "/s", module="other", security="/sec", secrets="/keys")
+    made = WorkerTemplate(
+        "/r", "z:1", "p", "/l", "/s", module="other", security="/sec", secrets="/keys"
+    )
     argv = made.command(0, "/s/0", python="py")
     assert argv[0] == "py"
     assert argv[argv.index("-m") + 1] == "other"
     assert argv[-4:] == ["--security", "/sec", "--secrets", "/keys"]
 
 
-def test_queries_are_answered_at_the_port_by_the_first_slot_and_at_free_ones_by_the_others() -> None:
+def test_the_first_slot_answers_queries_at_the_port_and_the_others_at_free_ones() -> None:
     made = WorkerTemplate("/r", "z:1", "p", "/l", "/s", query_port=6380)
     for slot, port in ((0, "6380"), (1, "0")):
         words = made.arguments(slot, "/s")

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from millwheel.launch.launchers.executor_orders import Orders, orders_at
-from tests.fakes.s3_server import Fault, S3Server
+from tests.fakes.buckets import Fault
+from tests.fakes.s3_server import S3Server
 
 
 @pytest.fixture(params=("files", "objects"))

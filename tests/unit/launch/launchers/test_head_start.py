@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from millwheel.cli import main
 from millwheel.launch.early import children_for
 from millwheel.launch.launchers.head_start import SECRETS_VARIABLE, head_start, is_sure, taken
 from millwheel.launch.settings import LauncherKind, RunSettings
+from millwheel.tools.cli import main
 
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere children are executed")
+linux = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="elsewhere children are executed"
+)
 
 
 def parents() -> list[psutil.Process]:
@@ -51,6 +54,9 @@ def test_only_runs_on_plain_processes_have_a_head_start(
 @linux
 def test_the_run_takes_what_was_begun_before_its_command_line_was_read() -> None:
     with head_start(["run", "p.yaml"]):
+        until_s = time.monotonic() + 10
+        while not parents() and time.monotonic() < until_s:
+            time.sleep(0.01)  # a child that was forked has our command line until it has its own
         (begun,) = parents()
         with children_for(RunSettings("p.yaml", launcher=LauncherKind.PROCESSES)) as children:
             assert children is not None
@@ -60,8 +66,12 @@ def test_the_run_takes_what_was_begun_before_its_command_line_was_read() -> None
 
 
 @linux
-def test_a_command_that_fails_before_it_runs_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["millwheel", "run", str(tmp_path / "p.yaml"), "--workers", "many"])
+def test_a_command_that_fails_before_it_runs_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        sys, "argv", ["millwheel", "run", str(tmp_path / "p.yaml"), "--workers", "many"]
+    )
     with pytest.raises(SystemExit):
         main()
     assert not parents()

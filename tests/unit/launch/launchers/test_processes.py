@@ -33,7 +33,9 @@ def exits(launcher: ProcessLauncher) -> list[WorkerExit]:
     return found
 
 
-def test_a_killed_worker_is_noticed_and_its_scratch_is_gone(tmp_path: Path, launcher: ProcessLauncher) -> None:
+def test_a_killed_worker_is_noticed_and_its_scratch_is_gone(
+    tmp_path: Path, launcher: ProcessLauncher
+) -> None:
     launcher.start(0)
     eventually(lambda: lives(tmp_path, 0))
     assert launcher.exits() == []
@@ -46,7 +48,9 @@ def test_a_killed_worker_is_noticed_and_its_scratch_is_gone(tmp_path: Path, laun
     assert launcher.pids() == {}
 
 
-def test_a_paused_worker_is_killed_if_it_is_the_one_that_is_meant(tmp_path: Path, launcher: ProcessLauncher) -> None:
+def test_a_paused_worker_is_killed_if_it_is_the_one_that_is_meant(
+    tmp_path: Path, launcher: ProcessLauncher
+) -> None:
     launcher.start(0)
     eventually(lambda: lives(tmp_path, 0))
     pid = launcher.pids()[0]
@@ -70,7 +74,9 @@ def test_last_words_are_those_of_the_last_life(tmp_path: Path, launcher: Process
     assert (tmp_path / "logs" / "worker-3.out").read_text() == "hello from 3\n" * 2
 
 
-def test_stop_asks_first_and_then_kills_what_does_not_listen(tmp_path: Path, launcher: ProcessLauncher) -> None:
+def test_stop_asks_first_and_then_kills_what_does_not_listen(
+    tmp_path: Path, launcher: ProcessLauncher
+) -> None:
     launcher.start(0)
     launcher.start(1)
     eventually(lambda: lives(tmp_path, 0) and lives(tmp_path, 1))

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 
 import msgspec
 import pytest
 
 from millwheel.launch.launchers import warm_messages as m
+from millwheel.launch.launchers.warm_messages import ROOM
 
 REQUESTS = [m.Start(1, "mod", ["--a", "b"], "/e", "/o"), m.Signal(1, 9)]
 REPORTS = [m.Started(1, 44), m.Ended(1, -9), m.Cold(1, "a thread")]
@@ -43,3 +46,23 @@ def test_what_can_be_read_is_found_also_beyond_a_thousand_files() -> None:
         for each in (read, write, high):
             os.close(each)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_command_line_that_is_too_long_is_cut_off() -> None:
+    code = "\n".join(
+        (
+            (
+                "import sys; from pathlib import Path; from"
+                " millwheel.launch.launchers.warm_messages import show_as"
+            ),
+            "assert show_as(['worker', 'x' * 5_000])",
+            "print(Path('/proc/self/cmdline').read_bytes().rstrip(b'\\0').decode().split('\\0'))",
+        )
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code, ROOM], capture_output=True, text=True, check=True
+    )
+    name, argument = eval(told.stdout)
+    assert name == "worker"
+    assert set(argument) == {"x"}
+    assert len(ROOM) <= len(argument) < 5_000

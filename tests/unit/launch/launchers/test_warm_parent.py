@@ -11,16 +11,18 @@ from pathlib import Path
 import psutil
 import pytest
 
+from millwheel.adapters.processes.interpreter import module_command
+from millwheel.adapters.processes.libraries import worker_environment
+from millwheel.adapters.processes.supervisor import ProcessEnded
 from millwheel.launch.launchers.processes import ProcessLauncher
 from millwheel.launch.launchers.warm_children import Children
 from millwheel.launch.services import Services
-from millwheel.processes.interpreter import module_command
-from millwheel.processes.libraries import worker_environment
-from millwheel.processes.supervisor import ProcessEnded
 from tests.unit.launch.helpers import eventually, lives, template
 from tests.unit.launch.launchers.test_processes import exits
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere workers are executed")
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="elsewhere workers are executed"
+)
 
 
 def runs(pid: int) -> bool:
@@ -42,7 +44,10 @@ def test_what_a_worker_needs_is_loaded_without_a_second_thread() -> None:
     code = "from millwheel.launch.launchers import warm_parent as warm; warm.load(); "
     code += "print(repr(warm.why_not()), {'polars', 'pyarrow'} & sys.modules.keys() or 'neither')"
     told = subprocess.run(
-        [sys.executable, "-c", "import sys; " + code], env=worker_environment(), capture_output=True, text=True
+        [sys.executable, "-c", "import sys; " + code],
+        env=worker_environment(),
+        capture_output=True,
+        text=True,
     )
     assert (told.stdout.split(), told.stderr) == (["''", "neither"], "")
 
@@ -72,7 +77,9 @@ def test_whoever_closes_it_leaves_neither_processes_nor_files(tmp_path: Path, mo
         worker = started(launcher, tmp_path)
         parent = worker.parent()
         assert parent is not None
-        (folder,) = {Path(file.path).parent for file in parent.open_files() if file.path.endswith("warm.log")}
+        (folder,) = {
+            Path(file.path).parent for file in parent.open_files() if file.path.endswith("warm.log")
+        }
     eventually(lambda: not runs(parent.pid) and not runs(worker.pid))
     assert not folder.exists()
 
@@ -118,7 +125,10 @@ def test_the_parent_and_its_workers_die_with_the_driver(tmp_path: Path, module: 
             "from millwheel.launch.launchers.processes import ProcessLauncher",
             "from millwheel.launch.launchers.warm_children import Children",
             "from tests.unit.launch.helpers import template",
-            "children = Children(); kept = ProcessLauncher(template(Path(sys.argv[1]), sys.argv[2]), children.start)",
+            (
+                "children = Children(); kept = ProcessLauncher(template(Path(sys.argv[1]),"
+                " sys.argv[2]), children.start)"
+            ),
             "kept.start(0); time.sleep(600)",
         )
     )

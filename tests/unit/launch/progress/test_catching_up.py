@@ -8,9 +8,9 @@ from typing import Any
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import build_graph
+from millwheel.language.spec import load_pipeline
 from millwheel.launch.progress.catching_up import CatchingUp
-from millwheel.spec import load_pipeline
-from tests.unit.savepoints.test_catching_up import TEXT
+from tests.unit.control.savepoints.test_catching_up import TEXT
 
 
 def test_the_counters_of_a_run_are_those_of_where_all_shards_stand(tmp_path: Path) -> None:

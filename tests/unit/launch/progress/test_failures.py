@@ -10,12 +10,18 @@ from millwheel.errors import BrokenError
 from millwheel.launch.progress.failures import Failures
 from tests.unit.launch.progress.test_summary import graph, view
 
-FIRST = First("traffic", "TypeError at a.py:3 in f", "traffic failed: TypeError: no (a.py:3 in f; key 'ann')")
+FIRST = First(
+    "traffic", "TypeError at a.py:3 in f", "traffic failed: TypeError: no (a.py:3 in f; key 'ann')"
+)
 
 
 def failing(tried: int, failed: int, what: str = "record") -> ClusterView:
     found = view()
-    node = replace(found.nodes["traffic"], tallies={CallKind("traffic", what): Tally(tried, failed)}, firsts=[FIRST])
+    node = replace(
+        found.nodes["traffic"],
+        tallies={CallKind("traffic", what): Tally(tried, failed)},
+        firsts=[FIRST],
+    )
     return ClusterView({**found.nodes, "traffic": node})
 
 
@@ -25,7 +31,9 @@ def failures(policy: OnError | None = None) -> tuple[Failures, list[str]]:
     if policy is not None:
         computation = given.nodes["traffic"].computation
         assert computation is not None
-        given.nodes["traffic"] = replace(given.nodes["traffic"], computation=replace(computation, on_error=policy))
+        given.nodes["traffic"] = replace(
+            given.nodes["traffic"], computation=replace(computation, on_error=policy)
+        )
     return Failures(given, "/the/root", said.append), said
 
 
@@ -43,7 +51,12 @@ def test_too_many_failures_end_the_run_with_a_sentence_once_all_have_had_time_to
     looking.look(failing(1_000, 900), 10.5)
     with pytest.raises(BrokenError) as caught:
         looking.look(failing(1_000, 900), 11.1)
-    for part in ("traffic failed on 900 of its last 1,000 records", "10% of at least 100", "a.py:3", "/the/root"):
+    for part in (
+        "traffic failed on 900 of its last 1,000 records",
+        "10% of at least 100",
+        "a.py:3",
+        "/the/root",
+    ):
         assert part in str(caught.value)
     assert "on_error: dead_letter" in str(caught.value)
 

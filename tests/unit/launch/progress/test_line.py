@@ -9,7 +9,6 @@ from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
 from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.core.pipeline.spec import (
-    ComputationSpec,
     InputSpec,
     KeyKind,
     KeySpec,
@@ -17,8 +16,16 @@ from millwheel.core.pipeline.spec import (
     SourceSpec,
     StreamSpec,
 )
-from millwheel.launch.progress.expected import Expected
-from millwheel.launch.progress.line import ProgressLine, RateMeter, Speed, lag_text, left_text, progress_text
+from millwheel.launch.progress.input_size import Expected
+from millwheel.launch.progress.line import (
+    ProgressLine,
+    RateMeter,
+    Speed,
+    lag_text,
+    left_text,
+    progress_text,
+)
+from tests.computations import computation_spec
 from tests.unit.launch.progress.test_summary import graph, view
 
 
@@ -43,7 +50,10 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
 def test_lag_is_how_far_a_computation_is_behind_its_input() -> None:
     text = lag_text(graph(), at(source_hits=100, traffic=98.5, visits=10))
     assert text == "lag traffic 1s, visits 1m30s"
-    assert lag_text(graph(), at(source_hits=100, traffic=99.8, visits=100)) == "lag traffic 0.2s, visits 0.0s"
+    assert (
+        lag_text(graph(), at(source_hits=100, traffic=99.8, visits=100))
+        == "lag traffic 0.2s, visits 0.0s"
+    )
 
 
 def two_chains() -> Graph:
@@ -55,7 +65,9 @@ def two_chains() -> Graph:
             name="p",
             streams=tuple(StreamSpec(name, SourceSpec("files", {})) for name in ("old", "new")),
             computations=tuple(
-                ComputationSpec(name, tuple(InputSpec(stream, keyed) for stream in inputs), (name,))
+                computation_spec(
+                    name, tuple(InputSpec(stream, keyed) for stream in inputs), (name,)
+                )
                 for name, inputs in chains.items()
             ),
             sinks=(),
@@ -73,7 +85,12 @@ def of_two_chains(**watermarks: int) -> ClusterView:
 def test_lag_is_against_the_inputs_of_each_computation_whatever_other_sources_say() -> None:
     years = 10**15
     stand = of_two_chains(
-        old=100 * SECOND, new=years, first=90 * SECOND, second=90 * SECOND, third=years, join=100 * SECOND
+        old=100 * SECOND,
+        new=years,
+        first=90 * SECOND,
+        second=90 * SECOND,
+        third=years,
+        join=100 * SECOND,
     )
     shown = lag_text(two_chains(), stand)
     assert shown.startswith("lag first 10s, second 0.0s, third 0.0s, join ")
@@ -82,7 +99,12 @@ def test_lag_is_against_the_inputs_of_each_computation_whatever_other_sources_sa
 
 def test_an_input_that_has_ended_or_is_idle_says_no_time() -> None:
     stand = of_two_chains(
-        old=MAX_TIME, new=100 * SECOND, first=MAX_TIME, second=50, third=98 * SECOND, join=97 * SECOND
+        old=MAX_TIME,
+        new=100 * SECOND,
+        first=MAX_TIME,
+        second=50,
+        third=98 * SECOND,
+        join=97 * SECOND,
     )
     assert lag_text(two_chains(), stand) == "lag first done, second finishing, third 2s, join 3s"
     idle = of_two_chains(old=5 * SECOND, new=IDLE_TIME, first=5 * SECOND, third=5, join=4 * SECOND)
@@ -131,6 +153,8 @@ def test_each_node_may_have_a_line() -> None:
     speed = Speed("weblog", graph(), each_node=True)
     head, *lines = speed.text(at(source_hits=100, traffic=70), {}, 1.0).splitlines()
     assert head.startswith("weblog: ")
-    assert [line.split()[0] for line in lines] == [name for name in graph().nodes if name in view().nodes]
+    assert [line.split()[0] for line in lines] == [
+        name for name in graph().nodes if name in view().nodes
+    ]
     assert any("lag 30s" in line for line in lines)
     assert "\n" not in Speed("weblog", graph()).text(at(source_hits=100), {}, 1.0)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from millwheel.adapters.pb import injector_pb2
 from millwheel.errors import UnavailableError
 from millwheel.launch.progress import polling as watching
 from millwheel.launch.progress.polling import StatusWatcher, addresses, cluster_view, pause_s
-from millwheel.pb import injector_pb2
 from tests.fakes.coordination import FakeCoordination, FakeZooKeeper
 from tests.unit.launch.helpers import eventually
 
@@ -80,7 +80,9 @@ class Injectors:
         return self.sessions[-1]
 
 
-def test_the_watcher_follows_the_leader_and_comes_back_after_a_lost_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_watcher_follows_the_leader_and_comes_back_after_a_lost_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     injectors = Injectors(monkeypatch)
     watcher = StatusWatcher(injectors.connect)
     watcher.start()
@@ -103,7 +105,9 @@ def test_the_watcher_follows_the_leader_and_comes_back_after_a_lost_session(monk
         watcher.stop()
 
 
-def test_one_line_serves_until_the_injector_answers_no_more_or_another_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_line_serves_until_the_injector_answers_no_more_or_another_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     injectors = Injectors(monkeypatch)
     watcher = StatusWatcher(injectors.connect)
     watcher.start()

@@ -7,7 +7,6 @@ from millwheel.core.pipeline.cluster_view import ClusterView, NodeView
 from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
-    ComputationSpec,
     InputSpec,
     KeyKind,
     KeySpec,
@@ -17,6 +16,7 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
 )
 from millwheel.launch.progress.summary import summarize
+from tests.computations import computation_spec
 
 
 def graph() -> Graph:
@@ -26,15 +26,25 @@ def graph() -> Graph:
         PipelineSpec(
             name="weblog",
             streams=(StreamSpec("hits", SourceSpec("files", {})),),
-            computations=(ComputationSpec("traffic", hits, ("out",)), ComputationSpec("visits", hits, ("out",))),
-            sinks=(SinkSpec("out", "files", {"path": "/o"}), SinkSpec(DEAD_LETTERS, "files", {"path": "/d"})),
+            computations=(
+                computation_spec("traffic", hits, ("out",)),
+                computation_spec("visits", hits, ("out",)),
+            ),
+            sinks=(
+                SinkSpec("out", "files", {"path": "/o"}),
+                SinkSpec(DEAD_LETTERS, "files", {"path": "/d"}),
+            ),
             folder="/p",
         )
     )
 
 
 def view(**counters: dict[str, int]) -> ClusterView:
-    names = {"source_hits": "source.hits", "sink_out": "sink.out", "sink_dead": f"sink.{DEAD_LETTERS}"}
+    names = {
+        "source_hits": "source.hits",
+        "sink_out": "sink.out",
+        "sink_dead": f"sink.{DEAD_LETTERS}",
+    }
     all_names = ("source_hits", "traffic", "visits", "sink_out", "sink_dead")
     nodes = [NodeView(names.get(n, n), MAX_TIME, True, "", counters.get(n, {})) for n in all_names]
     return ClusterView({node.name: node for node in nodes}, (1.0, 2.0, 3.0, 4.0))
@@ -63,7 +73,9 @@ def test_each_number_comes_from_the_nodes_that_count_it() -> None:
 
 
 def test_duplicates_that_only_one_of_two_consumers_saw_count_once() -> None:
-    summary = summarize(graph(), view(traffic={"duplicates.hits": 5}, visits={"duplicates.hits": 2}), 1.0, {})
+    summary = summarize(
+        graph(), view(traffic={"duplicates.hits": 5}, visits={"duplicates.hits": 2}), 1.0, {}
+    )
     assert summary.duplicates == 5
 
 

@@ -17,7 +17,8 @@ from millwheel.core.aggregates.families.exact_sums import SCALE_BITS
 from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns.plan import COUNT, END, KEY, START, ColumnPlan
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.pipeline.spec import AggregateSpec, InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.spec import InputSpec, KeyKind, KeySpec
+from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.core.windows.windows import Tumbling
 from tests.unit.core.columns.test_windows import TUMBLING, Row, batch_of, plan_of
 
@@ -35,7 +36,12 @@ costs = st.one_of(
     st.floats(-1e6, 1e6).filter(lambda x: abs(x) >= 2.0**-37 or x == 0),
 )
 rows = st.builds(
-    Row, st.integers(-3, 3), st.sampled_from(["click", "view"]), costs, st.integers(-5, 5), st.integers(-30, 60)
+    Row,
+    st.integers(-3, 3),
+    st.sampled_from(["click", "view"]),
+    costs,
+    st.integers(-5, 5),
+    st.integers(-30, 60),
 )
 
 
@@ -56,7 +62,9 @@ def by_hash(plan: ColumnPlan, batch: Any, monkeypatch: pytest.MonkeyPatch) -> pl
         return plan.group(batch)
 
 
-@pytest.mark.parametrize("changes", [{}, {"inputs": PAIRS}, {"condition": "size > 0 or kind == 'view'"}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"inputs": PAIRS}, {"condition": "size > 0 or kind == 'view'"}], ids=str
+)
 @given(records=st.lists(rows, max_size=40))
 def test_groups_are_those_of_a_hash_table(records: list[Row], changes: dict[str, Any]) -> None:
     plan = plan_of(aggregates=SUMS, **changes)
@@ -78,8 +86,12 @@ def pair_keys(plan: ColumnPlan, batch: Any) -> Any:
 def test_groups_are_in_the_order_of_windows_and_keys() -> None:
     plan = plan_of(aggregates=SUMS)
     assert plan is not None
-    groups = plan.group(batch_of([Row(ad, "click", 1.0, 1, at) for ad in (5, -2, 3) for at in (-1, 12, 0, 5)]))
-    assert groups.select(START, KEY).rows() == [(at, ad) for at in (-10, 0, 10) for ad in (-2, 3, 5)]
+    groups = plan.group(
+        batch_of([Row(ad, "click", 1.0, 1, at) for ad in (5, -2, 3) for at in (-1, 12, 0, 5)])
+    )
+    assert groups.select(START, KEY).rows() == [
+        (at, ad) for at in (-10, 0, 10) for ad in (-2, 3, 5)
+    ]
     assert groups[COUNT].to_list() == [1, 1, 1, 2, 2, 2, 1, 1, 1]
 
 
@@ -88,17 +100,24 @@ def test_sums_of_floats_are_exact(values: list[float], groups: int) -> None:
     numbers = np.arange(len(values)) % groups
     whole, fraction = Cells(numbers, [], np.zeros(groups, np.int64)).floats(np.array(values))
     expected = [sum(map(Fraction, values[group::groups]), Fraction(0)) for group in range(groups)]
-    found = [Fraction(one) + Fraction(other, 1 << SCALE_BITS) for one, other in zip(whole, fraction, strict=True)]
+    found = [
+        Fraction(one) + Fraction(other, 1 << SCALE_BITS)
+        for one, other in zip(whole, fraction, strict=True)
+    ]
     assert found == expected
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
 def test_sums_of_whole_numbers_are_exact(values: list[int]) -> None:
-    found = Cells(np.zeros(len(values), np.intp), [], np.zeros(1, np.int64)).wholes(np.array(values, np.int64))
+    found = Cells(np.zeros(len(values), np.intp), [], np.zeros(1, np.int64)).wholes(
+        np.array(values, np.int64)
+    )
     assert found.to_list() == [sum(values)]
 
 
-def test_floats_whose_sum_would_be_rounded_are_left_to_the_hash_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_floats_whose_sum_would_be_rounded_are_left_to_the_hash_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(Unadded):
         Cells(np.zeros(2, np.intp), [], np.zeros(1, np.int64)).floats(np.array([1.0, -(2.0**31)]))
     plan = plan_of(aggregates=SUMS)
@@ -118,7 +137,15 @@ def test_floats_whose_sum_would_be_rounded_are_left_to_the_hash_table(monkeypatc
         ([0], [5], Tumbling(86_400_000_000, time_zone="Europe/Berlin")),
         ([0], [MAX_TIME - 5], Tumbling(10)),
     ],
-    ids=["nothing", "text", "keys far apart", "all keys", "times far apart", "days of a time zone", "the end of time"],
+    ids=[
+        "nothing",
+        "text",
+        "keys far apart",
+        "all keys",
+        "times far apart",
+        "days of a time zone",
+        "the end of time",
+    ],
 )
 def test_what_does_not_lie_close_together_is_left_to_the_hash_table(
     keys: list[Any], stamps: list[int], window: Tumbling
@@ -127,7 +154,9 @@ def test_what_does_not_lie_close_together_is_left_to_the_hash_table(
     assert cells([series], np.array(stamps, np.int64), window) is None
 
 
-def test_other_aggregates_and_windows_are_left_to_the_hash_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_aggregates_and_windows_are_left_to_the_hash_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(column_plans, "cells", None)
     record = batch_of([Row(1, "view", 1.0, 1, 5)])
     for plan in (plan_of(), plan_of(TUMBLING, aggregates=(AggregateSpec("s", "stddev", "cost"),))):

@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.aggregates.columns import Unfit
-from millwheel.core.pipeline.spec import AggregateSpec
-from tests.unit.core.aggregates.both_forms import VALUES, acc_of_rows, both_bundles, made_of, same_in_both_forms
+from millwheel.core.pipeline.work import AggregateSpec
+from tests.unit.core.aggregates.both_forms import (
+    VALUES,
+    acc_of_rows,
+    both_bundles,
+    made_of,
+    same_in_both_forms,
+)
 from tests.unit.core.aggregates.test_base import _make, _over
 
 

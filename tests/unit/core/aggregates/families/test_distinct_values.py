@@ -1,4 +1,5 @@
-"""Growing sets: exact for all kinds of values, in entries that are written and read only where something changes."""
+"""Growing sets: exact for all kinds of values, in entries that are written and read only where
+something changes."""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ def _set_of(found: Any) -> Distinct:
 
 
 @given(st.lists(st.tuples(st.lists(values, max_size=5), st.booleans()), max_size=8), st.booleans())
-def test_what_is_stored_again_is_what_has_come_since(steps: list[tuple[list[Any], bool]], apart: bool) -> None:
+def test_what_is_stored_again_is_what_has_come_since(
+    steps: list[tuple[list[Any], bool]], apart: bool
+) -> None:
     """The bytes of a small set are kept until it changes."""
     found, entries = Distinct(), Entries() if apart else None
     for added, one_by_one in steps:
@@ -71,7 +74,9 @@ def test_what_is_stored_again_is_what_has_come_since(steps: list[tuple[list[Any]
 
 
 @given(st.lists(st.lists(values, max_size=12), max_size=6), st.booleans())
-def test_it_counts_what_a_set_counts_however_the_values_come(cuts: list[list[Any]], merged: bool) -> None:
+def test_it_counts_what_a_set_counts_however_the_values_come(
+    cuts: list[list[Any]], merged: bool
+) -> None:
     made, expected = Distinct(), set()
     for cut in cuts:
         expected |= set(cut)

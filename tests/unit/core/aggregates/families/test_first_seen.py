@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from millwheel.core.aggregates.families.first_seen import among, first_seen
 
-sets = st.lists(st.lists(st.one_of(st.integers(0, 20), st.integers(0, 2**64 - 1)), max_size=5), max_size=9)
+sets = st.lists(
+    st.lists(st.one_of(st.integers(0, 20), st.integers(0, 2**64 - 1)), max_size=5), max_size=9
+)
 
 
 @given(sets)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.aggregates.columns import Unfit
-from millwheel.core.pipeline.spec import AggregateSpec
+from millwheel.core.pipeline.work import AggregateSpec
 from millwheel.errors import RecordError
 from tests.unit.core.aggregates.both_forms import made_of
 from tests.unit.core.aggregates.test_base import _make, _over
@@ -27,7 +27,9 @@ def test_a_float_that_was_subtracted_leaves_no_rounding_behind(function: str) ->
     assert found == float(Fraction(2**61 + 11, 3 if function == "mean" else 1))
 
 
-@given(rows=st.lists(st.one_of(st.integers(-(2**62), 2**62), st.floats(-1e200, 1e200)), max_size=30))
+@given(
+    rows=st.lists(st.one_of(st.integers(-(2**62), 2**62), st.floats(-1e200, 1e200)), max_size=30)
+)
 def test_the_sum_is_the_exact_sum_rounded_once(rows: list[Any]) -> None:
     made = _make("sum")
     found = made.result(_over(made, [(value, 0) for value in rows]))
@@ -41,7 +43,9 @@ def test_the_sum_is_the_exact_sum_rounded_once(rows: list[Any]) -> None:
 @pytest.mark.parametrize("value", [None, True, "7", math.nan, math.inf, [1], {"a": 1}])
 @pytest.mark.parametrize("function", ["sum", "mean", "variance", "stddev", "quantile"])
 def test_what_is_no_finite_number_is_named_with_its_field(function: str, value: Any) -> None:
-    with pytest.raises(RecordError, match=rf"{function} of field 'size' needs a finite number, not "):
+    with pytest.raises(
+        RecordError, match=rf"{function} of field 'size' needs a finite number, not "
+    ):
         _make(function).check(value, "size")
 
 

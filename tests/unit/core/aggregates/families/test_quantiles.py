@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from millwheel.core.aggregates.columns import Unfit
 from millwheel.core.aggregates.functions import make_aggregator
-from millwheel.core.pipeline.spec import AggregateSpec
+from millwheel.core.pipeline.work import AggregateSpec
 from tests.unit.core.aggregates.both_forms import VALUES, bundle_of, made_of, same_in_both_forms
 from tests.unit.core.aggregates.test_base import _over
 
@@ -40,11 +40,19 @@ def test_the_accumulator_and_the_result_are_those_of_rows(
 def test_values_at_the_edges_of_bins_are_in_the_bins_of_rows(accuracy: float) -> None:
     options = {"q": 0.5, "accuracy": accuracy}
     mapping = make_aggregator("quantile", options, None).mapping  # type: ignore[attr-defined]
-    keys = range(-int(900 * mapping.ladder), int(900 * mapping.ladder), int(3 * mapping.ladder) or 1)
+    keys = range(
+        -int(900 * mapping.ladder), int(900 * mapping.ladder), int(3 * mapping.ladder) or 1
+    )
     edges = [math.pow(2.0, key / mapping.ladder) for key in keys]
-    near = [around for edge in edges for around in (math.nextafter(edge, 0.0), edge, math.nextafter(edge, math.inf))]
+    near = [
+        around
+        for edge in edges
+        for around in (math.nextafter(edge, 0.0), edge, math.nextafter(edge, math.inf))
+    ]
     limits = [mapping.min_possible, math.nextafter(mapping.min_possible, 1.0), 2.0**-1022, 1e300]
-    same_in_both_forms(AggregateSpec("x", "quantile", "f", options=options), "float", [*near, *limits], 1000)
+    same_in_both_forms(
+        AggregateSpec("x", "quantile", "f", options=options), "float", [*near, *limits], 1000
+    )
 
 
 def test_records_that_the_condition_leaves_out_are_in_no_bin() -> None:
@@ -75,7 +83,9 @@ def test_a_count_that_no_column_holds_says_so() -> None:
             made.from_acc(acc)
 
 
-GROUPS = st.lists(st.lists(st.lists(VALUES["float"], min_size=1, max_size=6), min_size=1, max_size=4), max_size=5)
+GROUPS = st.lists(
+    st.lists(st.lists(VALUES["float"], min_size=1, max_size=6), min_size=1, max_size=4), max_size=5
+)
 
 
 @given(groups=GROUPS, data=st.data())
@@ -93,7 +103,9 @@ def test_many_groups_that_are_merged_together_have_each_its_own_bins(
         [
             pl.Series("f", [value for _, part in parts for value in part], pl.Float64),
             pl.Series("k", [number for number, part in parts for _ in part], pl.Int64),
-            pl.Series("part", [index for index, (_, part) in enumerate(parts) for _ in part], pl.Int64),
+            pl.Series(
+                "part", [index for index, (_, part) in enumerate(parts) for _ in part], pl.Int64
+            ),
         ]
     )
     staged = values.with_columns(made.staged()).with_columns(made.prepared())
@@ -107,10 +119,14 @@ def test_many_groups_that_are_merged_together_have_each_its_own_bins(
 
 
 @given(
-    rows=st.lists(st.floats(-1e6, 1e6).filter(lambda x: abs(x) > 1e-6 or x == 0), min_size=1, max_size=60),
+    rows=st.lists(
+        st.floats(-1e6, 1e6).filter(lambda x: abs(x) > 1e-6 or x == 0), min_size=1, max_size=60
+    ),
     q=st.floats(0, 1),
 )
 def test_quantiles_are_within_one_percent(rows: list[float], q: float) -> None:
     made = make_aggregator("quantile", {"q": q})
     true = sorted(rows)[math.floor(q * (len(rows) - 1))]
-    assert made.result(_over(made, [(value, 0) for value in rows])) == pytest.approx(true, rel=0.0101)
+    assert made.result(_over(made, [(value, 0) for value in rows])) == pytest.approx(
+        true, rel=0.0101
+    )

@@ -25,7 +25,9 @@ def test_lists_are_put_together_as_they_were_taken_apart(lists: list[list[int | 
 
 
 @given(st.lists(st.lists(st.one_of(st.none(), st.lists(VALUE)))))
-def test_lists_of_lists_are_taken_apart_to_their_values(lists: list[list[list[int | None] | None]]) -> None:
+def test_lists_of_lists_are_taken_apart_to_their_values(
+    lists: list[list[list[int | None] | None]],
+) -> None:
     numbers, values = spread(pl.Series(lists, dtype=pl.List(pl.List(pl.Int64))))
     expected = [
         (number, value)

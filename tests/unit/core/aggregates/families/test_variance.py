@@ -15,14 +15,16 @@ from hypothesis import strategies as st
 from millwheel.core.aggregates.columns import ColumnAggregate, Unfit
 from millwheel.core.aggregates.functions import column_aggregate, make_aggregator
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.pipeline.spec import AggregateSpec
+from millwheel.core.pipeline.work import AggregateSpec
 from tests.unit.core.aggregates.test_base import _make, _over
 
 floats = st.one_of(
     st.floats(2.0**-37, 2.0**47),
     st.floats(2.0**-37, 2.0**47).map(lambda number: -number),
     st.integers(-1000, 1000).map(float),
-    st.sampled_from([0.0, -0.0, 0.1, 2.0**47, 2.0**-37, 1.0 + 2.0**-37, 2.0**47 - 2.0**-5, 1e9 + 0.1]),
+    st.sampled_from(
+        [0.0, -0.0, 0.1, 2.0**47, 2.0**-37, 1.0 + 2.0**-37, 2.0**47 - 2.0**-5, 1e9 + 0.1]
+    ),
 )
 whole = st.one_of(st.integers(-(2**47), 2**47), st.integers(-3, 3))
 options = st.sampled_from([("variance", {}), ("stddev", {}), ("stddev", {"population": True})])
@@ -31,16 +33,27 @@ options = st.sampled_from([("variance", {}), ("stddev", {}), ("stddev", {"popula
 def column_form(
     kind: str, function: str = "stddev", options: Mapping[str, Any] = MappingProxyType({})
 ) -> ColumnAggregate:
-    return column_aggregate(AggregateSpec("x", function, "f", options=options), "a0", {"f": kind}, compile_expression)
+    return column_aggregate(
+        AggregateSpec("x", function, "f", options=options), "a0", {"f": kind}, compile_expression
+    )
 
 
 def grouped(made: ColumnAggregate, values: list[Any], kind: Any) -> pl.DataFrame:
     frame = pl.DataFrame({"f": pl.Series(values, dtype=kind)})
-    assert all(frame.select(each.alias(str(index)) for index, each in enumerate(made.unfit())).row(0))
-    return frame.with_columns(made.staged()).select(made.prepared()).select(made.merged()).cast(made.dtypes)
+    assert all(
+        frame.select(each.alias(str(index)) for index, each in enumerate(made.unfit())).row(0)
+    )
+    return (
+        frame.with_columns(made.staged())
+        .select(made.prepared())
+        .select(made.merged())
+        .cast(made.dtypes)
+    )
 
 
-def same_in_both_forms(named: tuple[str, dict[str, Any]], values: list[Any], cut: int, kind: str, dtype: Any) -> None:
+def same_in_both_forms(
+    named: tuple[str, dict[str, Any]], values: list[Any], cut: int, kind: str, dtype: Any
+) -> None:
     function, given_options = named
     rows = make_aggregator(function, given_options, None)
     made = column_form(kind, function, given_options)
@@ -75,7 +88,9 @@ def test_whole_numbers(named: tuple[str, dict[str, Any]], values: list[int], cut
 def test_floats_whose_squares_columns_cannot_hold_are_noticed(value: float) -> None:
     made = column_form("float")
     frame = pl.DataFrame({"f": [1.0, value]})
-    assert not all(frame.select(each.alias(str(index)) for index, each in enumerate(made.unfit())).row(0))
+    assert not all(
+        frame.select(each.alias(str(index)) for index, each in enumerate(made.unfit())).row(0)
+    )
 
 
 @pytest.mark.parametrize("value", [2**47 + 1, -(2**63)])
@@ -103,7 +118,9 @@ def test_an_accumulator_that_columns_cannot_hold_says_so(kind: str, acc: Any) ->
 def test_variance_is_as_exact_as_fractions(rows: list[float]) -> None:
     over = [(value, 0) for value in rows]
     variance = _make("variance")
-    assert variance.result(_over(variance, over)) == pytest.approx(statistics.variance(rows), rel=1e-12, abs=1e-300)
+    assert variance.result(_over(variance, over)) == pytest.approx(
+        statistics.variance(rows), rel=1e-12, abs=1e-300
+    )
     population = make_aggregator("variance", {"population": True})
     assert population.result(_over(population, over)) == pytest.approx(
         statistics.pvariance(rows), rel=1e-12, abs=1e-300

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.columns.batch import ColumnBatch, decode_columns, encode_columns
-from millwheel.core.columns.forms import plans_by_type
 from millwheel.core.columns.state.inferred import PlansByType, types_told, with_types
+from millwheel.core.columns.window_forms import plans_by_type
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import windowing_from_spec
-from millwheel.core.pipeline.spec import AggregateSpec
+from millwheel.core.pipeline.work import AggregateSpec
 from tests.unit.core.columns.test_windows import Row, batch_of, spec_of
 
 
@@ -21,7 +21,10 @@ def test_undeclared_fields_have_a_plan_for_each_of_their_types() -> None:
     plans = plans_by_type(spec, windowing_from_spec(spec), compile_expression)
     assert isinstance(plans, PlansByType)
     assert plans.needs == {"ad", "cost"}
-    whole, text = plans.plan({"ad": "int", "cost": "int"}), plans.plan({"ad": "str", "cost": "float"})
+    whole, text = (
+        plans.plan({"ad": "int", "cost": "int"}),
+        plans.plan({"ad": "str", "cost": "float"}),
+    )
     assert whole is not None
     assert text is not None
     assert plans.held
@@ -30,7 +33,9 @@ def test_undeclared_fields_have_a_plan_for_each_of_their_types() -> None:
     assert whole.combines
     assert (whole.key_dtype, text.key_dtype) == (pl.Int64, pl.String)
     assert plans.plan({"ad": "float", "cost": "int"}) is None
-    assert plans.of(batch_of([Row(1, "click", 0.5, 1, 5)])) is plans.plan({"ad": "int", "cost": "float"})
+    assert plans.of(batch_of([Row(1, "click", 0.5, 1, 5)])) is plans.plan(
+        {"ad": "int", "cost": "float"}
+    )
 
 
 def test_who_passes_late_records_on_needs_all_fields_and_takes_rows() -> None:

@@ -1,4 +1,5 @@
-"""The open windows of a join: what closes is cut off, and what is stored comes back in any order."""
+"""The open windows of a join: what closes is cut off, and what is stored comes back in any
+order."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def frames_of(given: Sequence[Sequence[int]]) -> list[pl.DataFrame]:
     """Of each bundle a frame, in which records have the number of their arrival."""
     numbers = iter(range(1_000_000))
     schema = {END: pl.Int64, "arrived": pl.Int64}
-    return [pl.DataFrame([(end, next(numbers)) for end in ends], schema, orient="row") for ends in given]
+    return [
+        pl.DataFrame([(end, next(numbers)) for end in ends], schema, orient="row") for ends in given
+    ]
 
 
 @given(bundles, st.lists(st.integers(0, 10)).map(sorted), st.integers(2, 4))
@@ -40,7 +43,11 @@ def test_each_window_closes_once_with_its_records_in_the_order_of_arrival(
         closed.append(pl.concat([frame.clear(), *windows.take_closed(watermark)]))
         assert (closed[-1][END] <= watermark).all()
         assert windows.due_at() >= watermark
-    closed.append(pl.concat([pl.DataFrame(schema={END: pl.Int64, "arrived": pl.Int64}), *windows.take_closed(10)]))
+    closed.append(
+        pl.concat(
+            [pl.DataFrame(schema={END: pl.Int64, "arrived": pl.Int64}), *windows.take_closed(10)]
+        )
+    )
     assert not windows
     for found in closed:
         for _, of_window in found.group_by(END):

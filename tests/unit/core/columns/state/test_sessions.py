@@ -13,7 +13,12 @@ from tests.unit.core.columns.test_windows import SESSION, Row, batch_of, plan_of
 
 Piece = tuple[int, int, int]
 pieces = st.lists(
-    st.builds(lambda key, at, size: (key, at, at + size), st.integers(0, 2), st.integers(0, 40), st.integers(1, 9)),
+    st.builds(
+        lambda key, at, size: (key, at, at + size),
+        st.integers(0, 2),
+        st.integers(0, 40),
+        st.integers(1, 9),
+    ),
     max_size=12,
 )
 
@@ -31,7 +36,9 @@ def test_pieces_of_a_key_that_overlap_are_of_one_session(found: list[Piece]) -> 
     expected = []
     for key in {key for key, _, _ in found}:
         windows = {Window(start, end) for mine, start, end in found if mine == key}
-        expected += [{(key, *window) for window in group} for group in Sessions(1).merge(sorted(windows))]
+        expected += [
+            {(key, *window) for window in group} for group in Sessions(1).merge(sorted(windows))
+        ]
     assert sorted(map(sorted, merged.values())) == sorted(map(sorted, expected))
 
 

@@ -18,10 +18,14 @@ from tests.unit.core.columns.test_windows import CHANGES, Row, batch_of, plan_of
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30), st.integers(0, 9)), max_size=20))
 def test_the_lowest_over_ranges_is_that_of_each_point(found: list[tuple[int, int, int]]) -> None:
-    first, sizes, numbers = (np.array([each[part] for each in found], np.int64) for part in range(3))
+    first, sizes, numbers = (
+        np.array([each[part] for each in found], np.int64) for part in range(3)
+    )
     none = np.iinfo(np.int64).max
     expected = [
-        min((number for start, size, number in found if start <= point < start + size), default=none)
+        min(
+            (number for start, size, number in found if start <= point < start + size), default=none
+        )
         for point in range(61)
     ]
     assert _lowest(numbers, first, first + sizes, 61).tolist() == expected

@@ -10,10 +10,18 @@ from millwheel.launch.launchers.spark.connecting import prepare_environment, rea
 from millwheel.launch.launchers.spark.settings import SparkSettings
 
 
-def test_a_run_takes_nothing_from_the_session_of_the_program_that_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_takes_nothing_from_the_session_of_the_program_that_starts_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connecting, "find_java", lambda: "/java/bin/java")
     theirs = dict.fromkeys(
-        ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"), "1"
+        (
+            "PYSPARK_GATEWAY_PORT",
+            "PYSPARK_GATEWAY_SECRET",
+            "SPARK_REMOTE",
+            "SPARK_CONNECT_MODE_ENABLED",
+        ),
+        "1",
     )
     environment = {**theirs, "PYSPARK_PYTHON": "/p", "SPARK_CONF_DIR": "/c"}
     prepare_environment(SparkSettings("spark://h:1", 2, "app", "/s", "/l"), environment)
@@ -24,27 +32,41 @@ def test_a_run_takes_nothing_from_the_session_of_the_program_that_starts_it(monk
     ("error", "log", "told"),
     [
         (
-            "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n: "
-            "org.apache.spark.SparkException: Only one SparkContext should be running\n\tat org.apache.X.y(Z.scala)\n",
+            (
+                "An error occurred while calling"
+                " None.org.apache.spark.api.java.JavaSparkContext.\n:"
+                " org.apache.spark.SparkException: Only one SparkContext should be running\n\tat"
+                " org.apache.X.y(Z.scala)\n"
+            ),
             "",
             "org.apache.spark.SparkException: Only one SparkContext should be running",
         ),
         (
-            "An error occurred while calling None.X.\n: java.lang.Exception: outer\n\tat a.b\nCaused by: "
-            "java.net.BindException: Address in use\n\tat c.d\n",
+            (
+                "An error occurred while calling None.X.\n: java.lang.Exception: outer\n\tat"
+                " a.b\nCaused by: java.net.BindException: Address in use\n\tat c.d\n"
+            ),
             "",
             "java.net.BindException: Address in use",
         ),
         (
             "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.",
-            'WARN x\nException in thread "main" org.apache.spark.SparkException: Remote cannot be specified\n\tat a.b',
-            'Exception in thread "main" org.apache.spark.SparkException: Remote cannot be specified',
+            (
+                'WARN x\nException in thread "main" org.apache.spark.SparkException: Remote cannot'
+                " be specified\n\tat a.b"
+            ),
+            (
+                'Exception in thread "main" org.apache.spark.SparkException: Remote cannot be'
+                " specified"
+            ),
         ),
         ("[JAVA_GATEWAY_EXITED] exited", "Unrecognized option: -Xz\n", "Unrecognized option: -Xz"),
         ("", "", "it gave no reason"),
     ],
 )
-def test_the_reason_for_which_spark_does_not_start_is_that_of_its_jvm(error: str, log: str, told: str) -> None:
+def test_the_reason_for_which_spark_does_not_start_is_that_of_its_jvm(
+    error: str, log: str, told: str
+) -> None:
     assert reason(error, log) == told
 
 
@@ -58,7 +80,9 @@ def test_a_start_that_takes_long_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     assert said == ["slow"]
 
 
-def test_a_local_cluster_works_in_a_home_of_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_cluster_works_in_a_home_of_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     installed = tmp_path / "installed"
     for name in ("bin", "jars", "work"):
         (installed / name).mkdir(parents=True)

@@ -14,7 +14,9 @@ from millwheel.launch.launchers.spark.cores import waiting
         (1, 2, "its 2 executors have not begun their tasks yet"),
     ],
 )
-def test_what_spark_has_not_given_is_told_with_what_it_lacks(running: int, executors: int, told: str) -> None:
+def test_what_spark_has_not_given_is_told_with_what_it_lacks(
+    running: int, executors: int, told: str
+) -> None:
     said = waiting(running, 2, executors, "spark://h:1", "1 core and 512m of memory")
     assert said.startswith(f"Spark has given {running} of 2 workers a core")
     assert told in said

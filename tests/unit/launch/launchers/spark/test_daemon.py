@@ -1,4 +1,5 @@
-"""Workers of tasks are forked by the warm parent of their daemon; tests/slow/test_spark.py has a real Spark."""
+"""Workers of tasks are forked by the warm parent of their daemon; tests/slow/test_spark.py has a
+real Spark."""
 
 from __future__ import annotations
 
@@ -13,20 +14,23 @@ from pathlib import Path
 import psutil
 import pytest
 
+from millwheel.adapters.processes.lifeline import child_environment
 from millwheel.launch.launchers.spark.daemon import inherited
 from millwheel.launch.launchers.spark.task import SlotTask
-from millwheel.processes.lifeline import child_environment
 from tests.unit.launch.helpers import eventually, lives, template, write_worker
 from tests.unit.launch.launchers.test_warm_parent import runs
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere workers are executed")
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="elsewhere workers are executed"
+)
 
-# What a Spark daemon and its tasks are for this test: a process with a warm parent, and its forks, one for each byte.
+# What a Spark daemon and its tasks are for this test: a process with a warm parent, and its forks,
+# one for each byte.
 DAEMON = """
 import os, pickle, signal, sys
 from pathlib import Path
 from millwheel.launch.launchers.spark import daemon
-from millwheel.processes.lifeline import die_with_parent
+from millwheel.adapters.processes.lifeline import die_with_parent
 die_with_parent()
 folder = Path(sys.argv[2])
 daemon.begin(daemon.task_environment())
@@ -75,7 +79,9 @@ class Daemon:
         return found
 
     def task(self) -> psutil.Process:
-        (found,) = [each for each in self._children() if "warm_parent" not in " ".join(each.cmdline())]
+        (found,) = [
+            each for each in self._children() if "warm_parent" not in " ".join(each.cmdline())
+        ]
         return found
 
     def close(self) -> None:
@@ -95,7 +101,9 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     daemon.close()
 
 
-def test_one_parent_forks_the_workers_of_all_tasks_and_tells_each_task_of_its_own(daemon: Daemon) -> None:
+def test_one_parent_forks_the_workers_of_all_tasks_and_tells_each_task_of_its_own(
+    daemon: Daemon,
+) -> None:
     first, second = daemon.start(0), daemon.start(1)
     assert first.parent() == second.parent() == daemon.warm()
     first.send_signal(signal.SIGKILL)
@@ -145,6 +153,10 @@ def test_links_at_names_that_can_be_guessed_are_not_followed(tmp_path: Path) -> 
     shared, private = tmp_path / "tmp", tmp_path / "authorized_keys"
     shared.mkdir()
     environment = {**os.environ, "TMPDIR": str(shared), "PYTHONPATH": os.getcwd()}
-    subprocess.run([sys.executable, "-c", LINKED, str(private)], env=child_environment(environment), check=True)
+    subprocess.run(
+        [sys.executable, "-c", LINKED, str(private)], env=child_environment(environment), check=True
+    )
     assert not private.exists()
-    assert [path.name for path in shared.iterdir() if not path.is_symlink()] == [], "and nothing is left there"
+    assert [path.name for path in shared.iterdir() if not path.is_symlink()] == [], (
+        "and nothing is left there"
+    )

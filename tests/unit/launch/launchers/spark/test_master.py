@@ -9,7 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from millwheel.errors import SetupError
-from millwheel.launch.launchers.spark.master import check_installed, check_machines, check_master, remote_note
+from millwheel.launch.launchers.spark.master import (
+    check_installed,
+    check_machines,
+    check_master,
+    remote_note,
+)
 
 
 @pytest.fixture
@@ -33,7 +38,8 @@ def test_a_master_that_listens_is_fine(listening: int, closed: int) -> None:
 
 def test_a_master_that_does_not_is_a_sentence_with_the_way_out(closed: int) -> None:
     with pytest.raises(
-        SetupError, match=rf"No Spark master .* 127.0.0.1:{closed} says Connection refused.*spark://HOST:7077"
+        SetupError,
+        match=rf"No Spark master .* 127.0.0.1:{closed} says Connection refused.*spark://HOST:7077",
     ):
         check_master(f"spark://127.0.0.1:{closed}")
 
@@ -43,7 +49,9 @@ def test_what_names_no_address_is_left_to_spark(url: str) -> None:
     check_master(url)
 
 
-@pytest.mark.parametrize("url", ["spark://host", "spark://:7077", "spark://a:1,b", "spark://host:99999"])
+@pytest.mark.parametrize(
+    "url", ["spark://host", "spark://:7077", "spark://a:1,b", "spark://host:99999"]
+)
 def test_an_address_without_a_port_is_refused_with_the_form(url: str) -> None:
     with pytest.raises(SetupError, match="write it as spark://HOST:PORT"):
         check_master(url)
@@ -57,31 +65,48 @@ def test_whatever_does_not_answer_is_given_up_in_time() -> None:
     assert time.monotonic() - started_s < 30
 
 
-def test_a_plain_install_is_told_how_to_get_spark_and_how_to_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_install_is_told_how_to_get_spark_and_how_to_do_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(SetupError, match=r"millwheel-spark\[spark\].*plain processes of this machine need neither"):
+    with pytest.raises(
+        SetupError, match=r"millwheel-spark\[spark\].*plain processes of this machine need neither"
+    ):
         check_installed()
 
 
 @pytest.mark.parametrize(
-    "url", ["yarn", "k8s://https://127.0.0.1:6443", "spark://192.0.2.7:7077", "spark://127.0.0.1:7077,192.0.2.7:7077"]
+    "url",
+    [
+        "yarn",
+        "k8s://https://127.0.0.1:6443",
+        "spark://192.0.2.7:7077",
+        "spark://127.0.0.1:7077,192.0.2.7:7077",
+    ],
 )
 def test_several_machines_need_a_zookeeper_that_all_reach(url: str) -> None:
     for zookeeper in ("", "embedded"):
-        with pytest.raises(SetupError, match=r"several machines.*--zookeeper HOST:PORT/CHROOT.*--listen auto"):
+        with pytest.raises(
+            SetupError, match=r"several machines.*--zookeeper HOST:PORT/CHROOT.*--listen auto"
+        ):
             check_machines(url, zookeeper)
     check_machines(url, "zk:2181/clicks")
 
 
 @pytest.mark.parametrize(
-    "url", ["", "local[2]", "local-cluster[2,1,1024]", "spark://127.0.0.1:7077", "spark://localhost:1"]
+    "url",
+    ["", "local[2]", "local-cluster[2,1,1024]", "spark://127.0.0.1:7077", "spark://localhost:1"],
 )
 def test_one_machine_needs_none(url: str) -> None:
     check_machines(url, "")
 
 
 def test_spark_connect_is_told_that_it_cannot_hold_workers() -> None:
-    with pytest.raises(SetupError, match="a server of Spark Connect, which runs queries and cannot hold workers"):
+    with pytest.raises(
+        SetupError, match="a server of Spark Connect, which runs queries and cannot hold workers"
+    ):
         check_master("sc://h:15002")
-    assert "SPARK_REMOTE names a server of Spark Connect" in remote_note("", {"SPARK_REMOTE": "sc://h"})
+    assert "SPARK_REMOTE names a server of Spark Connect" in remote_note(
+        "", {"SPARK_REMOTE": "sc://h"}
+    )
     assert remote_note("spark://h:7077", {"SPARK_REMOTE": "sc://h"}) == remote_note("", {}) == ""

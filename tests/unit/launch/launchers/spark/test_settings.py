@@ -3,7 +3,12 @@ from __future__ import annotations
 import pytest
 
 from millwheel.errors import SetupError
-from millwheel.launch.launchers.spark.settings import SparkSettings, check_conf, most_workers, open_to_all
+from millwheel.launch.launchers.spark.settings import (
+    SparkSettings,
+    check_conf,
+    most_workers,
+    open_to_all,
+)
 
 
 def settings(master: str = "", submitted: bool = False) -> SparkSettings:
@@ -18,7 +23,9 @@ def test_without_a_master_there_is_an_executor_process_for_each_slot() -> None:
     assert not settings(submitted=True).local
 
 
-@pytest.mark.parametrize("given", [settings(), settings("spark://host:7077"), settings(submitted=True)])
+@pytest.mark.parametrize(
+    "given", [settings(), settings("spark://host:7077"), settings(submitted=True)]
+)
 def test_spark_neither_retries_nor_doubles_nor_reuses_a_task(given: SparkSettings) -> None:
     conf = given.configuration()
     assert conf["spark.task.maxFailures"] == "1"
@@ -32,7 +39,11 @@ def test_a_spark_of_our_own_serves_loopback_only_and_one_that_is_given_is_left_a
     assert conf["spark.driver.host"] == conf["spark.driver.bindAddress"] == "127.0.0.1"
     assert conf["spark.ui.enabled"] == "false"
     for given in (settings("spark://host:7077"), settings(submitted=True)):
-        assert not [name for name in given.configuration() if name.startswith(("spark.driver.", "spark.executor."))]
+        assert not [
+            name
+            for name in given.configuration()
+            if name.startswith(("spark.driver.", "spark.executor."))
+        ]
 
 
 def test_a_spark_of_our_own_asks_who_calls_it_and_no_command_line_has_the_secret() -> None:
@@ -45,12 +56,17 @@ def test_a_spark_of_our_own_asks_who_calls_it_and_no_command_line_has_the_secret
     assert settings("spark://host:7077").hidden() == settings(submitted=True).hidden() == {}
 
 
-@pytest.mark.parametrize(("authenticate", "warns"), [(None, True), ("true", False), ("false", False)])
+@pytest.mark.parametrize(
+    ("authenticate", "warns"), [(None, True), ("true", False), ("false", False)]
+)
 def test_a_spark_that_takes_anybody_is_warned_of_and_refused_in_a_secured_run(
     authenticate: str | None, warns: bool
 ) -> None:
     given = {} if authenticate is None else {"spark.authenticate": authenticate}
-    assert open_to_all(given.get, secured=False).startswith("Warning: This Spark does not ask") == warns
+    assert (
+        open_to_all(given.get, secured=False).startswith("Warning: This Spark does not ask")
+        == warns
+    )
     if not warns:
         assert open_to_all(given.get, secured=True) == ""
         return
@@ -59,7 +75,9 @@ def test_a_spark_that_takes_anybody_is_warned_of_and_refused_in_a_secured_run(
 
 
 def test_settings_of_the_user_come_before_those_of_ours() -> None:
-    given = SparkSettings("", 3, "app", "/scratch", "/l", conf={"spark.executor.memory": "2g", "spark.x": "1"})
+    given = SparkSettings(
+        "", 3, "app", "/scratch", "/l", conf={"spark.executor.memory": "2g", "spark.x": "1"}
+    )
     conf = given.configuration()
     assert (conf["spark.executor.memory"], conf["spark.x"]) == ("2g", "1")
 
@@ -83,9 +101,24 @@ CASES = [
     ("spark://h:7077", {}, {"spark.cores.max": "3", "spark.executor.cores": "1"}, 3),
     ("spark://h:7077", {"spark.cores.max": "8"}, {"spark.executor.cores": "1"}, 8),
     ("spark://h:7077", {"spark.executor.cores": "2"}, {"spark.cores.max": "4"}, 4),
-    ("spark://h:7077", {"spark.task.cpus": "2"}, {"spark.cores.max": "6", "spark.executor.cores": "2"}, 3),
-    ("yarn", {}, {"spark.executor.instances": "3", "spark.executor.cores": "1", "spark.cores.max": "3"}, 3),
-    ("k8s://h:1", {"spark.executor.instances": "9"}, {"spark.executor.cores": "1", "spark.cores.max": "3"}, 9),
+    (
+        "spark://h:7077",
+        {"spark.task.cpus": "2"},
+        {"spark.cores.max": "6", "spark.executor.cores": "2"},
+        3,
+    ),
+    (
+        "yarn",
+        {},
+        {"spark.executor.instances": "3", "spark.executor.cores": "1", "spark.cores.max": "3"},
+        3,
+    ),
+    (
+        "k8s://h:1",
+        {"spark.executor.instances": "9"},
+        {"spark.executor.cores": "1", "spark.cores.max": "3"},
+        9,
+    ),
     ("local[4]", {}, {}, None),
 ]
 

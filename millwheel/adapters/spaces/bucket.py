@@ -1,0 +1,137 @@
+"""A root in an object store, by conditional writes: a name can be created only once, and an object
+is replaced only if it is unchanged since it was read.
+
+The client retries what may be retried, for a bounded time. What it cannot decide is settled here: a
+create without an answer is read back, because nobody else writes what we write.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+
+from millwheel.adapters.objects.client import CallLimits
+from millwheel.adapters.objects.store import (
+    PART_BYTES,
+    ObjectChangedError,
+    ObjectStore,
+    ObjectVersion,
+)
+from millwheel.adapters.spaces.object_space import ObjectContent
+from millwheel.adapters.spaces.root_address import RootAddress
+from millwheel.errors import UnavailableError
+
+_CLAIM = ".claimed"
+_TRIES = 3  # attempts where the outcome of a conditional write is not known
+_REQUEST_S = 30.0  # a commit waits for a request, and no object of a root is large
+
+
+class BucketSpace:
+    """:class:`millwheel.adapters.spaces.object_space.ReplacingSpace` below a prefix of a bucket.
+
+    Credentials, and what the address leaves open, come from the environment of the process, or from
+    the machine's role.
+    """
+
+    def __init__(self, address: RootAddress, limits: CallLimits | None = None) -> None:
+        self.root = address.root
+        self._scheme = address.scheme
+        where = address.bucket_address()
+        self._skip = len(f"{where.top}/")
+        self._store = ObjectStore(
+            where, address.config(), limits or CallLimits(request_s=_REQUEST_S)
+        )
+
+    def kind(self) -> str:
+        return self._scheme
+
+    def prepare(self, folder: str) -> None:
+        """Folders are no more than parts of names."""
+
+    def claim(self, folder: str) -> bool:
+        return self.create(f"{folder}/{_CLAIM}", os.urandom(16))
+
+    def claimed(self, folder: str) -> bool:
+        return self.exists(f"{folder}/{_CLAIM}")
+
+    def names(self, folder: str) -> list[str]:
+        return [name for name in self._store.names(self._path(folder)) if name != _CLAIM]
+
+    def settle(self, folder: str) -> None:
+        """Listed objects are durable."""
+
+    def create(self, key: str, data: bytes, staged: str = "") -> bool:
+        path = self._path(key)
+        for _ in range(_TRIES):
+            try:
+                created = self._store.write(path, data, None)
+            except UnavailableError as ex:
+                error = ex
+                with suppress(UnavailableError):
+                    if (found := self._store.get(path)) is not None:
+                        return found == data
+            else:
+                return created is not None or self._store.get(path) == data
+        raise UnavailableError(f"{error}. It is not known whether the object exists") from error
+
+    def replace(self, key: str, data: bytes, version: ObjectVersion) -> ObjectVersion | None:
+        try:
+            written = self._store.write(self._path(key), data, version)
+        except UnavailableError:  # it may be there
+            found = self.version(key)
+            if found is None or found.data != data:
+                raise
+            return found.version
+        if written is not None:
+            return written
+        found = self.version(key)  # the answer to an earlier attempt of the client may be lost
+        return found.version if found is not None and found.data == data else None
+
+    def version(self, key: str) -> ObjectContent | None:
+        loaded = self._store.load(self._path(key))
+        return None if loaded is None else ObjectContent(*loaded)
+
+    def get(self, key: str) -> bytes:
+        data = self._store.get(self._path(key))
+        if data is None:
+            raise _missing(key)
+        return data
+
+    def exists(self, key: str) -> bool:
+        return self._store.head(self._path(key)) is not None
+
+    def delete(self, key: str) -> None:
+        self._store.delete(self._path(key))
+
+    def put_file(self, source: str, key: str, *, immutable: bool) -> str:
+        self._store.upload(self._path(key), source)
+        return source
+
+    def share_file(self, key: str, target: str) -> bool:
+        return False
+
+    def fetch_file(self, key: str, target: str) -> None:
+        """In pieces, each a request of its own: a time limit for the whole would be one for the
+        size."""
+        path = self._path(key)
+        found = self._store.head(path)
+        if found is None:
+            raise _missing(key)
+        with open(target, "xb") as file:
+            for start in range(0, found.size, PART_BYTES):
+                try:
+                    file.write(
+                        self._store.read(
+                            path, start, min(start + PART_BYTES, found.size), found.version.tag
+                        )
+                    )
+                except ObjectChangedError as ex:
+                    raise _missing(key) from ex
+
+    def _path(self, key: str) -> str:
+        return key[self._skip :]
+
+
+def _missing(key: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "it is missing", key)

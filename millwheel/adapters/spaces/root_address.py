@@ -1,0 +1,99 @@
+"""``s3://bucket/prefix`` and its like as the address of a root, with the public part of its
+connection settings.
+
+    s3://bucket/prefix                                  endpoint and region of the environment
+    s3://bucket/prefix?endpoint=http://h:9000&region=.. those of the address, for every process
+    gs://bucket/prefix?endpoint=...                     Google Cloud Storage
+    az://container/prefix?account=...&endpoint=...      Azure Blob Storage
+
+Credentials are never part of it: an address appears in logs, command lines and messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from millwheel.adapters.objects.address import SCHEMES, ObjectAddress
+from millwheel.errors import SetupError
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]{0,127}")
+_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "s3": {"endpoint": "endpoint", "region": "region"},
+    "gs": {"endpoint": "base_url"},
+    "az": {"endpoint": "endpoint", "account": "account_name"},
+}
+"""Options of an address, and what the client calls them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RootAddress:
+    """``options`` that are missing come from the environment, or are the usual ones of the
+    store."""
+
+    scheme: str
+    bucket: str
+    prefix: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def root(self) -> str:
+        """The common prefix of all keys, as a user writes it."""
+        return f"{self.scheme}://{self.bucket}/{self.prefix}"
+
+    def bucket_address(self) -> ObjectAddress:
+        """Its bucket."""
+        return ObjectAddress(self.scheme, self.bucket, "")
+
+    def config(self) -> dict[str, str]:
+        """What the client is to know."""
+        return {_OPTIONS[self.scheme][name]: value for name, value in self.options}
+
+    def __str__(self) -> str:
+        return f"{self.root}?{urlencode(self.options, safe=':/')}" if self.options else self.root
+
+
+def in_bucket(address: str) -> bool:
+    """Whether a root lies in an object store."""
+    return address.partition("://")[0] in SCHEMES and "://" in address
+
+
+def parse_root(address: str) -> RootAddress:
+    """The parsed address. Raises SetupError, with a sentence, if it is malformed."""
+    found = urlsplit(address)
+    scheme, prefix = found.scheme, found.path.strip("/")
+    if "@" in found.netloc:
+        raise SetupError(
+            "A root's address holds no credentials: put them into the environment"
+            " (AWS_ACCESS_KEY_ID and its like)"
+        )
+    example = SCHEMES.get(scheme, SCHEMES["s3"])
+    if scheme not in SCHEMES or not _BUCKET.fullmatch(found.netloc):
+        raise SetupError(f"The root {address} names no bucket: write {example}")
+    if not prefix or not all(_PART.fullmatch(part) for part in prefix.split("/")):
+        raise SetupError(
+            f"The root {address} needs a prefix of letters, digits, '_', '-', '.' and '=' in the"
+            f" bucket, so that it has a prefix of its own: write {example}"
+        )
+    options = dict(parse_qsl(found.query, keep_blank_values=True))
+    known = _OPTIONS[scheme]
+    if found.fragment or (strange := sorted(set(options) - set(known))):
+        what = f"#{found.fragment}" if found.fragment else strange[0]
+        raise SetupError(
+            f"The root {address} has {what!r}, which is none of its options ({', '.join(known)})"
+        )
+    endpoint = options.get("endpoint", "")
+    if endpoint and urlsplit(endpoint).scheme not in ("http", "https"):
+        raise SetupError(
+            f"The root {address} has the endpoint {endpoint!r}: write http://host:port or"
+            " https://host"
+        )
+    return RootAddress(
+        scheme,
+        found.netloc,
+        prefix,
+        tuple((name, options[name]) for name in known if options.get(name)),
+    )

@@ -1,1 +1,0 @@
-"""``millwheel chaos``: runs a pipeline twice, once undisturbed and once under faults, and compares the results."""

@@ -1,0 +1,153 @@
+"""What an error of another system means for the rows that were sent, and what follows from it.
+
+Each client has a table of its own errors (``postgres/errors.py``, ``kafka/errors.py`` and so on).
+Errors that are in no table are judged here, by their Python class.
+"""
+
+from __future__ import annotations
+
+import errno
+from enum import Enum
+
+from millwheel.errors import MillwheelError, SetupError, UnavailableError
+
+MOST_TRIES = 5
+"""How often a batch is tried when the target answers with an error that is in no table."""
+
+
+class Meaning(Enum):
+    """What an error says of what was asked."""
+
+    ABSENT = "absent"
+    """It may succeed later: it is tried again for as long as that takes."""
+    ROWS = "rows"
+    """It never succeeds with these rows, one of which is to blame: the batch is halved until that
+    row is found."""
+    MEND = "mend"
+    """It never succeeds until a person mends the target or its settings: the run stops."""
+    UNKNOWN = "unknown"
+    """Nobody knows: it is tried :data:`MOST_TRIES` times, then counts as ROWS if rows were sent,
+    else as MEND."""
+
+
+class RowToBlameError(MillwheelError):
+    """Nothing of a batch was written, and never will be: a row of it is to blame. Which one is not
+    known."""
+
+
+class UnknownError(MillwheelError):
+    """A client failed with an error that is in no table. Whether the call took effect is not
+    known."""
+
+
+_ABSENT_CODES = frozenset(
+    {
+        *(
+            errno.ENOSPC,
+            errno.EDQUOT,
+            errno.EIO,
+            errno.ESTALE,
+            errno.EAGAIN,
+            errno.EINTR,
+            errno.EBUSY,
+            errno.ENOMEM,
+        ),
+        *(
+            errno.EMFILE,
+            errno.ENFILE,
+            errno.ETIMEDOUT,
+            errno.EHOSTUNREACH,
+            errno.ENETUNREACH,
+            errno.ENETDOWN,
+        ),
+        *(
+            errno.ECONNREFUSED,
+            errno.ECONNRESET,
+            errno.ECONNABORTED,
+            errno.EHOSTDOWN,
+            errno.ENOTCONN,
+            errno.ENETRESET,
+        ),
+    }
+)
+_MEND_CODES = frozenset(
+    {
+        *(
+            errno.EACCES,
+            errno.EPERM,
+            errno.EROFS,
+            errno.ENOENT,
+            errno.ENOTDIR,
+            errno.EISDIR,
+            errno.ENAMETOOLONG,
+        ),
+        *(errno.EOPNOTSUPP, errno.ELOOP, errno.EPIPE),
+    }
+)
+_OF_VALUES = (ValueError, TypeError, ArithmeticError, RecursionError)
+"""What libraries raise for a value that they cannot convert."""
+_OF_LIBRARIES = frozenset({"PanicException", "CancelledError", "BaseExceptionGroup"})
+"""What they raise that is no ``Exception``."""
+
+
+def is_of_client(error: BaseException) -> bool:
+    """Whether a client failed, rather than somebody having ended the thread. Libraries in Rust
+    panic, and those with an event loop are cancelled, with exceptions that are no ``Exception``;
+    unnoticed they would end the thread in silence."""
+    if isinstance(error, Exception):
+        return True
+    return type(error).__name__ in _OF_LIBRARIES or isinstance(error, SystemExit)
+
+
+def of_python(error: BaseException) -> Meaning:
+    """The meaning of an error that is in no client's table."""
+    if isinstance(error, UnavailableError):
+        return Meaning.ABSENT
+    if isinstance(error, ConnectionError | TimeoutError):
+        return Meaning.ABSENT
+    if isinstance(error, OSError):
+        return of_code(error.errno)
+    return Meaning.ROWS if isinstance(error, _OF_VALUES) else Meaning.UNKNOWN
+
+
+def of_code(code: int | None) -> Meaning:
+    """The meaning of an ``errno``."""
+    if code in _MEND_CODES:
+        return Meaning.MEND
+    return Meaning.ABSENT if code in _ABSENT_CODES else Meaning.UNKNOWN
+
+
+def told(meaning: Meaning, where: str, words: str) -> MillwheelError:
+    """The error of ours. ``where`` names the target, ``words`` are those of its client."""
+    text = f"{where}: {words}"
+    if meaning is Meaning.ABSENT:
+        return UnavailableError(text)
+    if meaning is Meaning.ROWS:
+        return RowToBlameError(text)
+    if meaning is Meaning.MEND:
+        return SetupError(f"{text}. Nothing is lost; mend it and continue the run")
+    return UnknownError(text)
+
+
+def in_words(error: BaseException, where: str) -> MillwheelError:
+    """:func:`told` for an error that is in no client's table; errors of ours stay as they are."""
+    if isinstance(error, MillwheelError):
+        return error
+    return told(of_python(error), where, named(error))
+
+
+def named(error: BaseException) -> str:
+    """An exception in one line, with its class."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # of a library whose __str__ fails
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def given_up(error: MillwheelError) -> SetupError:
+    """The error that ends the run once all tries are used up and no row can be to blame."""
+    return SetupError(
+        f"{error}. It was tried again, and is not known to pass by itself, so the run stops."
+        " Nothing is lost: mend the cause and start again on the same root"
+    )

@@ -1,0 +1,169 @@
+"""The records of a request as JSON texts with ids, from JSON lines, JSON, or CloudEvents in their
+three modes."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from millwheel.core.tracing.contexts import TRACEPARENT, TRACESTATE, context_of
+
+_EVENT, _EVENTS = "application/cloudevents+json", "application/cloudevents-batch+json"
+MOST_RECORDS = 100_000
+"""The most records of a request: a record of a few bytes takes hundreds while it is on its way."""
+_PREFIX = "ce-"
+_NEEDED = ("specversion", "id", "source", "type")
+_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+class BodyError(Exception):
+    """The request is refused as a whole. ``line`` is the faulty line, from 1, or 0 if the body has
+    no lines."""
+
+    def __init__(self, text: str, line: int = 0) -> None:
+        super().__init__(f"line {line}: {text}" if line else text)
+        self.line = line
+
+
+@dataclass(slots=True)
+class Posted:
+    """Records as JSON texts, the ids that the request gave them, and the trace contexts of events
+    that have one of their own ("" for none): ``traceparent``, and ``tracestate`` on a second
+    line."""
+
+    lines: list[bytes] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    traces: list[str] = field(default_factory=list)
+
+    def add(self, line: bytes, name: str = "", trace: str = "") -> None:
+        """Add a record. Raises BodyError beyond :data:`MOST_RECORDS`."""
+        if len(self.lines) >= MOST_RECORDS:
+            raise BodyError(f"a request has at most {MOST_RECORDS:,} records; send several")
+        self.lines.append(line)
+        self.ids.append(name)
+        self.traces.append(trace)
+
+
+def read_body(body: bytes, headers: Mapping[str, str]) -> Posted:
+    """The records of a request; ``headers`` by names in lower case. Raises BodyError if one of them
+    is invalid."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == _EVENT:
+        return _events([_object(body, 0)])
+    if kind == _EVENTS:
+        found = _json(body, 0)
+        if not isinstance(found, list):
+            raise BodyError("a batch of CloudEvents is a JSON array")
+        return _events(found)
+    if f"{_PREFIX}specversion" in headers:
+        event: dict[str, Any] = {
+            name.removeprefix(_PREFIX): _attribute(name, value)
+            for name, value in headers.items()
+            if name.startswith(_PREFIX)
+        }
+        is_json = kind.endswith("json") or not kind
+        event["data"] = _json(body, 0) if is_json else body.decode("utf-8", "replace")
+        return _events([event])
+    return _lines(body)
+
+
+def trace_in(attributes: Mapping[str, Any]) -> str:
+    """The trace context in the headers of a request or the attributes of an event (CloudEvents'
+    Distributed Tracing extension), "" for none."""
+    context = context_of(*(_if_text(attributes.get(name)) for name in (TRACEPARENT, TRACESTATE)))
+    return "" if context is None else f"{context.parent}\n{context.state}".rstrip("\n")
+
+
+def _if_text(given: Any) -> str:
+    return given if isinstance(given, str) else ""
+
+
+def _lines(body: bytes) -> Posted:
+    posted, number, start = Posted(), 0, 0
+    # one at a time: a list of them would take many times the memory of the body
+    while start < len(body):
+        end = body.find(b"\n", start)
+        line, start, number = (
+            body[start : end if end >= 0 else None].strip(),
+            end + 1 or len(body),
+            number + 1,
+        )
+        if line:
+            _object(line, number)
+            posted.add(line)
+    return posted
+
+
+def _events(events: list[Any]) -> Posted:
+    posted = Posted()
+    for number, event in enumerate(events, 1):
+        if not isinstance(event, dict):
+            raise BodyError(f"event {number} is no JSON object")
+        missing = [
+            name for name in _NEEDED if not isinstance(event.get(name), str) or not event[name]
+        ]
+        if missing:
+            raise BodyError(
+                f"event {number} is no CloudEvent: it has no {' and no '.join(missing)}"
+            )
+        posted.add(_encode(_value(event)), event_id(event["source"], event["id"]), trace_in(event))
+    return posted
+
+
+def event_id(source: str, name: str) -> str:
+    """The id of a CloudEvent. The specification promises that source and id together identify it.
+    Either may hold any character, so the length of the one says where the other begins."""
+    return f"{len(source)} {source} {name}"
+
+
+def _attribute(header: str, value: str) -> str:
+    """An attribute in a header of the binary mode: quoted or not, and percent-encoded where it is
+    more than printable ASCII. So it is the text that the structured mode has."""
+    if len(value) > 1 and value[0] == value[-1] == '"':
+        value = re.sub(r"\\(.)", r"\1", value[1:-1])
+    if _BAD_PERCENT.search(value):
+        # not encoded at all: senders that know nothing of the rule write a plain percent sign
+        return value
+    try:
+        return unquote_to_bytes(value.encode("latin-1")).decode()
+    except UnicodeError:
+        raise BodyError(
+            f"the header {header} is no UTF-8 text, percent-encoded: {value[:100]!r}"
+        ) from None
+
+
+def _value(event: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an event's data, and its attributes as ``ce_NAME``."""
+    data = event.get("data")
+    if "data_base64" in event:
+        try:
+            data = _decode(base64.b64decode(event["data_base64"], validate=True))
+        except (ValueError, TypeError, msgspec.DecodeError):
+            data = event["data_base64"]
+    value = dict(data) if isinstance(data, dict) else {} if data is None else {"data": data}
+    for name, given in event.items():
+        if name not in ("data", "data_base64"):
+            value[f"ce_{name}"] = given
+    return value
+
+
+def _object(text: bytes, line: int) -> dict[str, Any]:
+    found = _json(text, line)
+    if not isinstance(found, dict):
+        raise BodyError("a record is a JSON object", line)
+    return found
+
+
+def _json(text: bytes, line: int) -> Any:
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise BodyError(f"no valid JSON: {error}", line) from error

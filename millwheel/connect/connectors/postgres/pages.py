@@ -1,0 +1,133 @@
+"""Pages of a table or query, in the order of a column of whole numbers or times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from millwheel.connect.connectors.external.meanings import RowToBlameError, given_up
+from millwheel.connect.connectors.postgres import client, errors
+from millwheel.connect.connectors.postgres.queries import one_query
+from millwheel.connect.connectors.postgres.source_options import PostgresSourceOptions
+from millwheel.connect.connectors.postgres.table import quoted, quoted_name
+from millwheel.connect.options import did_you_mean
+from millwheel.errors import MillwheelError, SetupError
+
+_NUMBERS, _TIMES = ("int2", "int4", "int8"), ("timestamptz", "timestamp", "date")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows as (key, JSON). ``last``: there are no more up to the end."""
+
+    rows: list[tuple[int, bytes]]
+    last: bool
+
+
+class Pages:
+    """Reads pages from the server. For one thread at a time."""
+
+    def __init__(self, options: PostgresSourceOptions) -> None:
+        self._options = options
+        self.where = client.address_of(options.dsn)
+        self._psycopg = client.library()
+        self._connection: Any = None
+        # On lines of its own: a query may end with a comment.
+        what = (
+            quoted(options.table)
+            if options.table is not None
+            else f"(\n{one_query(options.query or '')}\n)"
+        )
+        self._from = f"from {what} as given"
+        self._column = f"given.{quoted_name(options.order_by)}"
+        self._key, self._form = self._column, "{}"
+
+    def span(self) -> tuple[int, int] | None:
+        """The lowest and the highest key; None where there is no row. Raises SetupError, with a
+        sentence."""
+        try:
+            connection = self._connected()
+            return self._ends(connection)
+        except self._psycopg.Error as ex:
+            self.close()
+            if ex.sqlstate is None or ex.sqlstate[:2] in ("28", "08", "3D"):
+                raise errors.unreachable(ex, self.where) from None
+            raise SetupError(f"{self.where}: {errors.says(ex)}") from None
+
+    def page(self, after: int, until: int) -> Page:
+        """Rows with a key greater than ``after`` and at most ``until``. Raises the errors of
+        ``errors.in_words``."""
+        count = self._options.page_rows
+        try:
+            connection = self._connected()
+            found = connection.execute(
+                f"select {self._key}, to_json(given)::text {self._from} where {self._value(after)}"
+                f" < {self._column} and {self._column} <= {self._value(until)} order by"
+                f" {self._column} limit {count}"
+            ).fetchall()
+        except self._psycopg.Error as ex:
+            raise self._given_up(ex) from ex
+        return Page([(int(key), text.encode()) for key, text in found], len(found) < count)
+
+    def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _connected(self) -> Any:
+        if self._connection is None:
+            connection = client.connect(self._options.dsn)
+            try:
+                connection.execute("set default_transaction_read_only to on")
+                self._look(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def _look(self, connection: Any) -> None:
+        """Find the type of the column."""
+        name = self._options.order_by
+        described = connection.execute(f"select * {self._from} limit 0").description
+        types = {
+            column.name: connection.adapters.types.get(column.type_code) for column in described
+        }
+        if name not in types:
+            raise SetupError(
+                f"{self.where} has no column {name!r} there{did_you_mean(name, list(types))}"
+            )
+        found = types[name]
+        kind = "of another kind" if found is None else found.name
+        if kind in _NUMBERS:
+            self._key, self._form = self._column, "{}"
+        elif kind in _TIMES:
+            self._key = f"round(extract(epoch from {self._column}) * 1000000)::bigint"
+            self._form = "('epoch'::timestamptz + {} * interval '1 microsecond')" + f"::{kind}"
+        else:
+            raise SetupError(
+                f"option 'order_by' is the column {name}, which is {kind}; a position needs whole"
+                " numbers or times: give the query a column of that kind, for example row_number()"
+                " over (order by …)"
+            )
+
+    def _value(self, key: int) -> str:
+        return self._form.format(f"({key})::bigint" if self._form != "{}" else f"({key})")
+
+    def _ends(self, connection: Any) -> tuple[int, int] | None:
+        keys = f"(select {self._key} as k {self._from}) keys"
+        counted = f"select min(k), max(k), count(k), count(*), count(distinct k) from {keys}"
+        low, high, with_key, rows, distinct = connection.execute(counted).fetchone()
+        if with_key < rows or distinct < rows:
+            wrong = "is null in some rows" if with_key < rows else "has a value more than once"
+            raise SetupError(
+                f"{self.where}: the column {self._options.order_by} (order_by) {wrong}: positions"
+                " need it"
+            )
+        return None if low is None else (int(low), int(high))
+
+    def _given_up(self, error: Any) -> MillwheelError:
+        self.close()
+        found = errors.in_words(error, self.where)
+        return given_up(found) if isinstance(found, RowToBlameError) else found

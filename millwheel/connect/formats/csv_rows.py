@@ -1,0 +1,127 @@
+"""CSV, written and read: rows as text that every reader of CSV takes, and the rows in a text.
+
+What Python's writer quotes depends on the version of Python and on the ends of lines that it
+writes; here a field is quoted if it has a quote, the delimiter, or a line break of any kind.
+"""
+
+from __future__ import annotations
+
+import csv
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from millwheel.connect.formats.json_rows import json_lines
+
+_LONGEST = 1 << 28  # of a field: the most that `max_line_bytes` allows
+_ENDS = "\r\n"  # Fixed: with these every version of Python quotes both
+MOST_COLUMNS = 1_000
+"""Of a file without declared fields: names of fields come from outside, and each would be a column
+for ever."""
+OTHER_FIELDS = "other_fields"
+# the last four are the wide forms of the first, as some take them
+_FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_log = logging.getLogger(__name__)
+csv.field_size_limit(max(csv.field_size_limit(), _LONGEST))
+
+
+class CsvRows:
+    """Encodes rows of one shard. ``fields`` fixes the columns; without it, new fields of rows
+    become further columns, after those of earlier files, up to :data:`MOST_COLUMNS`. What has no
+    column then is JSON in the last one, :data:`OTHER_FIELDS`. None is an empty field; lists, maps
+    and other types that CSV lacks are JSON text. ``spreadsheet_safe`` writes texts such that no
+    spreadsheet computes them."""
+
+    def __init__(self, fields: Sequence[str] = (), spreadsheet_safe: bool = False) -> None:
+        self._fixed = bool(fields)
+        self._columns = dict.fromkeys(fields)
+        self._cell = safe_cell if spreadsheet_safe else cell
+        self._told = False
+
+    def encode(self, rows: Sequence[Mapping[Any, Any]]) -> bytes:
+        """A CSV file in UTF-8."""
+        full = not self._fixed and self._is_full(rows)
+        if full:
+            rows = [self._with_others(row) for row in rows]
+        names = [*self._columns, OTHER_FIELDS] if full else list(self._columns)
+        header = [self._cell(str(name)) for name in names]
+        cells = ([self._cell(row.get(name)) for name in names] for row in rows)
+        return "".join(f"{line}\n" for line in (*written([header]), *written(cells))).encode(
+            "utf-8", "replace"
+        )
+
+    def _is_full(self, rows: Sequence[Mapping[Any, Any]]) -> bool:
+        """Give new fields their columns. True if there are more than a file has."""
+        known, full = self._columns, False
+        for row in rows:
+            for name in row:
+                if name in known:
+                    continue
+                if len(known) < MOST_COLUMNS and name != OTHER_FIELDS:
+                    known[name] = None
+                else:
+                    full = True
+        if full:
+            self._tell()
+        return full
+
+    def _with_others(self, row: Mapping[Any, Any]) -> dict[Any, Any]:
+        found = {name: value for name, value in row.items() if name in self._columns}
+        if others := {str(name): value for name, value in row.items() if name not in self._columns}:
+            found[OTHER_FIELDS] = others
+        return found
+
+    def _tell(self) -> None:
+        if not self._told:
+            self._told = True
+            _log.warning(
+                "a CSV sink has rows of more than %d different fields; "
+                "the others are JSON in the column %s. Name the "
+                "columns: fields: {NAME: TYPE}", MOST_COLUMNS, OTHER_FIELDS,
+            )  # fmt: skip
+
+
+def safe_cell(value: Any) -> Any:
+    """As :func:`cell`; a text that a spreadsheet would take for a formula has an apostrophe in
+    front of it, by which spreadsheets know a text. Numbers are none."""
+    found = cell(value)
+    risky = type(found) is str and found[:1] in _FORMULA and found and not _NUMBER.fullmatch(found)
+    return f"'{found}" if risky else found
+
+
+def cell(value: Any) -> Any:
+    """A value as a field of CSV."""
+    if value is None or type(value) in (int, float):
+        return value
+    if type(value) is not str:
+        text = json_lines([value]).decode().rstrip("\n")
+        value = msgspec.json.decode(text) if text.startswith('"') else text
+    # many readers refuse a file with zero bytes
+    return value.replace("\0", "\ufffd") if "\0" in value else value
+
+
+def written(rows: Iterable[Sequence[Any]], delimiter: str = ",") -> list[str]:
+    """Each row as text, without the end of its line."""
+    lines = _Lines()
+    csv.writer(lines, delimiter=delimiter, lineterminator=_ENDS).writerows(rows)
+    return lines.found
+
+
+def rows_in(lines: Iterable[str], delimiter: str) -> list[list[str]]:
+    """The rows in some lines. Raises csv.Error."""
+    return list(csv.reader(lines, delimiter=delimiter, strict=True))
+
+
+class _Lines:
+    """What a writer of CSV writes to: it hands over one row at a time."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def write(self, line: str) -> int:
+        self.found.append(line.removesuffix(_ENDS))
+        return len(line)

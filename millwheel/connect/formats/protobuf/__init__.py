@@ -1,0 +1,2 @@
+"""Protobuf: message types from descriptors or Python modules, plain values from messages and
+back."""

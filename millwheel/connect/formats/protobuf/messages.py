@@ -1,0 +1,171 @@
+"""Messages in Protobuf, with a header where there is a registry: the id of the schema and the
+indexes in its file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from google.protobuf.message import DecodeError, EncodeError
+
+from millwheel.connect.formats.base import (
+    Decoding,
+    MessageDecoder,
+    MessageEncoder,
+    checked,
+    decode_one_by_one,
+)
+from millwheel.connect.formats.protobuf.descriptors import indexes
+from millwheel.connect.formats.protobuf.values import KNOWN_TYPES, MessageReading, MessageWriting
+from millwheel.connect.formats.registry import HEADER_BYTES, Registration, Registry, header, split
+from millwheel.core.columns.declared_fields import FieldTypes
+from millwheel.errors import RecordError
+
+_LONGEST_PATH = 32  # of types within types
+_MOST_VALUES = 4_000_000  # of a record: some 400 MB of objects
+
+
+class ProtobufMessages(MessageDecoder):
+    """Messages of one type."""
+
+    takes_empty = True
+
+    def __init__(
+        self, made: Any, registry: Registry | None = None, fields: Mapping[str, str] | None = None
+    ) -> None:
+        self._parse = made.FromString
+        self._reading = MessageReading(made.DESCRIPTOR)
+        self._registry = registry
+        self._indexes = indexes(made.DESCRIPTOR)
+        self._name = made.DESCRIPTOR.full_name
+        self._types = FieldTypes(fields or {})
+        self._most_bytes = int(_MOST_VALUES / self._reading.values_a_byte)
+
+    def decode(self, messages: Sequence[bytes]) -> Decoding:
+        return checked(
+            decode_one_by_one(messages, self._one, (DecodeError, ValueError, RecursionError)),
+            self._types,
+        )
+
+    def _one(self, message: bytes) -> Any:
+        if self._registry is not None:
+            message = self._body(message, self._registry)
+        try:
+            made = self._parse(message)
+        except DecodeError as ex:
+            raise RecordError(f"it is no Protobuf message {self._name}: {ex}") from ex
+        if len(message) > self._most_bytes and _values_in(made, _MOST_VALUES) > _MOST_VALUES:
+            raise RecordError(
+                f"it would become more than {_MOST_VALUES:,} values, of {len(message):,} bytes"
+            )
+        return self._reading.plain(made)
+
+    def _body(self, message: bytes, registry: Registry) -> bytes:
+        number = split(message)
+        kind = registry.schema(number).kind
+        if kind != "PROTOBUF":
+            raise RecordError(f"its schema, id {number}, is {kind}, not PROTOBUF")
+        found, start = read_indexes(message, HEADER_BYTES)
+        if found != self._indexes:
+            raise RecordError(
+                f"it is the message {found} of its schema's file, and {self._name} is"
+                f" {self._indexes}"
+            )
+        return message[start:]
+
+
+def _values_in(made: Any, most: int) -> int:
+    """How many values the dict of a message has; counted no further than ``most``."""
+    count, waiting = 0, [made]
+    while waiting and count <= most:
+        message = waiting.pop()
+        count += (
+            1 if message.DESCRIPTOR.full_name in KNOWN_TYPES else len(message.DESCRIPTOR.fields)
+        )
+        for field, value in message.ListFields():
+            if not field.is_repeated:
+                waiting += [value] if field.message_type is not None else []
+                continue
+            count += len(value)
+            if field.message_type is not None and not field.message_type.GetOptions().map_entry:
+                waiting += value
+            elif (
+                field.message_type is not None
+                and field.message_type.fields_by_name["value"].message_type is not None
+            ):
+                waiting += value.values()
+    return count
+
+
+class ProtobufEncoder(MessageEncoder):
+    """Rows as messages of one type."""
+
+    def __init__(
+        self, made: Any, strict: bool = True, registration: Registration | None = None
+    ) -> None:
+        self._writing = MessageWriting(made, strict)
+        self._registration = registration
+        self._index_bytes = write_indexes(indexes(made.DESCRIPTOR))
+
+    def encode(self, row: Mapping[str, Any]) -> bytes:
+        try:
+            data: bytes = self._writing.message(row).SerializeToString(deterministic=True)
+            return data
+        except EncodeError as ex:
+            raise RecordError(f"it is no whole message: {ex}") from ex
+
+    def header(self) -> bytes:
+        return (
+            b""
+            if self._registration is None
+            else header(self._registration.number()) + self._index_bytes
+        )
+
+    def check(self) -> None:
+        if self._registration is not None:
+            self._registration.check()
+
+
+def write_indexes(path: Sequence[int]) -> bytes:
+    """The path of a message type in Confluent's format: its length and its indexes as zigzag
+    numbers; a single zero byte for the first type of a file."""
+    if list(path) == [0]:
+        return b"\0"
+    return b"".join(_varint(number << 1) for number in (len(path), *path))
+
+
+def read_indexes(message: bytes, start: int) -> tuple[list[int], int]:
+    """The path that begins at ``start``, and the offset behind it. Raises RecordError where it is
+    damaged."""
+    count, start = _number(message, start)
+    if count == 0:
+        return [0], start
+    if not 0 < count <= _LONGEST_PATH:
+        raise RecordError(f"it names a type within {count} others")
+    path = []
+    for _ in range(count):
+        number, start = _number(message, start)
+        path.append(number)
+    return path, start
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def _number(message: bytes, start: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 35, 7):
+        if start >= len(message):
+            break
+        byte = message[start]
+        start += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), start
+    raise RecordError("it ends within the indexes of its message type")

@@ -1,0 +1,84 @@
+"""The contract of a lookup: another system is asked for the value of a key while records are
+processed.
+
+Third parties register a factory under the entry point group ``millwheel.lookups``: ``name =
+"package.module:factory"``, where ``factory(options, folder) -> Lookup``.
+
+The answer of a lookup depends on when it is asked, so results with answers in them are not a
+function of the input alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millwheel.errors import MillwheelError
+
+LookupKey = tuple[Any, ...]
+"""The values that a record is looked up by, in the order of :attr:`Lookup.by`. None of them is
+None."""
+_OF_KEYS = (ValueError, TypeError, ArithmeticError, RecursionError)
+"""What a client raises for a key that it cannot convert."""
+
+
+class LookupRefusedError(MillwheelError):
+    """The target refuses to answer because of at least one of the keys. The message is the target's
+    own."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """The target cannot answer for this key, for the reason that it gives. The records become dead
+    letters."""
+
+    reason: str
+
+
+class Lookup(ABC):
+    """Only one thread uses a lookup at a time. The driver makes one to call :meth:`check`, and
+    every shard has its own. A lookup connects when it is first used, and again after an
+    UnavailableError. ``where`` names the target in messages, without secrets. ``by`` are the
+    expressions over a record's value, most often fields, that make up the key."""
+
+    where: str = "the target"
+    by: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Called once by the driver before anything starts. Raises SetupError when the target
+        cannot be asked."""
+        return
+
+    @abstractmethod
+    def look_up(self, keys: Sequence[LookupKey]) -> Sequence[Any]:
+        """One answer for each key, in their order, with one request if possible: plain data, None
+        where the target has no value, :class:`NoAnswer` where it cannot answer. The keys are
+        distinct.
+
+        Raises UnavailableError when the target does not respond: the call is repeated until it
+        does, and the records wait. Raises :class:`LookupRefusedError` when it is unknown which key
+        is to blame: the call is repeated with fewer keys. It must return or raise within seconds,
+        because it cannot be interrupted."""
+
+    def close(self) -> None:
+        """Release connections. Never called while another method runs."""
+        return
+
+
+def answers_to(lookup: Lookup, keys: Sequence[LookupKey]) -> list[Any]:
+    """The answers to all keys, in order. Where the target refuses several keys at once, each half
+    is asked separately."""
+    try:
+        found = list(lookup.look_up(keys))
+    except (LookupRefusedError, *_OF_KEYS) as ex:
+        if len(keys) == 1:
+            return [NoAnswer(str(ex))]
+        half = len(keys) // 2
+        return answers_to(lookup, keys[:half]) + answers_to(lookup, keys[half:])
+    if len(found) != len(keys):
+        return [NoAnswer(f"{lookup.where} gave {len(found)} answers to {len(keys)} keys")] * len(
+            keys
+        )
+    return found

@@ -1,0 +1,137 @@
+"""The options of a source, a sink, a lookup or a format: declared once, read into a frozen value,
+with errors that suggest a correction.
+
+A kind declares its options as the fields of a form, a frozen ``msgspec.Struct``. Their names,
+types, defaults, examples and choices stand there and nowhere else: the reader of pipeline files,
+the JSON Schema and the classes for Python follow from them. The form's ``__post_init__`` raises
+ValueError, with a sentence, for values that make no sense.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What ``Annotated`` says about an option beside its type.
+
+    ``example`` is a right value, as YAML. ``choices`` are all texts that it may be, if there are a
+    few of them; ``refused`` has a sentence for another that one may expect. ``python`` is the type
+    of the argument in Python, where that is wider than what a file can hold. ``forms`` are the
+    options of choices that may be a map, of one choice and its options, as well as a text.
+
+    ``text`` is one sentence about the option, as Markdown of a page below docs/; the tables there,
+    the classes for Python and the JSON Schema show it. ``default`` are words for the default, where
+    its value does not explain itself.
+    """
+
+    example: str
+    choices: tuple[str, ...] = ()
+    python: str = ""
+    refused: Mapping[str, str] = field(default_factory=dict, hash=False)
+    forms: Mapping[str, type[msgspec.Struct]] = field(default_factory=dict, hash=False)
+    text: str = ""
+    default: str = ""
+
+    def plain(self) -> str:
+        """The sentence without links."""
+        return _LINK.sub(r"\1", self.text)
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+_PATH = re.compile(r" - at `(?:key in )?\$\.?([A-Za-z0-9_]*).*`$")
+
+
+def read_options(kind: str, given: Mapping[str, Any], form: type[T]) -> T:
+    """``given`` as a ``form``.
+
+    Raises ValueError with one sentence: which option, what is wrong with it, what to write instead.
+    """
+    known = [field.name for field in _fields(form)]
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{kind} has no option {name!r}{did_you_mean(str(name), known)}")
+    for required in _fields(form):
+        if required.required and given.get(required.name) is None:
+            raise ValueError(
+                f"{kind} needs the option {required.name!r}{_for_example(form, required.name)}"
+            )
+    present = {name: value for name, value in given.items() if value is not None}
+    try:
+        _check_choices(form, present)
+    except ValueError as ex:
+        raise ValueError(f"{kind}: {ex}") from None
+    try:
+        return msgspec.convert(present, form, strict=False)
+    except msgspec.ValidationError as ex:
+        raise ValueError(_in_words(kind, str(ex), form)) from None
+
+
+@cache
+def _fields(form: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """A shard that opens reads its options again; to look at the form's annotations takes a
+    millisecond."""
+    return msgspec.structs.fields(form)
+
+
+@cache
+def options_of(form: type[msgspec.Struct]) -> Mapping[str, Option]:
+    """What the fields of a form declare, by name."""
+    return {field.name: _declared(field.type) for field in _fields(form)}
+
+
+def _declared(annotation: Any) -> Option:
+    words = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return next((word for word in words if isinstance(word, Option)), Option(""))
+
+
+def did_you_mean(given: str, known: Sequence[str]) -> str:
+    """The end of a sentence about an unknown name: the closest known one, and all of them."""
+    close = difflib.get_close_matches(given, known, n=1)
+    return (f"; did you mean {close[0]!r}? It has " if close else "; it has ") + ", ".join(
+        sorted(known)
+    )
+
+
+def one_of(name: str, given: str, known: Sequence[str]) -> None:
+    """ValueError unless ``given`` is one of ``known``."""
+    if given not in known:
+        close = difflib.get_close_matches(given, known, n=1)
+        meant = f" (did you mean {close[0]!r}?)" if close else ""
+        raise ValueError(f"option {name!r} is {given!r}{meant}; write one of {', '.join(known)}")
+
+
+def _check_choices(form: type[msgspec.Struct], given: Mapping[str, Any]) -> None:
+    for name, option in options_of(form).items():
+        if option.choices and isinstance(word := given.get(name), str):
+            if word in option.refused:
+                raise ValueError(f"option {name!r}: {option.refused[word]}")
+            one_of(name, word, option.choices)
+
+
+def _in_words(kind: str, problem: str, form: type[msgspec.Struct]) -> str:
+    path = _PATH.search(problem)
+    text = _PATH.sub("", problem).replace("`", "")
+    if path is None or not path.group(1):
+        return f"{kind}: {text}"
+    name = path.group(1)
+    return f"{kind}: option {name!r}: {text[:1].lower()}{text[1:]}{_for_example(form, name)}"
+
+
+def _for_example(form: type[msgspec.Struct], name: str) -> str:
+    option = options_of(form).get(name)
+    return (
+        f"; write for example {name}: {option.example}"
+        if option is not None and option.example
+        else ""
+    )

@@ -1,0 +1,85 @@
+"""The content of a result file: records as rows, rows as bytes of a format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millwheel.connect.formats.avro.containers import ContainerRows
+from millwheel.connect.formats.csv_rows import CsvRows
+from millwheel.connect.formats.json_rows import json_lines, json_lines_of
+from millwheel.connect.sinks.base import Refused, SinkBatch, SinkRecord
+from millwheel.connect.sinks.changes import change_rows
+from millwheel.connect.sinks.rows import frames_of, has_tuple_keys, records_of, rows_of
+from millwheel.errors import RecordError
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How records become rows. ``form`` is the format. ``fields`` fixes the columns. ``mark`` is
+    the field that tells emitted from retracted rows, None where the rows are not changes.
+    ``spreadsheet_safe`` is for CSV."""
+
+    form: str
+    with_key: bool
+    with_timestamp: bool
+    fields: Mapping[str, str]
+    mark: str | None
+    spreadsheet_safe: bool = False
+
+
+class Content:
+    """Makes the content of the files of one shard: records as rows, rows as bytes. ``avro`` encodes
+    rows in that format."""
+
+    def __init__(self, shape: Shape, avro: ContainerRows | None = None) -> None:
+        self._shape = shape
+        self._avro = avro
+        self.suffix = shape.form
+        self._encode = _encoder(shape) if avro is None else avro.encode
+
+    def of(self, batch: SinkBatch) -> bytes:
+        """The content of a file with the records of a batch."""
+        if not batch.columns:
+            return self.encode(batch.records)
+        if self._shape.with_key and any(has_tuple_keys(columns) for columns in batch.columns):
+            return self.encode(
+                [record for columns in batch.columns for record in records_of(columns)]
+            )
+        return json_lines_of(
+            frames_of(batch.columns, self._shape.with_key, self._shape.with_timestamp)
+        )
+
+    def encode(self, records: Sequence[SinkRecord]) -> bytes:
+        """The content of a file."""
+        return self._encode(self._rows(records))
+
+    def fitting(self, records: Sequence[SinkRecord]) -> tuple[list[SinkRecord], list[Refused]]:
+        """The records that the format can hold, and the others."""
+        if self._avro is None:
+            return list(records), []
+        good, refused = [], []
+        for record, row in zip(records, self._rows(records), strict=True):
+            try:
+                self._avro.check(row)
+                good.append(record)
+            except RecordError as ex:
+                refused.append(Refused(record, str(ex)))
+        return good, refused
+
+    def _rows(self, records: Sequence[SinkRecord]) -> list[dict[str, Any]]:
+        shape = self._shape
+        if shape.mark is not None:
+            return change_rows(records, shape.with_key, shape.with_timestamp, shape.mark)
+        return rows_of(records, shape.with_key, shape.with_timestamp)
+
+
+def _encoder(shape: Shape) -> Callable[[list[dict[str, Any]]], bytes]:
+    if shape.form == "jsonl":
+        return json_lines
+    if shape.form == "csv":
+        return CsvRows(list(shape.fields), shape.spreadsheet_safe).encode
+    from millwheel.connect.sinks.files.parquet_rows import ParquetRows
+
+    return ParquetRows(shape.fields).encode

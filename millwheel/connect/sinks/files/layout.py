@@ -1,0 +1,178 @@
+"""Files in partitioned folders, rolled by size and time, in a folder or in an object store.
+
+A batch is divided by folder. Each part of it goes into the open file of its folder
+(``open_files.py``), whose whole new content is hidden, or in the committable, until the batch is
+published.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import xxhash
+
+from millwheel.connect.sinks.base import LostError, Refused, SinkBatch, SinkRecord, Writer
+from millwheel.connect.sinks.files.open_files import OpenFile, OpenFiles, Roll
+from millwheel.connect.sinks.files.paths import Partitioning
+from millwheel.connect.sinks.files.pieces import Piece, Pieces, pack, unpack
+from millwheel.core.model.lease import Lease
+from millwheel.errors import CorruptionError, RecordError
+
+LARGE_RECORDS = 2_000
+"""From this many records on, a batch is encoded, written and synced on another thread; waking one
+is cheaper."""
+
+Fitting = Callable[[Sequence[SinkRecord]], tuple[list[SinkRecord], list[Refused]]]
+"""The records that the format can hold, and the others."""
+
+
+class Destination(Protocol):
+    """The folder or bucket that takes a sink's files.
+
+    ``hide`` and ``publish`` may run at the same time on two threads.
+    """
+
+    name: str
+    small_bytes: int
+
+    def check(self, identity: str) -> None: ...
+
+    def adopt(self, former: str, identity: str) -> None: ...
+
+    def discard(self, identity: str) -> str: ...
+
+    def hide(self, contents: list[tuple[str, bytes]]) -> None: ...
+
+    def publish(self, piece: Piece, number: int) -> None: ...
+
+    def sweep(self, shard: str, token: int, committed: set[str]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How rows are laid out in files. ``form`` is the suffix of files. ``latest``: the shard has
+    one file with its current rows, which each batch replaces."""
+
+    form: str
+    partitioning: Partitioning | None
+    roll: Roll | None = None
+    latest: bool = False
+
+
+def _wall_us() -> int:
+    return time.time_ns() // 1_000
+
+
+class LayoutWriter(Writer):
+    """Writes the batches of one shard. Batches are published one after the other, because each
+    version of a file includes the rows of the versions before it."""
+
+    publishes_aside = True
+    prepares_aside = LARGE_RECORDS
+    publishes_in_order = True
+
+    def __init__(
+        self,
+        encode: Callable[[SinkBatch], bytes],
+        layout: Layout,
+        destination: Destination,
+        shard: str,
+        token: int,
+        now_us: Callable[[], int] = _wall_us,
+        fitting: Fitting | None = None,
+    ) -> None:
+        self._encode = encode
+        self._fitting = fitting
+        self._layout = layout
+        self._destination = destination
+        self._shard = shard
+        self._token = token
+        self._now_us = now_us
+        self._files = OpenFiles(layout.form, layout.roll)
+        self._refused: list[Refused] = []
+        self.lane = f"files {destination.name} {shard}"
+
+    def prepare(self, batch: SinkBatch) -> bytes:
+        pieces, hidden = [], []
+        if self._fitting is not None and not batch.columns:
+            records, self._refused = self._fitting(batch.records)
+            batch = SinkBatch(batch.number, batch.attempt, records)
+        for number, (folder, part) in enumerate(self._divided(batch)):
+            rows = len(part.records) + sum(map(len, part.columns))
+            file = self._file(folder, part, rows)
+            temp = hidden_name(self._shard, batch.number, f"{batch.attempt}-{number}")
+            small = len(file.content) <= self._destination.small_bytes
+            checksum = xxhash.xxh3_64_intdigest(file.content)
+            data = file.content if small else b""
+            pieces.append(Piece(file.final, temp, file.rows, len(file.content), checksum, data))
+            if not small:
+                hidden.append((temp, file.content))
+        if hidden:
+            self._destination.hide(hidden)
+        return pack(Pieces(batch.number, pieces))
+
+    def take_refused(self) -> list[Refused]:
+        refused, self._refused = self._refused, []
+        return refused
+
+    def publish(self, committable: bytes) -> None:
+        told = unpack(committable)
+        for piece in told.pieces:
+            try:
+                self._destination.publish(piece, told.number)
+            except LostError as ex:
+                if self._layout.latest:
+                    raise
+                raise CorruptionError(
+                    f"{ex}, with {piece.rows} rows of results; put it back, or start again with a"
+                    " new root and path"
+                ) from ex
+
+    def sweep(self, committables: list[bytes]) -> None:
+        committed = {
+            piece.temp for committable in committables for piece in unpack(committable).pieces
+        }
+        self._destination.sweep(self._shard, self._token, committed)
+
+    def _file(self, folder: str, part: SinkBatch, rows: int) -> OpenFile:
+        data = self._encode(part)
+        if self._layout.latest:
+            return OpenFile(f"part-{self._shard}.{self._layout.form}", 0, rows, data)
+        name = f"part-{self._shard}-{part.number:08d}.{self._layout.form}"
+        return self._files.add(
+            folder, f"{folder}/{name}" if folder else name, data, rows, self._now_us()
+        )
+
+    def _divided(self, batch: SinkBatch) -> Sequence[tuple[str, SinkBatch]]:
+        """The batch, divided by folder. Records without a folder are refused."""
+        if self._layout.partitioning is None:
+            return [("", batch)]
+        parts: dict[str, list[SinkRecord]] = {}
+        for record in batch.records:
+            try:
+                parts.setdefault(self._layout.partitioning.folder(record), []).append(record)
+            except RecordError as ex:
+                self._refused.append(Refused(record, str(ex)))
+        return [
+            (folder, SinkBatch(batch.number, batch.attempt, records))
+            for folder, records in parts.items()
+        ]
+
+
+def hidden_name(shard: str, number: int, attempt: str) -> str:
+    """The file of one attempt (``<token>-<counter>``) at a batch."""
+    return f"part-{shard}-{number:08d}-{attempt}.tmp"
+
+
+def left_behind(names: list[str], shard: str, token: int) -> list[str]:
+    """The hidden files of the former owners of a shard.
+
+    Files of newer owners stay: we may be the zombie, and they may be about to publish them.
+    """
+    ours, lease = re.compile(rf"part-{re.escape(shard)}-\d+-(\d+)-[^.]*\.tmp"), Lease(token)
+    found = ((name, ours.fullmatch(name)) for name in names)
+    return [name for name, parts in found if parts and lease.outlived(int(parts[1]))]

@@ -1,0 +1,114 @@
+"""Rows as Parquet: one file per batch, with columns that keep their types from file to file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millwheel.connect.formats.json_rows import json_lines
+from millwheel.connect.sinks.files.parquet_types import as_column, column_type, converter
+
+
+class ParquetRows:
+    """Encodes rows of one shard. ``fields`` fixes the columns; without it, each new field of a row
+    adds a column, a whole number column becomes a float column once floats appear, and a column of
+    mixed types is JSON text. So is one that begins with nulls alone: every file must name a type
+    that later ones can keep."""
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        self._fixed = bool(fields)
+        self._schema = pa.schema([(name, column_type(kind)) for name, kind in fields.items()])
+
+    def encode(self, rows: Sequence[Mapping[str, Any]]) -> bytes:
+        """A Parquet file."""
+        rows = _with_text_names(rows)
+        names = dict.fromkeys(self._schema.names)
+        if not self._fixed:
+            names.update(dict.fromkeys(name for row in rows for name in row))
+        table = pa.table(
+            {
+                name: self._column(name, [row.get(name) for row in rows])
+                for name in names or ["value"]
+            }
+        )
+        if not self._fixed:
+            self._schema = table.schema
+        out = pa.BufferOutputStream()
+        pq.write_table(table, out, compression="zstd")
+        return bytes(out.getvalue())
+
+    def _column(self, name: str, values: list[Any]) -> pa.Array:
+        known = self._schema.field(name).type if name in self._schema.names else None
+        if self._fixed and converter(known) is not None:
+            return as_column(values, known)
+        try:
+            found = pa.array(_in_utc(values))
+            if _unwritable(found.type):
+                raise TypeError("Parquet has no structs without fields")
+            if known is None:
+                return found.cast(_typed(found.type))
+            if found.type == known:
+                return found
+            return found.cast(self._wider(known, found.type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            if self._fixed:
+                return pa.array([_fitting(value, known) for value in values], known)
+            return pa.array(
+                [None if value is None else _text(value) for value in values], pa.string()
+            )
+
+    def _wider(self, known: pa.DataType, found: pa.DataType) -> pa.DataType:
+        if self._fixed:
+            return known
+        schemas = [pa.schema([("", kind)]) for kind in (known, found)]
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+
+
+def _with_text_names(rows: Sequence[Mapping[Any, Any]]) -> Sequence[Mapping[str, Any]]:
+    if all(type(name) is str for row in rows for name in row):
+        return rows
+    return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def _unwritable(kind: Any) -> bool:
+    if pa.types.is_struct(kind) and not kind.num_fields:
+        return True
+    return any(_unwritable(kind.field(index).type) for index in range(kind.num_fields))
+
+
+def _typed(kind: Any) -> Any:
+    """The type with text in place of what nothing but nulls says about."""
+    if pa.types.is_null(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([part.with_type(_typed(part.type)) for part in kind.fields])
+    return pa.list_(_typed(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def _in_utc(values: list[Any]) -> list[Any]:
+    """The values with times in UTC, whose zone would else be that of the first one of each file."""
+    if not any(type(value) is datetime for value in values):
+        return values
+    return [_utc(value) if type(value) is datetime else value for value in values]
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json_lines([value]).decode().rstrip("\n")
+
+
+def _fitting(value: Any, kind: Any) -> Any:
+    """The value in a column of a fixed type, None when it does not fit there."""
+    if value is not None and pa.types.is_string(kind):
+        return _text(value)
+    try:
+        return pa.scalar(value).cast(kind).as_py()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None

@@ -1,0 +1,56 @@
+"""Sources and readers of third parties that are not derived from the base classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from millwheel.connect.plug_ins import require, take_over
+from millwheel.connect.sources.base import Chunk, Partition, Reader, Source
+
+
+def as_source(made: Any) -> Source:
+    """``made`` itself if it is a Source, else wrapped. Raises SetupError when a required member is
+    missing."""
+    if isinstance(made, Source):
+        return made
+    require(made, Source, "bounded")
+    return _AdaptedSource(made)
+
+
+def as_reader(made: Any) -> Reader:
+    """``made`` itself if it is a Reader, else wrapped. Raises SetupError when a required member is
+    missing."""
+    if isinstance(made, Reader):
+        return made
+    require(made, Reader)
+    return _AdaptedReader(made)
+
+
+class _AdaptedSource(Source):
+    def __init__(self, made: Any) -> None:
+        self._made = made
+        take_over(self, made, "poll_us", "list_us", "warm_up", "committed", "ends")
+
+    @property
+    def bounded(self) -> bool:  # type: ignore[override]  # it may change: a source may learn that it ends
+        return bool(self._made.bounded)
+
+    def partitions(self) -> Sequence[Partition]:
+        found: Sequence[Partition] = self._made.partitions()
+        return found
+
+    def open(self, partition: Partition) -> Reader:
+        return as_reader(self._made.open(partition))
+
+
+class _AdaptedReader(Reader):
+    def __init__(self, made: Any) -> None:
+        self._made = made
+        take_over(
+            self, made, "resume", "read_frame", "skip", "stop_at", "reached", "tell_traces", "close"
+        )
+
+    def read(self, position: int, max_records: int) -> Chunk:
+        read: Chunk = self._made.read(position, max_records)
+        return read

@@ -1,1 +1,0 @@
-"""External sinks: the common part of sinks for other systems. docs/connectors.md has their protocol."""

@@ -1,0 +1,1 @@
+"""Who owns what, how far event time is, and what a run is."""

@@ -1,0 +1,2 @@
+"""The embedded coordinator: members, election and range tables of a run on one machine, without
+ZooKeeper."""

@@ -1,0 +1,488 @@
+"""The master as a pure machine: an event in, effects out.
+
+The machine decides from levels, not from edges: every event first updates the known state, and then
+all decisions are derived anew from this state, for the nodes about which something has changed.
+Therefore each step is idempotent. A newly elected master reads tables and members and continues
+whatever was in progress: an owner that is not a member is dead, so its journal is sealed, and then
+its shards get new owners.
+
+No change may shorten the order of steps after a death: seal the journal; only then write tables
+with new owners, higher tokens and the sealed end in the lineage; only when no table names the dead
+worker as owner, remove it from the membership; only when no lineage names it, delete its journal
+(never the seal).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from millwheel.control.master.balancing import BalanceConfig, Balancer, ClusterLoad
+from millwheel.control.master.effects import Effect, WriteRangeTable
+from millwheel.control.master.events import (
+    Event,
+    JournalSealed,
+    JournalsFound,
+    LoadReported,
+    ManifestSeen,
+    MembersChanged,
+    MoveRequested,
+    ReshardRequested,
+    SealFailed,
+    SeatsChanged,
+    ShardReleased,
+    TableSeen,
+    TablesLoaded,
+    Tick,
+    WorkerUnreachable,
+    WriteConflicted,
+    WriteFailed,
+)
+from millwheel.control.master.loads import Load, LoadBook
+from millwheel.control.master.membership import Membership
+from millwheel.control.master.moves import MovePace, RequestedMoves, RequestedReshardings
+from millwheel.control.master.speeds import SpeedConfig, Speeds
+from millwheel.control.master.tables.holdings import Holdings
+from millwheel.control.master.tables.open_nodes import OpenNodes
+from millwheel.control.master.tables.planner import (
+    Census,
+    Move,
+    NodeDemand,
+    first_table,
+    plan_moves,
+)
+from millwheel.control.master.tables.spares import HostLoss, losses, seated
+from millwheel.control.master.tables.standbys import chosen, followers
+from millwheel.control.master.tables.succession import Situation, successor
+from millwheel.core.model.names import NO_TOKEN, NodeName, ShardName, Token, WorkerName
+from millwheel.core.model.range_table import RangeTable
+from millwheel.errors import invariant
+
+_FULL_WEIGHT = 0.001
+"""Of the weight of a worker whose memory is full, when shards are dealt: it gets some only where
+nobody else can."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """A living worker: the weight it states, how many times the time of the others it takes (1: as
+    quick), and the used share of its memory (0: unknown)."""
+
+    weight: int
+    slowness: float
+    memory: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterConfig:
+    """The nodes to be served, and the delays before decisions.
+
+    While nothing is served, shards are given away only once ``expected_workers`` are there, or
+    ``grace_us`` after the first one came. Balancing begins ``settle_us`` after the last change of
+    membership, and ``recover_us`` after the last loss of a worker: its shards have work to catch up
+    with, and one that moves stands still. It moves at most ``moves_at_once`` shards at a time. What
+    goes to a worker that replaces a lost one goes ``gently_us`` apart (0: as all moves), see
+    :class:`.MovePace`. With ``balance`` it also
+    uses the measured load, and ``speeds`` says how slow workers are found by it. With ``spares``,
+    at most ``expected_workers`` workers own shards unless another number of seats is requested;
+    without spares, all workers do. Standbys are chosen ``standby_settle_us`` after the last change
+    of membership, so that a restarted worker counts.
+    """
+
+    nodes: tuple[NodeDemand, ...]
+    expected_workers: int
+    spares: int = 0
+    grace_us: int = 3_000_000
+    settle_us: int = 1_000_000
+    recover_us: int = 3_000_000
+    standby_settle_us: int = 3_000_000
+    moves_at_once: int = 4
+    gently_us: int = 0
+    balance: BalanceConfig | None = None
+    speeds: SpeedConfig = field(default_factory=SpeedConfig)
+
+    def __post_init__(self) -> None:
+        invariant(
+            self.expected_workers > 0,
+            f"expected_workers is {self.expected_workers}, must be positive",
+        )
+        invariant(
+            self.moves_at_once > 0, f"moves_at_once is {self.moves_at_once}, must be positive"
+        )
+
+
+class MasterState:
+    """The state of one elected master."""
+
+    def __init__(self, config: MasterConfig) -> None:
+        self._config = config
+        self._now_us = 0
+        self._loaded = False
+        self._membership = Membership()
+        self._holdings = Holdings()
+        self._moves = RequestedMoves()
+        self._reshardings = RequestedReshardings(config.nodes)
+        self._released: dict[tuple[WorkerName, ShardName, Token], int] = {}
+        self._manifest_tokens: dict[ShardName, Token] = {}
+        self._state_bytes: dict[ShardName, int] = {}
+        self._book = LoadBook()
+        self._balancer = None if config.balance is None else Balancer(config.balance)
+        self._speeds = Speeds(config.speeds)
+        self._memory: dict[WorkerName, float] = {}
+        self._least = {
+            node.name: node.count(config.expected_workers)
+            for node in config.nodes
+            if not node.fixed
+        }
+        self._grains = {node.name: node.grain for node in config.nodes}
+        self._members_since_us = 0
+        self._pace = MovePace(config.moves_at_once, config.recover_us, config.gently_us)
+        self._takers_since_us: int | None = None
+        self._balanced = False
+        self._seats = config.expected_workers
+        self._followed = {node.name for node in config.nodes if node.standby}
+        self._standbys: dict[tuple[NodeName, ShardName], WorkerName] = {}
+        self._open = OpenNodes(node.name for node in config.nodes)
+
+    @property
+    def tables(self) -> tuple[RangeTable, ...]:
+        """The tables as stored."""
+        return tuple(self._holdings.stored.values())
+
+    @property
+    def live_workers(self) -> tuple[WorkerName, ...]:
+        """The members that are not known to be dead."""
+        return tuple(sorted(self._membership.live()))
+
+    @property
+    def loads(self) -> Mapping[ShardName, Load]:
+        """The known loads of shards."""
+        return self._book.loads
+
+    @property
+    def workers(self) -> Mapping[WorkerName, WorkerState]:
+        """What is known of each living worker."""
+        weights = self._membership.weights().items()
+        return {
+            w: WorkerState(n, self._speeds.slowness(w), self._memory.get(w, 0.0))
+            for w, n in weights
+        }
+
+    def exposures(self) -> tuple[HostLoss, ...]:
+        """The hosts whose loss would leave seats empty, the worst first. Without spares there are
+        none: then nobody asks that a loss be covered."""
+        if not self._config.spares or not self._membership.known:
+            return ()
+        hosts, serving = self._membership.hosts_of_takers(), self._serving()
+        return tuple(
+            loss for loss in losses(hosts, serving, hosts.keys() - serving) if loss.missing > 0
+        )
+
+    def shards_with_lineage(self) -> tuple[ShardName, ...]:
+        """The shards with a lineage, which a newer snapshot would shorten."""
+        return tuple(
+            entry.shard for _, entry in self._holdings.entries() if entry.lineage or entry.parents
+        )
+
+    def validate(self) -> None:
+        """Raise InvariantError unless tables and members hold together. For tests: it looks at all
+        shards."""
+        self._holdings.validate()
+        self._membership.validate()
+        if self._loaded and self._membership.known:
+            lost = (
+                self._holdings.owners()
+                - self._membership.live().keys()
+                - self._membership.dead.keys()
+            )
+            invariant(
+                not lost,
+                f"shards are owned by workers that neither live nor are dead: {sorted(lost)}",
+            )
+
+    def handle(self, event: Event) -> list[Effect]:
+        """The effects of ``event``, to be performed in this order."""
+        self._take(event)
+        if not self._loaded or not self._membership.known or isinstance(event, LoadReported):
+            return []  # loads are weighed at the next tick
+        self._membership.declare_strangers_dead(self._holdings.mentioned())
+        if self._membership.dead and not self._membership.dead.keys().isdisjoint(
+            self._holdings.owners()
+        ):
+            self._pace.lost_us = self._now_us
+        self._forget_old_news()
+        # Chosen for the tables as they stand now: what follows from another event may be about
+        # others.
+        self._standbys = {}
+        if isinstance(event, Tick):
+            self._plan()
+            self._choose_standbys()
+        return [
+            *self._membership.lines(),
+            *self._membership.seals(self._holdings.owners()),
+            *self._writes(),
+            *self._membership.removals(self._holdings.owners()),
+            *self._membership.collections(self._holdings.mentioned()),
+            *self._moves.answers(self._holdings, self._serving()),
+            *self._reshardings.answers(self._holdings),
+        ]
+
+    def _take(self, event: Event) -> None:
+        """Update the known state; decide nothing."""
+        match event:
+            case Tick():
+                self._now_us = max(self._now_us, event.now_us)
+                self._open.tick(self._now_us)
+                self._holdings.try_again()
+                self._membership.try_again()
+            case TablesLoaded():
+                self._loaded = True
+                for table in event.tables:
+                    self._holdings.take(table)
+                self._open.open_all()
+            case TableSeen():
+                self._holdings.take(event.table)
+                self._open.open(event.table.computation)
+            case WriteConflicted():
+                self._holdings.lost(event.node, event.stored)
+                self._open.open(event.node)
+            case WriteFailed():
+                self._holdings.failed(event.node)
+            case ShardReleased():
+                self._released[event.incarnation, event.shard, event.token] = event.last_commit
+                self._open.open_of(event.shard)
+            case LoadReported():
+                self._state_bytes.update((load.shard, load.state_bytes) for load in event.loads)
+                self._memory[event.incarnation] = event.memory
+                for load in event.loads:
+                    self._book.take(load, self._now_us)
+            case ManifestSeen():
+                known = self._manifest_tokens.get(event.shard, NO_TOKEN)
+                self._manifest_tokens[event.shard] = max(known, event.token)
+                self._open.open_of(event.shard)
+            case MoveRequested():
+                self._moves.ask(event)
+                self._open.open(event.node)
+            case ReshardRequested():
+                self._reshardings.ask(event)
+                self._open.open(event.resharding.node)
+            case _:
+                self._take_about_workers(event)
+
+    def _take_about_workers(self, event: Event) -> None:
+        match event:
+            case MembersChanged():
+                if self._membership.take(event.members):
+                    self._unsettle()
+            case SeatsChanged():
+                self._seats = event.seats or self._config.expected_workers
+                self._unsettle()
+            case WorkerUnreachable():
+                self._membership.declare_dead(event.incarnation, event.reason)
+            case JournalSealed():
+                self._membership.sealed(event.incarnation, event.end)
+            case SealFailed():
+                self._membership.seal_failed(event.incarnation)
+            case JournalsFound():
+                self._membership.journals_found(event.incarnations)
+
+    def _unsettle(self) -> None:
+        """The set of serving workers may have changed: balance again once the set has been stable
+        for a while."""
+        self._members_since_us = self._now_us
+        self._balanced = False
+
+    def _weights(self) -> dict[WorkerName, float]:
+        """The weights that workers state, divided by how slow they are."""
+        return {
+            name: weight / self._speeds.slowness(name)
+            for name, weight in self._membership.weights().items()
+        }
+
+    def _full(self) -> set[WorkerName]:
+        """The workers that are to get no more shards. Nobody is full without ``balance``: all
+        shards have to be somewhere."""
+        balance = self._config.balance
+        return (
+            set()
+            if balance is None
+            else {name for name, used in self._memory.items() if used >= balance.full}
+        )
+
+    def _serving(self) -> set[WorkerName]:
+        """The workers that own shards or may be given some: all eligible workers except spares."""
+        if not self._config.spares:
+            return self._membership.takers()
+        followed = (entry for facts in self._holdings.every() for entry in facts.followed)
+        following = followers(followed, self._membership.dead)
+        hosts, suspects = self._membership.hosts_of_takers(), self._membership.suspects()
+        return seated(hosts, self._holdings.burdens(), self._seats, suspects, following)
+
+    def _forget_old_news(self) -> None:
+        """Drop requests that stored tables have made obsolete, and note when the first worker could
+        take shards."""
+        if self._released:
+            held = {
+                (entry.owner, entry.shard, entry.token) for _, entry in self._holdings.entries()
+            }
+            self._released = {key: commit for key, commit in self._released.items() if key in held}
+        takers = self._membership.takers()
+        self._moves.forget(self._holdings, self._serving())
+        self._reshardings.forget(self._holdings)
+        if not takers:
+            self._takers_since_us = None
+        elif self._takers_since_us is None:
+            self._takers_since_us = self._now_us
+
+    def _giving(self) -> bool:
+        """Whether shards may be assigned: always while something is served, else once enough
+        workers have joined."""
+        takers = self._membership.takers()
+        if not takers or self._takers_since_us is None:
+            return False
+        if (
+            self._holdings.owners() & self._membership.live().keys()
+            or len(takers) >= self._config.expected_workers
+        ):
+            return True
+        return self._now_us - self._takers_since_us >= self._config.grace_us
+
+    def _writes(self) -> Iterator[WriteRangeTable]:
+        """Each table of the graph that should change and is not being written."""
+        situation = Situation(
+            takers=self._serving() if self._giving() else (),
+            dead=self._membership.dead,
+            released=self._released,
+            moves=self._moves.takers,
+            manifest_tokens=self._manifest_tokens,
+            reshardings=tuple(self._reshardings.requested),
+            standbys=self._standbys,
+        )
+        open_nodes = self._open.under(frozenset(situation.takers), dict(situation.dead))
+        nodes = [
+            node
+            for node in self._config.nodes
+            if node.name in open_nodes and node.name not in self._holdings.writing
+        ]
+        if not nodes:
+            return
+        weights, full = self._weights(), self._full()
+        weights = {
+            name: weight * _FULL_WEIGHT if name in full else weight
+            for name, weight in weights.items()
+        }
+        census = Census(
+            situation.takers, self._holdings.expected().values(), self._membership.hosts, weights
+        )
+        for demand in nodes:
+            table = self._next_table(demand, situation, census)
+            if table is not None:
+                self._holdings.writing[demand.name] = table
+                yield WriteRangeTable(table=table)
+            elif demand.name in self._holdings.stored:
+                self._open.close(demand.name)
+
+    def _next_table(
+        self, demand: NodeDemand, situation: Situation, census: Census
+    ) -> RangeTable | None:
+        """The table to store next; None when the stored one is right."""
+        stored = self._holdings.stored.get(demand.name)
+        if stored is None:
+            return (
+                first_table(demand, self._config.expected_workers, census)
+                if situation.takers
+                else None
+            )
+        table = successor(stored, situation, census)
+        return None if table == stored else table
+
+    def _plan(self) -> None:
+        """Plan a few moves when membership has settled, every shard is served, and the load is
+        uneven."""
+        if self._now_us - self._members_since_us < self._config.settle_us or not self._at_rest():
+            return
+        if self._pace.recovers(self._now_us):
+            return
+        self._measure()
+        if self._balanced:
+            self._plan_by_load()
+            return
+        on_their_way = sum(facts.moving for facts in self._holdings.every()) + len(
+            self._moves.takers
+        )
+        serving = self._serving()
+        # A worker that lost its seat is emptied like one that leaves.
+        leaving = self._membership.live().keys() - serving
+        demanded = [self._holdings.stored[demand.name] for demand in self._config.nodes]
+        shards = sum(len(table.shards) for table in demanded)
+        room = self._pace.room(shards, on_their_way, bool(leaving), self._now_us)
+        if room <= 0:
+            return
+        planned = plan_moves(demanded, serving, leaving, room, self._state_bytes, self._weights())
+        full = self._full() if not leaving and serving - self._full() else ()
+        moves = [move for move in planned if move.worker not in full]
+        if moves:
+            self._pace.moved_us = self._now_us
+        self._moves.plan(moves)
+        self._open.open(*(move.node for move in moves))
+        # A move that somebody asks for later is not taken back: only a change of membership starts
+        # this again.
+        self._balanced = not moves and not on_their_way
+
+    def _choose_standbys(self) -> None:
+        """Choose the standbys, when membership has settled and every shard is served."""
+        settled = (
+            self._now_us - self._members_since_us >= self._config.standby_settle_us
+            and self._at_rest()
+        )
+        if settled and self._followed:
+            tables = [self._holdings.stored[node] for node in sorted(self._followed)]
+            self._standbys = chosen(tables, self._membership.hosts_of_takers(), self._serving())
+            self._open.open(*self._followed)
+
+    def _measure(self) -> None:
+        """Judge how slow workers are, by the loads of their shards."""
+        live = self._membership.live()
+        self._memory = {name: used for name, used in self._memory.items() if name in live}
+        if self._balancer is not None:
+            weights, tables = self._membership.weights(), self._holdings.stored.values()
+            self._speeds.look(tables, live, self._book.loads, weights, self._now_us)
+
+    def _plan_by_load(self) -> None:
+        """Each worker has its share of shards: balance by measured load."""
+        if self._balancer is None or self._moves.takers or self._reshardings.requested:
+            return
+        if any(facts.changing for facts in self._holdings.every()):
+            return
+        tables = [self._holdings.stored[demand.name] for demand in self._config.nodes]
+        self._book.forget_others({entry.shard for table in tables for entry in table.shards})
+        cluster = ClusterLoad(
+            tables,
+            self._serving(),
+            self._book.loads,
+            self._least,
+            self._grains,
+            self._weights(),
+            self._memory,
+            self._membership.hosts,
+            self._state_bytes,
+            self._speeds.slow().keys(),
+        )
+        for step in self._balancer.look(cluster, self._now_us):
+            self._open.open(step.node)
+            if isinstance(step, Move):
+                self._moves.plan([step])
+            else:
+                self._reshardings.plan([step])
+
+    def _at_rest(self) -> bool:
+        """Every node has a table that is not being written, and every shard of it has a living
+        owner."""
+        stored, live = self._holdings.stored, self._membership.live()
+        if self._holdings.writing or any(
+            demand.name not in stored for demand in self._config.nodes
+        ):
+            return False
+        return all(
+            self._holdings.facts(demand.name).owners <= live.keys() for demand in self._config.nodes
+        )

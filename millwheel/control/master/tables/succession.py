@@ -1,0 +1,132 @@
+"""From the stored table of a node to the one that should stand there: releases, deaths, orphans,
+moves, pruning.
+
+Every step is decided from the stored table alone, so after the death of a master at any point, its
+successor decides the same steps again. This file is as pure as ``state.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from millwheel.control.master.tables.planner import Census
+from millwheel.control.master.tables.resharding import Resharding, is_waiting, planned, resharded
+from millwheel.core.model.names import NOBODY, NodeName, ShardName, Token, WorkerName
+from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
+
+SEALED = -1
+"""In a lineage: the number that the other way of ending does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The input of a decision about a shard, apart from its own entry.
+
+    ``takers`` may be given shards now. ``dead`` holds the journal ends of those dead that are
+    sealed and None for those that are not yet. ``released`` maps (owner, shard, token) to the last
+    commit. ``moves`` maps (node, shard) to the wanted next owner, ``reshardings`` are wanted splits
+    and merges. ``manifest_tokens`` shows which ancestors snapshots have made superfluous.
+    ``standbys`` maps (node, shard) to the worker that must follow it from now on ("": none).
+    """
+
+    takers: Collection[WorkerName]
+    dead: Mapping[WorkerName, int | None]
+    released: Mapping[tuple[WorkerName, ShardName, Token], int] = field(default_factory=dict)
+    moves: Mapping[tuple[NodeName, ShardName], WorkerName] = field(default_factory=dict)
+    manifest_tokens: Mapping[ShardName, Token] = field(default_factory=dict)
+    reshardings: Collection[Resharding] = ()
+    standbys: Mapping[tuple[NodeName, ShardName], WorkerName] = field(default_factory=dict)
+
+
+def successor(table: RangeTable, now: Situation, census: Census) -> RangeTable:
+    """The table that should follow; equal to ``table`` when nothing is to be done."""
+    node = table.computation
+    table = _with_shards(table, [_next(node, entry, now, census) for entry in table.shards])
+    children = resharded(table)
+    if children is not table:
+        table = _with_shards(
+            children, [_next(node, entry, now, census) for entry in children.shards]
+        )
+    return planned(table, now.reshardings)
+
+
+def _with_shards(table: RangeTable, shards: Sequence[ShardEntry]) -> RangeTable:
+    """In most cases nothing changes. Then the same table is returned, and its ranges need not be
+    checked again."""
+    same = all(after is before for after, before in zip(shards, table.shards, strict=True))
+    return table if same else replace(table, shards=tuple(shards))
+
+
+def _next(node: NodeName, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
+    entry = _pruned(entry, now)
+    if entry.owner in now.dead:
+        end = now.dead[entry.owner]
+        # Until the seal stands its owner may still commit: nothing about the shard may change.
+        return entry if end is None else _given(node, _ended(entry, end, SEALED), now, census)
+    last_commit = now.released.get((entry.owner, entry.shard, entry.token))
+    if entry.owner and last_commit is not None:
+        return _given(node, _ended(entry, SEALED, last_commit), now, census)
+    if not entry.owner:
+        return _given(node, entry, now, census)
+    return _moving(node, entry, now)
+
+
+def _ended(entry: ShardEntry, sealed_end: int, last_commit: int) -> ShardEntry:
+    """The shard has no owner any more; its lineage records where its last owner's commits end."""
+    ancestor = Ancestor(entry.owner, entry.token, sealed_end, last_commit)
+    return replace(entry, owner=NOBODY, lineage=(*entry.lineage, ancestor))
+
+
+def _given(node: NodeName, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
+    """An orphan under its new owner and token, or unchanged when no worker can or may take it."""
+    if is_waiting(entry):
+        return _unpromised(entry)
+    known = [name for name in (entry.next_owner, entry.standby) if name in now.takers]
+    chosen = known[0] if known else census.least(node, _last_owner(entry))
+    if chosen not in now.takers:
+        return _unpromised(entry)
+    if chosen != entry.next_owner:
+        census.add(node, chosen)
+    return entry.assigned(chosen)
+
+
+def _unpromised(entry: ShardEntry) -> ShardEntry:
+    return replace(entry, next_owner=NOBODY) if entry.next_owner else entry
+
+
+def _last_owner(entry: ShardEntry) -> WorkerName:
+    return entry.lineage[-1].incarnation if entry.lineage else NOBODY
+
+
+def _moving(node: NodeName, entry: ShardEntry, now: Situation) -> ShardEntry:
+    """A served shard: start a wanted move.
+
+    A move is never taken back, because the owner may have stopped the shard already. If the new
+    owner dies, the release is awaited all the same, and then the best worker takes the shard:
+    perhaps its former owner, under a new token.
+    """
+    if entry.next_owner or entry.resharded:
+        return entry
+    standby = now.standbys.get((node, entry.shard), entry.standby)
+    entry = entry if standby == entry.standby else replace(entry, standby=standby)
+    chosen = now.moves.get((node, entry.shard), NOBODY)
+    return (
+        replace(entry, next_owner=chosen)
+        if chosen in now.takers and chosen != entry.owner
+        else entry
+    )
+
+
+def _pruned(entry: ShardEntry, now: Situation) -> ShardEntry:
+    """Without the ancestors whose every commit is in the shard's newest snapshot.
+
+    Any snapshot holds what came from parents.
+    """
+    token = now.manifest_tokens.get(entry.shard)
+    if token is None or not (entry.lineage or entry.parents):
+        return entry
+    lineage = entry.ancestors_since(token)
+    if len(lineage) == len(entry.lineage) and not entry.parents:
+        return entry
+    return replace(entry, lineage=lineage, parents=())

@@ -1,0 +1,82 @@
+"""``--fresh``: forget what a root remembers, remove the results that belong to it, and begin
+anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from millwheel.adapters.processes.address import EMBEDDED
+from millwheel.adapters.spaces.root_address import in_bucket
+from millwheel.connect.sinks import build_sink
+from millwheel.connect.sinks.base import Sink
+from millwheel.control.roots.afresh import refuse_foreign
+from millwheel.control.roots.root import Root
+from millwheel.control.roots.shipped import load_shipped
+from millwheel.control.savepoints.upgrading import kept_blueprint
+from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.errors import MillwheelError, SetupError
+
+_GLOB = "*?["
+
+
+def begin_afresh(
+    root: Root, spec: PipelineSpec, from_savepoint: str, zookeeper: str, told: Callable[[str], None]
+) -> None:
+    """Make the root of a former run, which nobody else can be using while we hold it, a new one.
+
+    Raises SetupError where that cannot be done; then nothing was removed."""
+    if in_bucket(root.address):
+        raise SetupError(
+            f"--fresh empties folders only; remove {root.address} yourself, or give a new --root"
+        )
+    if from_savepoint:
+        raise SetupError(
+            "--fresh begins without a state, and --from-savepoint with one; leave one of them out"
+        )
+    if zookeeper not in ("", EMBEDDED):
+        raise SetupError(
+            f"--fresh cannot empty ZooKeeper at {zookeeper}; give another chroot and a new --root"
+            " instead"
+        )
+    if kept_blueprint(root.path) is None and not root.used():
+        return
+    refuse_foreign(root, _needed(spec))
+    for name, sink in _sinks(root, spec):
+        if left := sink.discard(str(root.identity)):
+            told(f"{name}: {left}.")
+    root.empty()
+    told(
+        f"The root {root.address} and the results that belonged to it are removed: this run begins"
+        " anew."
+    )
+
+
+def _sinks(root: Root, spec: PipelineSpec) -> Iterator[tuple[str, Sink]]:
+    """The sinks of the former pipeline, if it can still be read, and those of the new one: each
+    target once."""
+    specs = [spec]
+    with suppress(MillwheelError):  # its code may be what was corrected
+        specs.insert(0, load_shipped(str(root.path)))
+    seen: list[Any] = []
+    for each in specs:
+        for sink in each.sinks:
+            target = (sink.kind, dict(sink.options))
+            if target not in seen:
+                seen.append(target)
+                with suppress(ValueError):
+                    yield f"sinks.{sink.stream}.{sink.kind}", build_sink(sink, each.folder)
+
+
+def _needed(spec: PipelineSpec) -> Iterator[Path]:
+    """The folders that the new run reads."""
+    yield Path(spec.folder)
+    for stream in spec.streams:
+        path = stream.source.options.get("path") if stream.source is not None else None
+        if isinstance(path, str) and "://" not in path:
+            plain = Path(spec.folder, path)
+            while any(sign in str(plain) for sign in _GLOB):
+                plain = plain.parent
+            yield plain

@@ -1,0 +1,111 @@
+"""Compares a pipeline with the state that another one left: reports the differences, and refuses
+incompatible ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from millwheel.control.roots.shipping import BLUEPRINT_FILE
+from millwheel.control.savepoints.blueprint import Blueprint, blueprint_of
+from millwheel.control.savepoints.comparing.kept_state import may_keep_state
+from millwheel.control.savepoints.comparing.program import changed_parts, program_of
+from millwheel.control.savepoints.compatibility import (
+    Change,
+    Compatibility,
+    compare,
+    corrected,
+    worst,
+)
+from millwheel.core.model.damage import DAMAGE
+from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.errors import PipelineError, SetupError
+
+
+def blueprint_bytes(spec: PipelineSpec) -> bytes:
+    """The blueprint that is shipped with a pipeline, for a later run to compare."""
+    return msgspec.json.encode(
+        msgspec.structs.replace(blueprint_of(spec), program=program_of(spec))
+    )
+
+
+def kept_blueprint(root: Path) -> Blueprint | None:
+    """The blueprint of the last run on the root; None for a new root."""
+    file = root / "pipeline" / BLUEPRINT_FILE
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Blueprint)
+    except FileNotFoundError:
+        return None
+    except (OSError, *DAMAGE) as error:
+        raise SetupError(f"{file} cannot be read: {error}") from error
+
+
+def check_same_root(root: Path, spec: PipelineSpec, told: Callable[[str], None]) -> None:
+    """Raises PipelineError unless the pipeline can continue with the root as it is, even with
+    records in flight. Harmless differences are reported by ``told``."""
+    old = kept_blueprint(root)
+    if old is None:
+        return None
+    changes = compare(old, blueprint_of(spec))
+    if any(change.correctable for change in changes):
+        changes = corrected(changes, may_keep_state(str(root)))
+    verdict = worst(changes)
+    if verdict is Compatibility.FREE:
+        return _tell(changes, told)
+    heading = (
+        f"{spec.file or spec.name} differs from the pipeline that the root {root} was run with:"
+    )
+    if verdict is Compatibility.REFUSED:
+        fix = (
+            "Undo the refused changes, or start without state: --fresh (in Python: fresh=True)"
+            " removes this root and the results that belong to it, and a new --root with other"
+            " output folders keeps them."
+        )
+    else:
+        fix = (
+            "This needs a savepoint: start the run as it was (if it fails at once, with on_error:"
+            f" dead_letter for what fails), `millwheel stop --root {root} --savepoint FOLDER`, then"
+            " `millwheel run` with --from-savepoint FOLDER and a new --root. Or undo the changes,"
+            " or start over: --fresh (in Python: fresh=True) removes this root and the results"
+            " that belong to it."
+        )
+    raise PipelineError("\n".join([heading, *_lines(changes), fix]))
+
+
+def changed_since(root: Path, spec: PipelineSpec) -> list[str]:
+    """How a pipeline differs from the one that a root was last run with, in lines; [] for the same
+    program."""
+    old = kept_blueprint(root)
+    if old is None:
+        return []
+    changes = compare(old, blueprint_of(spec))
+    if changes:
+        return [f"  {change}" for change in changes]
+    return [
+        f"  changed: {name}" for name in changed_parts(old.program, program_of(spec)) if old.program
+    ]
+
+
+def check_savepoint(
+    old: Blueprint, folder: Path, spec: PipelineSpec, told: Callable[[str], None]
+) -> None:
+    """Raises PipelineError unless the pipeline can continue from a savepoint. Differences are
+    reported by ``told``."""
+    changes = compare(old, blueprint_of(spec))
+    if worst(changes) is Compatibility.REFUSED:
+        refused = [change for change in changes if change.verdict is Compatibility.REFUSED]
+        heading = f"{spec.file or spec.name} cannot continue from the savepoint {folder}:"
+        fix = "`millwheel explain-upgrade SAVEPOINT PIPELINE` shows all differences."
+        raise PipelineError("\n".join([heading, *_lines(refused), fix]))
+    _tell(changes, told)
+
+
+def _tell(changes: list[Change], told: Callable[[str], None]) -> None:
+    for change in changes:
+        told(f"Changed: {change}.")
+
+
+def _lines(changes: list[Change]) -> list[str]:
+    return [f"  {change.verdict.value}: {change}" for change in changes]

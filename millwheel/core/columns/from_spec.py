@@ -1,0 +1,147 @@
+"""The plan of a computation's aggregation, made from its spec, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from millwheel.core.aggregates.columns import ColumnAggregate
+from millwheel.core.aggregates.functions import column_aggregate
+from millwheel.core.columns.clean import is_pattern
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.expressions.columns import NoColumns, condition_over_columns, kind_of_number
+from millwheel.core.lazy_polars import dtype, pl
+from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, ComputationSpec
+from millwheel.core.pipeline.work import AggregateSpec
+from millwheel.core.windows.windows import Sliding, Tumbling, WindowFunction
+
+_KEYS = {"int", "str"}
+
+
+def typed_plan(
+    spec: ComputationSpec,
+    window: WindowFunction,
+    fields: Mapping[str, str],
+    compile_expression: Callable[[str], Any],
+) -> ColumnPlan | str:
+    """The plan for fields of these types, or why the key, an aggregate or a condition has no column
+    form."""
+    names = spec.inputs[0].key.fields
+    fields = {**fields, INSTANCE: "int"}
+    if len(set(names)) < len(names):
+        return "its key has the same field twice"
+    for name in names:
+        if fields.get(name) not in _KEYS:
+            return f"the key {name} is not declared as int or str"
+    try:
+        return _plan(spec, window, fields, compile_expression)
+    except NoColumns as ex:
+        return str(ex)
+
+
+def fields_used(spec: ComputationSpec, compile_expression: Callable[[str], Any]) -> set[str]:
+    """The fields that conditions and aggregates read."""
+    texts = [
+        spec.condition,
+        *(text for part in spec.aggregates for text in (part.condition, part.argument)),
+    ]
+    return {name for text in texts if text for name in compile_expression(text).fields}
+
+
+def _plan(
+    spec: ComputationSpec,
+    window: WindowFunction,
+    fields: Mapping[str, str],
+    compile_expression: Callable[[str], Any],
+) -> ColumnPlan:
+    aggregates = [
+        _aggregate(aggregate, f"a{index}", fields, compile_expression)
+        for index, aggregate in enumerate(spec.aggregates)
+    ]
+    key = spec.inputs[0].key.fields
+    used = fields_used(spec, compile_expression) or {key[0]}
+    if spec.late_side:  # late records are passed on with all of their fields
+        used = {*fields} - {INSTANCE}
+    if patterns := sorted(filter(is_pattern, {*key, *used})):
+        raise NoColumns(
+            f"the library of columns takes the name of the field {patterns[0]} for a pattern"
+        )
+    condition = _condition(spec.condition, fields, compile_expression) if spec.condition else None
+    floats = (
+        ()
+        if spec.stage is AggregationStage.PARTIAL
+        else float_sums(spec, fields, compile_expression)
+    )
+    names = tuple(part.name for part in spec.aggregates)
+    if {*key, "window_start", "window_end"} & set(names):
+        raise NoColumns("an aggregate has the name of a field of the key, or of the window")
+    return ColumnPlan(
+        _grouped_by(window),
+        names,
+        tuple(aggregates),
+        condition,
+        tuple((name, fields.get(name, "")) for name in sorted(used)),
+        key,
+        _key_dtype(key, fields),
+        floats,
+        steps=window if isinstance(window, Sliding) and window.changes else None,
+        lateness_us=spec.firing.allowed_lateness_us,
+        drops=spec.late == "drop",
+        empties=spec.firing.accumulation == "discarding",
+    )
+
+
+def _aggregate(
+    spec: AggregateSpec,
+    column: str,
+    fields: Mapping[str, str],
+    compile_expression: Callable[[str], Any],
+) -> ColumnAggregate:
+    try:
+        return column_aggregate(spec, column, fields, compile_expression)
+    except NoColumns:
+        texts = (spec.argument, spec.condition)
+        used = {name for text in texts if text for name in compile_expression(text).fields}
+        unknown = sorted(used - fields.keys())
+        why = (
+            f"its field {unknown[0]} is not declared"
+            if unknown
+            else f"{spec.function} has none for what it is given"
+        )
+        raise NoColumns(f"the aggregate {spec.name} has no column form: {why}") from None
+
+
+def _condition(
+    text: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
+) -> pl.Expr:
+    try:
+        return condition_over_columns(compile_expression(text).tree, fields)
+    except NoColumns:
+        raise NoColumns(
+            "its condition has no column form, or one of its fields is not declared"
+        ) from None
+
+
+def _grouped_by(window: WindowFunction) -> WindowFunction:
+    """The windows that a bundle is grouped by. Key windows take the records of one step of their
+    slide together."""
+    if isinstance(window, Sliding) and window.changes:
+        return Tumbling(window.every, window.offset)
+    return window
+
+
+def float_sums(
+    spec: ComputationSpec, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
+) -> tuple[str, ...]:
+    """The results that are floats even where nothing was summed."""
+    sums = (part for part in spec.aggregates if part.function == "sum")
+    return tuple(
+        part.name
+        for part in sums
+        if kind_of_number(part.argument, fields, compile_expression) == "float"
+    )
+
+
+def _key_dtype(key: Sequence[str], fields: Mapping[str, str]) -> Any:
+    types = {name: dtype(fields[name]) for name in key}
+    return pl.Struct(types) if len(types) > 1 else types[key[0]]

@@ -1,0 +1,149 @@
+"""How what columns hold goes on in rows: key by key, a part of it in each bundle.
+
+From the first key that has left, a record goes where the others of its key are, or its key leaves
+first. So every key is in one of the two forms, whatever a bundle, a crash or a merge of shards does
+in between.
+
+To take some keys out of all segments would write these again for each part. So the groups are first
+put into segments that have all that the columns hold of their keys, and each of these leaves whole,
+with what has come since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, fits_key, key_list
+from millwheel.core.columns.plan import KEY
+from millwheel.core.columns.windows import ColumnarSegment, ColumnWindows
+from millwheel.core.lazy_polars import pl
+from millwheel.core.model.keys import Key, key_bytes
+
+PART_RECORDS = 8_000
+"""About so many groups, or records of a join, leave in one bundle: each costs some 30 µs in
+rows."""
+_PART, _ROW = "part", "row"
+_WHOLE = 1 << 20  # Fixed: the level of segments that have all that the columns hold of their keys
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Groups that columns no longer hold, in the order of arrival. Those of windows up to ``fired``
+    have fired."""
+
+    groups: pl.DataFrame
+    fired: int
+
+
+class Leaving:
+    """Takes keys out of ``windows``."""
+
+    def __init__(self, windows: ColumnWindows) -> None:
+        self._windows = windows
+
+    def next_part(self) -> list[Left]:
+        """What is held of some keys, which the columns no longer hold; nothing if they hold
+        nothing."""
+        if not self._windows:
+            return []
+        if not self._whole():
+            self._divide()
+        return self.taken_out([self._whole()[0].groups[KEY].unique()])
+
+    def _whole(self) -> list[ColumnarSegment]:
+        return [segment for segment in self._windows.segments() if segment.level == _WHOLE]
+
+    def taken_out(self, keys: Sequence[pl.Series]) -> list[Left]:
+        """All that is held of some keys, which the columns no longer hold."""
+        found = []
+        for segment in self._windows.segments() if keys else ():
+            mine = is_among(segment.groups[KEY], keys)
+            if mine.any():
+                found.append(
+                    Left(
+                        segment.groups.filter(pl.Series(mine)),
+                        max(segment.fired, self._windows.closed),
+                    )
+                )
+                self._windows.cut(segment, segment.groups.filter(pl.Series(~mine)))
+        return found
+
+    def stays(self, batches: Iterable[AnyBatch]) -> list[npt.NDArray[np.bool_]]:
+        """Which records of each batch have a key that the columns hold."""
+        held = [segment.groups[KEY].unique() for segment in self._windows.segments()]
+        return [is_among(keys_of(batch), held) for batch in batches]
+
+    def _divide(self) -> None:
+        undivided = self._windows.undivided()
+        self._windows.clear()
+        parts = -(-sum(whole.height for _, whole in undivided) // PART_RECORDS)
+        for fired, whole in undivided:
+            numbers = whole[KEY].hash() % parts
+            for part in whole.with_columns(numbers.alias(_PART)).partition_by(
+                _PART, maintain_order=True
+            ):
+                self._windows.put(part.drop(_PART), _WHOLE, fired)
+
+
+def keys_of(batch: AnyBatch) -> pl.Series:
+    """The keys of a batch as a column; those in rows encoded."""
+    return batch.keys if isinstance(batch, ColumnBatch) else _encoded(batch.keys)
+
+
+def keys_like(keys: Sequence[Key], kind: Any) -> pl.Series:
+    """Those of the keys that a column of this type can have, as such a column."""
+    if isinstance(kind, pl.Struct):
+        fields = kind.fields
+        fitting = [
+            dict(zip((field.name for field in fields), key, strict=True))
+            for key in keys
+            if type(key) is tuple
+            and len(key) == len(fields)
+            and all(fits_key(part, field.dtype) for part, field in zip(key, fields, strict=True))
+        ]
+        return pl.Series(KEY, fitting, kind)
+    return pl.Series(KEY, [key for key in keys if fits_key(key, kind)], kind)
+
+
+def where(batch: AnyBatch, mask: npt.NDArray[np.bool_]) -> AnyBatch:
+    """The records for which ``mask`` is true."""
+    if mask.all():
+        return batch
+    return (
+        batch.where(mask)
+        if isinstance(batch, ColumnBatch)
+        else batch.pick(np.flatnonzero(mask).tolist())
+    )
+
+
+def is_among(keys: pl.Series, others: Sequence[pl.Series]) -> npt.NDArray[np.bool_]:
+    """Which keys are among others, in whichever form columns hold them."""
+    found = np.zeros(len(keys), np.bool_)
+    for other in others:
+        if keys.dtype == other.dtype:
+            found |= _is_in(keys, other)
+        elif pl.Binary in (keys.dtype, other.dtype):
+            found |= _is_in(_encoded(keys), _encoded(other))
+    return found
+
+
+def _is_in(keys: pl.Series, others: pl.Series) -> npt.NDArray[np.bool_]:
+    mask = np.zeros(len(keys), np.bool_)
+    rows = keys.alias(KEY).to_frame().with_row_index(_ROW)
+    mask[rows.join(others.alias(KEY).unique().to_frame(), on=KEY, how="semi")[_ROW].to_numpy()] = (
+        True
+    )
+    return mask
+
+
+def _encoded(keys: pl.Series | Sequence[object]) -> pl.Series:
+    if isinstance(keys, pl.Series):
+        if keys.dtype == pl.Binary:
+            return keys
+        keys = key_list(keys)
+    return pl.Series(list(map(key_bytes, keys)), dtype=pl.Binary)

@@ -1,0 +1,175 @@
+"""Whether an aggregation over windows runs on columns, in which form it keeps its windows, and why
+not in another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from millwheel.core.aggregates.columns import OverRanges
+from millwheel.core.columns.arrays import can_assign
+from millwheel.core.columns.from_spec import typed_plan
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.pipeline.spec import (
+    AggregationStage,
+    ComputationSpec,
+    KeyKind,
+    PipelineSpec,
+    Productions,
+)
+from millwheel.core.pipeline.work import AggregationSpec
+from millwheel.core.windows.contract import LatePolicy, Windowing
+from millwheel.core.windows.panes import Accumulation, OutputTime
+from millwheel.core.windows.triggers import AfterWatermark, Default
+from millwheel.core.windows.windows import (
+    Count,
+    Cumulative,
+    Global,
+    SessionPieces,
+    Sessions,
+    Sliding,
+    Tumbling,
+    WindowPieces,
+)
+
+_WINDOWS: Mapping[type, str] = {Cumulative: "cumulative windows", Count: "count windows"}
+WEAK_IN_ROWS = "weak productions have ids, which columns of results do not carry"
+
+
+def plan_or_why(
+    spec: ComputationSpec,
+    pipeline: PipelineSpec,
+    windowing: Windowing,
+    compile_expression: Callable[[str], Any],
+) -> ColumnPlan | str:
+    """The plan of a computation, or why it has no column form, as a phrase.
+
+    It has one when its one input is a stream with declared ``fields``, its key consists of them,
+    its windows depend on nothing but timestamps, and nothing is asked of single records that are
+    taken back.
+    """
+    if why := _why_no_columns(spec, windowing):
+        return why
+    plan = typed_plan(
+        spec, windowing.window, pipeline.stream(spec.inputs[0].stream).fields, compile_expression
+    )
+    return (
+        plan
+        if isinstance(plan, str)
+        else replace(plan, fires_once=not why_state_in_rows(spec, windowing, plan))
+    )
+
+
+def why_state_in_rows(spec: ComputationSpec, windowing: Windowing, plan: ColumnPlan | None) -> str:
+    """Why columns do not hold the state of a plan's windows, as a phrase; "" when they do. None for
+    the plans of all types."""
+    if why := _fires_again(windowing):
+        return why
+    if isinstance(windowing.window, Cumulative | Count):
+        return f"{_WINDOWS[type(windowing.window)]} are merged in rows"
+    if isinstance(spec.work, AggregationSpec) and spec.work.queryable:
+        return "results are kept one by one to be asked"
+    if plan is None:
+        window = windowing.window
+        changing = isinstance(window, Sessions) or (isinstance(window, Sliding) and window.changes)
+        without = [each.name for each in spec.aggregates if ":" in each.function]
+        if changing:
+            return "types that are not declared may change"
+        return f"no column holds the aggregate {without[0]}" if without else ""
+    if spec.stage is not AggregationStage.WHOLE and (
+        plan.steps is not None or isinstance(plan.window, Sessions)
+    ):
+        return "its key is divided"
+    parts = zip(plan.names, plan.aggregates, strict=True) if plan.steps is not None else ()
+    without = [name for name, each in parts if each.over_ranges is OverRanges.UNKNOWN]
+    return f"no column holds the aggregate {without[0]}" if without else ""
+
+
+def plans_by_type(
+    spec: ComputationSpec, windowing: Windowing, compile_expression: Callable[[str], Any]
+) -> PlansByType | str:
+    """The plans of a computation whose input declares no fields; or why it has no column form for
+    any types."""
+    if why := _why_no_columns(spec, windowing):
+        return why
+    if spec.late_side:
+        return "late records are passed on with all of their fields, which are not declared"
+    if spec.stage is not AggregationStage.WHOLE:
+        return "a divided key needs declared fields"
+
+    def why_in_rows(plan: ColumnPlan | None) -> str:
+        return (
+            WEAK_IN_ROWS
+            if spec.productions is Productions.WEAK
+            else why_state_in_rows(spec, windowing, plan)
+        )
+
+    return PlansByType(spec, windowing, compile_expression, why_in_rows)
+
+
+def _why_no_columns(spec: ComputationSpec, windowing: Windowing) -> str:
+    """Why an aggregation has no column form whatever its fields are, as a phrase; "" when it may
+    have one."""
+    if spec.stage is AggregationStage.FINAL:
+        return "accumulators are merged one by one"
+    if len(spec.inputs) != 1:
+        return "it has several inputs"
+    if spec.inputs[0].key.kind not in (KeyKind.FIELD, KeyKind.FIELDS):
+        return "its key is no field"
+    if not spec.aggregates:
+        return "its result is the records"
+    return _why_no_groups(windowing)
+
+
+def _fires_again(windowing: Windowing) -> str:
+    """Why a window may fire other than once, as the watermark passes its end, and then for late
+    records alone; "" when it may not."""
+    window, trigger = windowing.window, windowing.trigger
+    stays = isinstance(window, Tumbling | Global) or (
+        isinstance(window, Sliding) and not window.changes
+    )
+    late = isinstance(trigger, AfterWatermark) and trigger.early is None and not trigger.shares()
+    if not isinstance(trigger, Default):
+        closes = (
+            isinstance(trigger, AfterWatermark)
+            and trigger.late is None
+            and windowing.allowed_lateness > 0
+        )
+        if not late or not stays or closes:
+            return "its trigger decides when windows fire"
+    if windowing.accumulation is Accumulation.RETRACTING and not stays:
+        return "results are taken back"
+    if windowing.allowed_lateness and not stays:
+        return "late records are allowed"
+    return (
+        "windows of silent keys fire empty" if isinstance(window, Tumbling) and window.empty else ""
+    )
+
+
+def _adds_steps(windowing: Windowing) -> bool:
+    """Whether each step of cumulative windows is kept once, and not with every window that contains
+    it."""
+    return isinstance(windowing.trigger, Default) and windowing.late is LatePolicy.DROP
+
+
+def _why_no_groups(windowing: Windowing) -> str:
+    """Why windows cannot take the records of a bundle together; "" when they can."""
+    window = windowing.window
+    if windowing.takes_retractions:
+        return "records can be taken back"
+    if isinstance(window, Sessions) and (why := _fires_again(windowing)):
+        return f"sessions look at each record where {why}"
+    if isinstance(window, WindowPieces):
+        return "a part of a divided key looks at each record"
+    if not can_assign(window) and not isinstance(window, Count | Sessions):
+        return "its windows are code of your own"
+    if isinstance(window, Cumulative) and not _adds_steps(windowing):
+        return "cumulative windows with a trigger or late: refire look at each record"
+    if windowing.trigger.needs_bytes:
+        return "its trigger measures each record"
+    begins = windowing.output_time is OutputTime.EARLIEST and isinstance(window, SessionPieces)
+    if windowing.output_time is not OutputTime.END_OF_WINDOW and not begins:
+        return "output_time looks at each record"
+    return ""

@@ -1,1 +1,0 @@
-"""The machine of key windows: a sliding result that is emitted where it changes."""

@@ -1,0 +1,279 @@
+"""The work of a computation: what it does with its records. Each kind has its own settings.
+
+All times are microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+# --- code of the user's, and steps from value to value --------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackSpec:
+    """A class of the user's, ``module:Class``. ``options`` are the keyword arguments of its
+    constructor."""
+
+    callback: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class StepKind(Enum):
+    """The kind of a step."""
+
+    MAP = "map"
+    FLAT_MAP = "flat_map"
+    FILTER = "filter"
+
+
+@dataclass(frozen=True, slots=True)
+class StepSpec:
+    """One step from a record's value to others. Exactly one of ``function`` (``module:function``),
+    ``expression`` and ``fields`` (the fields of the new value, each an expression; only for
+    ``map``) is given."""
+
+    kind: StepKind
+    function: str = ""
+    expression: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StepsSpec:
+    """Steps from value to value, in order."""
+
+    steps: tuple[StepSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeduplicateSpec:
+    """Of records with equal ``fields`` (none: equal values) and key, one is passed on and those
+    within ``within_us`` (event time) of it are not."""
+
+    within_us: int
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BranchSpec:
+    """One way out of a branching computation: the records for which ``condition`` holds ("": those
+    that no other branch took)."""
+
+    stream: str
+    condition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchesSpec:
+    """Several ways out. A record takes the first branch whose condition holds, or each one if
+    ``match_all``."""
+
+    branches: tuple[BranchSpec, ...]
+    match_all: bool = False
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """How records are put into windows, as written: ``kind`` and its settings in µs or plain
+    values.
+
+    kinds: tumbling (size_us, offset_us, time_zone, empty), sliding (size_us, every_us, offset_us,
+    changes), session (gap_us), global, count (count), cumulative (size_us, every_us, time_zone),
+    custom (factory).
+    """
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FiringSpec:
+    """When windows emit, and what becomes of late records.
+
+    ``trigger`` is a plain tree (see core/windows/trees.py), None for the default. ``late`` is
+    "drop", "refire" or "side:STREAM"."""
+
+    trigger: Mapping[str, Any] | None = None
+    accumulation: str = "discarding"
+    allowed_lateness_us: int = 0
+    output_time: str = "end_of_window"
+    late: str = "drop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowedSpec:
+    """What all work in windows has. ``condition`` is the expression that a record must satisfy, ""
+    for all."""
+
+    window: WindowSpec
+    condition: str = ""
+    firing: FiringSpec = FiringSpec()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowCallbackSpec(WindowedSpec):
+    """A callback gets the records of a window when it fires."""
+
+    callback: CallbackSpec
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """One output field of an aggregation: ``name: {function: argument}``, e.g. ``bytes: {sum:
+    size}``.
+
+    ``argument`` is a field name or an expression over the record's fields, "" for functions that
+    need none (``count``). ``condition`` is the ``where:`` expression a record must satisfy, "" for
+    all. ``options`` are the function's own settings (``k`` of top_k, ``q`` of quantile, …).
+    """
+
+    name: str
+    function: str
+    argument: str = ""
+    condition: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberingSpec:
+    """Counted values get numbers of a dictionary with so many partitions first (see visitors.py). A
+    value is forgotten after ``ttl_us``; None: never."""
+
+    partitions: int
+    ttl_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregationSpec(WindowedSpec):
+    """Aggregates of the records of a window; without any, the result is the records. ``queryable``:
+    "latest" where the newest result of each key is kept to be asked."""
+
+    aggregates: tuple[AggregateSpec, ...] = ()
+    queryable: str = ""
+    numbered: NumberingSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlicesSpec:
+    """Aggregates per key and slice of time, kept to be asked. ``levels_us`` are the sizes of
+    slices, finest first. Slices that end ``keep_us`` behind the watermark go, and so do those of a
+    key without a record for ``ttl_us``. ``late`` says what becomes of records of slices that have
+    gone."""
+
+    levels_us: tuple[int, ...]
+    keep_us: int
+    time_zone: str = ""
+    ttl_us: int | None = None
+    aggregates: tuple[AggregateSpec, ...] = ()
+    condition: str = ""
+    late: str = "drop"
+
+
+# --- two streams, and other systems ---------------------------------------------------------------
+
+
+class JoinKind(Enum):
+    """Which records of a windowed join are emitted without a partner."""
+
+    INNER = "inner"
+    LEFT = "left"
+    OUTER = "outer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinSpec(WindowedSpec):
+    """Pairs of the records of two streams that have equal keys and lie in the same window."""
+
+    kind: JoinKind
+
+
+class Missing(Enum):
+    """The treatment of a record that has no match to enrich it."""
+
+    KEEP = "keep"
+    DROP = "drop"
+    DEAD_LETTER = "dead_letter"
+
+
+@dataclass(frozen=True, slots=True)
+class EnrichSpec:
+    """Records get the last value of the stream ``stream`` for their key as the field ``name``.
+    ``waits``: as of their own event time; otherwise as of their arrival."""
+
+    stream: str
+    name: str
+    missing: Missing = Missing.KEEP
+    waits: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LookupSpec:
+    """Records get fields from another system. ``kind`` is the registered name ("redis"),
+    ``options`` its settings, ``by`` the expressions that make the key (empty: those that the lookup
+    names). The answer becomes the field ``name``, or ``fields`` of it (new name to name) become
+    fields. At most ``cache_size`` answers are kept, each for ``cache_ttl_us``. ``cache_absent``:
+    absent entries are cached as well. One request has at most ``batch`` keys."""
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    by: tuple[str, ...] = ()
+    name: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    missing: Missing = Missing.KEEP
+    cache_size: int = 0
+    cache_ttl_us: int = 0
+    cache_absent: bool = True
+    batch: int = 10_000
+
+
+# --- what the planner adds, and numbers for values -----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DictionarySpec:
+    """Each different value of the field ``of`` gets a whole number, for ever, as the field
+    ``name``. ``keep``: the other fields that are passed on (empty: all). ``ttl_us``: a value that
+    no record had for so long, in event time, is forgotten, and would get another number."""
+
+    of: str
+    name: str
+    partitions: int
+    keep: tuple[str, ...] = ()
+    ttl_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """The rows of the table ``of`` by their keys, as change events leave them. ``key`` has the
+    fields of the key, if they are named. The fields ``beside`` a row are those of its event, or of
+    its message."""
+
+    of: str
+    key: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+
+
+Work = (
+    CallbackSpec
+    | StepsSpec
+    | DeduplicateSpec
+    | BranchesSpec
+    | WindowCallbackSpec
+    | AggregationSpec
+    | JoinSpec
+    | SlicesSpec
+    | EnrichSpec
+    | LookupSpec
+    | DictionarySpec
+    | TableSpec
+)
+"""Every computation does exactly one of these."""
+NOTHING = StepsSpec(())
+"""Records are passed on as they are."""

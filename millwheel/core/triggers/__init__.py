@@ -1,1 +1,0 @@
-"""Triggers: when a window fires."""

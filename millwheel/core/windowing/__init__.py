@@ -1,1 +1,0 @@
-"""The contract between a window machine and the runtime: calls, requests, state."""

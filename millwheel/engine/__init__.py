@@ -1,0 +1,1 @@
+"""What a worker does: shards, operators, delivery, and answers to queries."""

@@ -1,0 +1,233 @@
+"""Retries of dead letters: requested by a person, bound by the driver, applied by workers."""
+
+from __future__ import annotations
+
+import fcntl
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from millwheel.adapters.rights import lock_file
+from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.connect.python_objects import load_object
+from millwheel.connect.sources.base import Chunk, Reject
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.model.names import NodeName
+from millwheel.core.model.records import Batch, DeadLetter
+from millwheel.core.pipeline.cluster_view import ClusterView
+from millwheel.core.pipeline.graph import Graph, build_graph
+from millwheel.core.pipeline.replays import (
+    KEY,
+    RECORD,
+    Again,
+    ReplayOrder,
+    Request,
+    RequestedLetter,
+    as_key,
+)
+from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.engine.letters.letters import Letter
+from millwheel.engine.workers.delivery.instances import AnyInstances
+from millwheel.engine.workers.delivery.routing import Fanout
+from millwheel.engine.workers.delivery.timestamps import Timestamps
+from millwheel.engine.workers.sources.sorting import Sorting
+from millwheel.engine.workers.sources.source_parts import SourceParts
+from millwheel.language.spec.key_extractors import load_extractor
+
+_LETTERS = 5_000
+"""The most letters in one request."""
+_EVER = -(2**63)  # Fixed: nothing is late
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Let only one person at a time choose letters."""
+    (root / "replay").mkdir(exist_ok=True)
+    with lock_file(root / "replay" / ".lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def asked_for(orders: ReplayOrders) -> frozenset[str]:
+    """The ids of all letters whose retry was ever requested."""
+    return frozenset(
+        wanted.letter for request in orders.requests().values() for wanted in request.wanted
+    )
+
+
+def ask(root: Path, orders: ReplayOrders, letters: list[Letter], limit: int | None) -> int:
+    """Request a retry of the letters that can be retried and were never requested before; returns
+    their number. Each letter is requested only once, even if this process is killed on the way."""
+    with _alone(root):
+        requests = orders.requests()
+        known = asked_for(orders)
+        chosen = [letter for letter in letters if letter.again and letter.id not in known][:limit]
+        number = max(requests, default=0) + 1
+        for first in range(0, len(chosen), _LETTERS):
+            piece = [letter.wanted() for letter in chosen[first : first + _LETTERS]]
+            while not orders.request(number, Request(secrets.token_hex(8), piece)):
+                number += 1
+        return len(chosen)
+
+
+class Binding:
+    """Turns requests into orders. The pipeline's code adds the missing keys, times and values."""
+
+    def __init__(self, spec: PipelineSpec) -> None:
+        self._spec = spec
+        self._graph = build_graph(spec)
+        self._fanout = Fanout(
+            self._graph, lambda key: load_extractor(key, spec.folder), most_key=spec.limits.key
+        )
+
+    def order(self, request: Request) -> ReplayOrder:
+        """The order that carries out a request."""
+        found = [again for wanted in request.wanted for again in self._records(wanted)]
+        return ReplayOrder(request.id, found)
+
+    def _records(self, wanted: RequestedLetter) -> list[Again]:
+        if wanted.node not in self._graph.nodes:
+            return []
+        if wanted.what == RECORD:
+            return [
+                self._again(
+                    wanted, wanted.node, as_key(wanted.key), wanted.timestamp or 0, wanted.value
+                )
+            ]
+        if wanted.what == KEY:
+            return self._keyed(wanted)
+        return self._line(wanted)
+
+    def _again(
+        self, wanted: RequestedLetter, node: str, key: Any, at: int, value: Any, problem: str = ""
+    ) -> Again:
+        return Again(wanted.letter, node, wanted.stream, key, at, value, wanted.history, problem)
+
+    def _keyed(self, wanted: RequestedLetter) -> list[Again]:
+        """The order for a record that had no key for one consumer."""
+        at = wanted.timestamp or 0
+        batch = Batch(wanted.stream, [1], [at], [wanted.letter], [wanted.value])
+        batches, keyless = self._fanout.split(batch, [wanted.value], epochs=AnyInstances())
+        for node, mine in batches:
+            if node == wanted.node:
+                return [self._again(wanted, node, mine.keys[0], at, wanted.value)]
+        problem = next(
+            (each.reason for each in keyless if each.node == wanted.node),
+            "nobody consumes it any more",
+        )
+        return [self._again(wanted, wanted.node, wanted.letter, at, wanted.value, problem)]
+
+    def _line(self, wanted: RequestedLetter) -> list[Again]:
+        """The order for a source's line that was not a record: one part for each consumer of its
+        stream."""
+        stream = self._spec.stream(wanted.stream)
+        schema = load_object(stream.schema, self._spec.folder) if stream.schema else None
+        function = (
+            load_object(stream.timestamp, self._spec.folder) if ":" in stream.timestamp else None
+        )
+        parts = SourceParts(
+            pipeline=self._spec.name,
+            node=NodeName(wanted.node),
+            stream=replace(stream, max_future_us=None),
+            source=None,  # type: ignore[arg-type]  # this source is never read
+            partitions=list,
+            mine=bool,
+            fanout=self._fanout,
+            timestamps=Timestamps(stream, function, stream.states_unit),
+            limits=self._spec.limits,
+        )
+        sorting = Sorting(parts, _EVER, set(), 0, AnyInstances())
+        found = sorting.sort(wanted.letter, _read(wanted.value, schema))
+        records = [
+            self._again(
+                wanted,
+                node,
+                batch.rows().keys[0],
+                batch.rows().timestamps[0],
+                _plain(batch.rows().values[0]),
+            )
+            for node, batch in found.batches
+        ]
+        return records + [self._unusable(wanted, letter) for letter in sorting.letters]
+
+    def _unusable(self, wanted: RequestedLetter, letter: DeadLetter) -> Again:
+        """The order for a letter that still cannot be used. A source takes no records, so a
+        consumer of its stream reports it."""
+        consumers = self._graph.consumers.get(wanted.stream, ())
+        if letter.computation in consumers:
+            at = letter.timestamp or 0
+            return self._again(
+                wanted, letter.computation, wanted.letter, at, _plain(letter.value), letter.reason
+            )
+        node = next(iter(consumers), wanted.node)
+        return Again(
+            wanted.letter,
+            node,
+            wanted.stream,
+            wanted.letter,
+            0,
+            wanted.value,
+            wanted.history,
+            letter.reason,
+            wanted.node,
+        )
+
+
+def _read(value: Any, schema: Any) -> Chunk:
+    """Reads a line, or a record that was read from one, as the source would."""
+    try:
+        kind = Any if schema is None else schema
+        given = (
+            msgspec.json.decode(value, type=kind)
+            if isinstance(value, str)
+            else msgspec.convert(value, kind)
+        )
+        if schema is None and not isinstance(given, dict):
+            raise msgspec.ValidationError(f"a record is a map, not {type(given).__name__}")
+    except (msgspec.MsgspecError, ValueError) as ex:
+        return Chunk([], [], 1, [Reject(1, value, f"still no record: {ex}")], finished=True)
+    return Chunk([1], [given], 1, finished=True)
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.msgpack.decode(encode_value(value))
+
+
+@dataclass(slots=True)
+class Replays:
+    """The replays of a root, managed by its driver."""
+
+    orders: ReplayOrders
+    spec: PipelineSpec
+    graph: Graph
+    open: dict[int, ReplayOrder] = field(default_factory=dict)
+
+    def bind(self) -> None:
+        """Turn new requests into orders."""
+        requests = self.orders.unbound()
+        binding = Binding(self.spec) if requests else None
+        for number, request in requests.items():
+            assert binding is not None
+            self.orders.bind(number, binding.order(request))
+        self.open.update(self.orders.undone(frozenset(self.open)))
+
+    def settle(self, view: ClusterView | None) -> None:
+        """Note the orders that are applied completely, according to the counters of the shards."""
+        for number, order in list(self.open.items()):
+            applied = (
+                sum(node.counters.get(order.counter, 0) for node in view.nodes.values())
+                if view
+                else 0
+            )
+            if applied >= len(order.records):
+                self.orders.finish(number)
+                del self.open[number]
+
+    def left(self) -> int:
+        """The number of records in open orders."""
+        return sum(len(order.records) for order in self.open.values())

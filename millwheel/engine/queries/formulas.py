@@ -1,0 +1,204 @@
+"""Named queries: a formula over the values of several computations, and its answer from theirs.
+
+Null rules: division by zero gives null; so does every operation on a null
+value; a comparison with null is false, as in expressions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from millwheel.core.expressions.formulas import Formula, foreign_formula, formula_of
+from millwheel.core.model.keys import Key
+from millwheel.core.pipeline.spec import QuerySpec
+from millwheel.engine.queries.model import Answer, Consistency, Query, QueryError
+from millwheel.errors import RecordError
+
+K = TypeVar("K")
+V = TypeVar("V")
+_ENTRY_BYTES = 200  # of an entry beside what it holds
+
+
+LITERAL = "value"
+"""The name of the value of an unnamed formula."""
+# the characters of names of computations and queries; a formula has others
+_PLAIN = re.compile(r"[\w.-]+")
+_WEAKNESS = (Consistency.DURABLE, Consistency.STANDBY, Consistency.LATEST)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFormula:
+    """A query with its compiled formula."""
+
+    spec: QuerySpec
+    formula: Formula
+
+    @staticmethod
+    def of(spec: QuerySpec) -> NamedFormula:
+        """Raises ValueError if the formula is not an expression over computations."""
+        return NamedFormula(spec, formula_of(spec.formula))
+
+    @property
+    def computations(self) -> tuple[str, ...]:
+        """The computations that the formula reads, each once."""
+        return self.formula.computations
+
+    def questions(self, query: Query, keys: Mapping[str, Key] | None = None) -> list[Query]:
+        """The questions whose answers the formula needs, one per computation. ``keys`` by
+        computation, where they are known already. Raises QueryError."""
+        window_us = self.spec.window_us if query.window_us is None else query.window_us
+        found = (
+            {name: self.key_for(name, query.key) for name in self.computations}
+            if keys is None
+            else keys
+        )
+        return [
+            replace(query, indicator=name, key=found[name], window_us=window_us)
+            for name in self.computations
+        ]
+
+    def result(self, answers: Sequence[Answer]) -> Answer:
+        """The answer of the formula, from those of :attr:`computations` in their order. Its span is
+        the union of their spans. It is complete if all of them are complete and cover the same
+        span. Its consistency is the weakest of theirs; shard and commit are those of the first."""
+        values = {
+            name: answer.values for name, answer in zip(self.computations, answers, strict=True)
+        }
+        weakest = max(answers, key=lambda answer: _WEAKNESS.index(answer.consistency))
+        lags = [answer.lag_us for answer in answers if answer.lag_us is not None]
+        starts = {answer.covered_start_us for answer in answers}
+        ends = {answer.covered_end_us for answer in answers}
+        return replace(
+            answers[0],
+            values={self.spec.name: self.value(values)},
+            covered_start_us=min((start for start in starts if start is not None), default=None),
+            covered_end_us=max((end for end in ends if end is not None), default=None),
+            watermark_us=min(answer.watermark_us for answer in answers),
+            complete=len(starts) == len(ends) == 1 and all(answer.complete for answer in answers),
+            consistency=weakest.consistency,
+            lag_us=max(lags, default=None),
+        )
+
+    def value(self, values: Mapping[str, Mapping[str, object]]) -> Any:
+        """The value of the formula for the values of each computation, by name; None by the null
+        rules."""
+        record: dict[str, Any] = {name: dict(values[name]) for name in self.computations}
+        read = [_read(record, computation, value) for computation, value in self.formula.used]
+        for computation, value in self.formula.used:
+            if not value:
+                record[computation] = next(iter(values[computation].values()))
+        try:
+            return _told(self.formula.expression.evaluate(record))
+        except RecordError as ex:
+            if None in read or str(ex).endswith("by zero"):
+                return None
+            raise QueryError(
+                "bad_value", f"the query {self.spec.name} has no value: {ex}"
+            ) from None
+
+    def key_for(self, computation: str, key: Any) -> Any:
+        """The key of a computation, made of parts of the question's key."""
+        wanted = self.spec.keys.get(computation)
+        if wanted is None:
+            return key
+        parts = key if isinstance(key, tuple) else (key,)
+        if len(parts) != len(self.spec.key):
+            names = ", ".join(self.spec.key)
+            raise QueryError(
+                "wrong_key", f"the key of {self.spec.name} has {len(self.spec.key)} parts ({names})"
+            )
+        found = tuple(parts[self.spec.key.index(name)] for name in wanted)
+        return found if len(found) > 1 else found[0]
+
+
+def _told(value: Any) -> Any:
+    """A value that an answer can hold. Raises RecordError for another one."""
+    if type(value) in (float, str, bool, type(None)):
+        return value
+    try:
+        _json(value)
+    except (OverflowError, TypeError, RecursionError, UnicodeEncodeError):
+        raise RecordError("its value is too large, or of a kind that JSON does not have") from None
+    return value
+
+
+_json = msgspec.json.Encoder().encode
+
+
+def _read(record: Mapping[str, Any], computation: str, value: str) -> Any:
+    values = record[computation]
+    if value:
+        if value not in values:
+            raise QueryError(
+                "unknown_indicator",
+                f"{computation} has no {value!r}; it has {', '.join(sorted(values))}",
+            )
+        return values[value]
+    if len(values) != 1:
+        raise QueryError(
+            "unknown_indicator",
+            f"{computation} has {len(values)} values; name one: {computation}.NAME",
+        )
+    return next(iter(values.values()))
+
+
+def literal(text: str) -> NamedFormula:
+    """The formula that a question contains: one of a client, whose cost is bounded. Raises
+    QueryError if it is not an expression over computations."""
+    known = _literals.get(text)
+    if known is not None:
+        return known
+    try:
+        made = NamedFormula(QuerySpec(LITERAL, text), foreign_formula(text))
+    except ValueError as ex:
+        raise QueryError("bad_formula", f"{text[:80]!r} is no formula: {ex}") from None
+    _literals.keep(text, made, len(text) * _BYTES_OF_A_CHARACTER)
+    return made
+
+
+def formula_asked(indicator: str, named: Mapping[str, NamedFormula]) -> NamedFormula | None:
+    """The formula that an indicator stands for: a named one, or one that it spells out; None for an
+    indicator of one computation. Raises QueryError if it spells out no formula."""
+    found = named.get(indicator)
+    return literal(indicator) if found is None and not _PLAIN.fullmatch(indicator) else found
+
+
+class KeptTexts(Generic[K, V]):
+    """What is kept of texts that clients send, who choose how long those are: values of about
+    ``most_bytes`` together. All of them are forgotten at once when they are more: that is rare,
+    since clients repeat what they ask. Several threads may use it; they may then do the same work
+    twice."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._bytes = 0
+        self._values: dict[K, V] = {}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: K) -> V | None:
+        """The value, or None."""
+        return self._values.get(key)
+
+    def keep(self, key: K, value: V, size: int) -> None:
+        """Keep a value that holds about ``size`` bytes. One that is larger than all may be is not
+        kept."""
+        size += _ENTRY_BYTES
+        if self._bytes + size > self._most:
+            self._values.clear()
+            self._bytes = 0
+        if size <= self._most:
+            self._values[key] = value
+            self._bytes += size
+
+
+_BYTES_OF_A_CHARACTER = 200
+"""About what a compiled formula takes for each character of its text: it is a tree of closures."""
+_literals: KeptTexts[str, NamedFormula] = KeptTexts(16 << 20)

@@ -1,0 +1,198 @@
+"""Answers as replies of the Redis protocol, and as JSON; and replies that wait for answers.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from typing import Any, Protocol, cast, runtime_checkable
+
+import msgspec
+
+from millwheel.engine.queries.model import Answer, Consistency, Query, QueryError
+from millwheel.engine.queries.names import QueryPlan
+from millwheel.engine.queries.query_queue import Found
+from millwheel.engine.queries.resp import bulk, error, mapping, null
+
+_json = msgspec.json.Encoder(enc_hook=repr).encode
+_RETRY = {"unavailable": "TRYAGAIN"}
+_decode = msgspec.json.Decoder().decode
+
+
+def value_text(value: object) -> bytes | None:
+    """A value as text: numbers in decimal, text as it is, None as None, anything else as JSON."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return b"1" if value else b"0"
+        case int():
+            return b"%d" % value
+        case float():
+            return repr(value).encode()
+        case str():
+            return value.encode()
+        case bytes():
+            return value
+        case _:
+            return _json(value)
+
+
+def value_reply(value: object, protocol: int) -> bytes:
+    """A value as a bulk string, or the null of the protocol."""
+    text = value_text(value)
+    return null(protocol) if text is None else bulk(text)
+
+
+def get_reply(answer: Answer, protocol: int) -> bytes:
+    """GET: the value; if there are several, a JSON object."""
+    if len(answer.values) == 1:
+        (value,) = answer.values.values()
+        return (
+            b"$%d\r\n%d\r\n" % (len(str(value)), value)
+            if type(value) is int
+            else value_reply(value, protocol)
+        )
+    return bulk(_json(dict(answer.values)))
+
+
+def hash_reply(answer: Answer, protocol: int) -> bytes:
+    """HGETALL: the values, and ``covered_start``, ``covered_end``, ``watermark`` (µs) and
+    ``complete`` (0 or 1). An answer of a standby also has ``consistency``, ``commit``, and ``lag``
+    (µs) where it is known."""
+    parts = {name: value_reply(value, protocol) for name, value in answer.values.items()}
+    for name, time_us in (
+        ("covered_start", answer.covered_start_us),
+        ("covered_end", answer.covered_end_us),
+    ):
+        if time_us is not None:
+            parts[name] = bulk(b"%d" % time_us)
+    parts["watermark"] = bulk(b"%d" % answer.watermark_us)
+    parts["complete"] = bulk(b"1" if answer.complete else b"0")
+    if answer.consistency is Consistency.STANDBY:
+        parts["consistency"], parts["commit"] = bulk(b"standby"), bulk(b"%d" % answer.commit)
+        if answer.lag_us is not None:
+            parts["lag"] = bulk(b"%d" % answer.lag_us)
+    return mapping(parts, protocol)
+
+
+def document(answer: Answer) -> Mapping[str, Any]:
+    """An answer with all its attributes."""
+    return {
+        "values": dict(answer.values),
+        "covered_start": answer.covered_start_us,
+        "covered_end": answer.covered_end_us,
+        "watermark": answer.watermark_us,
+        "complete": answer.complete,
+        "shard": answer.shard,
+        "token": answer.token,
+        "commit": answer.commit,
+        "consistency": answer.consistency.value,
+        "lag": answer.lag_us,
+    }
+
+
+def answer_of(data: bytes) -> Answer:
+    """The answer in the JSON of a :func:`document`."""
+    return answer_from(_decode(data))
+
+
+def answer_from(told: Mapping[str, Any]) -> Answer:
+    """The inverse of :func:`document`."""
+    return Answer(
+        told["values"],
+        told["covered_start"],
+        told["covered_end"],
+        told["watermark"],
+        told["complete"],
+        told["shard"],
+        told["token"],
+        told["commit"],
+        Consistency(told["consistency"]),
+        told.get("lag"),
+    )
+
+
+def json_reply(answer: Answer) -> bytes:
+    """MW.QUERY: :func:`document` as JSON."""
+    return bulk(_json(document(answer)))
+
+
+@runtime_checkable
+class Pending(Protocol):
+    """A reply that needs answers first."""
+
+    queries: Sequence[Query]
+
+    def reply(self, found: Sequence[Found]) -> bytes | Gather:
+        """The reply, from the outcomes of :attr:`queries` in order."""
+
+
+class Formed(msgspec.Struct):
+    """A reply that ``write`` makes of the outcomes."""
+
+    queries: Sequence[Query]
+    write: Callable[[Sequence[Found]], bytes | Gather]
+
+    def reply(self, found: Sequence[Found]) -> bytes | Gather:
+        return self.write(found)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedElsewhere:
+    """A question for another worker. ``standby`` is the address of the worker that may answer in
+    its place, "" for none."""
+
+    query: Query
+    owner: str
+    standby: str = ""
+
+    def others(self) -> Sequence[str]:
+        """The addresses of other workers that may answer."""
+        return (self.standby,) if self.standby else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """A reply that also needs answers from other workers."""
+
+    questions: Sequence[AskedElsewhere]
+    reply: Callable[[Sequence[Answer | QueryError]], bytes]
+
+
+class Form(msgspec.Struct):
+    """How the answers to ``names`` become a reply: each of the ``plans`` computes an answer, and
+    ``write`` formats them."""
+
+    names: Sequence[bytes]
+    plans: Sequence[QueryPlan]
+    write: Callable[[Sequence[Answer]], bytes]
+    follows: bool = True
+    """Whether READONLY on the connection selects the state that is read."""
+
+    def reply(self, found: Sequence[Found]) -> bytes:
+        """The reply, from the answers to all questions of the plans in their order. An error where
+        a formula has no value."""
+        answers = cast(Sequence[Answer], found)
+        if all(plan.formula is None for plan in self.plans):
+            return self.write(answers)
+        start, made = 0, []
+        try:
+            for plan in self.plans:
+                made.append(plan.answer(answers[start : start + len(plan.questions)]))
+                start += len(plan.questions)
+        except QueryError as ex:
+            return error_reply(ex)
+        return self.write(made)
+
+    def firsts(self, found: Sequence[Found]) -> list[Found]:
+        """The outcome of the first question of each plan."""
+        starts = accumulate((len(plan.questions) for plan in self.plans), initial=0)
+        return [found[start] for start in islice(starts, len(self.plans))]
+
+
+def error_reply(ex: QueryError) -> bytes:
+    """An error of the protocol: its code, and a sentence."""
+    kind = _RETRY.get(ex.code)
+    return error(ex.sentence, kind) if kind else error(f"{ex.code}: {ex.sentence}")

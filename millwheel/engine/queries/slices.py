@@ -1,0 +1,239 @@
+"""Answers from slices: reads the accumulators of a span, with one call where no record lies beyond
+it, and merges them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from millwheel.adapters.ports import StoreView
+from millwheel.core.aggregates.aggregation import Aggregation
+from millwheel.core.aggregates.stored_form import WHOLE
+from millwheel.core.formats.store_layout import (
+    CLEARED,
+    EXPIRED,
+    SLICE_KEY,
+    number_from8,
+    slice_prefix,
+)
+from millwheel.core.model.damage import checked
+from millwheel.core.model.keys import Key
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.pipeline.work import SlicesSpec
+from millwheel.core.slices.levels import SliceLevel, slice_levels
+from millwheel.core.slices.merge_cache import MergedSpan, MergedSpans
+from millwheel.core.slices.slots import slot_stored_key
+from millwheel.engine.queries.model import Finding, Mode, Query, QueryError
+from millwheel.engine.queries.span import SliceSpan, pieces, span_of
+
+MOST_PIECES = 100_000
+"""The most accumulators that one answer reads. A span that needs more is refused; more levels
+reduce the number."""
+
+_KNOWN_SPANS, _KNOWN_PIECES = 256, 1_000  # sizes of the cache: the same span is asked for many keys
+_STORED_KEYS = 20_000  # keys whose store keys are known
+
+
+class StoredSlice(msgspec.Struct, array_like=True):
+    """The accumulator of one key and slice. ``newest_us`` is the highest time of its records."""
+
+    newest_us: int
+    acc: Any
+
+
+class StoredKey(msgspec.Struct, array_like=True):
+    """The entry of a key where keys may become idle: the highest time of its records, and the time
+    from which on everything is kept."""
+
+    newest_us: int
+    since_us: int
+
+
+encode_slice = WHOLE.encode
+decode_slice = checked(
+    msgspec.msgpack.Decoder(StoredSlice, ext_hook=WHOLE.decoded).decode, "a slice"
+)
+decode_key = checked(msgspec.msgpack.Decoder(StoredKey).decode, "a key of slices")
+
+
+def expired_before(spec: SlicesSpec, watermark_us: int, noted_us: int) -> int:
+    """Slices that end at or before this have expired; ``noted_us`` is what :data:`EXPIRED` holds.
+    The end of bounded input expires nothing more, so the results can still be asked for."""
+    return (
+        noted_us
+        if watermark_us == MAX_TIME
+        else max(noted_us, watermark_us - spec.keep_us, MIN_TIME)
+    )
+
+
+def noted_expiry(stored: bytes | None) -> int:
+    """The time in the store's entry :data:`EXPIRED`."""
+    return MIN_TIME if stored is None else number_from8(stored)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceAnswers:
+    """Answers for one computation."""
+
+    spec: SlicesSpec
+    levels: Sequence[SliceLevel]
+    aggregation: Aggregation
+    stored_key: Callable[[Key], bytes] = slot_stored_key
+    """The store key of a key: its hash, which begins with its slot, then its bytes."""
+    merged: MergedSpans | None = None
+    """What was merged already; None where nobody says which keys change."""
+    _known: dict[tuple[SliceSpan, bool], Sequence[bytes]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """The part that is the same for all keys asked for one span: see :meth:`_pieces`."""
+    _spans: dict[tuple[int | None, int, Mode], SliceSpan] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """The span of a window: one moment is asked for many keys."""
+    _stored_keys: dict[Key, bytes] = field(default_factory=dict, repr=False, compare=False)
+
+    @staticmethod
+    def of(
+        spec: SlicesSpec, aggregation: Aggregation, merged: MergedSpans | None = None
+    ) -> SliceAnswers:
+        return SliceAnswers(
+            spec, slice_levels(spec.levels_us, spec.time_zone), aggregation, merged=merged
+        )
+
+    def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        """The aggregates of the span that the query's window names. Raises QueryError."""
+        expired_us = expired_before(self.spec, watermark_us, noted_expiry(state.get(EXPIRED)))
+        return self.answer_after(expired_us, query, state, watermark_us)
+
+    def answer_after(
+        self, expired_us: int, query: Query, state: StoreView, watermark_us: int
+    ) -> Finding:
+        """:meth:`answer`, where it is known which slices have expired."""
+        until_us = query.until_us if query.until_us is not None else max(watermark_us, 0)
+        if query.window_us is not None and query.window_us > self.spec.keep_us:
+            raise QueryError(
+                "beyond_keep",
+                f"{query.computation} keeps slices for a shorter time than this window",
+            )
+        span = self._span(query.window_us, until_us, query.mode)
+        if span.start_us < expired_us:
+            self._check_kept(span, expired_us, query.computation)
+        whole = span
+        stored_key = self._stored_key(query.key)
+        if self.spec.ttl_us is not None:
+            kept = self._kept_since(stored_key, state, watermark_us, self.spec.ttl_us)
+            if kept > span.start_us:
+                span = SliceSpan(min(kept, span.end_us), span.end_us)
+        values, newest_us = self._merged(stored_key, span, state)
+        end_us = span.end_us
+        # the running slice has no records at or after the requested end
+        if newest_us < until_us < end_us:
+            end_us = until_us
+        complete = watermark_us >= end_us and span == whole
+        return Finding(query.chosen(values), span.start_us, max(end_us, span.start_us), complete)
+
+    def _span(self, window_us: int | None, until_us: int, mode: Mode) -> SliceSpan:
+        known = self._spans.get((window_us, until_us, mode))
+        if known is None:
+            if len(self._spans) >= _KNOWN_SPANS:
+                self._spans.clear()
+            known = self._spans[window_us, until_us, mode] = span_of(
+                self.levels, window_us, until_us, mode
+            )
+        return known
+
+    def _stored_key(self, key: Key) -> bytes:
+        known = self._stored_keys.get(key)
+        if known is None:
+            if len(self._stored_keys) >= _STORED_KEYS:
+                self._stored_keys.clear()
+            known = self._stored_keys[key] = self.stored_key(key)
+        return known
+
+    def _check_kept(self, span: SliceSpan, expired_us: int, name: str) -> None:
+        first_end = self.levels[0].bounds(span.start_us)[1]
+        if first_end <= expired_us and span.start_us < span.end_us:
+            raise QueryError(
+                "beyond_keep",
+                f"the window begins at {span.start_us}, and slices of {name} that end at"
+                f" {expired_us} or before are not kept any more (keep)",
+            )
+
+    def _kept_since(
+        self, stored_key: bytes, state: StoreView, watermark_us: int, ttl_us: int
+    ) -> int:
+        """The edge of a slice from which on nothing of a key has been cleared for idleness."""
+        stored = state.get(SLICE_KEY + stored_key)
+        known = None if stored is None else decode_key(stored)
+        if known is not None and not is_idle(known.newest_us, watermark_us, ttl_us):
+            return known.since_us
+        return since_idle(self.levels[0], watermark_us, state.get(CLEARED), ttl_us)
+
+    def _merged(self, stored_key: bytes, span: SliceSpan, state: StoreView) -> MergedSpan:
+        if self.merged is None:
+            return self._read(stored_key, span, state)[0]
+        known = self.merged.get(stored_key, span)
+        if known is None:
+            known, read_bytes = self._read(stored_key, span, state)
+            self.merged.keep(stored_key, span, known, read_bytes)
+        return known
+
+    def _read(self, stored_key: bytes, span: SliceSpan, state: StoreView) -> tuple[MergedSpan, int]:
+        """The results of a span with the time of its newest record, and how many bytes were
+        read."""
+        found = self._stored(self._pieces(span, True), stored_key, state)
+        if found and found[-1] and decode_slice(found[-1]).newest_us >= span.end_us:
+            # The last slice reaches over the end and has records there.
+            found = self._stored(self._pieces(span, False), stored_key, state)
+        acc, newest_us = self.aggregation.create(), MIN_TIME
+        for data in found:
+            if data is not None:
+                stored = decode_slice(data)
+                acc = self.aggregation.merge(acc, stored.acc)
+                newest_us = max(newest_us, stored.newest_us)
+        return (self.aggregation.result(acc), newest_us), sum(
+            [len(data) for data in found if data is not None]
+        )
+
+    def _pieces(self, span: SliceSpan, beyond: bool) -> Sequence[bytes]:
+        """The beginnings of the store keys of the slices that make up a span."""
+        known = self._known.get((span, beyond))
+        if known is not None:
+            return known
+        found = []
+        for piece in pieces(self.levels, span, beyond):
+            found.append(slice_prefix(piece.level, piece.start_us))
+            if len(found) > MOST_PIECES:
+                raise QueryError(
+                    "too_much",
+                    f"the window has more than {MOST_PIECES} slices; give the computation longer"
+                    " levels",
+                )
+        if len(found) <= _KNOWN_PIECES:
+            if len(self._known) >= _KNOWN_SPANS:
+                self._known.clear()
+            self._known[span, beyond] = found
+        return found
+
+    def _stored(
+        self, wanted: Sequence[bytes], stored_key: bytes, state: StoreView
+    ) -> list[bytes | None]:
+        return state.get_many([prefix + stored_key for prefix in wanted])
+
+
+def since_idle(finest: SliceLevel, watermark_us: int, cleared: bytes | None, ttl_us: int) -> int:
+    """The time from which on everything is kept of a key without an entry: a later record would
+    have left one."""
+    known_us = MIN_TIME if cleared is None else number_from8(cleared)
+    if watermark_us != MAX_TIME:
+        known_us = max(known_us, watermark_us)
+    return MIN_TIME if known_us <= MIN_TIME + ttl_us else finest.bounds(known_us - ttl_us)[1]
+
+
+def is_idle(newest_us: int, watermark_us: int, ttl_us: int) -> bool:
+    """Whether a key has had no record for its time to live, by the watermark. The end of bounded
+    input makes no key idle."""
+    return watermark_us != MAX_TIME and newest_us + ttl_us <= watermark_us

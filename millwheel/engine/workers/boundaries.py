@@ -1,0 +1,94 @@
+"""The boundaries around user code and around what is done in columns: which exceptions are whose
+failures.
+
+Whatever a function of the user's raises concerns the record that it was called with, whether that
+derives from Exception or not: ``sys.exit()``, a cancelled task, memory that was asked for in vain,
+a panic of a library in Rust. Only what says that this worker must not go on passes.
+
+Whatever fails in columns is done again record by record, which finds the record that it fails for,
+if there is one. Only what is done again may be inside that boundary: nothing in there may have
+changed anything that outlives the failure.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.model.damage import is_failure
+from millwheel.errors import (
+    CorruptionError,
+    FencedError,
+    InvariantError,
+    MillwheelError,
+    RecordError,
+)
+
+FATAL = (CorruptionError, FencedError, InvariantError)
+"""Errors that concern the whole shard, not a single record."""
+
+
+def passes(ex: BaseException) -> bool:
+    """Whether an exception ends the worker. A KeyboardInterrupt does where Python itself makes one
+    of a signal; workers handle their signals in another way, so there it comes from the user's
+    code."""
+    if isinstance(ex, KeyboardInterrupt):
+        return signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return isinstance(ex, FATAL)
+
+
+FAILED = "failed_in_columns"
+"""The counter of bundles and reads that were done again record by record because of an error nobody
+expected."""
+_MOST_TOLD = 20
+"""The most kinds of errors of one node that are logged: a message may name the record."""
+_log = logging.getLogger("millwheel.columns")
+
+Count = Callable[[str], object]
+
+
+def _uncounted(name: str) -> None:
+    return
+
+
+class ColumnBoundary:
+    """Around the column operations of one node. Each kind of error is logged once, with its
+    traceback."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._told: set[str] = set()
+
+    @contextmanager
+    def inside(self, count: Count = _uncounted) -> Iterator[None]:
+        """Raises Unfit in place of any error that nobody expected, and counts it; and in place of
+        one about a record, which rows tell again. Errors of the shard and of the outside world, and
+        orders to end, pass."""
+        try:
+            yield
+        except Unfit:
+            raise
+        except RecordError as ex:
+            raise Unfit from ex
+        except (MillwheelError, OSError):
+            raise
+        except BaseException as ex:
+            if not is_failure(ex):
+                raise
+            self._tell(ex)
+            count(FAILED)
+            raise Unfit from ex
+
+    def _tell(self, ex: BaseException) -> None:
+        kind = f"{type(ex).__name__}: {ex}"[:200]
+        if kind not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add(kind)
+            _log.warning(
+                "%s failed in columns, and goes on record by record: %s",
+                self._node,
+                kind,
+                exc_info=ex,
+            )

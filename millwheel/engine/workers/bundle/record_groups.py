@@ -1,0 +1,146 @@
+"""The records of a bundle for windows in columns: groups, and reports about the records that no
+window takes.
+
+Reports are made only once the whole bundle fits into columns. Otherwise the bundle goes by rows,
+which report the same records again. A bundle of few records is grouped in a loop, whichever form it
+comes in: see core/columns/few.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
+from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.few import Groups, RowForm
+from millwheel.core.columns.plan import END, ColumnPlan
+from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.lazy_polars import pl
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import Batch
+from millwheel.core.windows.calls import Group
+from millwheel.core.windows.contract import RejectedRecord, rejected
+from millwheel.core.windows.lateness import is_complete, open_windows, still_open
+from millwheel.core.windows.windows import Sessions, Window
+from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.delivery.inbox import Arrival
+from millwheel.engine.workers.delivery.row_groups import Decode
+from millwheel.errors import RecordError
+
+Told = list[Callable[[], None]]
+Refuse = Callable[[RejectedRecord, None, Bundle], None]
+"""Sends a record that the aggregation cannot use to the dead letters."""
+
+
+class RecordGroups:
+    """Groups the records of one aggregation. Those that are in no window are counted, and nothing
+    else, if it ``drops`` them. Bundles of fewer than ``few`` records are grouped in rows."""
+
+    def __init__(
+        self, aggregation: Aggregation, refuse: Refuse, decode: Decode, drops: bool, few: int
+    ) -> None:
+        self._aggregation = aggregation
+        self._few = few
+        self._form: RowForm | None = None
+        self._refuse = refuse
+        self._decode = decode
+        self._drops = drops
+
+    def of(
+        self, batch: AnyBatch, plan: ColumnPlan, windows: ColumnWindows, bundle: Bundle, told: Told
+    ) -> list[Groups]:
+        """The groups of a batch, without those of windows that take no records any more. ``told``
+        gets what is to be said of the records that are in none. Raises Unfit, and whatever the
+        aggregation raises for a record."""
+        late_until = windows.late_until(bundle.watermark)
+        found: list[Groups] = []
+        rows: AnyBatch | None = batch
+        if len(batch) < self._few and not plan.inferred:
+            groups = self._of_rows(batch.rows(), plan, late_until, bundle, told)
+            few = self._form_of(plan).groups(groups)
+            return [
+                windows.entering(
+                    plan.from_row_groups(groups) if few is None else few, bundle.watermark
+                )
+            ]
+        if isinstance(batch, ColumnBatch):
+            # Sources have looked at each record. The results of a computation may be null, or of
+            # another type.
+            clean, rows = plan.divide(batch)
+            found.append(self._of_columns(clean, plan, late_until, bundle, told))
+        if rows is not None:
+            # accumulators do not tell the types of fields that nobody has declared
+            if plan.inferred:
+                raise Unfit
+            found.append(
+                plan.from_row_groups(self._of_rows(rows.rows(), plan, late_until, bundle, told))
+            )
+        return [windows.entering(groups, bundle.watermark) for groups in found]
+
+    def _form_of(self, plan: ColumnPlan) -> RowForm:
+        if self._form is None or self._form.plan is not plan:
+            self._form = RowForm(plan, self._aggregation)
+        return self._form
+
+    def _of_columns(
+        self, batch: ColumnBatch, plan: ColumnPlan, late_until: int, bundle: Bundle, told: Told
+    ) -> pl.DataFrame:
+        pass_on = partial(self._too_late, like=bundle.arrivals[0], bundle=bundle)
+        if isinstance(plan.window, Sessions) and (late := plan.late(batch, late_until)) is not None:
+            # First, since they would join sessions of the bundle.
+            told.append(partial(pass_on, batch.where(plan.too_late(batch, late_until))))
+            batch = batch.where(~late)
+        groups = plan.group(batch)
+        if groups.height and is_complete(groups[END].min(), late_until):  # type: ignore[arg-type]
+            told.append(partial(pass_on, batch.where(plan.too_late(batch, late_until))))
+            # These windows have fired and are forgotten. Added again they would fire a second time,
+            # with the late records alone.
+            groups = groups.filter(still_open(pl.col(END), late_until))
+        return groups
+
+    def _of_rows(
+        self, batch: Batch, plan: ColumnPlan, late_until: int, bundle: Bundle, told: Told
+    ) -> list[tuple[Key, Group]]:
+        """The groups of records that come as rows: their input had something in it that columns
+        cannot say."""
+        prepared: dict[tuple[Key, Window], tuple[list[Any], list[int]]] = {}
+        late = Batch(batch.stream, [], [], [], [])
+        values = self._decode(batch.stream, batch.values)
+        for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
+            try:
+                ready = self._aggregation.prepare(value)
+            except RecordError as ex:
+                told.append(
+                    partial(self._refuse, rejected(key, value, timestamp, ex), None, bundle)
+                )
+                continue
+            if ready is FILTERED:
+                continue
+            windows = open_windows(plan.window.assign(timestamp), late_until)
+            for window in windows:
+                taken = prepared.setdefault((key, window), ([], []))
+                taken[0].append(ready)
+                taken[1].append(timestamp)
+            if not windows:
+                late.keys.append(key)
+                late.timestamps.append(timestamp)
+                late.values.append(value)
+        if len(late):
+            told.append(partial(self._too_late, late, bundle.arrivals[0], bundle))
+        made = []
+        for (key, window), (ready, stamps) in prepared.items():
+            acc = self._aggregation.add_many(self._aggregation.create(), ready, stamps)
+            made.append((key, Group(window, acc, len(stamps), None, None)))
+        return made
+
+    def _too_late(self, batch: AnyBatch, like: Arrival, bundle: Bundle) -> None:
+        """Records that no window takes any more. If they are not dropped they stay in the bundle,
+        for the row form."""
+        if self._drops:
+            bundle.count("late", len(batch))
+        else:
+            bundle.arrivals.append(replace(like, batch=batch))

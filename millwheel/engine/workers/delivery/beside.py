@@ -1,0 +1,122 @@
+"""Columns made of records that a source reads one by one, for those consumers that take columns.
+
+Some consumers need whole records, such as a callback or a step, and some formats have no columns.
+The records are read once; the few fields that windows look at become columns in one call, and each
+record is grouped there with its bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.forms import MadeColumns
+from millwheel.core.lazy_polars import dtype, pl
+from millwheel.core.model.names import NodeName
+from millwheel.core.model.records import Batch, Values
+from millwheel.engine.workers.delivery.consumer_keys import Dividing, Keyless
+from millwheel.engine.workers.delivery.routing import Fanout
+from millwheel.engine.workers.delivery.timestamps import plain_column
+
+KINDS: Mapping[type, str] = {int: "int", float: "float", str: "str", bool: "bool"}
+_ID_TYPES = (int, str)
+_MOST_MISSES = 8
+"""Reads in a row without columns, after which none are made any more."""
+_NONE = type(None)
+
+
+class BesideColumns:
+    """Makes columns of the reads of one stream of at least ``least`` records. ``fields`` are the
+    declared types, ``taking`` has the consumers that get columns, ``others`` the rest."""
+
+    def __init__(
+        self,
+        made: MadeColumns,
+        fields: Mapping[str, str],
+        least: int,
+        taking: Fanout,
+        others: Fanout,
+    ) -> None:
+        self._taking = taking
+        self._others = others
+        self._names = sorted(made.needs)
+        self._accepts: Callable[[Mapping[str, str]], bool] = made.accepts
+        self._fields = fields
+        self._least = max(least, 1)
+        self._misses = 0
+
+    def split(
+        self, batch: Batch, late: Collection[int], epochs: Dividing
+    ) -> tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]] | None:
+        """See :meth:`.routing.Fanout.split`. None where all consumers get rows."""
+        columns = self.columns(batch)
+        if columns is None:
+            return None
+        mask = np.isin(np.arange(len(batch)), list(late)) if late else None
+        taking, refused = self._taking.split_columns(columns, mask, epochs)
+        others, more = self._others.split(batch, batch.values, late, epochs)
+        return [*taking, *others], [*refused, *more]
+
+    def columns(self, batch: Batch) -> ColumnBatch | None:
+        """None where records are few, or any of them must be looked at by itself: it lacks a field,
+        or has one of another type."""
+        if (
+            len(batch) < self._least
+            or self._misses >= _MOST_MISSES
+            or type(batch.values[0]) is not dict
+        ):
+            return None
+        try:
+            columns = self._columns(batch)
+        # a number or text that does not fit
+        except (pl.exceptions.PolarsError, OverflowError, TypeError, ValueError):
+            columns = None
+        self._misses = self._misses + 1 if columns is None else 0
+        return columns
+
+    def _columns(self, batch: Batch) -> ColumnBatch | None:
+        found: dict[str, str] = {}
+        series = []
+        for name in self._names:
+            read = batch.values if isinstance(batch.values, Values) else None
+            column = plain_column(batch.values, name)
+            kind = (
+                ""
+                if column is None
+                else kind_of_all(column, read.kinds(name) if read is not None else None)
+            )
+            if not kind or column is None or self._fields.get(name, kind) != kind:
+                return None
+            numbers = read.numbers(name) if read is not None and kind == "int" else None
+            made = pl.Series(name, column if numbers is None else numbers, dtype(kind))
+            if kind == "float" and not np.isfinite(made.to_numpy()).all():
+                return None
+            series.append(made)
+            found[name] = kind
+        if not self._accepts(found):
+            return None
+        ids = None if batch.ids is None else _ids(batch.ids)
+        if batch.ids is not None and ids is None:
+            return None
+        seqs, times = np.array(batch.held_seqs, np.int64), np.array(batch.held_timestamps, np.int64)
+        # each of them has a key of its own
+        keys = pl.Series("key", [""], pl.String).new_from_index(0, len(batch))
+        return ColumnBatch(
+            batch.stream, seqs, times, keys, pl.DataFrame(series), batch.born_us, ids
+        )
+
+
+def kind_of_all(column: Sequence[Any], types: Collection[type] | None = None) -> str:
+    """The one type of all values; "" if there is none."""
+    types = set(map(type, column)) if types is None else types
+    return KINDS.get(next(iter(types)), "") if len(types) == 1 else ""
+
+
+def _ids(ids: Sequence[Any]) -> pl.Series | None:
+    types = set(map(type, ids)) - {_NONE}
+    if len(types) != 1 or not types <= set(_ID_TYPES):
+        return None
+    return pl.Series("id", ids, dtype(KINDS[types.pop()]))

@@ -1,0 +1,223 @@
+"""The receiving side of a shard's channels. Pure.
+
+A channel is one numbering of records: a sender shard, or one partition of a source. Its deliveries
+carry an epoch (a life of the channel; higher epochs replace lower ones) and an index within it. Two
+rules make the hand-over exact:
+
+- within an epoch, only the next index is taken, so nothing is skipped when a message is lost or the
+  shard was reopened; anything else asks the sender to restart;
+- records whose sequence number was taken before are cut off, so nothing is applied twice, however a
+  restarted sender cuts its deliveries.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.model.keys import KeyHash, key_hash
+from millwheel.core.model.names import ChannelName
+from millwheel.core.model.times import MAX_TIME
+from millwheel.engine.workers.delivery.high_water_marks import HighWaterMarks
+from millwheel.errors import invariant
+
+
+class DeliveryOutcome(Enum):
+    """The result of offering a delivery."""
+
+    TAKEN = "taken"
+    STALE = "stale"  # an older life of the channel, or taken already: nothing to answer
+    RESTART = "restart"  # a gap: the sender must begin a new epoch at its first unacked record
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A delivery waiting to be processed. ``reply_to`` is opaque: where the ack goes."""
+
+    channel: ChannelName
+    epoch: int
+    index: int
+    batch: AnyBatch
+    reply_to: object
+    min_timestamp: int
+    duplicates: int = 0
+
+
+class Unanswered:
+    """The ``reply_to`` of a part of a delivery: the delivery is answered with its last part."""
+
+
+UNANSWERED = Unanswered()
+
+
+@dataclass(slots=True)
+class _Channel:
+    accepted: HighWaterMarks | int
+    epoch: int = -1
+    next_index: int = 0
+
+
+def taken(
+    marks: HighWaterMarks | int, batch: AnyBatch, hashed: KeyHash = key_hash
+) -> tuple[AnyBatch, HighWaterMarks | int]:
+    """The new records of a batch, and the high-water marks after it."""
+    if isinstance(marks, int):
+        batch = batch.after(marks)
+        return batch, batch.last_seq or marks
+    batch = marks.fresh(batch, hashed)
+    last = batch.last_seq
+    return batch, marks.raised(last) if last else marks
+
+
+def _part(batch: AnyBatch, start: int, end: int) -> AnyBatch:
+    return (
+        batch.part(start, end) if isinstance(batch, ColumnBatch) else batch.pick(range(start, end))
+    )
+
+
+class Inbox:
+    """All channels into one shard. ``marks`` are the highest applied numbers, as recovered from the
+    store."""
+
+    def __init__(
+        self, marks: Mapping[str, HighWaterMarks | int], hashed: KeyHash = key_hash
+    ) -> None:
+        self._hashed = hashed
+        self._channels = {name: _Channel(accepted=mark) for name, mark in marks.items()}
+        self._waiting: deque[Arrival] = deque()
+        self.records = 0
+
+    def offer(
+        self, channel: ChannelName, epoch: int, index: int, batch: AnyBatch, reply_to: object
+    ) -> DeliveryOutcome:
+        """Accept a delivery without its already accepted records, or return the reason for refusing
+        it."""
+        known = self._channels.get(channel)
+        if known is None:
+            known = self._channels[channel] = _Channel(accepted=0)
+        if epoch < known.epoch or (epoch == known.epoch and index < known.next_index):
+            return DeliveryOutcome.STALE
+        if epoch > known.epoch:
+            if index != 0:
+                return DeliveryOutcome.RESTART
+            known.epoch, known.next_index = epoch, 0
+        if index != known.next_index:
+            # To take it would raise the mark over the missing one, and its records would be cut off
+            # when they come (mutation gaps_accepted).
+            return DeliveryOutcome.RESTART
+        known.next_index += 1
+        batch, known.accepted = taken(known.accepted, batch, self._hashed)
+        self._waiting.append(Arrival(channel, epoch, index, batch, reply_to, batch.earliest))
+        self.records += len(batch)
+        return DeliveryOutcome.TAKEN
+
+    def push(self, arrival: Arrival) -> None:
+        """Take in something that belongs to no channel (an injection)."""
+        self._waiting.append(arrival)
+        self.records += len(arrival.batch)
+
+    def take(
+        self, max_weight: int, wanted: Callable[[ChannelName], bool] | None = None
+    ) -> list[Arrival]:
+        """Arrivals in order, whole, until their batches weigh ``max_weight`` (at least one); with
+        ``wanted`` only those of the channels for which it holds."""
+        if wanted is not None:
+            return self._take_some(max_weight, wanted)
+        taken: list[Arrival] = []
+        weight = 0
+        while self._waiting and (not taken or weight + self._waiting[0].batch.weight <= max_weight):
+            taken.append(self._waiting.popleft())
+            weight += taken[-1].batch.weight
+            self.records -= len(taken[-1].batch)
+        return taken
+
+    def take_one(self, wanted: Callable[[ChannelName], bool] | None = None) -> list[Arrival]:
+        """The next record as an arrival of its own, or what belongs to no channel as a whole; none
+        if nothing waits."""
+        found = next(
+            (arrival for arrival in self._waiting if wanted is None or wanted(arrival.channel)),
+            None,
+        )
+        if found is None:
+            return []
+        self._waiting.remove(found)
+        if len(found.batch) > 1 and found.channel:
+            first, rest = _part(found.batch, 0, 1), _part(found.batch, 1, len(found.batch))
+            self._waiting.appendleft(replace(found, batch=rest, min_timestamp=rest.earliest))
+            # Acked now, the records behind it would be forgotten by their sender and lost with this
+            # worker.
+            found = replace(found, batch=first, reply_to=UNANSWERED, min_timestamp=first.earliest)
+        self.records -= len(found.batch)
+        return [found]
+
+    def _take_some(self, max_weight: int, wanted: Callable[[ChannelName], bool]) -> list[Arrival]:
+        """Channels are independent of each other, so leaving some out keeps the order of the
+        rest."""
+        everything, self._waiting = (
+            self._waiting,
+            deque(a for a in self._waiting if wanted(a.channel)),
+        )
+        taken = self.take(max_weight)
+        gone = set(map(id, taken))
+        self._waiting = deque(arrival for arrival in everything if id(arrival) not in gone)
+        return taken
+
+    def waits_for(self, wanted: Callable[[ChannelName], bool]) -> bool:
+        """True when something of such a channel waits."""
+        return any(wanted(arrival.channel) for arrival in self._waiting)
+
+    def min_timestamp(self) -> int:
+        """The earliest record still waiting (MAX_TIME: none)."""
+        return (
+            min([arrival.min_timestamp for arrival in self._waiting]) if self._waiting else MAX_TIME
+        )
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def accepted(self) -> dict[str, HighWaterMarks | int]:
+        """The number up to which each channel was taken, waiting records included."""
+        return {name: known.accepted for name, known in self._channels.items()}
+
+    @property
+    def waiting_channels(self) -> set[ChannelName]:
+        """The channels of which something waits."""
+        return {arrival.channel for arrival in self._waiting}
+
+    def validate(self) -> None:
+        """Raise InvariantError unless what waits is counted, holds the watermark, and is in the
+        order of its channels. For tests: it looks at everything that waits."""
+        records = sum(len(arrival.batch) for arrival in self._waiting)
+        invariant(
+            self.records == records, f"{records} records wait, but are counted as {self.records}"
+        )
+        last: dict[ChannelName, tuple[int, int]] = {}
+        for arrival in self._waiting:
+            where = f"{arrival.channel} {arrival.epoch}/{arrival.index}"
+            held = arrival.min_timestamp <= arrival.batch.earliest or not arrival.channel
+            invariant(
+                held,
+                f"{where} holds the watermark at {arrival.min_timestamp}, behind its earliest"
+                " record",
+            )
+            known = self._channels.get(arrival.channel)
+            if known is None:
+                continue
+            position = (arrival.epoch, arrival.index)
+            in_order = (
+                last.get(arrival.channel, (-1, -1)) < position < (known.epoch, known.next_index)
+            )
+            invariant(
+                in_order,
+                f"{where} waits behind {last.get(arrival.channel)}; next is {known.next_index}",
+            )
+            last[arrival.channel] = position
+            highest = known.accepted if isinstance(known.accepted, int) else known.accepted.highest
+            invariant(
+                arrival.batch.last_seq <= highest,
+                f"{where} goes to {arrival.batch.last_seq}, above {highest}",
+            )

@@ -1,0 +1,132 @@
+"""Which instance gets each production, where a consumer divides its keys by tables: chosen once,
+and stored with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.grouping.current import CurrentTables
+from millwheel.core.grouping.epochs import Rule
+from millwheel.core.grouping.tables import Measured, hashed
+from millwheel.core.lazy_polars import pl
+from millwheel.core.model.keys import Key
+from millwheel.engine.workers.delivery.inbox import Arrival
+
+Numbers = Sequence[int] | npt.NDArray[np.int64]
+Measure = Callable[[], Mapping[str, Measured]]
+
+
+class Instances(Protocol):
+    """Has the instances of the records of one batch."""
+
+    def of(self, node: str, instances: int, keys: Sequence[Key], seqs: Numbers) -> Sequence[int]:
+        """The instances, of so many, of the records that a node gets, in order; ``seqs`` are empty
+        if they have no numbers."""
+
+
+class AnyInstances:
+    """For records that nobody has sent yet, and that are sent once: an instance by the key."""
+
+    def of(self, node: str, instances: int, keys: Sequence[Key], seqs: Numbers) -> Sequence[int]:
+        return [hashed(key, 0, instances) for key in keys]
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenInstances:
+    """Chooses by tables, and notes what it chose: a byte for each record of a batch, which begins
+    at number ``first``."""
+
+    tables: CurrentTables
+    records: int
+    first: int
+    noted: dict[str, bytes] = field(default_factory=dict)
+
+    def of(self, node: str, instances: int, keys: Sequence[Key], seqs: Numbers) -> Sequence[int]:
+        found = self.tables.choose(node, keys)
+        rows = np.zeros(self.records, np.uint8)
+        rows[_rows(seqs, self.first, len(keys))] = found
+        self.noted[node] = rows.tobytes()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class StoredInstances:
+    """Repeats what was noted of a batch with these numbers: a consumer knows a production only
+    where it was sent before."""
+
+    seqs: Numbers
+    noted: Mapping[str, bytes]
+
+    def of(self, node: str, instances: int, keys: Sequence[Key], seqs: Numbers) -> Sequence[int]:
+        if node not in self.noted:
+            return AnyInstances().of(node, instances, keys, seqs)
+        first = int(self.seqs[0]) if len(self.seqs) else 0
+        rows = np.frombuffer(self.noted[node], np.uint8)
+        found: list[int] = rows[_rows(seqs, first, len(keys))].tolist()
+        return found
+
+
+def _rows(seqs: Numbers, first: int, count: int) -> npt.NDArray[np.int64]:
+    return np.asarray(seqs, np.int64) - first if len(seqs) else np.arange(count)
+
+
+@dataclass(slots=True)
+class ProductionInstances:
+    """How one shard divides the keys of its productions: tables by stream. ``rules`` gives those of
+    the consumers of a stream; ``measures`` makes what is measured of a stream's instances, if any
+    consumer goes by it."""
+
+    rules: Callable[[str], Mapping[str, Rule]]
+    measures: Callable[[Mapping[str, Rule]], Measure] = lambda rules: dict
+    _known: dict[str, tuple[CurrentTables, Measure] | None] = field(default_factory=dict)
+
+    def choosing(
+        self, stream: str, records: int, first: int, now_us: int
+    ) -> ChosenInstances | None:
+        """The choice for a batch of so many records; None where no consumer divides its keys by
+        tables."""
+        known = self._known[stream] if stream in self._known else self._begin(stream, now_us)
+        if known is None:
+            return None
+        tables, measured = known
+        tables.turn(measured, now_us)
+        return ChosenInstances(tables, records, first)
+
+    def tables(self) -> list[CurrentTables]:
+        """Those of all streams."""
+        return [known[0] for known in self._known.values() if known is not None]
+
+    def _begin(self, stream: str, now_us: int) -> tuple[CurrentTables, Measure] | None:
+        rules = self.rules(stream)
+        found = self._known[stream] = (
+            (CurrentTables(rules, now_us), self.measures(rules)) if rules else None
+        )
+        return found
+
+
+class InstanceCounts:
+    """The counts of one shard since its owner began."""
+
+    def __init__(self) -> None:
+        self.records: Counter[int] = Counter()
+
+    def take(self, arrivals: Iterable[Arrival]) -> None:
+        """Count the records of a bundle."""
+        for arrival in arrivals:
+            batch = arrival.batch
+            if isinstance(batch, ColumnBatch) and isinstance(batch.keys.dtype, pl.Struct):
+                instances = batch.keys.struct.unnest().get_columns()[-1].to_numpy()
+                self.records.update(dict(enumerate(np.bincount(instances).tolist())))
+            else:
+                self.records.update([key[-1] for key in batch.rows().keys])
+
+    def found(self) -> dict[int, int]:
+        """By instance, those that got any."""
+        return {instance: count for instance, count in sorted(self.records.items()) if count}

@@ -1,0 +1,152 @@
+"""Runs a dictionary: every different value of a field gets a whole number, once and for ever.
+
+The key is the partition of the value. What is known of values (:mod:`.numbers`) is part of the
+commit that also has the records with their new numbers, so no number is seen that a later owner
+could give again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from millwheel.adapters.ports import StateStore
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.formats.number_runs import known_by, known_by_column
+from millwheel.core.lazy_polars import pl
+from millwheel.core.model.keys import fitting_key
+from millwheel.core.model.records import Batch, DeadLetter
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.work import DictionarySpec
+from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.bundle.operator import Operator
+from millwheel.engine.workers.dictionaries.numbers import Numbers
+from millwheel.engine.workers.dictionaries.store_form import StoredNumbers
+from millwheel.engine.workers.operators.callbacks import Decode
+from millwheel.engine.workers.state.overlay import Overlay
+from millwheel.errors import RecordError
+
+
+class DictionaryOperator(Operator):
+    """The operator of a computation with ``dictionary``."""
+
+    def __init__(
+        self,
+        spec: ComputationSpec,
+        pipeline: PipelineSpec,
+        store: StateStore,
+        overlay: Overlay,
+        decode: Decode,
+        shard: str,
+        stored: StoredNumbers | None = None,
+    ) -> None:
+        self._spec = spec
+        self._pipeline = pipeline
+        self._given = spec.work_as(DictionarySpec)
+        self._decode = decode
+        given = self._given
+        self._numbers = Numbers(
+            store, overlay, given.partitions, shard, given.ttl_us, stored=stored
+        )
+
+    def due_at(self) -> int:
+        return self._numbers.due_at()
+
+    def run(self, bundle: Bundle) -> None:
+        self._numbers.forget(bundle.watermark)
+        for arrival in bundle.arrivals:
+            self._take(arrival.batch, bundle)
+        self._numbers.write()
+
+    def _take(self, batch: AnyBatch, bundle: Bundle) -> None:
+        if isinstance(batch, ColumnBatch):
+            if batch.keys.dtype == pl.Int64 and {self._given.of, *self._given.keep} <= {
+                *batch.frame.columns
+            }:
+                self._take_columns(batch, bundle)
+                return
+            batch = batch.rows()
+        self._take_rows(batch, bundle)
+
+    def _take_columns(self, batch: ColumnBatch, bundle: Bundle) -> None:
+        given = self._given
+        values = batch.frame[given.of]
+        times = np.maximum(batch.timestamps, bundle.watermark)
+        ids = self._numbers.of(
+            known_by_column(values), batch.keys.to_numpy(), times, values.to_list
+        )
+        frame = batch.frame.with_columns(pl.Series(given.name, ids, pl.Int64))
+        if given.keep:
+            frame = frame.select([*given.keep, given.name])
+        elif declared := self._declared(batch.stream):
+            frame = frame.select(
+                [name for name in frame.columns if name in declared or name == given.name]
+            )
+        for stream in self._spec.outputs:
+            bundle.outputs.produce_columns(
+                replace(batch, stream=stream, seqs=np.array([], np.int64), frame=frame, ids=None)
+            )
+
+    def _take_rows(self, batch: Batch, bundle: Bundle) -> None:
+        rows = list(self._fitting(batch, bundle))
+        if not rows:
+            return
+        partitions, values, times, found = zip(*rows, strict=True)
+        late = np.maximum(np.array(times, np.int64), bundle.watermark)
+        ids = self._numbers.of(known_by(found), np.array(partitions, np.int64), late, lambda: found)
+        kept = self._kept(batch.stream, values)
+        for partition, value, timestamp, number in zip(
+            partitions, kept, times, ids.tolist(), strict=True
+        ):
+            row = {**value, self._given.name: number}
+            for stream in self._spec.outputs:
+                bundle.outputs.produce(stream, partition, row, timestamp)
+
+    def _fitting(
+        self, batch: Batch, bundle: Bundle
+    ) -> Iterator[tuple[int, dict[str, Any], int, Any]]:
+        """(partition, value, timestamp, what gets a number) of each record that has it; the others
+        become letters."""
+        for key, raw, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+            [value] = self._decode(batch.stream, [raw])
+            try:
+                yield key, value, timestamp, self._numbered(value)
+            except RecordError as ex:
+                letter = DeadLetter(
+                    self._pipeline.name,
+                    self._spec.name,
+                    batch.stream,
+                    str(ex),
+                    key,
+                    value,
+                    timestamp,
+                )
+                bundle.dead_letter(letter, max(timestamp, bundle.floor))
+
+    def _numbered(self, value: Any) -> Any:
+        """What of a record gets a number. RecordError where nothing can."""
+        if not isinstance(value, dict):
+            raise RecordError(
+                "a dictionary adds a field to records with fields, and this is a"
+                f" {type(value).__name__}; make a dict of it in a computation before (map: …)"
+            )
+        found = value[self._given.of]
+        fitting_key(found, self._pipeline.limits.key)
+        return found
+
+    def _kept(self, stream: str, values: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+        """The fields of records that are passed on."""
+        if keep := self._given.keep:
+            return [{name: value[name] for name in keep if name in value} for value in values]
+        # Columns have declared fields only, and whether records come in columns must make no
+        # difference.
+        declared = self._declared(stream)
+        if not declared or set().union(*values) <= declared:
+            return values
+        return [{name: of for name, of in value.items() if name in declared} for value in values]
+
+    def _declared(self, stream: str) -> Set[str]:
+        return self._pipeline.stream(stream).fields.keys()

@@ -1,0 +1,459 @@
+"""Builds the machine of each shard from the pipeline: which operator, with which code, source or
+sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from millwheel.adapters.ports import Clock, StateStore
+from millwheel.api import sets_timers, takes_batches
+from millwheel.connect.connectors.external.absence import BackOff, absence_of
+from millwheel.connect.connectors.lookups import lookup_of
+from millwheel.connect.lookups.base import Lookup
+from millwheel.connect.lookups.cache import AnswerCache
+from millwheel.connect.python_objects import load_object
+from millwheel.connect.sinks.adapted import as_writer
+from millwheel.connect.sinks.base import Sink
+from millwheel.connect.sources.base import Partition, Source
+from millwheel.core.columns.declared_fields import example_frame
+from millwheel.core.columns.forms import (
+    Plan,
+    computation_form,
+    joins_in_columns,
+    window_of_join,
+)
+from millwheel.core.columns.pairs import pairing_of
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.formats.codec import stream_decoder
+from millwheel.core.model.limits import DEFAULTS
+from millwheel.core.model.names import NodeName
+from millwheel.core.model.percentiles import Shares, shares_by_node
+from millwheel.core.model.range_table import ShardEntry
+from millwheel.core.order.labels import labels_of
+from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
+from millwheel.core.pipeline.spec import (
+    AggregationStage,
+    ComputationSpec,
+    Delivery,
+    KeyKind,
+    PipelineSpec,
+    Productions,
+    SinkSpec,
+    StreamSpec,
+)
+from millwheel.core.pipeline.work import (
+    AggregationSpec,
+    CallbackSpec,
+    DeduplicateSpec,
+    DictionarySpec,
+    EnrichSpec,
+    JoinSpec,
+    LookupSpec,
+    SlicesSpec,
+    WindowCallbackSpec,
+    WindowedSpec,
+)
+from millwheel.core.windows.trees import trigger_from_tree
+from millwheel.engine.workers.bundle.hangs import Hangs
+from millwheel.engine.workers.bundle.operator import Operator
+from millwheel.engine.workers.delivery.combining import combinings_of
+from millwheel.engine.workers.delivery.instances import InstanceCounts
+from millwheel.engine.workers.delivery.routing import Fanout, TableRouter
+from millwheel.engine.workers.dictionaries.dictionary import DictionaryOperator
+from millwheel.engine.workers.host.computation_objects import computation_of
+from millwheel.engine.workers.host.grouping import groupings_of
+from millwheel.engine.workers.host.source_maker import SourceFactories, SourceMaker
+from millwheel.engine.workers.operators.batch_callbacks import BatchOperator
+from millwheel.engine.workers.operators.callbacks import CallbackOperator
+from millwheel.engine.workers.operators.columns import ColumnOperator, warm_up
+from millwheel.engine.workers.operators.grouped import GroupedOperator
+from millwheel.engine.workers.operators.joins import JoinOperator
+from millwheel.engine.workers.operators.lookups import (
+    NO_ANSWER,
+    LookupLine,
+    LookupOperator,
+    LookupShard,
+)
+from millwheel.engine.workers.operators.slices.sliced import SlicesOperator
+from millwheel.engine.workers.operators.window_callback import WindowCallbackOperator
+from millwheel.engine.workers.operators.windowed import WindowedOperator
+from millwheel.engine.workers.ports import BackgroundTask
+from millwheel.engine.workers.recovery.write_behind import WriteBehindStore
+from millwheel.engine.workers.shard.bundle_sizes import ShardLimits
+from millwheel.engine.workers.shard.productions import ShardIdentity
+from millwheel.engine.workers.shard.shard import Shard
+from millwheel.engine.workers.shard.verdicts import Policies
+from millwheel.engine.workers.sinks.sink import SinkOperator, SinkShard
+from millwheel.engine.workers.sinks.upsert import Table, UpsertOperator
+from millwheel.engine.workers.sources.completion import measures_of
+from millwheel.engine.workers.sources.partitions import kept_ends
+from millwheel.engine.workers.state.column_segments import ColumnShard
+from millwheel.engine.workers.store_read import StoreRead
+from millwheel.language.spec.callback_code import LoadedCode
+from millwheel.language.spec.key_extractors import load_extractor
+
+_CACHE_ENTRIES = 100_000  # values of keys that an operator keeps decoded
+_WARM_ROWS = 60_000  # that warm the columns, about a bundle
+
+
+@dataclass(frozen=True, slots=True)
+class _ShardParts:
+    """Where a shard is built: its entry, store and machine, as an operator's maker sees them."""
+
+    entry: ShardEntry
+    store: StateStore
+    shard: Shard
+    router: TableRouter
+    opened: StoreRead | None
+
+
+@dataclass(frozen=True, slots=True)
+class Factories:
+    """Factories of sources and sinks, and the loader of user code. ``listed`` gives the partitions
+    that a bounded source had when the run began (None: they lie in the root). ``by_name`` are
+    streams whose partitions are assigned by their names also when they are bounded: they were read
+    before all were known."""
+
+    source: Callable[..., Source]
+    sink: Callable[..., Sink]
+    load: Callable[[str, str], Any] = load_object
+    publish: Callable[[BackgroundTask], None] | None = None
+    listed: Callable[[str, Source], Sequence[Partition]] | None = None
+    by_name: Collection[str] = ()
+    ends: Mapping[str, Sequence[Partition]] | None = None
+    lookup: Callable[[ComputationSpec, str], Lookup] = lookup_of
+
+
+class Assembly:
+    """Makes shards of one pipeline. ``root`` holds the partition lists of bounded sources;
+    ``outside`` builds what reaches out of the process."""
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        root: str,
+        clock: Clock,
+        outside: Factories,
+        limits: ShardLimits | None = None,
+    ) -> None:
+        self._outside = outside
+        self._hangs: Hangs | None = None
+        self._answers: dict[str, AnswerCache] = {}
+        """By computation: its shards share a cache, all on the thread of the loop."""
+        self._policies: Policies | None = None
+        self.spec = spec
+        graph = build_graph(spec)
+        used = {computation.name: self._shares_of(computation) for computation in spec.computations}
+        self.graph = replace(graph, shares=shares_by_node(graph.feeders, used))
+        self._circles = {name: self.graph.circle(name) for name in self.graph.nodes}
+        weak = [
+            graph.nodes[each.name]
+            for each in spec.computations
+            if each.productions is Productions.WEAK
+        ]
+        self._numbered_weakly = {stream for node in weak for stream in node.outputs}
+        self._clock = clock
+        given = spec.limits
+        shard = limits or ShardLimits()
+        pending = max(shard.pending * given.in_flight // DEFAULTS.in_flight, 1)
+        self._limits = replace(shard, pending=pending, given=given)
+        plans = {c.name: self._column_plan(c) for c in spec.computations}
+        self._plans = {name: plan for name, plan in plans.items() if isinstance(plan, ColumnPlan)}
+        self._undeclared = {
+            name: plan for name, plan in plans.items() if isinstance(plan, PlansByType)
+        }
+        self._joins = joins_in_columns(spec, self.graph, plans)
+        self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
+        self._decode = stream_decoder(self._schemas)
+        self._groups = groupings_of(
+            spec, {**self._plans, **self._undeclared}, self._load, self._decode
+        )
+        self._labels = labels_of(self.graph, LoadedCode(self._load))
+        self._fanout = self._fanout_of(self.graph)
+        self._fanout.combinings = combinings_of(
+            spec, self.graph, self._groups, self._limits.combine
+        )
+        self._sources = SourceMaker(
+            spec=spec,
+            graph=self.graph,
+            root=Path(root),
+            outside=SourceFactories(
+                outside.source,
+                outside.load,
+                outside.listed,
+                outside.by_name,
+                kept_ends(Path(root)) if outside.ends is None else outside.ends,
+            ),
+            plans={**self._plans, **self._undeclared},
+            joins=self._joins,
+            schemas=self._schemas,
+            limits=self._limits,
+            fanout=self._fanout,
+            fanout_of=self._fanout_of,
+            labelled=self._labels.streams,
+        )
+
+    def _fanout_of(self, graph: Graph) -> Fanout:
+        columns = {name: plan.needs for name, plan in self._plans.items()}
+        folder, most = self.spec.folder, self.spec.limits.key
+        groups, takers = self._groups, self._labels.takers
+        return Fanout(graph, lambda key: load_extractor(key, folder), columns, most, groups, takers)
+
+    def _column_plan(self, computation: ComputationSpec) -> Plan | None:
+        """How a computation takes columns; None for one that takes records one by one."""
+        return computation_form(computation, self.spec, self._load, compile_expression).plan
+
+    def _load(self, name: str) -> Any:
+        return self._outside.load(name, self.spec.folder)
+
+    def waits_for_time(self) -> bool:
+        """False when nothing is done at a certain event time: no window, no join, no timer of a
+        callback."""
+        return any(map(self._waits_for_time, self.spec.computations))
+
+    def _waits_for_time(self, spec: ComputationSpec) -> bool:
+        if spec.ordered:
+            return True
+        if isinstance(spec.work, CallbackSpec):
+            return sets_timers(self._outside.load(spec.work.callback, self.spec.folder))
+        return isinstance(spec.work, WindowedSpec | SlicesSpec | EnrichSpec | DeduplicateSpec)
+
+    def warm_up(self) -> None:
+        """Group a bundle by each plan, let sources read one, build the sinks: code is loaded,
+        threads have begun, and memory is there, a fifth of a second that the first records would
+        wait for."""
+        for stream in self.spec.streams:
+            if stream.source is not None and stream.source.kind != "injection":
+                self._sources.built(stream).warm_up()
+        for sink in self.spec.sinks:
+            self._outside.sink(sink, self.spec.folder)
+        self.warm_up_plans()
+
+    def warm_up_plans(self) -> None:
+        """The part of it that groups records."""
+        for name, plan in self._plans.items():
+            (given,) = self.graph.nodes[name].inputs
+            warm_up(
+                plan, given.stream, example_frame(self.spec.stream(given.stream).fields, _WARM_ROWS)
+            )
+
+    def publish_aside(self, publish: Callable[[BackgroundTask], None]) -> None:
+        """From here on, sinks that can do without the loop write, and lookups ask, by
+        ``publish``."""
+        self._outside = replace(self._outside, publish=publish)
+
+    def watch(self, hangs: Hangs) -> None:
+        """From now on, shards are watched, and avoid the calls that did not return for earlier
+        owners."""
+        self._hangs = hangs
+
+    def stop_broken(self) -> None:
+        """From here on, steps with too many failed calls wait until the run is stopped."""
+        self._policies = self.graph.on_error
+
+    def _shares_of(self, computation: ComputationSpec) -> Shares:
+        """The percentile watermarks that the trigger of a computation looks at."""
+        trigger = computation.firing.trigger
+        if trigger is None:
+            return ()
+        return trigger_from_tree(
+            trigger, lambda name: self._outside.load(name, self.spec.folder)
+        ).shares()
+
+    def make_shard(
+        self,
+        name: NodeName,
+        entry: ShardEntry,
+        store: StateStore,
+        router: TableRouter,
+        opened: StoreRead | None = None,
+    ) -> Shard:
+        """The machine of one shard, recovered from its open store. ``opened``: what was read of
+        that already."""
+        store = WriteBehindStore(store)
+        node = self.graph.nodes[name]
+        computation = node.computation
+        weak = (
+            computation is not None and computation.productions is Productions.WEAK
+        ) or self._shows_at_once(node)
+        exact = computation is None or computation.delivery is Delivery.EXACTLY_ONCE
+        circle = self._circles[name]
+        hashed = self.graph.hash_of(name)
+        identity = ShardIdentity(
+            name, entry.shard, entry.token, self.spec.name, weak, exact, circle, hashed
+        )
+
+        def make_operator(shard: Shard) -> Operator:
+            return self._operator(node, _ShardParts(entry, store, shard, router, opened))
+
+        horizon = self._id_horizon_us(node) if exact else None
+        parts = (
+            self._fanout,
+            router.route,
+            self._limits_of(node),
+            make_operator,
+            horizon,
+            self._policies,
+            opened,
+        )
+        shard = Shard(identity, store, *parts)
+        shard.productions.instances.measures = lambda rules: measures_of(
+            shard.outbox, router, rules
+        )
+        if computation is not None and computation.stage is AggregationStage.PARTIAL:
+            shard.instance_counts = InstanceCounts()
+        if self._hangs is not None:
+            shard.avoid(self._hangs.watch(shard.operator.watched(), name, entry))
+        return shard
+
+    def _limits_of(self, node: Node) -> ShardLimits:
+        if node.kind is NodeKind.SINK:
+            window, company = self._limits.window, self._limits.company_us
+            return ShardLimits(
+                bundle=50_000, window=window, company_us=company, given=self.spec.limits
+            )
+        return self._limits
+
+    def _id_horizon_us(self, node: Node) -> int:
+        if node.kind is NodeKind.SOURCE:
+            return node.stream.id_horizon_us if node.stream is not None else 0
+        # Streams without ids have a horizon, too: it must not make others' ids outlive their own.
+        streams = [self.spec.stream(given.stream) for given in node.inputs]
+        return max(
+            (s.id_horizon_us for s in streams if s.id or s.name in self._numbered_weakly), default=0
+        )
+
+    def _operator(self, node: Node, shard_parts: _ShardParts) -> Operator:
+        if node.stream is not None:
+            return self._source(node, shard_parts)
+        if node.sink is not None:
+            return self._sink(node.sink, shard_parts)
+        assert node.computation is not None
+        return self._computation(node.computation, shard_parts)
+
+    # --- computations -----------------------------------------------------------------------------
+
+    def _computation(self, spec: ComputationSpec, shard_parts: _ShardParts) -> Operator:
+        overlay = shard_parts.shard.overlay
+        match spec.work:
+            case AggregationSpec():
+                return self._aggregation(spec, shard_parts)
+            case WindowCallbackSpec() | JoinSpec():
+                return self._records_of_windows(spec, shard_parts)
+            case LookupSpec() as work:
+                return self._lookup(spec, work, shard_parts)
+            case DictionarySpec():
+                stored = None if shard_parts.opened is None else shard_parts.opened.numbers
+                entry = shard_parts.entry
+                return DictionaryOperator(
+                    spec, self.spec, shard_parts.store, overlay, self._decode, entry.shard, stored
+                )
+            case SlicesSpec():
+                plan, few = self._plans.get(spec.name), self._limits.rows_below
+                kept = (shard_parts.store, overlay, self._decode, _CACHE_ENTRIES)
+                return SlicesOperator(spec, self.spec, *kept, plan, few)
+        instance = computation_of(spec, self.spec, self._load)
+        kind = BatchOperator if takes_batches(type(instance)) else CallbackOperator
+        limits, use = self.spec.limits, self._labels.of(spec.name)
+        return kind(
+            spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, limits, use
+        )
+
+    def _records_of_windows(self, spec: ComputationSpec, shard_parts: _ShardParts) -> Operator:
+        """A callback that gets the records of a window, or a join."""
+        given = (
+            spec,
+            self.spec,
+            computation_of(spec, self.spec, self._load),
+            shard_parts.shard.overlay,
+            self._decode,
+            _CACHE_ENTRIES,
+        )
+        if (window := self._joined_by_bundle(spec)) is not None:
+            return JoinOperator(
+                *given, pairing_of(spec, self.spec, window), self._column_shard(shard_parts)
+            )
+        windows = WindowCallbackOperator(*given)
+        windows.share_timers.passed = shard_parts.shard.input_shares
+        return windows
+
+    def _aggregation(self, spec: ComputationSpec, shard_parts: _ShardParts) -> Operator:
+        plan, overlay = self._plans.get(spec.name), shard_parts.shard.overlay
+        few = self._limits.rows_below
+        groups: Plan | None = self._undeclared.get(spec.name) if plan is None else plan
+        if groups is not None:
+            rows: WindowedOperator = GroupedOperator(
+                spec, self.spec, groups, overlay, self._decode, _CACHE_ENTRIES, few
+            )
+        else:
+            rows = WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
+        rows.share_timers.passed = shard_parts.shard.input_shares
+        if groups is None or not groups.held:
+            return rows
+        shard = self._column_shard(shard_parts)
+        return ColumnOperator(spec, groups, shard, rows, self._decode, few)
+
+    def _joined_by_bundle(self, spec: ComputationSpec) -> Any:
+        return window_of_join(spec, self.spec)
+
+    def _column_shard(self, shard_parts: _ShardParts) -> ColumnShard:
+        meta = shard_parts.shard.meta
+        closed = meta.watermark if meta.closed is None else meta.closed
+        return ColumnShard(shard_parts.entry.shard, shard_parts.store, closed)
+
+    def _lookup(
+        self, spec: ComputationSpec, given: LookupSpec, shard_parts: _ShardParts
+    ) -> Operator:
+        lookup, send = self._outside.lookup(spec, self.spec.folder), self._outside.publish
+        # The caller is the loop, which must not sleep here; it asks again at a later time.
+        back_off = BackOff() if send is not None else BackOff(0.0)
+        line = LookupLine(lookup, absence_of(f"{lookup.where} (lookup)", NO_ANSWER), back_off)
+        new = AnswerCache(given.cache_size, given.cache_ttl_us, given.cache_absent)
+        cache = self._answers.setdefault(spec.name, new)
+        shard = LookupShard(
+            shard_parts.entry.shard, shard_parts.entry.token, line, cache, lookup.by, send
+        )
+        use, overlay = self._labels.of(spec.name), shard_parts.shard.overlay
+        return LookupOperator(
+            spec, self.spec.name, shard, overlay, self._decode, self.spec.limits, use
+        )
+
+    # --- sources ----------------------------------------------------------------------------------
+
+    def _source(self, node: Node, shard_parts: _ShardParts) -> Operator:
+        entry, store = shard_parts.entry, shard_parts.store
+        shard, router = shard_parts.shard, shard_parts.router
+        return self._sources.operator(node, entry, store, shard, router, self._clock.now_us())
+
+    def _schema(self, stream: StreamSpec) -> Any:
+        return self._outside.load(stream.schema, self.spec.folder)
+
+    # --- sinks ------------------------------------------------------------------------------------
+
+    def _shows_at_once(self, node: Node) -> bool:
+        """Whether it is a sink whose cuts are visible before they are committed."""
+        return (
+            node.sink is not None and self._outside.sink(node.sink, self.spec.folder).shows_at_once
+        )
+
+    def _sink(self, spec: SinkSpec, shard_parts: _ShardParts) -> Operator:
+        sink = self._outside.sink(spec, self.spec.folder)
+        token = shard_parts.entry.token
+        writer = as_writer(sink.open(shard_parts.entry.shard, token))
+        if sink.keeps_latest:
+            table = Table(spec.key.kind is KeyKind.RECORD, shard_parts.shard.meta.watermark)
+            return UpsertOperator(
+                writer, token, shard_parts.store, self._decode, table, sink.flush_us, spec.stream
+            )
+        aside = self._outside.publish
+        shard = SinkShard(
+            shard_parts.entry.shard, token, shard_parts.store, aside, self.spec.name, spec.stream
+        )
+        return SinkOperator(
+            writer, shard, self._decode, sink.flush_us, sink.cut_records, sink.shows_at_once
+        )

@@ -1,0 +1,64 @@
+"""What gets the records of a computation, one by one or by window: code of the user's, or its like
+of this project."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millwheel.adapters.secret_values import revealed
+from millwheel.api import Computation
+from millwheel.connect.python_objects import missing_file_hint
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.steps import compile_branches, compile_steps
+from millwheel.core.pipeline.work import (
+    BranchesSpec,
+    CallbackSpec,
+    DeduplicateSpec,
+    StepsSpec,
+    TableSpec,
+)
+from millwheel.engine.workers.operators.joined import joined
+from millwheel.engine.workers.operators.record_computations import (
+    Branched,
+    Stepped,
+    Tabled,
+    deduplicated,
+)
+from millwheel.errors import SetupError
+
+
+def computation_of(
+    spec: ComputationSpec, pipeline: PipelineSpec, load: Callable[[str], Any]
+) -> Computation:
+    """The object whose methods get the records. ``load`` gives what ``module:name`` names. Raises
+    SetupError for a class of the user's that cannot be built."""
+    if spec.called is not None:
+        return _called(spec.called, load(spec.called.callback), spec.where)
+    match spec.work:
+        case DeduplicateSpec() as work:
+            return deduplicated(work, spec.outputs)
+        case TableSpec() as work:
+            return Tabled(work, spec.outputs)
+        case BranchesSpec(branches=branches, match_all=match_all):
+            return Branched(compile_branches(branches, match_all))
+        case StepsSpec(steps=steps):
+            return Stepped(compile_steps(steps, load), spec.outputs)
+    return joined(spec, pipeline)
+
+
+def _called(called: CallbackSpec, kind: Any, where: str) -> Computation:
+    try:
+        instance = kind(**revealed(called.options))
+    except TypeError as ex:
+        raise SetupError(
+            f"{where}: {called.callback}({dict(called.options)}) cannot be built: {ex}"
+        ) from ex
+    except FileNotFoundError as ex:
+        text = f"{ex}{missing_file_hint(ex)}"
+        raise SetupError(f"{where}: {called.callback} cannot be built: {text}") from ex
+    if not isinstance(instance, Computation):
+        raise SetupError(
+            f"{where}: {called.callback} is no millwheel.Computation; derive the class from it"
+        )
+    return instance

@@ -1,0 +1,104 @@
+"""How records are grouped for each computation that takes groups in place of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from millwheel.core.aggregates.aggregation import Aggregation
+from millwheel.core.aggregates.specs import compile_aggregation
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.machines.combined import combined_window, why_not_combined
+from millwheel.core.machines.specs import windowing_from_spec
+from millwheel.core.model.names import NodeName
+from millwheel.core.pipeline.graph import takes_retractions
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.work import AggregationSpec
+from millwheel.core.windows.windows import Tumbling
+from millwheel.engine.workers.delivery.combining import ConsumerGroups
+from millwheel.engine.workers.delivery.row_groups import Decode, RowGrouping
+
+Plan = ColumnPlan | PlansByType
+
+
+def groupings_of(
+    spec: PipelineSpec, plans: Mapping[str, Plan], load: Callable[[str], Any], decode: Decode
+) -> dict[NodeName, ConsumerGroups]:
+    """By computation. ``plans``: of those that take columns; ``load`` gives the object that
+    ``module:name`` names."""
+    found = {}
+    for computation in spec.computations:
+        plan = plans.get(computation.name)
+        columns = None if isinstance(plan, ColumnPlan) and not plan.combines else plan
+        rows = _rows(computation, spec, plan, load, decode)
+        if columns is not None or rows is not None:
+            found[NodeName(computation.name)] = ConsumerGroups(columns, rows)
+    return found
+
+
+def why_no_groups(
+    computation: ComputationSpec, spec: PipelineSpec, load: Callable[[str], Any]
+) -> str:
+    """Why a computation without :class:`.ConsumerGroups` has none, as a phrase."""
+    found = _compiled(computation, spec, load)
+    return found if isinstance(found, str) else ""
+
+
+def _rows(
+    computation: ComputationSpec,
+    spec: PipelineSpec,
+    plan: Plan | None,
+    load: Callable[[str], Any],
+    decode: Decode,
+) -> RowGrouping | None:
+    found = _compiled(computation, spec, load)
+    if isinstance(found, str):
+        return None
+    window, aggregation = found
+    return RowGrouping(
+        NodeName(computation.name), window, aggregation, _plan_of(plan), decode, spec.limits.record
+    )
+
+
+def _compiled(
+    computation: ComputationSpec, spec: PipelineSpec, load: Callable[[str], Any]
+) -> tuple[Tumbling, Aggregation] | str:
+    """The stretches of time of groups and what is made of their records, or why there are none."""
+    if not aggregates_in_windows(computation):
+        return "it does not aggregate in windows"
+    if any(
+        each.name == given.stream and each.schema
+        for each in spec.streams
+        for given in computation.inputs
+    ):
+        return "its input has a schema"  # a record that cannot be used is handed on as plain data
+    retractions = takes_retractions(computation, spec)
+    windowing = windowing_from_spec(computation, load, retractions)
+    aggregation = compile_aggregation(
+        computation.aggregates,
+        compile_expression,
+        load,
+        computation.condition,
+        computation.stage,
+        retractions,
+    )
+    why = why_not_combined(computation, windowing, aggregation)
+    if why:
+        return why
+    window = combined_window(windowing.window)
+    assert window is not None  # or there were a reason
+    return window, aggregation
+
+
+def aggregates_in_windows(computation: ComputationSpec) -> bool:
+    """Whether groups are thought of at all."""
+    return isinstance(computation.work, AggregationSpec) and bool(computation.aggregates)
+
+
+def _plan_of(plan: Plan | None) -> Callable[[ColumnBatch], ColumnPlan | None]:
+    if isinstance(plan, PlansByType):
+        return plan.of
+    return lambda batch: plan

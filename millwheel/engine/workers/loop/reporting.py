@@ -1,0 +1,113 @@
+"""The reports of a worker about its shards to the watermark service and the master, and their
+times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from millwheel.core.model.names import NodeName
+from millwheel.core.model.times import SECOND
+from millwheel.core.model.watermark import ShardReport
+from millwheel.engine.workers.bundle.bundle import Hold
+from millwheel.engine.workers.loop.shard_handle import BEGINNING, Served
+from millwheel.engine.workers.ports import MasterLine, Reports
+
+_FOR_THE_EYE_US = 200_000  # between reports for which no window waits
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPace:
+    """Watermarks are reported every so often, if anything changed; what each shard has done, always
+    (µs)."""
+
+    report_us: int = 20_000
+    load_us: int = SECOND
+
+    @classmethod
+    def for_pipeline(cls, waits_for_time: bool) -> ReportPace:
+        """If no node acts at an event time, watermarks only serve status commands."""
+        return cls() if waits_for_time else cls(report_us=_FOR_THE_EYE_US)
+
+
+class Reporting:
+    """``changed``: something may have moved a watermark since the last report."""
+
+    def __init__(self, reports: Reports, master: MasterLine, pace: ReportPace) -> None:
+        self._pace = pace
+        self._reports = reports
+        self._master = master
+        self._report_us = pace.report_us
+        self._report_at_us = 0
+        self._load_at_us = 0
+        self.changed = True
+        self.careful = False
+        """Nothing is believed of an earlier run, which may have ended, as long as it is not heard
+        in this one."""
+
+    def at_once(self) -> None:
+        """Let the next step report, because others wait for it."""
+        self._report_at_us = 0
+        self.changed = True
+
+    def hurry(self) -> None:
+        """The sources have ended: every shard waits for the end of its input."""
+        self._report_us = min(self._report_us, ReportPace().report_us)
+        self.at_once()
+
+    def wakes_at(self) -> int:
+        """The wall clock at which there is something to tell."""
+        return min(self._load_at_us, self._report_at_us) if self.changed else self._load_at_us
+
+    def loads(self, served: Iterable[Served], now_us: int) -> None:
+        """Report what shards have done, if that is due: also within a long step, because whoever
+        takes long must be known for it."""
+        if now_us >= self._load_at_us:
+            self._load_at_us = now_us + self._pace.load_us
+            self._master.load([each.work() for each in served])
+
+    def step(self, served: Iterable[Served], now_us: int) -> None:
+        """Send the reports that are due."""
+        self.loads(served, now_us)
+        if not self.changed or now_us < self._report_at_us:
+            return
+        self._report_at_us, self.changed = now_us + self._report_us, False
+        by_node: dict[NodeName, list[ShardReport]] = {}
+        for each in served:
+            if not each.last.news and not each.reads and each.life not in BEGINNING:
+                continue  # nothing has changed, so it would repeat its last report
+            each.last.news = False
+            report = _report_of(each, now_us, self.careful)
+            if report is not None:
+                by_node.setdefault(each.node, []).append(report)
+        if by_node:
+            self._reports.report(by_node)
+
+
+def _report_of(served: Served, now_us: int, careful: bool) -> ShardReport | None:
+    shard = served.shard
+    hold = shard.watermark.held(now_us)
+    if hold.at > shard.watermark.floor:
+        shard.watermark.tell(hold.at)
+    if careful and not served.reads and served.heard_us < hold.at:
+        hold = Hold(served.heard_us, "input, as heard in this run")
+    shares = shard.watermark.of_shares(now_us)
+    latencies = shard.operator.take_latencies()
+    state = (
+        hold.at,
+        hold.idle_us,
+        shard.commits.durable,
+        shard.verdicts.version,
+        shard.operator.told,
+        *shares.values(),
+    )
+    if (
+        state == served.last.state and not latencies and served.life not in BEGINNING
+    ):  # one that begins waits for an answer
+        return None
+    served.last.state = state
+    counters = {**shard.meta.counters, **shard.verdicts.counters()}
+    identity = shard.identity
+    name, token = identity.shard, identity.token
+    holder = shard.watermark.in_words(hold)
+    return ShardReport(name, token, hold.at, holder, counters, latencies, shares, hold.idle_us)

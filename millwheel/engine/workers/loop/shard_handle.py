@@ -1,0 +1,282 @@
+"""A shard among those that a worker serves, and the two kinds of answers that need no wire."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import groupby
+
+from millwheel.core.columns.batch import key_list
+from millwheel.core.model.keys import KeyHash, key_hash
+from millwheel.core.model.lease import Lease
+from millwheel.core.model.names import ChannelName, NodeName, ShardName
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.model.watermark import Watermarks
+from millwheel.core.pipeline.graph import Graph
+from millwheel.engine.workers.delivery.inbox import Arrival
+from millwheel.engine.workers.ports import ShardWork
+from millwheel.engine.workers.shard.shard import Shard
+from millwheel.errors import InvariantError
+
+_SAMPLE = 256  # keys of a shard by which it could be split
+_OF_A_BUNDLE, _ONE_OF = 4, 8
+"""About this many keys are sampled per bundle, pseudo-randomly, and at most one in eight. The
+master gets the latest ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalReply:
+    """A delivery from a shard of this worker: its ack needs no wire."""
+
+    sender: ShardName
+
+
+@dataclass(slots=True)
+class InjectionReply:
+    """Answers a client once its records are durable. The operator fills in the figures."""
+
+    answer: Callable[[bool, int, int, int], None]
+    accepted: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+
+    def __call__(self) -> None:
+        self.answer(False, self.accepted, self.duplicates, self.rejected)
+
+
+@dataclass(slots=True)
+class WorkMeter:
+    """The load of a shard in this worker, and the hashes of a few of its recent keys. ``watcher``
+    gets the records of a bundle while rows are being requested."""
+
+    records: int = 0
+    busy_us: int = 0
+    sample: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
+    watcher: Callable[[Sequence[Arrival]], None] | None = None
+
+    def count(self, arrivals: Sequence[Arrival], hashed: KeyHash = key_hash) -> None:
+        """Records were processed: count them, and remember where a few of their keys lie."""
+        if self.watcher is not None:
+            self.watcher(arrivals)
+        records = sum(len(arrival.batch) for arrival in arrivals)
+        self.records += records
+        every = max(_ONE_OF, records // _OF_A_BUNDLE)
+        index = self.records % every
+        if index >= records:
+            return
+        for arrival in arrivals:
+            keys, count = arrival.batch.keys, len(arrival.batch)
+            if index < count:
+                # Of a column only these become keys: an entry of it may be encoded, or have parts
+                # under names.
+                some = (
+                    keys[index::every]
+                    if isinstance(keys, list)
+                    else key_list(keys.gather_every(every, index))
+                )
+                self.sample += map(hashed, some)
+                index += len(some) * every
+            index -= count
+
+
+class Life(Enum):
+    """Where a shard is between its opening here and its leaving. Only a LIVE one works, sends, and
+    takes deliveries."""
+
+    OPENED = "opened"  # its store is open
+    KNOWN = "known"  # the injector knows its token: reports of earlier owners no longer count
+    LIVE = "live"
+    LEAVING = "leaving"  # a move is planned
+    RELEASED = "released"  # its release was reported to the master
+
+
+class LifeChange(Enum):
+    """Events in the life of a shard."""
+
+    TOKEN_KNOWN = "its token is known"
+    BEGINS = "it begins"
+    MUST_LEAVE = "it must leave"
+    IS_RELEASED = "the master is told that it may go"
+    NEW_MASTER = "a master attaches, who was told nothing"
+
+
+TRANSITIONS: dict[Life, dict[LifeChange, Life]] = {
+    Life.OPENED: {
+        LifeChange.TOKEN_KNOWN: Life.KNOWN,
+        LifeChange.MUST_LEAVE: Life.LEAVING,
+        LifeChange.NEW_MASTER: Life.OPENED,
+    },
+    Life.KNOWN: {
+        LifeChange.TOKEN_KNOWN: Life.KNOWN,
+        LifeChange.BEGINS: Life.LIVE,
+        LifeChange.MUST_LEAVE: Life.LEAVING,
+        LifeChange.NEW_MASTER: Life.KNOWN,
+    },
+    Life.LIVE: {
+        LifeChange.TOKEN_KNOWN: Life.LIVE,
+        LifeChange.MUST_LEAVE: Life.LEAVING,
+        LifeChange.NEW_MASTER: Life.LIVE,
+    },
+    # There is no way back to LIVE: the master may have a successor in mind, and a commit made after
+    # the release would be missing in what it was told (the simulator's checker TablesAreSound).
+    Life.LEAVING: {
+        LifeChange.TOKEN_KNOWN: Life.LEAVING,
+        LifeChange.MUST_LEAVE: Life.LEAVING,
+        LifeChange.IS_RELEASED: Life.RELEASED,
+        LifeChange.NEW_MASTER: Life.LEAVING,
+    },
+    Life.RELEASED: {
+        LifeChange.TOKEN_KNOWN: Life.RELEASED,
+        LifeChange.MUST_LEAVE: Life.RELEASED,
+        LifeChange.NEW_MASTER: Life.LEAVING,
+    },
+}
+
+LIVE = Life.LIVE
+BEGINNING = (Life.OPENED, Life.KNOWN)
+LEAVING = (Life.LEAVING, Life.RELEASED)
+# By these names, because members of an enum are looked up slowly, and the loop asks in every step
+# of every shard.
+
+
+@dataclass(slots=True)
+class LastReport:
+    """What a shard has reported last, and whether something has happened to it since (``news``)."""
+
+    state: tuple[int, ...] = (MIN_TIME, MIN_TIME, -1)
+    news: bool = True
+
+
+@dataclass(slots=True)
+class Served:
+    """A shard in this worker. It has ``ended`` when it was told that all sources before it, the
+    ``roots``, have been read to their end. ``depth``: so far below them.
+    It is ``stirred`` when something happened to it since it had nothing to do; otherwise it need
+    not be looked at before ``wakes_at`` (wall clock). ``heard`` is what was published of its
+    feeders in the life of this worker. ``stalled`` are lanes that wait until they are tried
+    again, and when (wall clock)."""
+
+    shard: Shard
+    node: NodeName
+    roots: frozenset[str] = frozenset()
+    depth: int = 0
+    life: Life = Life.OPENED
+    ended: bool = False
+    stirred: bool = True
+    wakes_at_us: int = 0
+    last: LastReport = field(default_factory=LastReport)
+    heard_us: int = MIN_TIME
+    stalled: dict[tuple[ChannelName, ShardName], int] = field(default_factory=dict)
+    done: WorkMeter = field(default_factory=WorkMeter)
+
+    def change(self, change: LifeChange) -> None:
+        """Change the state of its life. Raises InvariantError for an event that is impossible
+        now."""
+        after = TRANSITIONS[self.life].get(change)
+        if after is None:
+            raise InvariantError(
+                f"{self.shard.identity.shard} is {self.life.value}, and {change.value}"
+            )
+        self.life = after
+
+    def stir(self) -> None:
+        """Something happened to it: it may have work, and something to report."""
+        self.stirred = self.last.news = True
+
+    @property
+    def lease(self) -> Lease:
+        """The token that fences the shard's former owners."""
+        return self.shard.identity.lease
+
+    @property
+    def works(self) -> bool:
+        """True when it may act."""
+        return self.life is LIVE
+
+    @property
+    def answers(self) -> bool:
+        """True while no other worker can have changed what it holds."""
+        return self.life is not Life.RELEASED
+
+    @property
+    def leaving(self) -> bool:
+        """True when it is to go to another worker."""
+        return self.life in LEAVING
+
+    def begin(self) -> None:
+        """It may act from now on."""
+        self.change(LifeChange.BEGINS)
+        self.stir()
+        self.shard.start()
+
+    @property
+    def reads(self) -> bool:
+        """True for a source: it has no sources before it."""
+        return not self.roots
+
+    def has_ended(self, now_us: int) -> bool:
+        """True if it has come to its final end, and has not reported it. All sources before it
+        ended before that."""
+        if not (self.reads or self.ended) or self.last.state[0] == MAX_TIME:
+            return False
+        return self.shard.watermark.held(now_us).at == MAX_TIME
+
+    def has_news(self, now_us: int) -> bool:
+        """After a bundle without a commit: a source that found nothing has news only when its
+        silence says something."""
+        if not self.reads or self.shard.commits.waiting is not None:
+            return True
+        hold = self.shard.watermark.held(now_us)
+        return (hold.at, hold.idle_us) != self.last.state[:2]
+
+    def work(self) -> ShardWork:
+        """The load so far."""
+        identity, done = self.shard.identity, self.done
+        state_bytes = self.shard.store.size_bytes()
+        return ShardWork(
+            identity.shard,
+            identity.token,
+            done.records,
+            done.busy_us,
+            tuple(done.sample),
+            state_bytes,
+        )
+
+    def follow(self, watermarks: Watermarks, graph: Graph, now_us: int) -> bool:
+        """Pass published watermarks to the shard; True if its input watermark has risen."""
+        shard, feeders = self.shard, graph.feeders[self.node]
+        if shard.operator.fellows is not None:
+            shard.operator.fellows.hear(watermarks, now_us)
+        rose = False
+        self.stir()
+        self.heard_us = fresh = watermarks.lowest_of(feeders)
+        if fresh > shard.watermark.input:
+            shard.watermark.input, rose = fresh, True
+            shard.forget_old_ids()
+        if watermarks.raise_shares(shard.input_shares, graph.shares.get(self.node, ()), feeders):
+            rose = True
+        if not self.ended and self.roots and watermarks.lowest_of(self.roots) == MAX_TIME:
+            self.ended = True
+            shard.operator.sources_ended()
+        return rose
+
+    def retry(self, now_us: int) -> None:
+        """Send again on the lanes whose time has come."""
+        for lane in [lane for lane, at in self.stalled.items() if at <= now_us]:
+            del self.stalled[lane]
+            self.shard.outbox.restart(*lane)
+
+
+def sources_and_levels(
+    served: Mapping[ShardName, Served],
+) -> tuple[list[ShardName], list[tuple[int, list[ShardName]]]]:
+    """The shards that read, and (depth, shards that are so far below their sources) from the top
+    down."""
+    below = [name for name, each in served.items() if not each.reads]
+    below.sort(key=lambda name: served[name].depth)
+    levels = [
+        (depth, list(level)) for depth, level in groupby(below, lambda name: served[name].depth)
+    ]
+    return [name for name, each in served.items() if each.reads], levels

@@ -1,0 +1,103 @@
+"""The entries of all range tables as this worker has seen them, and what a new table changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from millwheel.core.grouping.tables import Network
+from millwheel.core.model.lease import Lease
+from millwheel.core.model.names import NOBODY, ShardName
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """The difference between a table and the one before: shards with another owner or token, shards
+    that no longer exist (``buried``: their entries, which have no owner), and new shards."""
+
+    changed: frozenset[str]
+    gone: frozenset[str]
+    fresh: frozenset[str]
+    buried: tuple[ShardEntry, ...]
+
+
+class KnownEntries:
+    """Shards by name, over all nodes."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, ShardEntry] = {}
+        self._of_node: dict[str, frozenset[str]] = {}
+        self._versions: dict[str, int] = {}
+        self.followed: frozenset[str] = frozenset()
+        """Those that have a standby, whoever owns them."""
+        self.addresses: Mapping[str, str] = {}
+        """Of every live worker, by incarnation."""
+        self.locations: Mapping[str, tuple[str, str]] = {}
+        """Of the same: host and rack ("": unknown)."""
+
+    def take(self, table: RangeTable) -> News | None:
+        """Follow a newer version of a table; None when this one is not newer."""
+        if table.version <= self._versions.get(table.computation, -1):
+            return None
+        self._versions[table.computation] = table.version
+        before = self._of_node.get(table.computation, frozenset())
+        names = frozenset(entry.shard for entry in table.shards)
+        self._of_node[table.computation] = names
+        changed = frozenset(
+            entry.shard for entry in table.shards if self._holder(entry.shard) != _held(entry)
+        )
+        buried = tuple(
+            replace(self._entries.pop(gone), owner=NOBODY) for gone in sorted(before - names)
+        )
+        self._entries.update({entry.shard: entry for entry in table.shards})
+        self.followed = (self.followed - before - names) | {
+            entry.shard for entry in table.shards if entry.standby
+        }
+        return News(changed, before - names, names - before, buried)
+
+    def owned_at(self, address: str) -> set[str]:
+        """The shards of the worker with this address."""
+        return {
+            entry.shard
+            for entry in self._entries.values()
+            if self.addresses.get(entry.owner) == address
+        }
+
+    def distance(self, shard: ShardName, mine: str) -> Network:
+        """How far the owner of a shard is from the worker ``mine``. Where a host is not known, it
+        is the same one, as on one machine; where a rack is not, it is another one."""
+        entry = self._entries.get(shard)
+        owner = mine if entry is None else entry.owner
+        if owner == mine:
+            return Network.PROCESS
+        (host, rack), (my_host, my_rack) = (
+            self.locations.get(owner, ("", "")),
+            self.locations.get(mine, ("", "")),
+        )
+        if host == my_host:
+            return Network.HOST
+        return Network.RACK if rack and rack == my_rack else Network.ELSEWHERE
+
+    def get(self, shard: ShardName) -> ShardEntry | None:
+        """The entry of a shard, None when no table has it."""
+        return self._entries.get(shard)
+
+    def lease(self, shard: ShardName) -> Lease | None:
+        """The lease of a shard; None when there is no such shard (any more)."""
+        entry = self._entries.get(shard)
+        return None if entry is None else entry.lease
+
+    def _holder(self, shard: ShardName) -> tuple[str, int] | None:
+        entry = self._entries.get(shard)
+        return None if entry is None else _held(entry)
+
+    def __getitem__(self, shard: ShardName) -> ShardEntry:
+        return self._entries[shard]
+
+    def __iter__(self) -> Iterator[ShardEntry]:
+        return iter(self._entries.values())
+
+
+def _held(entry: ShardEntry) -> tuple[str, int]:
+    return entry.owner, entry.token

@@ -1,0 +1,508 @@
+"""Runs a user's Computation: one key at a time, records before nothing that is due earlier.
+
+A bundle runs at full speed first. If a callback raises, everything of the bundle is taken back and
+it runs again with a savepoint before each record, so that only the record that fails is retried
+and, in the end, sent to the dead-letter stream, in the same commit as everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count, repeat
+from operator import length_hint
+from typing import Any, TypeVar
+
+import msgspec
+
+from millwheel.adapters.ports import StoreView
+from millwheel.api import Computation, Context
+from millwheel.core.formats.codec import encode_value, handed_out
+from millwheel.core.model.keys import Key
+from millwheel.core.model.limits import Limits
+from millwheel.core.model.names import ChannelName
+from millwheel.core.model.records import NO_LABEL, Batch, Domain, Record, Timer
+from millwheel.core.model.timers import Due
+from millwheel.core.model.times import MIN_TIME
+from millwheel.core.order.labels import NO_USE, LabelUse
+from millwheel.core.pipeline.graph import runs_user_code
+from millwheel.core.pipeline.production_ids import Cause, record_causes, timer_cause
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.pipeline.steps import step_text
+from millwheel.core.pipeline.work import (
+    BranchesSpec,
+    CallbackSpec,
+    DeduplicateSpec,
+    EnrichSpec,
+    LookupSpec,
+    StepsSpec,
+    TableSpec,
+    Work,
+)
+from millwheel.core.windows.lateness import late_among
+from millwheel.engine.queries.model import Finding, Query
+from millwheel.engine.workers.boundaries import passes
+from millwheel.engine.workers.bundle.attempts import Attempts, Subject
+from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.bundle.hangs import (
+    TOGETHER_MARK,
+    Avoided,
+    Doing,
+    Watched,
+    record_mark,
+    timer_mark,
+)
+from millwheel.engine.workers.bundle.operator import Operator
+from millwheel.engine.workers.bundle.record_order import (
+    ASIDE_TAG,
+    ORDER_TAG,
+    OrderBuffer,
+    Positions,
+    label_of,
+)
+from millwheel.engine.workers.delivery.inbox import Arrival
+from millwheel.engine.workers.operators.callback_context import CallbackContext
+from millwheel.engine.workers.state.cells import TTL_TAG
+from millwheel.engine.workers.state.keyed_state import KeyedState, callback_state
+from millwheel.engine.workers.state.overlay import Overlay
+
+T = TypeVar("T")
+Decode = Callable[[str, list[Any] | msgspec.Raw], list[Any]]
+"""(stream, values as they travelled) -> values as the callback sees them."""
+Process = Callable[[Context, Record], None]
+Fire = Callable[[Due], None]
+"""How a timer is called: at full speed, or carefully."""
+
+
+class _LookCloserError(Exception):
+    """Something in this bundle did not return before: no call without a look."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One record or timer to process, as the careful mode sees it."""
+
+    key: Key
+    timestamp: int
+    record: Record | None
+    timer: Due | None
+    cause: Cause
+    origin: Due | tuple[Batch, ChannelName, int]
+
+    def mark(self) -> bytes:
+        """Its identity if it does not return."""
+        return (
+            timer_mark(self.origin) if isinstance(self.origin, Due) else record_mark(*self.origin)
+        )
+
+
+@dataclass(slots=True)
+class Together:
+    """Some records of one key, in one call."""
+
+    key: Key = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A batch of a channel during its processing. ``keys`` are those of the remaining records."""
+
+    batch: Batch
+    channel: ChannelName
+    keys: Iterator[Key]
+
+
+class CallbackOperator(Operator):
+    """The operator of a computation with a ``callback``."""
+
+    emits_at_floor = True
+    """Its processing-time timers produce at the shard's floor."""
+
+    def __init__(
+        self,
+        spec: ComputationSpec,
+        pipeline: str,
+        instance: Computation,
+        overlay: Overlay,
+        decode: Decode,
+        cache_entries: int,
+        limits: Limits,
+        labels: LabelUse = NO_USE,
+    ) -> None:
+        self._instance = instance
+        self._decode = decode
+        self._state = KeyedState(instance, overlay, cache_entries, limits.state)
+        self._identified = spec.identified
+        self._changes = runs_user_code(spec)
+        outputs, passes_on = frozenset(spec.outputs), spec.called is None
+        self._context = CallbackContext(outputs, self._state, limits, self._identified, passes_on)
+        self._ordered = _order_buffer(spec, overlay, decode)
+        self._positions = Positions(overlay, decode, labels.follows) if labels.takes else None
+        self._labels = labels.gives
+        self._attempts = Attempts(spec, pipeline, _code(spec.work), self._state)
+        self._process: Process = instance.process_record
+        self._at: Due | _Running | Together | None = None
+        """Where the fast mode is: at a timer, in a batch, or at some records of a key."""
+
+    def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        """Its declared states by name, as a call at the watermark would find them."""
+        found = callback_state(type(self._instance), state, query.key, watermark_us)
+        if not found:
+            return super().answer(query, state, watermark_us)
+        return Finding(query.chosen(found))
+
+    def run(self, bundle: Bundle) -> None:
+        self._context.begin(bundle)
+        bundle.outputs.label = NO_LABEL if self._labels else None
+        bundle.overlay.savepoint()
+        marks = {domain: queue.savepoint() for domain, queue in bundle.timers.items()}
+        start, produced = bundle.overlay.savepoint(), bundle.outputs.mark()
+        try:
+            if self._attempts.avoided.lone or (
+                self._attempts.avoided.hangs and self._may_hang(bundle)
+            ):
+                raise _LookCloserError
+            self._run_fast(bundle)
+            # Encoded before the try ends: a value that cannot be stored is the fault of one record
+            # as well. See test_state_that_grows_over_the_limit_keeps_what_it_was.
+            changed = self._state.encoded()
+            self._at = None
+        except BaseException as ex:  # any exception of a callback concerns one record: find it
+            if passes(ex):
+                raise
+            # All that the first try did must go: its state, its timers, its outputs, and the list
+            # of the timers that fired. What is left happens twice. See
+            # test_what_a_failing_record_did_to_a_timer_that_is_due_never_happened.
+            bundle.overlay.undo_to(start)
+            for domain, queue in bundle.timers.items():
+                queue.undo_to(marks[domain])
+            # letters about records that were left out before it ran stay
+            bundle.outputs.cut_to(produced)
+            bundle.due.clear()
+            bundle.clock = MIN_TIME
+            if self._positions is not None:
+                self._positions.forget()
+            self._state.forget()
+            if bundle.traced is not None:
+                bundle.traced.forget_made()
+            self._context.begin(bundle)
+            self._at = None
+            self._run_carefully(bundle)
+            changed = self._state.encoded()
+        bundle.overlay.forget_savepoints()
+        self._state.write(changed)
+
+    def durable(self, number: int, now_us: int) -> None:
+        self._attempts.avoided.durable(number)
+
+    # --- watching ---------------------------------------------------------------------------------
+
+    def watched(self) -> Watched:
+        return self
+
+    def avoid(self, avoided: Avoided) -> None:
+        """See :class:`millwheel.engine.workers.bundle.hangs.Watched`, as for the next three."""
+        self._attempts.avoided = avoided
+
+    def busy(self) -> bool:
+        return self._at is not None or self._attempts.current is not None
+
+    def progress(self) -> tuple[int, int]:
+        at = self._at
+        ahead = length_hint(at.keys) if isinstance(at, _Running) else 0
+        return self._context.calls - ahead, self._attempts.calls
+
+    def doing(self) -> Doing | None:
+        at, current = self._at, self._attempts.current
+        if current is not None:
+            mark, subject = current
+            about = subject()
+            return Doing(about.what, about.key, mark())
+        if isinstance(at, Due):
+            return Doing("timer", at.key, timer_mark(at))
+        if isinstance(at, Together):
+            return Doing("batch", at.key, TOGETHER_MARK)
+        if at is None:
+            return None
+        batch, index = at.batch, len(at.batch) - length_hint(at.keys) - 1
+        return (
+            Doing("record", batch.keys[index], record_mark(batch, at.channel, index))
+            if index >= 0
+            else None
+        )
+
+    def _may_hang(self, bundle: Bundle) -> bool:
+        arrivals = [(arrival.channel, arrival.batch.rows()) for arrival in bundle.arrivals]
+        return self._attempts.avoided.may_meet(arrivals)
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    def _run_fast(self, bundle: Bundle) -> None:
+        self._fire_due(bundle, self._fire_one)
+        self._run_records(bundle)
+        self._ring_due(bundle, self._fire_one)
+
+    def _run_records(self, bundle: Bundle) -> None:
+        """One call after the other, in the order of arrival."""
+        context, state, process = self._context, self._state, self._process
+        for number, arrival in enumerate(self._at_once(bundle, self._fire_one)):
+            batch = arrival.batch.rows()
+            values, times = self._handed_out(batch), batch.timestamps
+            records = map(Record, batch.keys, values, times, repeat(batch.stream))
+            # Where the iterator stands is where we are: nothing has to be counted for that.
+            keys = iter(batch.keys)
+            self._at = _Running(batch, arrival.channel, keys)
+            state.read_ahead(batch.keys)
+            if self._identified:
+                causes = record_causes(batch, arrival.channel)
+                caused = zip(keys, times, records, causes, strict=True)
+                for key, timestamp, record, cause in self._coming(
+                    _watched(caused, number, bundle), batch, bundle, self._fire_one
+                ):
+                    context.point(key, timestamp, cause)
+                    process(context, record)
+                    if state.unsettled:
+                        self._settle(bundle, self._fire_one)
+                continue
+            context.calls += len(batch)
+            moments = state.moments(times, batch.labels)
+            rows = zip(keys, times, moments, records, strict=True)
+            coming = self._coming(_watched(rows, number, bundle), batch, bundle, self._fire_one)
+            for key, context.timestamp, state.timestamp, record in coming:
+                context.key = state.key = key
+                process(context, record)
+                if state.unsettled:
+                    self._settle(bundle, self._fire_one)
+
+    def _coming(self, rows: Iterable[T], batch: Batch, bundle: Bundle, fire: Fire) -> Iterable[T]:
+        """The rows of a batch that come now, each behind the timers that its label has made due."""
+        positions = self._positions
+        if positions is None or (
+            batch.labels is None and not self._labels and positions.none_wait(bundle)
+        ):
+            return rows
+
+        def begin(label: int) -> None:
+            known = label != NO_LABEL
+            self._state.clock = label if known else max(bundle.watermark, bundle.clock)
+            if known and positions.follows:
+                self._context.watermark = label
+            if self._labels:
+                self._context.label_as(label)
+
+        return positions.rows(rows, batch, bundle, begin, lambda: self._fire_passed(bundle, fire))
+
+    def _handed_out(self, batch: Batch) -> list[Any]:
+        return (
+            handed_out(batch, self._decode)
+            if self._changes
+            else self._decode(batch.stream, batch.held_values)
+        )
+
+    def _at_once(self, bundle: Bundle, fire: Fire) -> list[Arrival]:
+        """The arrivals that are processed in this bundle: none, if they wait for the watermark."""
+        if self._ordered is None:
+            return bundle.arrivals
+        for arrival in bundle.arrivals:
+            self._keep(arrival.batch.rows(), arrival.channel, bundle, fire)
+        return []
+
+    def _keep(self, batch: Batch, channel: ChannelName, bundle: Bundle, fire: Fire) -> None:
+        """Put records aside. One that is behind the watermark has waited long enough, and those
+        behind it in the batch come after it: so it is when they come one by one."""
+        assert self._ordered is not None
+        start = 0
+        for index in late_among(batch.timestamps, bundle.watermark):
+            # Fired here and not behind the batch: sorted with its neighbours it would depend on how
+            # records were bundled. See
+            # test_records_behind_the_watermark_come_in_their_order_one_by_one_or_together.
+            self._ordered.keep(batch, channel, bundle, range(start, index + 1))
+            self._fire_passed(bundle, fire)
+            start = index + 1
+        self._ordered.keep(batch, channel, bundle, range(start, len(batch)))
+
+    def _fire_due(self, bundle: Bundle, fire: Fire) -> None:
+        """The event-time timers that come before the records. Each call counts as of the time of
+        its timer, or of one that has fired before: time does not go back for a call that sets a
+        timer for the past."""
+        state = self._state
+        for due in bundle.fires(Domain.EVENT):
+            # As of the timer, not of the watermark: in smaller steps of the watermark the timer
+            # would have seen state that has a ttl. See
+            # test_a_timer_sees_what_lives_at_its_own_time_however_far_the_watermark_has_jumped.
+            state.clock = max(state.clock, due.at)
+            fire(due)
+        state.clock = bundle.watermark
+        self._context.passed = False
+
+    def _settle(self, bundle: Bundle, fire: Fire) -> None:
+        """The work after a call."""
+        self._state.settle()
+        # Now, and not with the next bundle: records may follow in this one. See mistake
+        # timers_that_timers_set_wait_for_the_next_step.
+        if self._context.passed:
+            self._fire_passed(bundle, fire)
+
+    def _fire_passed(self, bundle: Bundle, fire: Fire) -> None:
+        """The timers that a call has set for a time that the watermark has passed. They fire before
+        the next call: that could have come a bundle later."""
+        at, state = self._at, self._state
+        for due in bundle.fires(Domain.EVENT):
+            state.clock = max(state.clock, due.at)
+            fire(due)
+        self._at = at
+        self._context.passed = False
+
+    def _ring_due(self, bundle: Bundle, fire: Fire) -> None:
+        """The processing-time timers, behind the records."""
+        self._state.clock = max(bundle.watermark, bundle.clock)
+        for due in bundle.fires(Domain.PROCESSING):
+            fire(due)
+            self._settle(bundle, fire)
+
+    def _fire_one(self, due: Due) -> None:
+        self._at = due
+        record = self._begin(due)
+        self._context.point(
+            due.key, _time_of(due, record, self._context.floor), self._cause_of(due)
+        )
+        if record is not None:
+            self._process(self._context, record)
+        elif due.tag.startswith(TTL_TAG):
+            self._state.expire(due.tag, due.at)
+        else:
+            with self._context.chains.call(due):
+                self._instance.process_timer(
+                    self._context, Timer(due.key, due.tag, due.at, due.domain)
+                )
+        self._state.settle()
+
+    def _begin(self, due: Due) -> Record | None:
+        """A timer's call begins; the record, if it is the system's own, for one that has waited."""
+        label = label_of(due, self._identified) if due.domain is Domain.EVENT else NO_LABEL
+        if self._labels:
+            self._context.label_as(label)
+        if self._ordered is not None and due.tag.startswith(ORDER_TAG):
+            return self._ordered.take(due)
+        if self._positions is None or not due.tag.startswith(ASIDE_TAG):
+            return None
+        self._state.clock = max(self._state.clock, label)
+        return self._positions.take(due)
+
+    def _cause_of(self, due: Due) -> Cause:
+        return timer_cause(due) if self._identified else None
+
+    def _run_carefully(self, bundle: Bundle) -> None:
+        def fire(due: Due) -> None:
+            self._attempt(bundle, self._call_of(due))
+
+        self._fire_due(bundle, fire)
+        for number, arrival in enumerate(self._at_once(bundle, fire)):
+            batch = arrival.batch.rows()
+            values = self._handed_out(batch)
+            causes = (
+                record_causes(batch, arrival.channel) if self._identified else [None] * len(batch)
+            )
+            rows = zip(count(), batch.keys, values, batch.timestamps, causes)
+            watched = _watched(rows, number, bundle)
+            for index, key, value, timestamp, cause in self._coming(watched, batch, bundle, fire):
+                record = Record(key, value, timestamp, batch.stream)
+                self._attempt(
+                    bundle,
+                    _Call(key, timestamp, record, None, cause, (batch, arrival.channel, index)),
+                )
+                self._settle(bundle, fire)
+        self._ring_due(bundle, fire)
+
+    def _call_of(self, due: Due) -> _Call:
+        record, cause = self._begin(due), self._cause_of(due)
+        return _Call(
+            due.key,
+            _time_of(due, record, self._context.floor),
+            record,
+            None if record is not None else due,
+            cause,
+            due,
+        )
+
+    def _attempt(self, bundle: Bundle, call: _Call) -> None:
+        record = call.record
+        kept = msgspec.Raw(b"" if record is None else encode_value(record.value))
+
+        def as_it_came(record: Record) -> Record:
+            return Record(
+                call.key, self._decode(record.stream, [kept])[0], call.timestamp, record.stream
+            )
+
+        def once() -> None:
+            if record is not None:
+                self._context.point(call.key, call.timestamp, call.cause)
+                self._process(self._context, as_it_came(record))
+                self._state.settle()
+            elif call.timer is not None:
+                self._fire_one(call.timer)
+
+        self._attempts.run(
+            bundle, once, lambda: _subject(call, record and as_it_came(record)), call.mark
+        )
+        self._at = None
+
+
+def _watched(rows: Iterable[T], arrival: int, bundle: Bundle) -> Iterable[T]:
+    """The rows of an arrival; what is made of a traced one is known afterwards."""
+    return (
+        rows
+        if bundle.traced is None
+        else bundle.traced.watched(rows, arrival, bundle.outputs.lengths)
+    )
+
+
+def _order_buffer(spec: ComputationSpec, overlay: Overlay, decode: Decode) -> OrderBuffer | None:
+    """Where records wait for the watermark. A version holds for records of its own time."""
+    if isinstance(spec.work, EnrichSpec) and spec.work.waits:
+        return OrderBuffer(overlay, decode, spec.work.stream)
+    return OrderBuffer(overlay, decode) if spec.ordered else None
+
+
+def _time_of(due: Due, record: Record | None, floor: int) -> int:
+    """Nothing of the call may be earlier."""
+    # A wall-clock timer has no event time. Before the floor its results would be behind a published
+    # watermark, and windows would drop them:
+    # test_a_new_owner_never_goes_behind_a_watermark_published_beside_a_waiting_timer.
+    if record is not None:
+        return record.timestamp
+    return due.at if due.domain is Domain.EVENT else floor
+
+
+def _timer_text(due: Due) -> str:
+    """The text of a timer in a dead letter."""
+    # Without its cause: that names channels, and they depend on how many shards there are. See
+    # test_the_letter_of_a_timer_does_not_tell_its_cause.
+    return repr(Timer(due.key, due.tag, due.at, due.domain))
+
+
+def _subject(call: _Call, record: Record | None) -> Subject:
+    if record is not None:
+        return Subject("record", call.key, call.timestamp, record.value, record.stream, call.cause)
+    assert call.timer is not None
+    return Subject("timer", call.key, call.timestamp, _timer_text(call.timer), cause=call.cause)
+
+
+def _code(work: Work) -> str:
+    """The user's code of a computation, as it is named in the pipeline."""
+    match work:
+        case CallbackSpec(callback=callback):
+            return callback
+        case LookupSpec(kind=kind):
+            return f"lookup in {kind}"
+        case EnrichSpec(stream=stream):
+            return f"enrich with {stream}"
+        case TableSpec(of=of):
+            return f"table of {of}"
+        case DeduplicateSpec():
+            return "deduplicate"
+        case BranchesSpec():
+            return "branch"
+        case StepsSpec(steps=steps):
+            return ", ".join(step_text(step) for step in steps)
+    return ""

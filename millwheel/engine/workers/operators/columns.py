@@ -1,0 +1,485 @@
+"""Runs a declarative aggregation on columns: whole bundles are grouped at once, and nothing is done
+per record.
+
+State is in :class:`ColumnWindows`. What columns cannot hold exactly (a float below 2**-37) makes
+the shard go on in rows: open windows are handed to the row form, whose results are the same, some
+keys in each bundle (:mod:`millwheel.core.columns.state.columns_to_rows`). When the windows in rows
+have closed the shard takes columns again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from millwheel.adapters.ports import StoreView
+from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.aggregates.specs import compile_aggregation
+from millwheel.core.columns.batch import (
+    AnyBatch,
+    ColumnBatch,
+    decode_columns,
+    encode_columns,
+    frame_bytes,
+    frame_from,
+    joined,
+)
+from millwheel.core.columns.few import Groups, frame_of
+from millwheel.core.columns.plan import COUNT, END, KEY, ColumnPlan
+from millwheel.core.columns.state.columns_to_rows import Leaving, Left, keys_like
+from millwheel.core.columns.state.inferred import PlansByType, types_told
+from millwheel.core.columns.state.steps import StepColumns
+from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.lazy_polars import pl
+from millwheel.core.model.keys import Key
+from millwheel.core.model.names import groups_of
+from millwheel.core.model.times import held_at
+from millwheel.core.pipeline.spec import AggregationStage, ComputationSpec
+from millwheel.core.windows.calls import Group
+from millwheel.core.windows.lateness import final_until, still_open
+from millwheel.core.windows.tags import tag_of
+from millwheel.core.windows.windows import Window
+from millwheel.engine.queries.model import Finding, Query
+from millwheel.engine.workers.boundaries import ColumnBoundary
+from millwheel.engine.workers.bundle.bundle import RECORD, Bundle, Hold
+from millwheel.engine.workers.bundle.operator import Operator, Validated
+from millwheel.engine.workers.bundle.record_groups import RecordGroups, Told
+from millwheel.engine.workers.operators.callbacks import Decode
+from millwheel.engine.workers.operators.held_columns import (
+    MOST_KEYS,
+    HeldColumns,
+    odd_groups,
+    odd_keys,
+)
+from millwheel.engine.workers.operators.windowed import WindowedOperator
+from millwheel.engine.workers.state.column_segments import ColumnShard
+
+MOST_BYTES = 32 << 20
+"""State that grows with the records goes on in rows beyond this: columns keep all of it in
+memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Combined:
+    """Groups of open windows that a sender has made of records, by its plan."""
+
+    plan: ColumnPlan
+    groups: pl.DataFrame
+
+
+class ColumnOperator(Operator, Validated):
+    """The operator of a computation with a column plan. ``rows`` processes everything that columns
+    cannot."""
+
+    def __init__(
+        self,
+        spec: ComputationSpec,
+        plan: ColumnPlan | PlansByType,
+        shard: ColumnShard,
+        rows: WindowedOperator,
+        decode: Decode,
+        few: int = 0,
+    ) -> None:
+        """Bundles of fewer than ``few`` records are grouped in rows."""
+        self._spec = spec
+        self._held = HeldColumns(spec, plan, shard)
+        self._rows = rows
+        self._aggregation = compile_aggregation(
+            spec.aggregates, compile_expression, None, spec.condition, spec.stage
+        )
+        self._records = RecordGroups(
+            self._aggregation, rows.refuse, decode, spec.late == "drop", few
+        )
+        if isinstance(plan, ColumnPlan):
+            rows.finish_row = plan.typed
+        self._boundary = ColumnBoundary(spec.name)
+        # Rows may have windows, too: of some keys, or after a merge of a shard in columns with one
+        # in rows.
+        self._apart = self._held.keys_apart()
+        self._in_rows = bool(self._held.others) or (
+            not self._apart and self._held.has_rows(shard.closed)
+        )
+        self._apart_before = bool(self._apart)
+
+    @property
+    def emits_late(self) -> bool:
+        return self._rows.emits_late
+
+    def wakes_at(self, now_us: int) -> int:
+        return now_us if self._held.others else self._rows.wakes_at(now_us)
+
+    def due_at(self) -> int:
+        return min(windows.due_at() for windows in self._held.all())
+
+    def run(self, bundle: Bundle) -> None:
+        in_rows = self._rows.received(bundle)
+        combined = self._take_combined(bundle)
+        if (self._in_rows or self._apart) and self._may_go_back(bundle, combined):
+            self._in_rows = False
+            self._apart.clear()
+        if self._apart_before:
+            # The owner before may have had late windows of such a key in rows, and its open ones in
+            # columns.
+            self._apart_before = False
+            self._take_out(self._apart, bundle)
+        if not self._in_rows:
+            in_rows = self._run_apart(bundle, combined, in_rows)
+        if self._in_rows:
+            self._run_rows(bundle, combined, in_rows)
+        self._held.write(bundle.overlay)
+
+    def hold(self, now_us: int) -> Hold:
+        fires_at = min(windows.fires_at() for windows in self._held.all())
+        own = Hold(held_at(fires_at), "window (in columns), which outputs as it closes")
+        return min(own, self._rows.hold(now_us), key=lambda hold: hold.at)
+
+    def validate(self, state: StoreView) -> None:
+        self._held.validate(state)
+        self._rows.validate(state)
+
+    def open_windows(self, key: Key) -> list[Window]:
+        """The windows of a key that hold state, ordered by end."""
+        found = [*self._held.open_windows(key), *self._rows.open_windows(key)]
+        return sorted(found, key=lambda window: (window.end, window.start))
+
+    def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        """Its open windows."""
+        found = self._held.results(query.key, self._aggregation, watermark_us)
+        return self._rows.answer_with(query, found, state, watermark_us)
+
+    def answer_committed(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        found = self._held.stored_results(state, query.key, self._aggregation, watermark_us)
+        return self._rows.answer_with(query, found, state, watermark_us)
+
+    # --- a bundle ---------------------------------------------------------------------------------
+
+    def _may_go_back(self, bundle: Bundle, combined: Sequence[_Combined]) -> bool:
+        """Whether the shard takes columns again."""
+        possible = not self._held.others and self._may_hold(bundle, combined)
+        return possible and not self._held.has_rows(bundle.watermark)
+
+    def _of_rows(self, groups: list[tuple[Key, Group]], bundle: Bundle) -> _Combined:
+        """Groups that came in rows. Raises Unfit."""
+        with self._boundary.inside(bundle.count):
+            return _Combined(
+                self._held.plan, self._held.plan.merge([self._held.plan.from_row_groups(groups)])
+            )
+
+    def _take_combined(self, bundle: Bundle) -> list[_Combined]:
+        """Take the groups of senders out of the bundle, which keeps its records; without those of
+        closed windows."""
+        name = groups_of(self._spec.name)
+        mine = [arrival.batch for arrival in bundle.arrivals if arrival.batch.stream == name]
+        if not mine:
+            return []
+        bundle.arrivals = [arrival for arrival in bundle.arrivals if arrival.batch.stream != name]
+        found = []
+        for batch in mine:
+            assert isinstance(batch, ColumnBatch)
+            plan = (
+                self._held.plan
+                if self._held.by_type is None
+                else self._held.by_type.plan(dict(types_told(batch.frame)))
+            )
+            assert plan is not None  # by which the sender has grouped
+            groups = batch.frame.with_columns(batch.keys.alias(KEY)).select(list(plan.schema))
+            bundle.try_(RECORD, int(groups[COUNT].sum()) - groups.height)
+            late_until = final_until(bundle.watermark, plan.lateness_us)
+            if batch.earliest < late_until:
+                closed = ~still_open(pl.col(END), late_until)
+                bundle.count("late", int(groups.filter(closed)[COUNT].sum()))
+                groups = groups.filter(~closed)
+            found.append(_Combined(plan, groups))
+        return found
+
+    def _run_apart(
+        self, bundle: Bundle, combined: list[_Combined], in_rows: list[tuple[Key, Group]]
+    ) -> list[tuple[Key, Group]]:
+        """Take a bundle in columns, but for the keys that are in rows. Returns the groups that came
+        in rows and are not taken: then the whole bundle must be."""
+        arrivals, known, told = bundle.arrivals, list(combined), self._apart
+        if self._apart:
+            bundle.arrivals, apart = self._apart.divide(arrivals)
+            divided = [(each.plan, *self._apart.divide_groups(each.groups)) for each in combined]
+            combined[:] = [_Combined(plan, others) for plan, others, _ in divided]
+            mine = [(plan, groups) for plan, _, groups in divided if groups.height]
+            rows = [each for each in in_rows if each[0] in told]
+        else:
+            apart, mine, rows = [], [], []
+        others = [each for each in in_rows if each[0] not in told] if rows else in_rows
+        if not self._take_rows_of_others(bundle, combined, others) or not self._run_columns(
+            bundle, combined
+        ):
+            bundle.arrivals, combined[:] = arrivals, known
+            if self._in_rows or not self._set_apart(bundle, combined, in_rows):
+                self._in_rows = True
+                return in_rows
+            return self._run_apart(bundle, combined, in_rows)
+        if not self._apart:
+            return []
+        for plan, groups in mine:
+            self._rows.take_groups(plan.row_groups(groups), bundle)
+        self._rows.take_groups(rows, bundle)
+        bundle.arrivals = apart
+        self._rows.run(bundle)
+        return []
+
+    def _take_rows_of_others(
+        self, bundle: Bundle, combined: list[_Combined], in_rows: list[tuple[Key, Group]]
+    ) -> bool:
+        """Groups that came in rows become groups in columns; False where they cannot."""
+        if not in_rows:
+            return True
+        # accumulators do not tell the types of fields that nobody has declared
+        if self._held.by_type is not None:
+            self._in_rows = True
+            return False
+        try:
+            combined.append(self._of_rows(in_rows, bundle))
+        except Unfit:
+            return False
+        return True
+
+    def _set_apart(
+        self, bundle: Bundle, combined: list[_Combined], in_rows: list[tuple[Key, Group]]
+    ) -> bool:
+        """What columns hold of the keys of records that they cannot hold goes on in rows. False
+        where such keys cannot be told, or are too many."""
+        if self._held.by_type is not None:
+            return False
+        odd = odd_groups(in_rows, self._held.plan)
+        for arrival in bundle.arrivals:
+            odd |= odd_keys(arrival.batch, self._held.plan)
+        odd = {key for key in odd if key not in self._apart}
+        if not odd or len(self._apart) + len(odd) > MOST_KEYS:
+            return False
+        self._apart.add(odd)
+        self._take_out(odd, bundle)
+        return True
+
+    def _take_out(self, keys: Iterable[Key], bundle: Bundle) -> None:
+        """What columns hold of keys goes on in rows."""
+        plan, windows = self._held.plan, self._held.windows
+        if windows and (leaving := list(keys)):
+            left = Leaving(windows).taken_out([keys_like(leaving, plan.key_dtype)])
+            self._hand_over(plan, windows, left, bundle)
+
+    def _run_columns(self, bundle: Bundle, combined: list[_Combined]) -> bool:
+        """Take all of a bundle, or, where columns cannot hold it, nothing; then it is False."""
+        told: Told = []
+        mark = self._held.windows.mark()
+        try:
+            with self._boundary.inside(bundle.count):
+                self._learn_types(bundle, combined)
+                batches = _bundled(bundle)
+                made = [
+                    self._records.of(batch, self._held.plan, self._held.windows, bundle, told)
+                    for batch in batches
+                ]
+                # Windows close before records are added: a record that comes behind the end of a
+                # session is of another one.
+                closed = self._held.windows.close(bundle.watermark)
+                groups: list[Groups] = [
+                    *(each.groups for each in combined),
+                    *(one for some in made for one in some),
+                ]
+                late = [
+                    behind for each in groups if (behind := self._add(each, bundle)) is not None
+                ]
+        except Unfit:
+            self._held.windows.back_to(mark)
+            return False
+        # Only once all of them fit: what is counted as late or a dead letter already would be so
+        # again when the bundle goes by rows. See
+        # test_a_bundle_that_no_column_can_hold_has_its_dead_letters_once.
+        combined.clear()
+        bundle.arrivals = []
+        for tell in told:
+            tell()
+        if closed is not None:
+            self._emit(self._held.plan, closed, bundle)
+        if self._held.windows.lateness_us or self._spec.late != "drop":
+            self._rows.run_with(self._late_groups(late, bundle), bundle)
+            bundle.arrivals = []
+        self._in_rows = (
+            bool(self._held.windows)
+            and self._held.plan.grows
+            and self._held.windows.size() > MOST_BYTES
+        )
+        return True
+
+    def _add(self, groups: Groups, bundle: Bundle) -> Groups | None:
+        """Hold the groups of windows that have not fired. Those of windows that have are returned
+        (None: none)."""
+        on_time, behind = self._held.windows.on_time(groups, bundle.watermark)
+        self._held.windows.add(on_time)
+        return behind
+
+    def _late_groups(self, late: Sequence[Groups], bundle: Bundle) -> list[tuple[Key, Group]]:
+        """Groups of windows that have fired, for the row form. It gets these windows, as they
+        fired."""
+        if not late:
+            return []
+        together = self._held.plan.merge([frame_of(groups) for groups in late])
+        fired = self._held.windows.fired(together)
+        if fired is not None:
+            self._rows.take_groups(self._held.plan.row_groups(fired), bundle, bundle.watermark)
+        return list(self._held.plan.row_groups(together))
+
+    def _may_hold(self, bundle: Bundle, combined: Sequence[_Combined]) -> bool:
+        """Whether columns may hold what has come. Rows have types only where they are declared."""
+        batches = [arrival.batch for arrival in bundle.arrivals]
+        something = bool(batches or combined)
+        return self._held.by_type is None or (
+            something and all(isinstance(batch, ColumnBatch) for batch in batches)
+        )
+
+    def _learn_types(self, bundle: Bundle, combined: Sequence[_Combined]) -> None:
+        """The plan of what has come in a bundle, where no types are declared. Unfit when it is not
+        that of the open windows."""
+        if self._held.by_type is None:
+            return
+        batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
+        found = [
+            *map(self._held.by_type.of_any, batches),
+            *(each.plan for each in combined if each.groups.height),
+        ]
+        if not found:
+            return
+        plan = found[0]
+        if plan is None or not plan.fires_once or any(each is not plan for each in found):
+            raise Unfit
+        if plan is self._held.known:
+            return
+        if self._held.windows:
+            raise Unfit
+        self._held.known = plan
+        self._held.windows.go_on_with(plan, plan.inferred)
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def _run_rows(
+        self, bundle: Bundle, combined: Sequence[_Combined], in_rows: list[tuple[Key, Group]]
+    ) -> None:
+        """Take a bundle record by record. What columns hold of its keys goes on in rows before, and
+        a part of what they hold of others: all at once would make a step as large as the shard."""
+        for windows in filter(None, self._held.all()):
+            plan, leaving = self._held.plan_of(windows), Leaving(windows)
+            keys = self._keys_in(bundle, combined, in_rows, plan)
+            self._hand_over(plan, windows, [*leaving.taken_out(keys), *leaving.next_part()], bundle)
+        for each in combined:
+            self._rows.take_groups(each.plan.row_groups(each.groups), bundle)
+        self._rows.take_groups(in_rows, bundle)
+        for windows in self._held.all():
+            self._close(windows, bundle)
+        self._rows.run(bundle)
+
+    def _keys_in(
+        self,
+        bundle: Bundle,
+        combined: Sequence[_Combined],
+        in_rows: list[tuple[Key, Group]],
+        plan: ColumnPlan,
+    ) -> list[pl.Series]:
+        """The keys of what has come."""
+        found = [each.groups[KEY] for each in combined]
+        rows = [key for key, _ in in_rows]
+        for batch in (arrival.batch for arrival in bundle.arrivals):
+            if isinstance(batch, ColumnBatch):
+                found.append(batch.keys)
+            else:
+                rows += batch.keys
+        return [keys.unique() for keys in (*found, keys_like(rows, plan.key_dtype)) if len(keys)]
+
+    def _hand_over(
+        self, plan: ColumnPlan, windows: ColumnWindows, left: Sequence[Left], bundle: Bundle
+    ) -> None:
+        """What was held in columns goes on in rows."""
+        parts = [windows.parted(each.groups, each.fired) for each in left]
+        if fired := [behind for _, behind in parts if behind is not None]:
+            self._rows.take_groups(plan.row_groups(plan.merge(fired)), bundle, bundle.watermark)
+        if ahead := [groups for groups, _ in parts if groups.height]:
+            closed = windows.closed if isinstance(windows, StepColumns) else None
+            self._rows.take_groups(plan.row_groups(plan.merge(ahead)), bundle, closed)
+
+    def _close(self, windows: ColumnWindows, bundle: Bundle) -> None:
+        """Close windows of keys that have not left yet."""
+        if not windows:
+            windows.close(bundle.watermark)
+            return
+        plan = self._held.plan_of(windows)
+        mark = windows.mark()
+        try:
+            with self._boundary.inside(bundle.count):
+                closed = windows.close(bundle.watermark)
+        except Unfit:  # rows can say what they are
+            windows.back_to(mark)
+            due = [
+                segment.groups[KEY].unique()
+                for segment in windows.segments()
+                if segment.first <= bundle.watermark
+            ]
+            self._hand_over(plan, windows, Leaving(windows).taken_out(due), bundle)
+            return
+        if closed is not None:
+            self._emit(plan, closed, bundle)
+
+    # --- results ----------------------------------------------------------------------------------
+
+    def _emit(self, plan: ColumnPlan, closed: pl.DataFrame, bundle: Bundle) -> None:
+        if self._spec.stage is AggregationStage.PARTIAL:  # accumulators have no column form
+            self._emit_rows(plan, closed, bundle)
+            return
+        try:
+            with self._boundary.inside(bundle.count):
+                frame = plan.results(closed)
+        except Unfit:
+            self._emit_rows(plan, closed, bundle)
+            return
+        stamps = closed[END].to_numpy() - 1
+        for stream in self._spec.outputs:
+            bundle.outputs.produce_columns(
+                ColumnBatch(stream, np.array([], np.int64), stamps, closed[KEY], frame)
+            )
+
+    def _emit_rows(self, plan: ColumnPlan, closed: pl.DataFrame, bundle: Bundle) -> None:
+        """Results of which no column can hold all: a sum beyond 64 bits, say."""
+        names = plan.key_names
+        for key, group in plan.row_groups(closed):
+            start, end = group.window
+            row = dict(zip(names, key, strict=True)) if len(names) > 1 else {names[0]: key}
+            row |= {"window_start": start, "window_end": end}
+            try:
+                row.update(self._aggregation.result(group.acc))
+            except Exception as ex:  # as in rows: this window cannot fire, the others can
+                self._rows.could_not_fire(bundle, key, tag_of(group.window), end - 1, ex)
+                continue
+            for stream in self._spec.outputs:
+                bundle.outputs.produce(stream, key, plan.typed(row), end - 1)
+
+
+def _bundled(bundle: Bundle) -> list[AnyBatch]:
+    """All arrived columns as one batch."""
+    batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
+    columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
+    rows: list[AnyBatch] = [batch for batch in batches if not isinstance(batch, ColumnBatch)]
+    return [*rows, joined(columns)] if columns else rows
+
+
+def warm_up(plan: ColumnPlan, stream: str, frame: pl.DataFrame) -> None:
+    """Group some records by a plan: code is loaded, and memory is there."""
+    order = np.arange(frame.height)
+    whole = ColumnBatch(stream, order, order, plan.keys_of(frame, order), frame.select(plan.needs))
+    parts = [
+        decode_columns(encode_columns(part))
+        for _, part in whole.split((order % 4).astype(np.int32))
+    ]
+    # made-up records may have what a calculation cannot use, such as a divisor of 0
+    with suppress(Unfit):
+        groups = [plan.group(part) for part in parts]
+        if plan.fires_once:
+            frame_from(frame_bytes(plan.merge(groups), "lz4"))

@@ -1,0 +1,303 @@
+"""What a shard of an aggregation holds in columns: open windows by the types of their fields, and
+the plan of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.adapters.ports import StoreView
+from millwheel.core.aggregates.aggregation import Aggregation
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
+from millwheel.core.columns.plan import KEY, ColumnPlan
+from millwheel.core.columns.state.columns_to_rows import is_among, keys_like, where
+from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.columns.state.late_windows import KeptColumns
+from millwheel.core.columns.state.sessions import SessionColumns
+from millwheel.core.columns.state.steps import StepColumns
+from millwheel.core.columns.windows import ColumnWindows, Types, results_of, windows_of_key
+from millwheel.core.formats.store_layout import WINDOW, key_in, slot_of
+from millwheel.core.lazy_polars import pl
+from millwheel.core.model.damage import is_failure
+from millwheel.core.model.keys import Key
+from millwheel.core.model.times import MIN_TIME
+from millwheel.core.pipeline.skew import slots_of_keys
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.windows.calls import Group
+from millwheel.core.windows.lateness import is_complete
+from millwheel.core.windows.windows import Sessions, Window
+from millwheel.engine.workers.delivery.inbox import Arrival
+from millwheel.engine.workers.state.column_segments import (
+    ColumnShard,
+    numbered_segments,
+    open_groups,
+    restore_segment,
+    restore_segments,
+    validate_segments,
+    write_segments,
+)
+from millwheel.engine.workers.state.overlay import Overlay
+from millwheel.errors import InvariantError, invariant
+
+MOST_KEYS = 100_000
+"""More keys are not remembered: then the whole shard goes on in rows."""
+_FEW = 64
+"""Among so few records it is not asked which of them columns cannot hold: all go by rows."""
+
+
+class KeysInRows:
+    """Which keys they are."""
+
+    def __init__(self) -> None:
+        self._keys: set[Key] = set()
+        self._column: pl.Series | None = None
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def add(self, keys: Iterable[Key]) -> None:
+        """Keys that have left the columns."""
+        self._keys.update(keys)
+        self._column = None
+
+    def clear(self) -> None:
+        """Rows have no window any more that is to fire."""
+        self._keys.clear()
+        self._column = None
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._keys)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._keys
+
+    def among(self, keys: pl.Series) -> npt.NDArray[np.bool_]:
+        """Which keys of a column are in rows."""
+        if self._column is None or self._column.dtype != keys.dtype:
+            self._column = keys_like(list(self._keys), keys.dtype)
+        return is_among(keys, [self._column])
+
+    def of_batch(self, batch: AnyBatch) -> npt.NDArray[np.bool_]:
+        """Which records of a batch are in rows."""
+        if isinstance(batch, ColumnBatch):
+            return self.among(batch.keys)
+        return np.fromiter((key in self._keys for key in batch.keys), np.bool_, len(batch))
+
+    def divide(self, arrivals: Iterable[Arrival]) -> tuple[list[Arrival], list[Arrival]]:
+        """The arrivals with the records of all other keys, and those with the records of these."""
+        others, mine = [], []
+        for arrival in arrivals:
+            if not len(arrival.batch):
+                continue
+            mask = self.of_batch(arrival.batch)
+            if not mask.all():
+                others.append(replace(arrival, batch=where(arrival.batch, ~mask)))
+            if mask.any():
+                mine.append(replace(arrival, batch=where(arrival.batch, mask)))
+        return others, mine
+
+    def divide_groups(self, groups: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The same for groups."""
+        mask = pl.Series(self.among(groups[KEY]))
+        return groups.filter(~mask), groups.filter(mask)
+
+
+def odd_keys(batch: AnyBatch, plan: ColumnPlan) -> set[Key]:
+    """The keys of records that columns cannot hold, and of a few that lie near to them. Of records
+    in rows, all."""
+    if not isinstance(batch, ColumnBatch):
+        return set(batch.keys)
+    clean, rest = plan.divide(batch)
+    found = set() if rest is None else set(key_list(rest.keys.unique()))
+    return found | _odd_keys(clean, plan)
+
+
+def _odd_keys(batch: ColumnBatch, plan: ColumnPlan) -> set[Key]:
+    try:
+        plan.group(batch)
+    except BaseException as ex:
+        if not is_failure(ex):
+            raise
+        if len(batch) <= _FEW:
+            return set(key_list(batch.keys.unique()))
+        first = np.arange(len(batch)) < len(batch) // 2
+        return _odd_keys(batch.where(first), plan) | _odd_keys(batch.where(~first), plan)
+    return set()
+
+
+def odd_groups(groups: Sequence[tuple[Key, Group]], plan: ColumnPlan) -> set[Key]:
+    """The same of groups that came in rows."""
+    try:
+        if groups:
+            plan.from_row_groups(groups)
+    except BaseException as ex:
+        if not is_failure(ex):
+            raise
+        if len(groups) <= _FEW:
+            return {key for key, _ in groups}
+        half = len(groups) // 2
+        return odd_groups(groups[:half], plan) | odd_groups(groups[half:], plan)
+    return set()
+
+
+class _Unknown:
+    """How windows are merged whose types nobody knows yet: there are none."""
+
+    def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        raise InvariantError("there are windows, but no types of their fields")
+
+
+class HeldColumns:
+    """The ``windows`` of the plan that is in use (``known``: None until types are met), and the
+    ``others``, of other types, which a merge of shards has brought. ``by_type`` has the plans where
+    no types are declared."""
+
+    def __init__(
+        self, spec: ComputationSpec, plan: ColumnPlan | PlansByType, shard: ColumnShard
+    ) -> None:
+        self._spec = spec
+        self._shard = shard
+        self._slots = slots_of_keys(spec)
+        self._open_until = MIN_TIME
+        self.by_type = plan if isinstance(plan, PlansByType) else None
+        self.known = None if isinstance(plan, PlansByType) else plan
+        self.windows, *self.others = self._restored(plan)
+        if isinstance(plan, PlansByType) and self.windows:
+            self.known = plan.plan(dict(self.windows.types))
+
+    @property
+    def plan(self) -> ColumnPlan:
+        """The plan that is in use."""
+        return self._known(self.known, "no types yet")
+
+    def plan_of(self, windows: ColumnWindows) -> ColumnPlan:
+        """The plan of some windows."""
+        return self.plan_of_types(windows.types)
+
+    def plan_of_types(self, types: Types) -> ColumnPlan:
+        """The plan of windows, or groups, of these types."""
+        if self.by_type is None:
+            return self.plan
+        return self._known(
+            self.by_type.plan(dict(types)), f"windows of types that have no plan, {types}"
+        )
+
+    def _known(self, plan: ColumnPlan | None, what: str) -> ColumnPlan:
+        invariant(plan is not None, f"{self._spec.name} has met {what}")
+        assert plan is not None
+        return plan
+
+    def all(self) -> list[ColumnWindows]:
+        """All windows."""
+        return [self.windows, *self.others]
+
+    def write(self, overlay: Overlay) -> None:
+        """The changes of a bundle go into the store."""
+        for windows in self.all():
+            write_segments(windows, self._shard.name, overlay, self._slots)
+        self.others = [windows for windows in self.others if windows]
+
+    def validate(self, state: StoreView) -> None:
+        """Raise InvariantError unless ``state`` has the same segments. For tests, between
+        bundles."""
+        validate_segments(self.all(), self._shard.name, state)
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def open_windows(self, key: Key) -> list[Window]:
+        """The windows of a key."""
+        held = [(windows, self.plan_of(windows)) for windows in self.all() if windows]
+        return [
+            window for windows, plan in held for window in windows.open_windows(plan.of_key(key))
+        ]
+
+    def results(self, key: Key, aggregation: Aggregation, closed: int) -> list[tuple[Window, Any]]:
+        """The windows of a key, and their results. Those up to ``closed`` have fired."""
+        found = []
+        for windows in filter(None, self.all()):
+            plan = self.plan_of(windows)
+            found += results_of(plan, windows.of_key(plan, key), aggregation, closed)
+        return found
+
+    def stored_results(
+        self, state: StoreView, key: Key, aggregation: Aggregation, closed: int
+    ) -> list[tuple[Window, Any]]:
+        """The same as the store has them."""
+        found = []
+        for types, groups in open_groups(state, closed).items():
+            plan = self.plan_of_types(types)
+            found += results_of(plan, windows_of_key(plan, groups, key), aggregation, closed)
+        return found
+
+    # --- the store --------------------------------------------------------------------------------
+
+    def _restored(self, plan: ColumnPlan | PlansByType) -> list[ColumnWindows]:
+        """The open windows as the store has them: those of the plan first, then those of other
+        types."""
+        if isinstance(plan, ColumnPlan):
+            windows = windows_of(plan, self._shard.closed)
+            restore_segments(windows, self._shard)
+            return [windows]
+        found: dict[Types, ColumnWindows] = {}
+        for number, segment in numbered_segments(self._shard):
+            known = plan.plan(dict(segment.types))
+            invariant(
+                known is not None,
+                f"{self._spec.name}: no plan for the types of its windows, {segment.types}",
+            )
+            assert known is not None
+            windows = found.setdefault(segment.types, windows_of(known, self._shard.closed))
+            restore_segment(windows, number, segment, self._shard.closed)
+        beyond = max((windows.next_number for windows in found.values()), default=0)
+        for number, windows in enumerate(found.values()):
+            windows.number_from(beyond + number, len(found))
+        # Those of which all have closed come last: what is left of them in the store is removed
+        # with the others.
+        if found:
+            return sorted(found.values(), key=lambda windows: not windows)
+        lateness_us = self._spec.firing.allowed_lateness_us
+        unknown = (
+            KeptColumns(_Unknown(), lateness_us, self._shard.closed)
+            if lateness_us
+            else ColumnWindows(_Unknown())
+        )
+        return [unknown]
+
+    def keys_apart(self) -> KeysInRows:
+        """The keys of the windows in rows, beside those of others in columns; none where they are
+        too many to be remembered."""
+        found = KeysInRows()
+        if self.windows and not self.others and self.by_type is None:
+            stored = self._shard.store.scan(WINDOW)
+            found.add([key_in(store_key) for store_key, _ in islice(stored, MOST_KEYS + 1)])
+        return found if len(found) <= MOST_KEYS else KeysInRows()
+
+    def has_rows(self, watermark: int) -> bool:
+        """Whether rows have a window that is to fire. Where windows stay afterwards, those of late
+        records are there at all times, and change nothing."""
+        if watermark < self._open_until:
+            return True
+        for store_key, _ in self._shard.store.scan(WINDOW):
+            slot = slot_of(store_key) if self._spec.firing.allowed_lateness_us else None
+            if not isinstance(slot, list):
+                return True
+            if not is_complete(slot[1], watermark):
+                self._open_until = slot[1]  # not looked at again before
+                return True
+        return False
+
+
+def windows_of(plan: ColumnPlan, closed: int) -> ColumnWindows:
+    """The windows of a shard of which those up to ``closed`` have fired."""
+    if plan.steps is not None:
+        return StepColumns(plan, plan.steps, closed)
+    if isinstance(plan.window, Sessions):
+        return SessionColumns(plan)
+    if plan.lateness_us:
+        return KeptColumns(plan, plan.lateness_us, closed, plan.inferred)
+    return ColumnWindows(plan, plan.inferred)

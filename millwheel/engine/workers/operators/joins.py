@@ -1,0 +1,339 @@
+"""Runs a join in tumbling windows: whole bundles are kept as they come, and sorted by key when a
+window closes.
+
+The row form has an entry, a timer and a hold for each key and window. Here a bundle is one columnar
+segment, whose rows are records (:mod:`millwheel.core.columns.pairs`). Where all that the closed
+windows hold came in columns, their results are made in one operation, and leave in columns.
+Otherwise their records are grouped by key in one operation, and only keys that make a result are
+looked at.
+
+Open windows are in memory. What is large (``_MOST_BYTES`` in the open windows of a shard), or has a
+time or a key that no column can hold, makes the shard go on in rows: the open windows are handed to
+the row form, whose results are the same, some keys in each bundle
+(:mod:`millwheel.core.columns.state.columns_to_rows`). When the windows in rows have closed, the
+shard takes whole bundles again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from millwheel.adapters.ports import StoreView
+from millwheel.api import Computation
+from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, joined
+from millwheel.core.columns.pairs import AT, INPUT, VALUE, Pairing, encoded, encoded_schema
+from millwheel.core.columns.plan import END, KEY, START
+from millwheel.core.columns.state.columns_to_rows import Leaving, Left, keys_of, where
+from millwheel.core.columns.state.join_windows import JoinWindows
+from millwheel.core.columns.windows import in_order_of_time
+from millwheel.core.formats.codec import decode_value, encode_value
+from millwheel.core.formats.store_layout import WINDOW
+from millwheel.core.lazy_polars import pl
+from millwheel.core.model.keys import Key, key_bytes, key_from_bytes
+from millwheel.core.model.records import Record
+from millwheel.core.model.times import held_at
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.work import JoinKind, JoinSpec
+from millwheel.core.windows.calls import Group
+from millwheel.core.windows.contract import Effects, LateRecord, Times
+from millwheel.core.windows.lateness import still_open, too_late
+from millwheel.core.windows.panes import Pane, pane_of
+from millwheel.core.windows.windows import Window
+from millwheel.engine.workers.boundaries import ColumnBoundary
+from millwheel.engine.workers.bundle.bundle import WINDOW as CALL_OF_WINDOW
+from millwheel.engine.workers.bundle.bundle import Bundle, Hold
+from millwheel.engine.workers.operators.callbacks import Decode
+from millwheel.engine.workers.operators.joined import Joined
+from millwheel.engine.workers.operators.window_callback import WindowCallbackOperator
+from millwheel.engine.workers.state.column_segments import (
+    ColumnShard,
+    restore_segments,
+    validate_segments,
+    write_segments,
+)
+from millwheel.engine.workers.state.overlay import Overlay
+
+_MOST_BYTES = 32 << 20
+"""Bytes of the records in the open windows of a shard; more of them go by rows."""
+_FAN = 32
+"""Segments of one size that are merged into one; seldom, because that makes no fewer records of
+them."""
+_TOGETHER = 1_000
+"""So few records of both inputs are one segment."""
+_AT_ONCE = 1_000
+"""Keys and windows that are decoded at once."""
+_ARRAY32 = b"\xdd"  # Fixed: how msgpack begins an array with a length of four bytes
+
+
+def _speaks(kind: JoinKind) -> pl.Expr:
+    """Which keys of a window make a result, by the inputs that their records came by."""
+    least, most = pl.col(INPUT).list.min(), pl.col(INPUT).list.max()
+    if kind is JoinKind.INNER:
+        return least < most
+    return least == 0 if kind is JoinKind.LEFT else pl.lit(True)
+
+
+class JoinOperator(WindowCallbackOperator):
+    """See the head of this file."""
+
+    def __init__(
+        self,
+        spec: ComputationSpec,
+        pipeline: PipelineSpec,
+        instance: Computation,
+        overlay: Overlay,
+        decode: Decode,
+        cache_entries: int,
+        pairing: Pairing,
+        shard: ColumnShard,
+    ) -> None:
+        super().__init__(spec, pipeline, instance, overlay, decode, cache_entries)
+        self._kind = spec.work_as(JoinSpec).kind
+        self._boundary = ColumnBoundary(spec.name)
+        self._pairing = pairing
+        self._shard = shard
+        self._windows = JoinWindows(pairing, fan=_FAN)
+        self._leaving = Leaving(self._windows)
+        self._in_rows = self._has_rows()
+        self._whole = False
+        restore_segments(self._windows, shard)
+
+    def due_at(self) -> int:
+        return min(super().due_at(), self._windows.due_at())
+
+    def hold(self, now_us: int) -> Hold:
+        own = Hold(held_at(self._windows.due_at()), "window of a join, which outputs as it closes")
+        return min(own, super().hold(now_us), key=lambda hold: hold.at)
+
+    def validate(self, state: StoreView) -> None:
+        super().validate(state)
+        validate_segments([self._windows], self._shard.name, state)
+
+    def open_windows(self, key: Key) -> list[Window]:
+        """The windows of a key that hold state, ordered by end."""
+        mine = (
+            encoded(self._windows.all_groups()).filter(pl.col(KEY).eq(key_bytes(key)))
+            if self._windows
+            else None
+        )
+        found = (
+            []
+            if mine is None
+            else [Window(*bounds) for bounds in mine.select(START, END).unique().iter_rows()]
+        )
+        return sorted(
+            [*found, *super().open_windows(key)], key=lambda window: (window.end, window.start)
+        )
+
+    def run(self, bundle: Bundle) -> None:
+        if self._in_rows and not self._has_rows():
+            self._in_rows = False
+        super().run(bundle)
+        if self._in_rows:
+            self._hand_over(self._leaving.next_part(), bundle)
+        write_segments(self._windows, self._shard.name, bundle.overlay)
+
+    # --- a bundle ---------------------------------------------------------------------------------
+
+    def _take(self, bundle: Bundle, times: Times) -> None:
+        if closed := self._windows.take_closed(bundle.watermark):
+            self._speak(closed, bundle)
+        batches = [arrival.batch for arrival in bundle.arrivals]
+        stay = [np.full(len(batch), not self._in_rows) for batch in batches]
+        if self._in_rows and self._windows:
+            stay = self._leaving.stays(batches)
+        staying = [
+            where(batch, mask) for batch, mask in zip(batches, stay, strict=True) if mask.any()
+        ]
+        try:
+            with self._boundary.inside(bundle.count):
+                frames = self._frames(staying)
+        except Unfit:
+            self._in_rows = True
+            for batch in batches:
+                self._hand_over(self._leaving.taken_out([keys_of(batch)]), bundle)
+        else:
+            for records in frames:
+                self._add(records, bundle)
+            pairs = zip(bundle.arrivals, stay, strict=True)
+            left = [
+                replace(arrival, batch=where(arrival.batch, ~mask))
+                for arrival, mask in pairs
+                if not mask.all()
+            ]
+            bundle.arrivals = left
+            self._in_rows = self._in_rows or self._windows.size() > _MOST_BYTES
+        super()._take(bundle, times)
+
+    def _frames(self, batches: Sequence[AnyBatch]) -> list[pl.DataFrame]:
+        """The records of a bundle, those of an input in the order in which they came. Those of the
+        other input are in a frame of their own, unless they are few: together, each would have the
+        fields of both."""
+        batches = [batch for batch in batches if len(batch)]
+        columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
+        if columns and len(columns) == len(batches):
+            frames = [
+                self._pairing.taken(batch)
+                for stream in self._streams
+                for batch in _of(stream, columns)
+            ]
+            fitting = [frame for frame in frames if frame is not None]
+            if len(fitting) == len(frames):
+                few = sum(map(len, columns)) <= _TOGETHER
+                return [self._pairing.merge(fitting)] if few else fitting
+        return [self._encoded_frame(batches)] if batches else []
+
+    def _encoded_frame(self, batches: Sequence[AnyBatch]) -> pl.DataFrame:
+        keys: list[bytes] = []
+        inputs: list[int] = []
+        stamps: list[int] = []
+        values: list[bytes] = []
+        for given in batches:
+            batch = given.rows()
+            keys += map(key_bytes, batch.keys)
+            inputs += [self._numbers[batch.stream]] * len(batch)
+            stamps += batch.timestamps
+            values += [
+                bytes(value) if type(value) is msgspec.Raw else encode_value(value)
+                for value in batch.values
+            ]
+        at = np.array(stamps, np.int64)
+        bounds = self._pairing.bounds(at)
+        if bounds is None:
+            raise Unfit
+        columns = (keys, *bounds, inputs, at, values)
+        schema = encoded_schema()
+        return pl.DataFrame(dict(zip(schema, columns, strict=True)), schema)
+
+    def _add(self, records: pl.DataFrame, bundle: Bundle) -> None:
+        in_time = still_open(records[END], bundle.watermark)
+        kept = records if in_time.all() else records.filter(in_time)
+        if kept.height < records.height:
+            effects = Effects()
+            for key, _, _, number, at, value in encoded(records.filter(~in_time)).iter_rows():
+                late = LateRecord(
+                    key_from_bytes(key), [number, decode_value(value)], at, too_late()
+                )
+                effects.late.append(late)
+            self._perform(effects, None, bundle)
+        self._windows.add(kept)
+
+    def _hand_over(self, left: Sequence[Left], bundle: Bundle) -> None:
+        """Records that were held in columns go on in rows."""
+        if not left:
+            return
+        groups = []
+        records = _by_key(self._pairing.merge([each.groups for each in left]))
+        for key, start, end, inputs, stamps, values in records.iter_rows():
+            acc = [
+                [[n, decode_value(value)], at]
+                for n, at, value in zip(inputs, stamps, values, strict=True)
+            ]
+            groups.append(
+                (key_from_bytes(key), Group(Window(start, end), acc, len(acc), None, None))
+            )
+        self.take_groups(groups, bundle)
+
+    # --- closed windows ---------------------------------------------------------------------------
+
+    def _speak(self, closed: list[pl.DataFrame], bundle: Bundle) -> None:
+        """The pairs of windows that have closed."""
+        plain = (
+            isinstance(self._instance, Joined)
+            and not self._typed
+            and not self._attempts.avoided.hangs
+        )
+        plain = plain and not self._attempts.avoided.lone
+        pairs = None
+        with suppress(Unfit), self._boundary.inside(bundle.count):
+            pairs = self._pairing.pairs(closed) if plain else None
+        if pairs is not None:
+            self._produce_columns(pairs, bundle)
+            return
+        speaking = _by_key(in_order_of_time(self._pairing.merge(closed))).filter(
+            _speaks(self._kind)
+        )
+        if plain:
+            assert isinstance(self._instance, Joined)
+            self._produce(self._instance, speaking, bundle)
+        else:
+            self._call(speaking, bundle)
+
+    def _produce_columns(self, pairs: pl.DataFrame, bundle: Bundle) -> None:
+        stamps, keys = pairs["window_end"].to_numpy() - 1, self._pairing.keys_of(pairs)
+        for stream in self._spec.outputs:
+            bundle.outputs.produce_columns(
+                ColumnBatch(stream, np.array([], np.int64), stamps, keys, pairs)
+            )
+        bundle.try_(CALL_OF_WINDOW, pairs.height)
+
+    def _produce(self, join: Joined, speaking: pl.DataFrame, bundle: Bundle) -> None:
+        """Without a call for each key: values that were decoded can be encoded, so none can
+        fail."""
+        for some in speaking.iter_slices(_AT_ONCE):
+            values = _decoded(some[VALUE].explode().to_list())
+            columns = [some[name].to_list() for name in (KEY, START, END, INPUT)]
+            after = 0
+            for key_data, start, end, numbers in zip(*columns, strict=True):
+                key, first, after = key_from_bytes(key_data), after, after + len(numbers)
+                sides: tuple[list[Any], list[Any]] = ([], [])
+                for number, value in zip(numbers, values[first:after], strict=True):
+                    sides[number].append(value)
+                for row in join.rows(key, Window(start, end), *sides):
+                    for stream in self._spec.outputs:
+                        bundle.outputs.produce(stream, key, row, end - 1)
+        bundle.try_(CALL_OF_WINDOW, speaking.height)
+
+    def _call(self, speaking: pl.DataFrame, bundle: Bundle) -> None:
+        self._whole = True
+        try:
+            for key, start, end, numbers, stamps, values in speaking.iter_rows():
+                records = zip(numbers, stamps, values, strict=True)
+                found = [[[number, decode_value(value)], at] for number, at, value in records]
+                self._emit(pane_of(key_from_bytes(key), Window(start, end), found), None, bundle)
+        finally:
+            self._whole = False
+
+    def _records(self, pane: Pane) -> list[Record]:
+        """The records of a pane. Those of a whole bundle were decoded for it alone."""
+        if not self._whole:
+            return super()._records(pane)
+        found: list[Any] = pane.result
+        return [
+            Record(
+                pane.key, self._typed_value(self._streams[number], value), at, self._streams[number]
+            )
+            for (number, value), at in found
+        ]
+
+    def _has_rows(self) -> bool:
+        return next(iter(self._shard.store.scan(WINDOW)), None) is not None
+
+
+def _of(stream: str, batches: Sequence[ColumnBatch]) -> list[ColumnBatch]:
+    """The batches of a stream, as one if they have the same columns."""
+    mine = [batch for batch in batches if batch.stream == stream]
+    alike = all(
+        each.frame.schema == mine[0].frame.schema and each.keys.dtype == mine[0].keys.dtype
+        for each in mine
+    )
+    return [joined(mine)] if mine and alike else mine
+
+
+def _decoded(values: Sequence[bytes]) -> list[Any]:
+    """Many values with one call of the decoder: they are the items of an array."""
+    found: list[Any] = decode_value(b"".join((_ARRAY32, len(values).to_bytes(4, "big"), *values)))
+    return found
+
+
+def _by_key(records: pl.DataFrame) -> pl.DataFrame:
+    """One row for each key and window, with lists of its records in the order of arrival."""
+    whole = encoded(records)
+    return whole.group_by(KEY, START, END, maintain_order=True).agg(INPUT, AT, VALUE)

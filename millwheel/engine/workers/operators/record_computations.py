@@ -1,0 +1,149 @@
+"""Steps, branches, removal of duplicates and tables as Computations, so that they share the
+bundles, retries and dead letters of callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import xxhash
+
+from millwheel.api import Computation, Context, MapState, ValueState
+from millwheel.core.expressions.fields import field_reader
+from millwheel.core.model.records import Record
+from millwheel.core.pipeline.steps import Apply, Choose
+from millwheel.core.pipeline.work import DeduplicateSpec, TableSpec
+from millwheel.core.tables.changes import (
+    ChangePart,
+    Kept,
+    Known,
+    TableOutcome,
+    applied,
+    identity,
+    passed,
+    split,
+)
+from millwheel.core.windows.panes import retracted
+
+
+class Stepped(Computation):
+    """Sends the results of the steps to each output, with the record's key and timestamp.
+    Stateless."""
+
+    def __init__(self, apply: Apply, outputs: tuple[str, ...]) -> None:
+        self._apply = apply
+        self._outputs = outputs
+
+    def process_record(self, ctx: Context, record: Record) -> None:
+        """The records that one record becomes: none, one or several."""
+        for value in self._apply(record.value):
+            for stream in self._outputs:
+                ctx.produce(stream, value)
+
+
+UNMATCHED = "unmatched"
+"""The counter of records that no branch takes."""
+
+
+class Branched(Computation):
+    """Sends each record to the streams of its branches, as it is. Stateless."""
+
+    def __init__(self, choose: Choose) -> None:
+        self._choose = choose
+
+    def process_record(self, ctx: Context, record: Record) -> None:
+        """One record goes to one stream, to several, or is counted."""
+        streams = self._choose(record.value)
+        for stream in streams:
+            ctx.produce(stream, record.value)
+        if not streams:
+            ctx.count(UNMATCHED)
+
+
+DROPPED = "deduplicated"
+"""The counter of dropped records."""
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_LONGEST = 32  # Fixed: bytes of an identity that is stored as it is; state depends on it
+
+
+class Deduplicated(Computation):
+    """Passes on the first of equal records and drops those within the horizon of it. Built by
+    :func:`deduplicated`."""
+
+    seen: MapState[bytes, int]
+
+    def __init__(self, spec: DeduplicateSpec, outputs: tuple[str, ...]) -> None:
+        self._identity = _identity_of(spec.fields)
+        self._outputs = outputs
+
+    def process_record(self, ctx: Context, record: Record) -> None:
+        """One record is passed on, or counted."""
+        identity = self._identity(record.value)
+        if identity in self.seen:
+            ctx.count(DROPPED)
+            return
+        self.seen[identity] = record.timestamp
+        for stream in self._outputs:
+            ctx.produce(stream, record.value)
+
+
+def deduplicated(spec: DeduplicateSpec, outputs: tuple[str, ...]) -> Deduplicated:
+    """The computation for a spec. Its state lives for the horizon."""
+    seen: MapState[bytes, int] = MapState(int, ttl=spec.within_us)
+    seen.name = "seen"
+    kind = type("Deduplicated", (Deduplicated,), {"seen": seen})
+    made: Deduplicated = kind(spec, outputs)
+    return made
+
+
+def _identity_of(fields: tuple[str, ...]) -> Callable[[Any], bytes]:
+    readers = [field_reader(name) for name in fields]
+
+    def identity(value: Any) -> bytes:
+        data = _encode([read(value) for read in readers] if readers else value)
+        return data if len(data) <= _LONGEST else xxhash.xxh3_128_digest(data)
+
+    return identity
+
+
+REPEATED = "repeated_changes"
+"""The counter of change events that were old, so that they changed nothing."""
+
+
+class Tabled(Computation):
+    """Passes on how the row of a key has changed: a retraction of the former row, and the new
+    one."""
+
+    kept: ValueState[Kept] = ValueState(Kept)
+    rows: MapState[bytes, Kept] = MapState(Kept)
+
+    def __init__(self, spec: TableSpec, outputs: tuple[str, ...]) -> None:
+        self._beside = frozenset(spec.beside)
+        self._outputs = outputs
+
+    def process_record(self, ctx: Context, record: Record) -> None:
+        """One part of a change event."""
+        change, row = split(record.value)
+        outcome = self._outcome(change, row)
+        if outcome.repeated:
+            ctx.count(REPEATED)
+        for stream in self._outputs:
+            for gone in outcome.gone:
+                ctx.produce(stream, retracted(gone))
+            for new in outcome.new:
+                ctx.produce(stream, new)
+
+    def _outcome(self, change: ChangePart, row: dict[str, Any]) -> TableOutcome:
+        if change.known is Known.NOT:
+            return passed(change, row)
+        if change.known is Known.KEY:
+            kept = self.kept.get() or Kept()
+            outcome = applied(kept, change, row, self._beside)
+            self.kept.set(kept)
+            return outcome
+        name = identity(row, self._beside)
+        kept = self.rows.get(name) or Kept()
+        outcome = applied(kept, change, row, self._beside)
+        self.rows[name] = kept
+        return outcome

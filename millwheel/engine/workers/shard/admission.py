@@ -1,0 +1,124 @@
+"""Decides whether a shard runs a bundle now, and how many waiting records it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millwheel.core.model.names import ChannelName, producer_of
+from millwheel.core.model.records import Domain
+from millwheel.core.model.timers import TimerQueue
+from millwheel.core.model.times import MAX_TIME
+from millwheel.engine.workers.bundle.operator import Operator
+from millwheel.engine.workers.delivery.inbox import Arrival, Inbox
+from millwheel.engine.workers.delivery.outbox import Outbox
+from millwheel.engine.workers.shard.bundle_sizes import BundleSize, ShardLimits
+from millwheel.engine.workers.shard.in_flight import InFlight
+from millwheel.engine.workers.shard.productions import ShardIdentity
+from millwheel.engine.workers.shard.verdicts import Verdicts, looks_at
+from millwheel.engine.workers.shard.watermark import ShardWatermark
+
+_WORTH_A_BUNDLE = 256  # records for which a commit is worth its bytes while the journal writes
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Only reads state that belongs to others. Its one action is to notify the operator of waiting
+    records."""
+
+    identity: ShardIdentity
+    limits: ShardLimits
+    inbox: Inbox
+    outbox: Outbox
+    timers: dict[Domain, TimerQueue]
+    operator: Operator
+    verdicts: Verdicts
+    commits: InFlight
+    watermark: ShardWatermark
+    bundle: BundleSize
+
+    def runnable(self, now_us: int, patient: bool = False) -> bool:
+        """True when a bundle would find something to do and has room to do it. While the journal
+        writes, a ``patient`` shard leaves a few arrivals where they are: they could not be durable
+        any sooner, and a commit of many costs little more than one of few. (Weak productions do not
+        wait to be durable.)"""
+        limit = self.limits.weak_in_flight if self.identity.weak else self.limits.in_flight
+        if self.commits.full(limit) or self._waits(now_us):
+            return False
+        if self.commits.waiting is not None:
+            return True
+        if self.congested():
+            return self.inbox.waits_for(self._circles)
+        if self._takes_arrivals(now_us, patient) or self.outbox.unsettled:
+            return True
+        if (
+            self.timers[Domain.EVENT].earliest() < self.watermark.input
+            or self.operator.wakes_at(now_us) <= now_us
+        ):
+            return True
+        if self._processing_due(now_us) or self.operator.due_at() < self.watermark.input:
+            return True
+        return self.watermark.rises(now_us)
+
+    def wakes_at(self, now_us: int) -> int:
+        """The wall clock at which it must be looked at again, if nothing else happens."""
+        if self.commits.waiting is not None:
+            asks = self.commits.waiting.asks
+            return (
+                self.operator.asks_at()
+                if asks
+                else looks_at(self.commits.waiting.bundle.now_us, now_us)
+            )
+        passed = min(self.timers[Domain.PROCESSING].earliest(), MAX_TIME - 1) + 1
+        return min(self.operator.wakes_at(now_us), passed)
+
+    def congested(self) -> bool:
+        """True if so many productions are in flight that none may be added."""
+        return self.outbox.pending_weight >= self.limits.pending
+
+    def take(self, now_us: int, congested: bool) -> list[Arrival]:
+        """The arrivals of a bundle: none while more timers are due than fire in one, because those
+        come first."""
+        wanted = self.operator.intake(max(1, self.inbox.records), now_us, self.watermark.input)
+        timers, watermark = self.timers[Domain.EVENT], self.watermark.input
+        each = self.operator.due_with(timers.earliest(), watermark)
+        crowded = timers.more_due_than(self.limits.timers // each, watermark)
+        if crowded or not wanted or not len(self.inbox):
+            return []
+        return self.inbox.take(min(wanted, self.bundle.most), self._circles if congested else None)
+
+    def take_one(self, now_us: int, congested: bool) -> list[Arrival]:
+        """As :meth:`take`, but a single record, and none while timers are due: it is to be alone in
+        progress."""
+        wanted = self.operator.intake(max(1, self.inbox.records), now_us, self.watermark.input)
+        if not wanted or self.timers[Domain.EVENT].more_due_than(0, self.watermark.input):
+            return []
+        return self.inbox.take_one(self._circles if congested else None)
+
+    def _waits(self, now_us: int) -> bool:
+        step = self.commits.waiting
+        if step is not None and step.asks:
+            return self.operator.asks_at() > now_us
+        return step is not None and self.verdicts.waits(
+            step.bundle.failures, step.bundle.now_us, now_us
+        )
+
+    def _takes_arrivals(self, now_us: int, patient: bool) -> bool:
+        records = self.inbox.records
+        if not len(self.inbox) or (
+            patient and not self.identity.weak and records < _WORTH_A_BUNDLE
+        ):
+            return False
+        # While the journal writes, a few records do not count as waiting yet: their cut could not
+        # be durable sooner.
+        self.operator.records_wait(now_us)
+        return self.operator.intake(max(1, records), now_us, self.watermark.input) > 0
+
+    def _circles(self, channel: ChannelName) -> bool:
+        """True for results of our own productions, which wait for them: they are always taken."""
+        # Without it, shards that send to each other fill up and wait for each other's acks for
+        # ever.
+        return producer_of(channel) in self.identity.circle
+
+    def _processing_due(self, now_us: int) -> bool:
+        queue = self.timers[Domain.PROCESSING]
+        return bool(queue) and (queue.earliest() < now_us or self.watermark.input == MAX_TIME)

@@ -1,0 +1,104 @@
+"""Batches of a sink on their way: prepared, committed, and handed to the thread that makes them
+visible."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+
+from millwheel.connect.connectors.external.meanings import is_of_client, named
+from millwheel.connect.sinks.base import Refused, Writer
+from millwheel.core.metrics.figures import Histogram
+from millwheel.core.model.names import ShardName, Token
+from millwheel.core.model.times import MAX_TIME
+from millwheel.engine.workers import events as ev
+from millwheel.engine.workers.tracing.traced import TracedBundle
+from millwheel.errors import InvariantError
+
+NO_COMMIT_YET = MAX_TIME
+"""The commit of a batch that is about to be committed anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A committed batch to be made visible by another thread. ``told(number, error, now)`` is for
+    the loop again."""
+
+    shard: ShardName
+    token: Token
+    number: int
+    committable: bytes
+    writer: Writer
+    told: Callable[[int, Exception | None, int], None]
+    took: Histogram | None = None
+
+    @property
+    def lane(self) -> str:
+        """Publications of one lane share a thread."""
+        return self.writer.lane
+
+    def carried_out(self) -> ev.WorkDone:
+        """Publish it. What went wrong is for the loop to raise or to try again."""
+        error = published(self.writer, self.committable, self.took)
+        return ev.WorkDone(
+            self.shard, self.token, lambda now_us: self.told(self.number, error, now_us)
+        )
+
+
+def published(writer: Writer, committable: bytes, took: Histogram | None) -> Exception | None:
+    """Publish a batch; what went wrong."""
+    began_s = monotonic()
+    try:
+        writer.publish(committable)
+    except Exception as ex:
+        return ex
+    except BaseException as ex:  # of a client library: the thread must not end in silence
+        if not is_of_client(ex):
+            raise
+        return InvariantError(
+            f"a batch was not published, and its thread was told to end: {named(ex)}"
+        )
+    if took is not None:
+        took.add(monotonic() - began_s)
+    return None
+
+
+@dataclass(slots=True)
+class PendingBatch:
+    """A batch that is prepared; committed once ``commit`` is durable; then to be published.
+    ``former``: an earlier owner has committed it, perhaps with records that the target refuses."""
+
+    commit: int
+    number: int
+    committable: bytes
+    min_timestamp: int
+    born: list[int]
+    former: bool = False
+    asked: bool = False
+    visible: bool = False
+    refused: Sequence[Refused] = ()
+    """Records that the target refuses: dead letters of the next bundle, which commits the batch
+    without them."""
+    traced: TracedBundle | None = None
+    parts: Sequence[bytes] = ()
+    """Committables that replace this one: some record of it is refused, and the target does not
+    tell which."""
+
+
+def in_parts(batches: deque[PendingBatch], writer: Writer, commit: int) -> deque[PendingBatch]:
+    """The batches, of which the first is replaced by its parts; those behind it get the numbers
+    behind those. ``commit`` is the one that stores them all."""
+    first, *others = batches
+    *early, last = first.parts
+    # The last part stands for the whole in what is measured: only with it is everything visible.
+    made = [replace(first, committable=part, born=[], traced=None, parts=()) for part in early]
+    made.append(replace(first, committable=last, parts=()))
+    made += [
+        replace(each, committable=writer.renumbered(each.committable, each.number + len(early)))
+        for each in others
+    ]
+    return deque(
+        replace(each, number=first.number + at, commit=commit) for at, each in enumerate(made)
+    )

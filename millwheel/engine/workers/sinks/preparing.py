@@ -1,0 +1,151 @@
+"""Batches of sinks that another thread prepares, while the bundle that will commit them waits and
+other shards work on.
+
+The bundle runs, and so is committed, only once its batch is written: a committable never names a
+batch that a power cut may take back. See mistake batches_committed_before_they_are_prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from millwheel.adapters.waits import Wait
+from millwheel.connect.connectors.external.meanings import is_of_client, named
+from millwheel.connect.sinks.base import Refused, SinkBatch, Writer
+from millwheel.connect.sinks.rows import records_of
+from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.model.names import ShardName, Token
+from millwheel.core.model.times import MAX_TIME
+from millwheel.engine.workers import events as ev
+from millwheel.engine.workers.boundaries import ColumnBoundary
+from millwheel.engine.workers.ports import BackgroundTask
+from millwheel.errors import InvariantError, UnavailableError
+
+RETRY_US = 100_000  # before a batch that could not be prepared or published is tried again
+_BOUNDARY = ColumnBoundary("a sink")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What became of a batch. ``refused`` are records that are not in it."""
+
+    committable: bytes
+    refused: Sequence[Refused]
+
+
+def prepared(writer: Writer, batch: SinkBatch) -> Prepared:
+    """Prepare a batch, on this thread. What fails in columns is tried record by record."""
+    if batch.columns:
+        with suppress(Unfit), _BOUNDARY.inside():
+            return _prepared(writer, batch)
+        batch = replace(
+            batch,
+            records=[one for columns in batch.columns for one in records_of(columns)],
+            columns=[],
+        )
+    return _prepared(writer, batch)
+
+
+def _prepared(writer: Writer, batch: SinkBatch) -> Prepared:
+    committable = writer.prepare(batch)
+    return Prepared(committable, writer.take_refused())
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """A batch for another thread to prepare. ``told(found, error)`` is for the loop again."""
+
+    shard: ShardName
+    token: Token
+    batch: SinkBatch
+    writer: Writer
+    told: Callable[[Prepared | None, Exception | None], None]
+
+    @property
+    def lane(self) -> str:
+        """Each shard has a thread of its own: its batches are prepared one after the other, and a
+        large one delays no publication."""
+        return f"prepare {self.shard}"
+
+    def carried_out(self) -> ev.WorkDone:
+        """Prepare it. What went wrong is for the loop to raise."""
+        found, error = self._prepared()
+        return ev.WorkDone(self.shard, self.token, lambda _: self.told(found, error))
+
+    def _prepared(self) -> tuple[Prepared | None, Exception | None]:
+        try:
+            return prepared(self.writer, self.batch), None
+        except Exception as ex:
+            return None, ex
+        except BaseException as ex:  # of a library: the thread must not end in silence
+            if not is_of_client(ex):
+                raise
+            return None, InvariantError(
+                f"a batch was not prepared, and its thread was told to end: {named(ex)}"
+            )
+
+
+class Preparing:
+    """The batch of the bundle that waits until it is prepared. While its target has no room, or
+    does not answer, the bundle waits, and the input with it: nothing of it is committed, and
+    nothing is lost. ``wait`` says why."""
+
+    def __init__(self, shard: ShardName, token: Token, writer: Writer, wait: Wait) -> None:
+        self._shard = shard
+        self._token = token
+        self._writer = writer
+        self._wait = wait
+        self._asking = False
+        self._failed = False
+        self._found: Prepared | None = None
+        self.batch: SinkBatch | None = None
+        self.again_at_us = 0
+        """When to look again (wall clock); MAX_TIME: once another thread has answered."""
+
+    def begin(self, batch: SinkBatch) -> None:
+        """The bundle is there."""
+        self.batch, self.again_at_us = batch, 0
+
+    def waits(self, aside: Callable[[BackgroundTask], None] | None, now_us: int) -> bool:
+        """Whether the bundle must wait: prepares its batch, on another thread if ``aside`` is
+        given. Raises the error of the writer, unless it is unavailable."""
+        assert self.batch is not None
+        if (
+            self._found is None
+            and not self._asking
+            and not self._failed
+            and now_us >= self.again_at_us
+        ):
+            self._try(self.batch, aside)
+        if self._failed:
+            self._failed, self.again_at_us = False, now_us + RETRY_US
+        return self._found is None
+
+    def _try(self, batch: SinkBatch, aside: Callable[[BackgroundTask], None] | None) -> None:
+        if aside is not None:
+            self._asking, self.again_at_us = True, MAX_TIME
+            aside(Preparation(self._shard, self._token, batch, self._writer, self._told))
+            return
+        try:
+            self._told(prepared(self._writer, batch), None)
+        except UnavailableError as ex:
+            self._told(None, ex)
+
+    def _told(self, found: Prepared | None, error: Exception | None) -> None:
+        """The batch is prepared, or could not be."""
+        self._asking, self.again_at_us = False, 0
+        if error is None:
+            self._found = found
+            self._wait.over()
+        elif isinstance(error, UnavailableError):
+            self._failed = True
+            self._wait.noted(str(error))
+        else:
+            raise error
+
+    def take(self) -> tuple[SinkBatch, Prepared] | None:
+        """The batch of the bundle that runs now, if it has waited."""
+        batch, found = self.batch, self._found
+        self.batch = self._found = None
+        return None if batch is None or found is None else (batch, found)

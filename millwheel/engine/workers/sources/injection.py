@@ -1,0 +1,171 @@
+"""A stream whose records are sent in from outside: each is deduplicated by its id and checkpointed
+before the client gets its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from millwheel.adapters.ports import StateStore
+from millwheel.core.formats.store_layout import POSITION, Position, decode_position, pack
+from millwheel.core.instants.numbers import NO_UNIT
+from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.failures import UNIT
+from millwheel.core.model.limits import DEFAULTS, Limits
+from millwheel.core.model.names import NodeName
+from millwheel.core.model.records import DeadLetter
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME
+from millwheel.core.model.watermark import Fellows
+from millwheel.core.pipeline.spec import StreamSpec
+from millwheel.core.windows.lateness import is_behind, is_too_far, too_far
+from millwheel.engine.workers.bundle.bundle import LINE, Bundle, Hold
+from millwheel.engine.workers.bundle.operator import Operator
+from millwheel.engine.workers.bundle.value_sizes import carried
+from millwheel.engine.workers.delivery.timestamps import Timestamps
+from millwheel.engine.workers.sources.silence import Silence
+from millwheel.engine.workers.sources.source_parts import SourceEnd
+
+_STORE_KEY = POSITION + b"injection"
+_LOOK_EVERY_US = 250_000
+"""So often it is seen that nothing came."""
+
+
+class InjectionOperator(Operator):
+    """The operator of a ``source.*`` shard of kind ``injection``."""
+
+    def __init__(
+        self,
+        pipeline: str,
+        node: NodeName,
+        spec: StreamSpec,
+        timestamps: Timestamps,
+        schema: Any,
+        store: StateStore,
+        now_us: int,
+        limits: Limits = DEFAULTS,
+        closed: bool = False,
+        fellows: Fellows | None = None,
+    ) -> None:
+        """``closed``: the run ends once it has caught up with other sources, and takes nothing
+        here."""
+        self._pipeline = pipeline
+        self._node = node
+        self._most = limits.record
+        self._spec = spec
+        self._timestamps = timestamps
+        self._decode = msgspec.json.Decoder(schema if schema is not None else Any).decode
+        data = store.get(_STORE_KEY)
+        self._max_timestamp = (
+            Position().max_timestamp if data is None else decode_position(data).max_timestamp
+        )
+        self._silence = Silence(spec.idle_after_us, now_us)
+        self.fellows = fellows or Fellows()
+        self._end = SourceEnd(store)
+        self._closed = closed
+
+    @property
+    def paused(self) -> bool:
+        """True while nothing is taken; injecting clients wait."""
+        return self._closed or self._end.reads_nothing
+
+    def intake(self, waiting: int, now_us: int, watermark: int) -> int:
+        return 0 if self.paused else waiting
+
+    def wakes_at(self, now_us: int) -> int:
+        if self._end.due(True):
+            return now_us
+        if self.paused or self._spec.idle_after_us is None:
+            return MAX_TIME
+        return self._silence.looked_at_us + _LOOK_EVERY_US
+
+    def run(self, bundle: Bundle) -> None:
+        # Not where other streams stand: a rule of yesterday must not be late because the records
+        # that it is for are of today.
+        hold = self._own_hold()
+        floor = hold.at if hold.idle_us == MIN_TIME else hold.idle_us
+        if self._end.due(True):
+            self._end.commit(bundle)
+        if bundle.arrivals:
+            self._silence.heard(bundle.now_us)
+        elif not self.paused:
+            self._silence.nothing(bundle.now_us)
+        for number, arrival in enumerate(bundle.arrivals):
+            bundle.try_(LINE, len(arrival.batch))
+            bundle.try_(UNIT, len(arrival.batch))
+            reply_to: Any = arrival.reply_to
+            reply_to.duplicates = arrival.duplicates
+            rows: Iterable[tuple[Any, bytes]] = zip(
+                arrival.batch.keys, arrival.batch.rows().values, strict=True
+            )
+            if bundle.traced is not None:
+                rows = bundle.traced.watched(rows, number, bundle.outputs.lengths)
+            for key, raw in rows:
+                reason = self._take(bundle, key, raw, floor)
+                reply_to.rejected += bool(reason)
+                reply_to.accepted += not reason
+                if reason:
+                    letter = DeadLetter(
+                        self._pipeline,
+                        self._node,
+                        self._spec.name,
+                        reason,
+                        key,
+                        bytes(raw).decode("utf-8", "replace"),
+                    )
+                    letter.what = "injection"
+                    bundle.dead_letter(
+                        letter, max(floor, 0) if floor < IDLE_TIME else bundle.now_us, what=LINE
+                    )
+                    if reason.startswith(NO_UNIT):
+                        bundle.fail(letter, UNIT)
+        if bundle.arrivals:
+            bundle.overlay.put(_STORE_KEY, pack(Position(0, self._max_timestamp, False)))
+
+    def _take(self, bundle: Bundle, key: Any, raw: bytes, floor: int) -> str:
+        """Why the record cannot be used ("": it was produced, or it is late and counted)."""
+        bundle.count("records_in")
+        try:
+            value = self._decode(raw)
+        except DAMAGE as ex:
+            return f"no valid JSON record: {ex}"
+        stamps, problems = self._timestamps.of([value])
+        problems.update(carried([value], self._most)[1])
+        if problems:
+            return problems[0]
+        if is_too_far(stamps[0], bundle.now_us, self._spec.max_future_us):
+            return too_far(stamps[0], self._spec.max_future_us)
+        if is_behind(stamps[0], floor) and floor < IDLE_TIME:
+            bundle.count("late")
+            return ""
+        self._max_timestamp = max(self._max_timestamp, stamps[0])
+        bundle.outputs.produce(self._spec.name, key, value, stamps[0])
+        return ""
+
+    def rest(self, wanted: bool, now_us: int) -> None:
+        """Take nothing while ``wanted``."""
+        self._end.resting = wanted
+
+    def finish(self) -> None:
+        """Take nothing more, for ever."""
+        self._end.finishing = True
+
+    def hold(self, now_us: int) -> Hold:
+        hold = self._own_hold()
+        if hold.at != IDLE_TIME or self.fellows is None:
+            return hold
+        return hold._replace(idle_us=max(hold.idle_us, self.fellows.reached_us(now_us)))
+
+    def _own_hold(self) -> Hold:
+        """The hold that other streams have no part in."""
+        if self._end.ended:
+            return Hold()
+        idle = self._silence.idle or (self._closed and self._spec.idle_after_us is not None)
+        if self._max_timestamp == MIN_TIME:
+            return Hold(IDLE_TIME if idle else MIN_TIME, "nothing injected yet")
+        watermark = max(self._max_timestamp - self._spec.max_delay_us, MIN_TIME)
+        if idle:
+            idle_us = watermark + self._silence.progress_us
+            return Hold(IDLE_TIME, f"injection, {self._silence.in_words()}", idle_us)
+        return Hold(watermark, f"injection, newest record at {self._max_timestamp}")

@@ -1,0 +1,422 @@
+"""Reads the partitions of a replayable source that fall into a shard's key range.
+
+Nothing that was read is logged: a partition's channel is numbered by its positions, reads are sent
+at once, and the position is committed when every consumer has applied them. After a crash the
+partition is read again from there, and consumers drop the records that they have. So every decision
+about a record must be a function of the partition's content. One decision is not, "its timestamp
+lies in the far future"; it is committed before anything is sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from millwheel.adapters.ports import StateStore
+from millwheel.connect.sources.base import Chunk as Read
+from millwheel.connect.sources.base import FrameChunk, Partition, Reader
+from millwheel.core.aggregates.columns import Unfit
+from millwheel.core.columns.batch import AnyBatch
+from millwheel.core.formats.store_layout import Position
+from millwheel.core.model.failures import UNIT
+from millwheel.core.model.names import letters_channel
+from millwheel.core.model.times import MAX_TIME
+from millwheel.engine.workers.boundaries import ColumnBoundary
+from millwheel.engine.workers.bundle.bundle import LINE, Bundle, Hold, keys_of
+from millwheel.engine.workers.bundle.lone import LoneReads
+from millwheel.engine.workers.bundle.operator import Operator
+from millwheel.engine.workers.sources.frames import sort_frame
+from millwheel.engine.workers.sources.partition import Outstanding, Part
+from millwheel.engine.workers.sources.partitions import Partitions
+from millwheel.engine.workers.sources.sorting import Sorted, Sorting
+from millwheel.engine.workers.sources.source_parts import SourceEnd, SourceParts
+from millwheel.errors import ExhaustedError
+
+_PER_FULL = 20
+"""The next read is tried in columns, too, if this one had that part of a full one: few records are
+as fast in rows."""
+_LOOKED_AT = 2_000
+"""So many records tell the types of what a stream does not declare, where all fields are passed on:
+they are read again in columns, and each further read is checked."""
+_SILENCE_PER_PAUSE, _LONGEST_PAUSE = 100, 5
+"""A silent partition is polled after a pause of 1/100 of its silence so far, at least one and at
+most five poll intervals."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """A position that the commit with this number holds, and how many reads lie before it that the
+    last one lacks."""
+
+    commit: int
+    partition: Partition
+    position: int
+    reads: int
+
+
+class SourceOperator(Operator):
+    """The operator of a ``source.*`` shard."""
+
+    def __init__(self, parts: SourceParts, store: StateStore, now_us: int) -> None:
+        self._parts = parts
+        self.fellows = parts.fellows
+        self._store = store
+        self._spec = parts.stream
+        self._poll_us = parts.source.poll_us
+        self._boundary = ColumnBoundary(f"source {self._spec.name}")
+        self._settled_at_us = 0
+        self._settled: deque[_Settled] = deque()
+        self._durable = 0
+        self._lone_reads = LoneReads()
+        self._end = SourceEnd(store)
+        self.partitions = Partitions(parts, store, lambda: self._end.ended, now_us)
+        self.partitions.look(now_us)
+
+    def intake(self, waiting: int, now_us: int, watermark: int) -> int:
+        return 0
+
+    def wakes_at(self, now_us: int) -> int:
+        if self._end.finishing and self._end.due(self.unfinished() == 0):
+            return now_us
+        polls = [part.next_poll_us for part in self._readable()]
+        polls.append(self._settles_at(now_us))
+        if self._lists():
+            polls.append(self.partitions.lists_at())
+        return min(polls)
+
+    def run(self, bundle: Bundle) -> None:
+        bundle.positions_only = True
+        if bundle.now_us >= self._settles_at(bundle.now_us):
+            self._settle(bundle)
+        # An end that is committed before the last reads are applied loses them: no later owner
+        # reads on. See mistake sources_end_before_what_they_read_is_applied.
+        if self._end.finishing and self._end.due(self.unfinished() == 0):
+            self._end.commit(bundle)
+            bundle.positions_only = False
+        if self._lists() and bundle.now_us >= self.partitions.lists_at():
+            self.partitions.look(bundle.now_us)
+        self.partitions.open(bundle.now_us)
+        ready = [part for part in self._readable() if part.next_poll_us <= bundle.now_us]
+        if ready:
+            self._look_at(self.partitions.choose(ready), bundle)
+
+    def durable(self, number: int, now_us: int) -> None:
+        self._durable = max(self._durable, number)
+        while self._settled and self._settled[0].commit <= number:
+            settled = self._settled.popleft()
+            self._parts.source.committed(settled.partition, settled.position)
+            if self.avoided is not None and self.avoided.lone:
+                self.avoided.ran_alone(settled.reads)
+
+    def rest(self, wanted: bool, now_us: int) -> None:
+        """Read nothing while ``wanted``."""
+        self._end.resting = wanted
+
+    def finish(self) -> None:
+        """Never read again: the input ends with the records read so far."""
+        self._end.finishing = True
+
+    def catch_up(self, wanted: bool) -> None:
+        """While ``wanted``, a rest begins only where no earlier owner can have read further."""
+        self._end.catching_up = wanted
+
+    def unfinished(self) -> int:
+        """How many partitions have to catch up, or have reads that are not applied and
+        committed."""
+        behind = self._end.catching_up
+        unopened = self.partitions.unopened if behind and self._parts.to_the_ends else 0
+        awake = self.partitions.awake.values()
+        return unopened + sum(
+            bool(part.outstanding) or (behind and not part.certain) for part in awake
+        )
+
+    def _find_end(
+        self, part: Part, reader: Reader, read: Read | FrameChunk, caught_up: bool
+    ) -> None:
+        """A read tells that no earlier owner can have read further; in a run that ends once it has
+        caught up, that this partition has. A bounded one has when it has ended."""
+        if part.certain or read.finished or not caught_up or not self._parts.to_the_ends:
+            part.certain = part.certain or read.finished or caught_up
+        elif not self._parts.source.bounded:
+            part.certain = reader.reached(read.next_position)
+
+    def _lists(self) -> bool:
+        return not self._parts.source.bounded and not self._end.reads_nothing
+
+    def _readable(self) -> list[Part]:
+        """What may be read now: not what waits for a commit, since whatever is sent behind an
+        unsent read makes consumers take that for applied. Before an end, also what an earlier owner
+        may have sent to some consumers and not to others: it cannot have read beyond what there
+        is."""
+        # It must be that commit, not just any: see mistake any_commit_is_the_one_awaited.
+        parts = [
+            part
+            for part in self.partitions.awake.values()
+            if not part.read_all and part.awaits <= self._durable
+        ]
+        parts = [part for part in parts if part.has_room]
+        # Groups only once all that was sent as records is applied: their position is committed when
+        # they are read. See mistake groups_begin_before_records_are_applied.
+        parts = [part for part in parts if not part.combine.wanted or part.applied]
+        if self._end.reads_nothing:
+            return [part for part in parts if self._end.catching_up and not part.certain]
+        return parts
+
+    def hold(self, now_us: int) -> Hold:
+        if self._end.ended:
+            return Hold()
+        return self.partitions.hold(now_us)
+
+    def close(self) -> None:
+        self.partitions.close()
+
+    def look(self, now_us: int) -> None:
+        """There may be new input: list the partitions and read them in the next bundle, even if
+        that was planned for later."""
+        self.partitions.look(now_us)
+        self.partitions.wake_all(now_us)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def _look_at(self, part: Part, bundle: Bundle) -> None:
+        try:
+            reader = self.partitions.reader_of(part, bundle.now_us)
+            if bundle.traced is not None:
+                reader.tell_traces()
+            if part.combine.wanted:
+                self._settle(bundle)
+                part.combine.begin()
+            if self.avoided is not None and not self.lone:
+                self.avoided.together(self._parts.max_records)
+            if self.lone or not (
+                self._parts.has_columns(part, reader) and self._read_frame(part, reader, bundle)
+            ):
+                self._read(part, reader, bundle)
+            part.was_read()
+        except ExhaustedError as ex:
+            self.partitions.exhausted(part, ex, bundle.now_us)
+
+    def _read(self, part: Part, reader: Reader, bundle: Bundle) -> None:
+        if self.avoided is not None and self.lone:
+            read = self._lone_reads.read(part.partition.name, part.position, reader, self.avoided)
+        else:
+            most = part.most_records(self._parts.max_records)
+            read = reader.read(part.position, min(most, _LOOKED_AT) if self._parts.infers else most)
+        if (
+            not self.lone
+            and self._parts.has_types(part, reader, read)
+            and self._read_frame(part, reader, bundle)
+        ):
+            return
+        if not part.combine.on:
+            self._find_end(part, reader, read, read.caught_up)
+        if self._heard_nothing(part, reader, read, bundle):
+            return
+        if read.caught_up:
+            part.next_poll_us = bundle.now_us + self._poll_us
+        part.is_full = len(read) >= self._parts.max_records
+        self._extend_epochs(part, read, bundle)
+        # With other partitions on their way, the watermark of one is not that of all. See mistake
+        # each_partition_of_several_has_the_watermark.
+        labelled = self._parts.labelled and self.partitions.alone
+        sorting = Sorting(
+            self._parts, part.max_timestamp, part.judged, bundle.now_us, part.epochs, labelled
+        )
+        found = sorting.sort(part.partition.name, read)
+        plain = not found.letters and not sorting.newly_judged and bundle.traced is None
+        groups = (
+            part.combine.groups(self._parts.combining, found.batches, len(read)) if plain else None
+        )
+        if part.combine.on and groups is None:
+            part.leave_groups(bundle)  # and nothing else: it is read again
+            return
+        if part.combine.on:
+            self._find_end(part, reader, read, read.caught_up)
+        part.silence.heard(bundle.now_us)
+        sorting.judge(bundle, len(read) + len(read.rejects))
+        part.judge(sorting.newly_judged, bundle.overlay)
+        if sorting.newly_judged:
+            # "Too far in the future" is a judgement by the clock. A second reading, later, would
+            # find these records in time and send them under positions that consumers take for
+            # applied, or miss: see test_a_record_too_far_in_the_future_never_costs_its_neighbours.
+            part.await_commit(bundle)
+        if bundle.traced is not None:
+            bundle.traced.read(part.channel, read.positions, read.traces, found.batches)
+        part.move(read, sorting.max_timestamp)
+        if groups is None:
+            self._send(part, found, bundle)
+        else:
+            self._commit(part, groups, found.counters, bundle)
+
+    def _heard_nothing(
+        self, part: Part, reader: Reader, read: Read | FrameChunk, bundle: Bundle
+    ) -> bool:
+        """True when a look found nothing to send. Then look again soon; less often when it has been
+        silent for long."""
+        if read.begins is not None:
+            # Durable before anything behind it is read: see mistake decisions_are_not_stored.
+            part.decide(*read.begins, bundle.overlay)
+            part.await_commit(bundle)
+        if len(read) or read.rejects or read.finished or read.next_position > part.position:
+            return False
+        if read.begins is not None:
+            return True
+        self._find_end(part, reader, read, caught_up=True)
+        part.behind = False
+        part.silence.nothing(bundle.now_us)
+        pause = max(
+            self._poll_us,
+            min(part.silence.lasted_us // _SILENCE_PER_PAUSE, _LONGEST_PAUSE * self._poll_us),
+        )
+        part.next_poll_us = bundle.now_us + pause
+        self.partitions.fall_asleep(part, bundle.now_us)
+        return True
+
+    def _extend_epochs(self, part: Part, read: Read | FrameChunk, bundle: Bundle) -> None:
+        """Decide how keys are divided among what has never been read, if this read goes so far."""
+        # A table in memory only, or one for records that an earlier owner may have sent: those come
+        # to another instance than the one that has them. See mistake hot_keys_are_found_anew.
+        if part.extend_epochs(read.next_position, bundle.overlay, bundle.now_us):
+            part.await_commit(bundle)
+
+    def _read_frame(self, part: Part, reader: Reader, bundle: Bundle) -> bool:
+        """Read columns. False when there are none, or when each record must be examined."""
+        guessed = self._parts.guessed
+        checked = guessed or self._parts.whole
+        needs, fields = (
+            (self._parts.needs, self._spec.fields)
+            if guessed is None
+            else (guessed.names, guessed.fields)
+        )
+        if self._parts.whole is not None:
+            needs, fields = frozenset(self._parts.whole.fields), self._parts.whole.fields
+        asked, read = part.most_bytes, None
+        with suppress(Unfit), self._boundary.inside(bundle.count):
+            read = reader.read_frame(part.position, asked)
+        if read is None or needs is None or fields is None:
+            if checked is not None:
+                checked.missed()
+            return False
+        if self._heard_nothing(part, reader, read, bundle):
+            part.size.told(False)
+            return True
+        self._extend_epochs(part, read, bundle)
+        split = partial(self._parts.fanout.split_columns, epochs=part.epochs)
+        spec, found = replace(self._spec, fields=fields), None
+        with suppress(Unfit), self._boundary.inside(bundle.count):
+            found = sort_frame(read, spec, needs, part.max_timestamp, bundle.now_us, split)
+        if found is None:
+            part.rows_until = read.next_position
+            if checked is not None:
+                checked.missed()
+            return False
+        part.is_full = len(read) * _PER_FULL >= self._parts.max_records
+        if checked is not None:
+            checked.hit()
+        part.silence.heard(bundle.now_us)
+        part.told_bytes(asked, len(read))
+        part.size.told(read.next_position > part.position and not read.finished)
+        groups = part.combine.groups(self._parts.combining, found.batches, len(read))
+        if part.combine.on and groups is None:
+            return False
+        self._find_end(part, reader, read, caught_up=False)
+        bundle.try_(LINE, len(read))
+        bundle.try_(UNIT, len(read))
+        bundle.try_(keys_of(self._spec.name), len(read))
+        counters = {"records_in": len(read)}
+        if found.late and self._parts.fanout.drops_late(self._spec.name):
+            counters["late"] = found.late
+        if bundle.traced is not None:
+            bundle.traced.read(part.channel, read.positions, read.traces, found.batches)
+        part.move(read, found.max_timestamp)
+        if groups is None:
+            self._send(part, Sorted(found.batches, {}, counters), bundle)
+        else:
+            self._commit(part, groups, counters, bundle)
+        return True
+
+    def _commit(
+        self, part: Part, groups: list[AnyBatch], counters: dict[str, int], bundle: Bundle
+    ) -> None:
+        """Produce groups. The position behind their records is part of the commit."""
+        for batch in groups:
+            bundle.outputs.produce_groups(batch)
+        for name, by in counters.items():
+            bundle.count(name, by)
+        bundle.positions_only = False
+        part.committed = Position(
+            part.position, part.max_timestamp, part.read_all, part.note, combined=True
+        )
+        self._write(part, bundle, 1)
+
+    def _write(self, part: Part, bundle: Bundle, reads: int) -> None:
+        """Make a position part of the commit."""
+        part.write(bundle.overlay)
+        self._settled.append(
+            _Settled(bundle.number, part.partition, part.committed.position, reads)
+        )
+        if self.avoided is not None and self._lone_reads.skipped:
+            name, position = part.partition.name, part.committed.position
+            self._lone_reads.committed(name, position, self.avoided, bundle.number)
+        if part.committed.finished:
+            part.close()
+            bundle.positions_only = False
+
+    def _send(self, part: Part, found: Sorted, bundle: Bundle) -> None:
+        """Send a read to its consumers; its position is committed once every consumer has applied
+        it.
+
+        Dead letters are numbered by positions as well. So the letters of each node have a channel
+        of their own, and a consumer of several nodes' letters keeps a high-water mark for each."""
+        # On the channel of the records, their high-water mark would cut letters off. On one channel
+        # for all nodes, the letter of the second node would pass for a copy: see mistake
+        # letters_numbered_with_the_records and mistake one_channel_for_the_letters_of_all.
+        chunks = [part.chunk(part.channel, found.batches)]
+        for name, letters in found.letters.items():
+            chunks.append(
+                part.chunk(letters_channel(self._parts.node, name, part.partition.name), letters)
+            )
+        records = sum(len(batch) for _, batch in found.batches)
+        waited = part.waiting + records if part.ahead is not None else 0
+        part.outstanding.append(
+            Outstanding(chunks, part.after(), found.counters, records, waited, bundle.now_us)
+        )
+        bundle.chunks += chunks
+
+    def _settles_at(self, now_us: int) -> int:
+        """When positions are to be committed (wall clock, µs; MAX_TIME: there is nothing to
+        commit).
+
+        A position that is committed late only means that more is read again after a crash. So
+        positions wait for each other, except at the end of a partition, where the run waits for the
+        last one."""
+        applied = [
+            part
+            for part in self.partitions.awake.values()
+            if part.outstanding and part.outstanding[0].applied
+        ]
+        if not applied:
+            return MAX_TIME
+        if self._end.reads_nothing or any(part.read_all for part in applied):
+            return now_us
+        return self._settled_at_us + self._parts.settle_us
+
+    def _settle(self, bundle: Bundle) -> None:
+        """Commit the positions up to which all reads, in order, have been applied. Consumers that
+        wait for the end of a source wait for the last of these."""
+        self._settled_at_us = bundle.now_us
+        for part in self.partitions.awake.values():
+            reads = 0
+            # Applied, and in order. A position that is committed when it is read loses what was
+            # still on its way when the worker dies: see mistake position_committed_when_read.
+            while part.outstanding and part.outstanding[0].applied:
+                settled = part.outstanding.popleft()
+                part.committed, reads = settled.after, reads + 1
+                if part.ahead is not None:
+                    part.ahead.applied(settled.waited, settled.sent_at_us, bundle.now_us)
+                for name, by in settled.counters.items():
+                    bundle.count(name, by)
+            if reads:
+                self._write(part, bundle, reads)

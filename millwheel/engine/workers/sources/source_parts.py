@@ -1,0 +1,139 @@
+"""The parts of a source shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from millwheel.adapters.ports import StateStore
+from millwheel.connect.sources.base import Chunk as Read
+from millwheel.connect.sources.base import Partition, Reader, Source
+from millwheel.core.formats.store_layout import ENDED
+from millwheel.core.grouping.epochs import Rule
+from millwheel.core.model.limits import DEFAULTS, Limits
+from millwheel.core.model.names import NodeName
+from millwheel.core.model.watermark import Fellows
+from millwheel.core.pipeline.spec import StreamSpec
+from millwheel.engine.workers.bundle.bundle import Bundle
+from millwheel.engine.workers.delivery.beside import BesideColumns
+from millwheel.engine.workers.delivery.combining import Combining
+from millwheel.engine.workers.delivery.routing import Fanout
+from millwheel.engine.workers.delivery.timestamps import Timestamps
+from millwheel.engine.workers.sources.completion import CompletionTimes
+from millwheel.engine.workers.sources.inferred_types import GuessedTypes, WholeRecords
+from millwheel.engine.workers.sources.partition import Part
+
+
+@dataclass(frozen=True, slots=True)
+class SourceParts:
+    """The parts of a source shard.
+
+    ``partitions`` lists the partitions that exist now, and ``mine`` tells whether a name falls into
+    this shard's range. ``needs`` are the fields that the consumers read, if all of them take
+    columns; ``guessed`` are their types where the stream declares none; ``whole``: consumers pass
+    on all fields. ``first_owner`` is True when no owner has read for this shard before. Positions
+    are committed every ``settle_us``. ``to_the_ends``: the run ends once all is read that there was
+    when it began, which the versions of the partitions tell; silence does not count then.
+    ``rules``: how consumers divide keys by tables, where any do; ``completion`` makes the
+    measurements of a partition that they go by, if they go by any. ``combining``: how groups are
+    made of records, if all consumers take groups. ``beside``: how columns are made of records that
+    were read one by one. ``labelled``: a consumer takes the labels of records. ``fellows``: the
+    streams that meet this one further down."""
+
+    pipeline: str
+    node: NodeName
+    stream: StreamSpec
+    source: Source
+    partitions: Callable[[], Sequence[Partition]]
+    mine: Callable[[str], bool]
+    fanout: Fanout
+    timestamps: Timestamps
+    max_records: int = 5_000
+    needs: frozenset[str] | None = None
+    guessed: GuessedTypes | None = None
+    whole: WholeRecords | None = None
+    limits: Limits = DEFAULTS
+    first_owner: bool = True
+    settle_us: int = 0
+    to_the_ends: bool = False
+    rules: Mapping[str, Rule] = field(default_factory=dict)
+    completion: Callable[[], CompletionTimes] | None = None
+    combining: Combining | None = None
+    beside: BesideColumns | None = None
+    labelled: bool = False
+    fellows: Fellows = field(default_factory=Fellows)
+
+    def has_columns(self, part: Part, reader: Reader) -> bool:
+        """Whether to try columns. Undeclared fields only with many records at once: their types are
+        inferred from rows, and for few records rows are as fast."""
+        if part.position < part.rows_until or part.judged:
+            return False
+        if self.guessed is None:
+            return self.needs is not None and (
+                self.whole is None or self._takes_whole(part, reader)
+            )
+        if self.guessed.fields is None or not part.is_full:
+            return False
+        if part.columns is not self.guessed.fields:
+            if not reader.take_columns(self.guessed.fields):
+                self.guessed.give_up()
+                return False
+            part.columns = self.guessed.fields
+        return True
+
+    def _takes_whole(self, part: Part, reader: Reader) -> bool:
+        whole = self.whole
+        assert whole is not None
+        if whole.given_up():
+            return False
+        if part.columns is not whole.fields:
+            if not reader.take_whole(whole.fields):
+                whole.missed()
+                return False
+            part.columns = whole.fields
+        return True
+
+    @property
+    def infers(self) -> bool:
+        """Whether the next read of rows is to tell the types of columns of whole records."""
+        return self.whole is not None and self.whole.begins()
+
+    def has_types(self, part: Part, reader: Reader, read: Read) -> bool:
+        """Whether the types of undeclared fields are known once this is read, so that it can be
+        read again in columns: once records come in rows, consumers keep windows in rows until all
+        that are open have closed."""
+        if self.whole is not None and read.begins is None and self.whole.look(read.values):
+            return self.has_columns(part, reader)
+        if self.guessed is None or read.begins is not None:
+            return False
+        part.is_full = len(read) >= self.max_records
+        if part.is_full:
+            self.guessed.look(read.values)
+        return self.has_columns(part, reader)
+
+
+class SourceEnd:
+    """Rest and end of one source shard. It reads nothing while it is ``resting``. ``ended`` is part
+    of its state: no later owner reads on. ``catching_up``: what an earlier owner may have read is
+    to be read again first."""
+
+    def __init__(self, store: StateStore) -> None:
+        self.ended = store.get(ENDED) is not None
+        self.finishing = False
+        self.catching_up = False
+        self.resting = False
+
+    @property
+    def reads_nothing(self) -> bool:
+        """True while it rests, and always after the order to finish."""
+        return self.resting or self.finishing or self.ended
+
+    def due(self, applied: bool) -> bool:
+        """True when the end may be committed: all that was read is ``applied``."""
+        return self.finishing and not self.ended and applied
+
+    def commit(self, bundle: Bundle) -> None:
+        """The end goes into this bundle's commit. What the shard held before the bundle it holds
+        until that is durable."""
+        bundle.overlay.put(ENDED, b"")
+        self.ended = True

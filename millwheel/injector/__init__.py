@@ -1,1 +1,0 @@
-"""The watermark service: aggregates what the shards report and broadcasts a low watermark per node."""

@@ -1,0 +1,1 @@
+"""The text of a pipeline: read, checked, and described by a schema."""

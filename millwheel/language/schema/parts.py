@@ -1,0 +1,80 @@
+"""The JSON Schema of a pipeline file: its parts as they are declared, and what depends on what is
+installed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from millwheel.connect.built_in import LOOKUPS, SINKS, SOURCES
+from millwheel.core.aggregates.functions import FUNCTIONS
+from millwheel.core.windows.trees import NAMES
+from millwheel.language.schema import words as w
+from millwheel.language.schema.ends import end
+from millwheel.language.schema.words import Schema
+from millwheel.language.spec.parts.joins import ENRICH
+from millwheel.language.spec.parts.lookups import LOOKUP
+from millwheel.language.spec.parts.steps import STEP
+from millwheel.language.spec.pipelines import PIPELINE
+
+_OBJECT = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The kinds that installed packages add."""
+
+    sources: Sequence[str] = ()
+    sinks: Sequence[str] = ()
+    lookups: Sequence[str] = ()
+
+
+def pipeline_schema(more: Installed = Installed()) -> Schema:
+    """The schema of a whole file."""
+    found: dict[str, Schema] = {}
+    step: Schema = {"$ref": "#/$defs/step"}
+    defs = {
+        **w.WORDS,
+        "source": end(SOURCES, found, more.sources),
+        "sink": end(SINKS, found, more.sinks),
+        "lookup": end(LOOKUPS, found, more.lookups),
+        "step": {**w.part(STEP), "minProperties": 1},
+        "steps": {"type": "array", "items": step, "minItems": 1},
+        "enrich": {"if": {"required": ["lookup"]}, "then": w.part(LOOKUP), "else": w.part(ENRICH)},
+        "aggregate": _aggregate(),
+        "trigger": _trigger(),
+    }
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A MillWheel pipeline",
+    }
+    return {**head, **w.part(PIPELINE), "$defs": {**defs, **dict(sorted(found.items()))}}
+
+
+def _aggregate() -> Schema:
+    own = {"type": "string", "pattern": _OBJECT}
+    by_name: Schema = {
+        "patternProperties": {_OBJECT: {}},
+        "minProperties": 1,
+        "propertyNames": {"pattern": ":|^where$"},
+    }
+    call: Schema = {
+        "type": "object",
+        "properties": {**dict.fromkeys(sorted(FUNCTIONS), w.ANY), "where": w.EXPRESSION},
+        "anyOf": [*({"required": [name]} for name in FUNCTIONS), by_name],
+    }
+    return w.either({"enum": sorted(FUNCTIONS)}, own, w.PARAMETER, call)
+
+
+def _trigger() -> Schema:
+    tree: Schema = {"$ref": "#/$defs/trigger"}
+    several: Schema = {"type": "array", "items": tree, "minItems": 1}
+    around = w.either(w.fields({"early": tree, "late": tree}), {"type": "null"})
+    known = {
+        **dict.fromkeys(("repeat", "once"), tree),
+        **dict.fromkeys(("any", "all", "each"), several),
+        "after_watermark": around,
+        "or_finally": w.fields({"main": tree, "until": tree}, ["main", "until"]),
+    }
+    kinds = {name: known.get(name, w.ANY) for name in NAMES}
+    return w.either({"enum": list(NAMES)}, w.PARAMETER, w.exactly_one(kinds))

@@ -1,0 +1,115 @@
+"""The fields that the records of a stream have, where that is known exactly: of classes, and of
+what computations that declare their results make of them. Everything else has any fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from millwheel.connect.python_objects import load_object
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.pipeline.work import (
+    AggregationSpec,
+    CallbackSpec,
+    EnrichSpec,
+    JoinSpec,
+    LookupSpec,
+    SlicesSpec,
+    StepKind,
+    StepSpec,
+    StepsSpec,
+    WindowCallbackSpec,
+    Work,
+)
+from millwheel.language.spec.parts.aggregates import WINDOW_FIELDS, key_names
+
+Fields = Mapping[str, Sequence[str]]
+"""Stream to the names of all fields that its records can have."""
+
+
+def exact_fields(spec: PipelineSpec, classes: Fields) -> dict[str, tuple[str, ...]]:
+    """The streams whose fields are known. ``classes`` are those of streams that are decoded into
+    one."""
+    sources = {stream.name for stream in spec.streams if stream.source is not None}
+    found = {stream: tuple(names) for stream, names in classes.items()}
+    # each round knows one step further down; circles stay unknown
+    for _ in range(len(spec.computations) + 1):
+        made: dict[str, list[tuple[str, ...] | None]] = {}
+        for computation in spec.computations:
+            for stream, names in _outputs(computation, found):
+                made.setdefault(stream, []).append(names)
+        for stream, several in made.items():
+            if stream in sources or stream in classes or None in several:
+                continue
+            found[stream] = tuple(dict.fromkeys(name for names in several for name in names or ()))
+    return found
+
+
+def fields_of_classes(spec: PipelineSpec) -> dict[str, list[str]]:
+    """The fields of the classes that streams are decoded into, by stream."""
+    found = {
+        stream.name: load_object(stream.schema, spec.folder)
+        for stream in spec.streams
+        if stream.schema
+    }
+    return {
+        name: [field.name for field in msgspec.structs.fields(made)]
+        for name, made in found.items()
+        if isinstance(made, type) and issubclass(made, msgspec.Struct)
+    }
+
+
+def _outputs(
+    computation: ComputationSpec, known: Fields
+) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+    """Each stream that a computation fills, with the fields of what it puts there (None:
+    unknown)."""
+    taken = _taken(computation, known)
+    if computation.late_side:
+        yield computation.late_side, taken
+    names = _made(computation, taken)
+    yield from ((stream, names) for stream in computation.outputs)
+
+
+def _taken(computation: ComputationSpec, known: Fields) -> tuple[str, ...] | None:
+    """The fields of its input. The other stream of an enrichment adds a field, and gives none of
+    its own."""
+    other = computation.work.stream if isinstance(computation.work, EnrichSpec) else ""
+    streams = [given.stream for given in computation.inputs if given.stream != other]
+    if not streams or any(stream not in known for stream in streams):
+        return None
+    return tuple(dict.fromkeys(name for stream in streams for name in known[stream]))
+
+
+def _made(computation: ComputationSpec, taken: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    match computation.work:
+        case CallbackSpec() | WindowCallbackSpec() | SlicesSpec():
+            return None
+        case JoinSpec():
+            streams = [given.stream for given in computation.inputs]
+            return (*key_names(computation.inputs), *WINDOW_FIELDS, *streams)
+        case AggregationSpec(aggregates=aggregates):
+            results = [aggregate.name for aggregate in aggregates] or ["result"]
+            return (*key_names(computation.inputs), *WINDOW_FIELDS, *results)
+        case StepsSpec(steps):
+            return _stepped(steps, taken)
+        case work:
+            return None if taken is None else tuple(dict.fromkeys((*taken, *_added(work))))
+
+
+def _stepped(steps: Sequence[StepSpec], taken: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    for step in steps:
+        if step.kind is not StepKind.FILTER:
+            taken = tuple(step.fields) if step.fields else None
+    return taken
+
+
+def _added(work: Work) -> tuple[str, ...]:
+    """What an enrichment or a lookup adds."""
+    match work:
+        case EnrichSpec(name=name):
+            return (name,)
+        case LookupSpec(name=name, fields=fields):
+            return (name,) if name else tuple(fields)
+    return ()

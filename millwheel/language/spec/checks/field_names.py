@@ -1,0 +1,156 @@
+"""Names of fields in keys, aggregates, copies, expressions and sinks, against what the stream has.
+
+Where all fields of a stream are known (see ``field_flow.py``), another name is an error.
+``fields:`` declares the types of some of them: there a name that nearly is a declared one is only a
+warning. So is one in an expression, which may be meant for records that lack the field, or the
+column of a sink, which may be empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from millwheel.core.aggregates.functions import FUNCTIONS
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, KeySpec, PipelineSpec, SinkSpec
+from millwheel.core.pipeline.work import BranchesSpec, DeduplicateSpec, LookupSpec, StepsSpec
+from millwheel.language.spec.checks.field_flow import exact_fields
+from millwheel.language.spec.checks.topology import find
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.problems import did_you_mean
+from millwheel.language.spec.reading.reader import NodeReader
+
+_NEARLY = 0.75  # similar enough to be the same name, misspelt
+
+Classes = Mapping[str, Sequence[str]]
+"""Stream to the fields of its class, for streams that have one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A field of some streams, used at a line of the file."""
+
+    name: str
+    streams: tuple[str, ...]
+    path: tuple[str, ...]
+    sure: bool = True
+    more: tuple[str, ...] = ()
+    """Names that are there besides the fields of the streams."""
+
+
+def check_field_names(
+    reader: NodeReader, spec: PipelineSpec, top: YamlNode, classes: Classes
+) -> None:
+    """Note every name that no record of its streams can have."""
+    declared = {stream.name: list(stream.fields) for stream in spec.streams if stream.fields}
+    exact = exact_fields(spec, classes)
+    for use in _uses(spec):
+        node = find(top, *use.path)
+        known = sorted(
+            {field for stream in use.streams for field in exact.get(stream, ())} | {*use.more}
+        )
+        if use.sure and all(stream in exact for stream in use.streams):
+            if use.name not in known:
+                hint = did_you_mean(use.name, known)
+                reader.bad(
+                    node,
+                    f"{_streams(use.streams)} no field {use.name!r}{hint}; known:"
+                    f" {', '.join(known)}",
+                )
+            continue
+        names = [*known, *(field for stream in use.streams for field in declared.get(stream, ()))]
+        close = get_close_matches(use.name, names, 1, _NEARLY)
+        if use.name not in names and close:
+            what = "field" if all(stream in exact for stream in use.streams) else "declared field"
+            words = f"{_streams(use.streams)} no {what} {use.name!r}; did you mean {close[0]!r}?"
+            reader.problems.warn(node.line, node.path, words)
+
+
+def _streams(names: Sequence[str]) -> str:
+    return (
+        f"the stream {names[0]!r} has"
+        if len(names) == 1
+        else f"the streams {', '.join(map(repr, names))} have"
+    )
+
+
+def _uses(spec: PipelineSpec) -> Iterator[_Use]:
+    for computation in spec.computations:
+        path = ("computations", computation.name)
+        for given in computation.inputs:
+            yield from _of_key(given.key, given.stream, (*path, "input", given.stream, "key"))
+        streams = tuple(given.stream for given in computation.inputs)
+        yield from _of_aggregates(computation, streams)
+        yield from _of_expressions(computation, streams)
+    for sink in spec.sinks:
+        yield from _of_key(sink.key, sink.stream, ("sinks", sink.stream, sink.kind, "by"))
+        yield from _of_columns(sink)
+
+
+def _of_key(key: KeySpec, stream: str, path: tuple[str, ...]) -> Iterator[_Use]:
+    if key.kind in (KeyKind.FIELD, KeyKind.FIELDS):
+        for name in key.names:
+            yield _Use(name, (stream,), path)
+
+
+def _of_aggregates(computation: ComputationSpec, streams: tuple[str, ...]) -> Iterator[_Use]:
+    """Arguments that are the name of a field are sure; expressions are not."""
+    for aggregate in computation.aggregates:
+        path = ("computations", computation.name, "aggregate", aggregate.name)
+        if aggregate.function in FUNCTIONS and aggregate.argument.isidentifier():
+            yield _Use(aggregate.argument, streams, path)
+        else:
+            yield from _named(aggregate.argument, streams, path)
+        yield from _named(aggregate.condition, streams, path)
+
+
+def _of_expressions(computation: ComputationSpec, streams: tuple[str, ...]) -> Iterator[_Use]:
+    path = ("computations", computation.name)
+    yield from _named(computation.condition, streams, (*path, "where"))
+    match computation.work:
+        case DeduplicateSpec(fields=fields):
+            yield from (_Use(name, streams, (*path, "deduplicate")) for name in fields)
+        case BranchesSpec(branches=branches):
+            for branch in branches:
+                yield from _named(branch.condition, streams, (*path, "branch", branch.stream))
+        case LookupSpec(by=by):
+            for text in by:
+                yield from _named(text, streams, (*path, "enrich", "by"))
+        case StepsSpec(steps=(step, *_)):  # the next one gets what this one makes
+            for text in (step.expression, *step.fields.values()):
+                yield from _named(text, streams, (*path, step.kind.value))
+
+
+def _named(expression: str, streams: tuple[str, ...], path: tuple[str, ...]) -> Iterator[_Use]:
+    if expression:
+        yield from (
+            _Use(name, streams, path, sure=False) for name in compile_expression(expression).fields
+        )
+
+
+def _of_columns(sink: SinkSpec) -> Iterator[_Use]:
+    """Columns and folders of a sink's files and tables."""
+    options = sink.options
+    more = [
+        name
+        for option, name in (("with_key", "key"), ("with_timestamp", "timestamp"))
+        if options.get(option)
+    ]
+    more += [str(options.get("mark", "change"))]
+    folders = options.get("partition_by")
+    columns = options.get("fields")
+    for option, names in (
+        ("partition_by", [folders] if isinstance(folders, str) else folders),
+        ("fields", columns),
+    ):
+        for name in names if isinstance(names, Iterable) else ():
+            if isinstance(name, str) and name.isidentifier():
+                yield _Use(
+                    name,
+                    (sink.stream,),
+                    ("sinks", sink.stream, sink.kind, option),
+                    False,
+                    tuple(more),
+                )

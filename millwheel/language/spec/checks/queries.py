@@ -1,0 +1,55 @@
+"""Named queries against the computations that they ask."""
+
+from __future__ import annotations
+
+from millwheel.core.expressions.formulas import formula_of
+from millwheel.core.model.times import duration_text
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, QuerySpec
+from millwheel.core.pipeline.work import SlicesSpec
+from millwheel.language.spec.checks.topology import find
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.problems import unknown
+from millwheel.language.spec.reading.reader import NodeReader
+
+
+def check_queries(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
+    """Note each query that asks for what is not there."""
+    computations = {computation.name: computation for computation in spec.computations}
+    for query in spec.queries:
+        problem = _problem(query, computations)
+        if problem:
+            reader.bad(find(top, "queries", query.name), problem)
+
+
+def _problem(query: QuerySpec, computations: dict[str, ComputationSpec]) -> str:
+    if query.name in computations:
+        return (
+            "is the name of a computation, too, and both could be asked for; give the query another"
+            " name"
+        )
+    for name, value in formula_of(query.formula).used:
+        if name not in computations:
+            return unknown("computation", name, list(computations))
+        computation = computations[name]
+        kept = [aggregate.name for aggregate in computation.aggregates]
+        if value and kept and value not in kept:
+            return unknown(f"value of {name}", value, kept)
+        if not value and len(kept) > 1:
+            return f"{name} has {len(kept)} values; name one, such as {name}.{kept[0]}"
+        keep_us = computation.work.keep_us if isinstance(computation.work, SlicesSpec) else None
+        if keep_us is not None and (query.window_us or 0) > keep_us:
+            return f"the window is longer than {name} keeps its slices, {duration_text(keep_us)}"
+    return _wrong_keys(query)
+
+
+def _wrong_keys(query: QuerySpec) -> str:
+    for name, parts in query.keys.items():
+        if name not in formula_of(query.formula).computations:
+            return f"keys names {name}, which the formula does not ask"
+        for part in parts:
+            if part not in query.key:
+                return (
+                    f"the key of {name} needs {part}, which is no part of key:"
+                    f" [{', '.join(query.key)}]"
+                )
+    return ""

@@ -1,0 +1,76 @@
+"""Functions that read the key of a record from its value, as a pipeline names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any
+
+from millwheel.connect.python_objects import load_object
+from millwheel.core.aggregates.plain_data import copied
+from millwheel.core.expressions.fields import field_reader, missing_field
+from millwheel.core.model.keys import Key
+from millwheel.core.pipeline.dictionaries import partitioned
+from millwheel.core.pipeline.spec import KeyKind, KeySpec
+from millwheel.errors import PipelineError, RecordError, invariant
+
+
+def load_extractor(spec: KeySpec, folder: str) -> Callable[[Any], Key]:
+    """A function from a record's value to its key, for every kind but ``RECORD`` (which reads no
+    value).
+
+    The function raises RecordError ("missing key: …") if a field is missing or None. It does not
+    check that its result can be a key. Raises PipelineError if the user's function cannot be
+    loaded.
+    """
+    invariant(
+        spec.kind is not KeyKind.RECORD,
+        "the key of a record that its producer gave is not extracted",
+    )
+    if spec.partitions:
+        return partitioned(_field_key(spec.names[0]), spec.partitions)
+    if spec.kind is KeyKind.FUNCTION:
+        function = load_object(spec.names[0], folder)
+        if not callable(function):
+            raise PipelineError(
+                f"{spec.names[0]} is a {type(function).__name__}, not a function of a record's"
+                " value"
+            )
+        return lambda value: function(copied(value))  # its own: others see the record, too
+    if spec.kind is KeyKind.FIELD:
+        return _field_key(spec.names[0])
+    return _fields_key(spec.names)
+
+
+def _field_key(name: str) -> Callable[[Any], Key]:
+    read = field_reader(name)
+
+    def extract(value: Any) -> Key:
+        try:
+            key = value[name] if type(value) is dict else read(value)
+        except (KeyError, RecordError):
+            raise missing_field(name, value, "key") from None
+        if key is None:
+            raise RecordError(f"missing key: the field {name!r} is empty (null)")
+        return key
+
+    return extract
+
+
+def _fields_key(names: tuple[str, ...]) -> Callable[[Any], Key]:
+    parts = [_field_key(name) for name in names]
+    pick: Callable[[Any], Any] = (
+        itemgetter(*names) if len(names) > 1 else lambda value: (value[names[0]],)
+    )
+
+    def extract(value: Any) -> Key:
+        if type(value) is dict:
+            try:
+                key = pick(value)
+            except KeyError:
+                key = None
+            if key is not None and None not in key:
+                return key
+        return tuple([part(value) for part in parts])
+
+    return extract

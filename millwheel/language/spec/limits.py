@@ -1,0 +1,51 @@
+"""The ``limits:`` part: limits of records, keys and state, and of the duration of a callback."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millwheel.core.model.limits import DEFAULTS, Limits
+from millwheel.core.model.times import SECOND
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.parts import ByteSize, Duration, Field, FilePart, Number
+from millwheel.language.spec.reading.reader import NodeReader
+
+LIMITS = FilePart(
+    "{record: 1MB, callback_timeout: 2m}",
+    {
+        "record": Field("record", ByteSize(1 << 10, 32 << 20), "the size of one record"),
+        "key": Field("key", ByteSize(64, 1 << 20), "the size of one key"),
+        "state": Field(
+            "state", ByteSize(1 << 10, 256 << 20), "the size of one value of a key's state"
+        ),
+        "timers_per_key": Field(
+            "timers", Number(1, 10_000_000), "timers of a key that wait at the same time"
+        ),
+        "timers_after_end": Field(
+            "chain",
+            Number(1, 1_000_000_000),
+            "how often timers of a key may set timers once the input has ended",
+        ),
+        "in_flight": Field(
+            "in_flight",
+            ByteSize(1 << 20, 64 << 30),
+            "bytes of productions that wait in a shard for its consumers",
+        ),
+        "callback_timeout": Field(
+            "callback_us",
+            Duration(2 * SECOND, never=True),  # long enough for a busy machine
+            "how long a call of your code may take, or never; then its worker ends",
+        ),
+        "callback_hangs": Field(
+            "hangs",
+            Number(1, 100),
+            "after so many such ends the same record is not passed to your code again",
+        ),
+    },
+    DEFAULTS,
+)
+
+
+def read_limits(reader: NodeReader, node: YamlNode | None) -> Limits:
+    """The limits of the file, with defaults for the others."""
+    return replace(DEFAULTS, **LIMITS.read(reader, node))

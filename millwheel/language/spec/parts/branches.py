@@ -1,0 +1,107 @@
+"""``deduplicate:``, ``branch:`` and ``order_by:`` of a computation.
+
+deduplicate: {by: [client, path], within: 10m}
+branch: {errors: status >= 500, slow: duration > 2, others: otherwise}
+order_by: timestamp
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from millwheel.core.pipeline.spec import DEAD_LETTERS
+from millwheel.core.pipeline.work import BranchSpec, DeduplicateSpec
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.parts import (
+    Choice,
+    Duration,
+    Entries,
+    ExpressionText,
+    Field,
+    FilePart,
+    Items,
+    Own,
+    Text,
+)
+from millwheel.language.spec.reading.reader import NodeReader
+
+OTHERWISE = "otherwise"
+_BRANCH = "{errors: status >= 500, others: otherwise}"
+_DEDUPLICATE = FilePart(
+    "{by: [client, path], within: 10m}",
+    {
+        "by": Field(
+            "fields", Items(Text("client")), "the fields that copies share; without it, the value"
+        ),
+        "within": Field(
+            "within_us",
+            Duration(1),
+            "for how long copies are expected, in event time",
+            "for how long copies are expected; write for example within: 10m",
+        ),
+    },
+    DeduplicateSpec(0),
+)
+SORTING = {
+    "deduplicate": Field("", _DEDUPLICATE, "which records are copies"),
+    "branch": Field(
+        "",
+        Own((Entries(ExpressionText("status >= 500"), _BRANCH, named=True),)),
+        "streams with conditions; otherwise takes the rest",
+    ),
+    "match": Field(
+        "match_all",
+        Choice(("first", "all"), lambda word: word == "all"),
+        "whether a record takes the first branch whose condition holds, or all",
+    ),
+}
+"""The fields of a computation that sorts records out."""
+ORDER = Field(
+    "ordered",
+    Choice(("timestamp",), lambda word: True),
+    "timestamp: the records of a key come in the order of their times",
+)
+
+
+def read_deduplicate(reader: NodeReader, node: YamlNode | None) -> DeduplicateSpec | None:
+    """None if there is none, or it cannot be read."""
+    found = _DEDUPLICATE.read(reader, node)
+    return DeduplicateSpec(**found) if "within_us" in found else None
+
+
+def read_branches(reader: NodeReader, node: YamlNode | None) -> tuple[BranchSpec, ...]:
+    """The branches, in the order in which they are tried."""
+    if node is None:
+        return ()
+    found: list[BranchSpec] = []
+    for stream, child in reader.entries(node, _BRANCH).items():
+        if not reader.check_name(child, stream, "stream"):
+            continue
+        if stream == DEAD_LETTERS:
+            reader.bad(child, f"{DEAD_LETTERS!r} is filled by the system; choose another name")
+        elif child.text == OTHERWISE:
+            found.append(BranchSpec(stream))
+        elif condition := reader.expression(
+            child, "status >= 500, or otherwise for records of no other branch"
+        ):
+            found.append(BranchSpec(stream, condition))
+    rests = [each.stream for each in found if not each.condition]
+    if len(rests) > 1:
+        reader.bad(
+            node.value[rests[1]],
+            f"{rests[0]} already takes the records of no other branch; give a condition",
+        )
+    if not found and not reader.problems.concerns(node.path):
+        reader.bad(node, f"names no stream; write for example {_BRANCH}")
+    return tuple(found)
+
+
+def check_sorting(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
+    """Note ``match`` without branches, and ``order_by`` where order makes no difference."""
+    if "match" in fields and "branch" not in fields:
+        reader.bad(fields["match"], "match is for computations with branch; leave it out")
+    if "order_by" in fields and "window" in fields:
+        reader.bad(
+            fields["order_by"],
+            "a window does not depend on the order of its records; leave out order_by",
+        )

@@ -1,0 +1,372 @@
+"""The ``computations:`` part: the records that each processes, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from millwheel.connect.python_objects import OBJECT_NAME
+from millwheel.core.pipeline.spec import (
+    DEAD_LETTERS,
+    ComputationSpec,
+    InputSpec,
+    KeyKind,
+    KeySpec,
+)
+from millwheel.core.pipeline.work import (
+    AggregationSpec,
+    BranchesSpec,
+    CallbackSpec,
+    FiringSpec,
+    JoinSpec,
+    StepsSpec,
+    WindowCallbackSpec,
+    WindowSpec,
+    Work,
+)
+from millwheel.core.windows.panes import Accumulation
+from millwheel.language.spec.parts.aggregates import (
+    WINDOW_FIELDS,
+    check_keys,
+    key_names,
+    read_aggregates,
+    read_skew,
+)
+from millwheel.language.spec.parts.branches import (
+    ORDER,
+    SORTING,
+    check_sorting,
+    read_branches,
+    read_deduplicate,
+)
+from millwheel.language.spec.parts.computation_fields import (
+    CALLBACK,
+    COMPUTATION,
+    DIALS,
+    FIRING,
+    INPUT,
+    KEY,
+    OTHER_FORMS,
+    WINDOWED,
+)
+from millwheel.language.spec.parts.joins import JOINS, read_enrich, read_join
+from millwheel.language.spec.parts.lookups import read_lookup
+from millwheel.language.spec.parts.slices import ANSWER_FIELDS, check_slices, read_slices
+from millwheel.language.spec.parts.steps import STEPS, read_steps
+from millwheel.language.spec.parts.windows import read_trigger, read_window
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.reader import NodeReader, is_expression
+from millwheel.language.spec.visitors.counts import (
+    UniqueVisitors,
+    check_visitors,
+    read_visitors,
+)
+from millwheel.language.spec.visitors.dictionaries import (
+    check_dictionary,
+    partitioned_inputs,
+    read_dictionary,
+)
+
+_TWO_COMPUTATIONS = "make two computations of it, one that consumes the output of the other"
+_BY_RECORD = KeySpec(KeyKind.RECORD)
+
+
+def read_computation(
+    reader: NodeReader, name: str, node: YamlNode, load: Callable[[str], Any]
+) -> ComputationSpec:
+    """A computation, as far as it can be read. ``load`` imports the classes of custom triggers."""
+    reader.check_name(node, name, "computation")
+    fields = COMPUTATION.nodes(reader, node)
+    inputs = _inputs(reader, node, fields)
+    branches = read_branches(reader, fields.get("branch"))
+    _check_form(reader, node, fields, inputs)
+    check_keys(reader, fields, inputs)
+    dictionary = read_dictionary(reader, fields.get("dictionary"))
+    scatter, divided = read_skew(reader, fields, inputs)
+    check_sorting(reader, fields)
+    match_all = SORTING["match"].value(reader, fields.get("match"), False)
+    outputs = (
+        _outputs(reader, node, fields)
+        if "branch" not in fields
+        else tuple(each.stream for each in branches)
+    )
+    others = (
+        read_enrich(reader, fields, inputs),
+        read_lookup(reader, fields, inputs),
+        read_deduplicate(reader, fields.get("deduplicate")),
+        dictionary,
+        BranchesSpec(branches, match_all) if branches else None,
+    )
+    steps = StepsSpec(read_steps(reader, fields))
+    work = _kept_work(reader, node, fields, inputs, load) or next(
+        (each for each in others if each is not None), steps
+    )
+    return ComputationSpec(
+        name=name,
+        inputs=partitioned_inputs(inputs, dictionary),
+        outputs=outputs,
+        work=work,
+        ordered=ORDER.value(reader, fields.get("order_by"), False),
+        where=reader.where(node),
+        scatter=scatter,
+        divided=divided,
+        **DIALS.values(reader, fields),
+    )
+
+
+def _kept_work(
+    reader: NodeReader,
+    node: YamlNode,
+    fields: Mapping[str, YamlNode],
+    inputs: tuple[InputSpec, ...],
+    load: Callable[[str], Any],
+) -> Work | None:
+    """The work with windows, slices or a callback; None for any other. Each part is read, to find
+    all mistakes."""
+    name = CALLBACK["callback"].value(reader, fields.get("callback"), "")
+    options = CALLBACK["options"].value(reader, fields.get("options"), {})
+    kind = read_join(reader, node, fields, inputs)
+    counted = read_visitors(reader, fields.get("uv"), inputs)
+    window = _window(reader, fields, counted)
+    slices = read_slices(reader, node, fields)
+    aggregates = read_aggregates(reader, fields.get("aggregate"), _taken(fields, inputs))
+    condition = WINDOWED["where"].value(reader, fields.get("where"), "")
+    trigger = read_trigger(reader, fields.get("trigger"), load)
+    queryable = _queryable(reader, fields)
+    firing = FiringSpec(trigger=trigger, **FIRING.values(reader, fields))
+    if window is None:
+        if slices is not None:
+            return replace(slices, aggregates=aggregates, condition=condition, late=firing.late)
+        return CallbackSpec(name, options) if name else None
+    given: Any = {"window": window, "condition": condition, "firing": firing}
+    if kind is not None:
+        return JoinSpec(kind=kind, **given)
+    if name:
+        return WindowCallbackSpec(callback=CallbackSpec(name, options), **given)
+    if counted is not None:
+        return AggregationSpec(aggregates=(counted.aggregate,), numbered=counted.numbered, **given)
+    return AggregationSpec(aggregates=aggregates, queryable=queryable, **given)
+
+
+def _window(
+    reader: NodeReader, fields: Mapping[str, YamlNode], counted: UniqueVisitors | None
+) -> WindowSpec | None:
+    if counted is not None:
+        return counted.window
+    return read_window(reader, fields["window"]) if "window" in fields else None
+
+
+def _queryable(reader: NodeReader, fields: Mapping[str, YamlNode]) -> str:
+    given = fields.get("queryable")
+    if given is not None and "aggregate" not in fields:
+        reader.bad(
+            given, "only results of aggregates can be asked; add aggregate, or leave queryable out"
+        )
+    queryable: str = WINDOWED["queryable"].value(reader, given, "")
+    return queryable
+
+
+def _taken(fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> tuple[str, ...]:
+    """The names that an aggregate cannot have: the results have them already."""
+    return ANSWER_FIELDS if "slices" in fields else (*key_names(inputs), *WINDOW_FIELDS)
+
+
+def _check_form(
+    reader: NodeReader,
+    node: YamlNode,
+    fields: Mapping[str, YamlNode],
+    inputs: tuple[InputSpec, ...],
+) -> None:
+    """A computation is a callback (with or without a window), steps, or a window, and has no fields
+    of the other forms."""
+    if "callback" in fields:
+        _check_callback(reader, fields)
+        return
+    if "options" in fields:
+        reader.bad(
+            fields["options"],
+            "options are the arguments of a callback's constructor; this computation has no"
+            " callback",
+        )
+    steps = [name for name in fields if name in (*STEPS, *SORTING)]
+    joins = [name for name in fields if name in JOINS]
+    if "slices" in fields:
+        check_slices(reader, fields, [*joins, *steps])
+    elif "dictionary" in fields:
+        check_dictionary(
+            reader,
+            node,
+            fields,
+            inputs,
+            [*joins, *steps, *(name for name in WINDOWED if name in fields)],
+        )
+    elif "uv" in fields:
+        windowed = [name for name in WINDOWED if name in fields and name != "where"]
+        check_visitors(
+            reader,
+            fields,
+            inputs,
+            [*joins, *steps, *windowed, *(["skew"] if "skew" in fields else [])],
+        )
+        if "output" not in fields:
+            reader.missing(node, "output", "nobody could see the counts; write output: STREAM")
+    elif joins:
+        for name in [*joins[1:], *steps]:
+            reader.bad(
+                fields[name],
+                f"a computation does one of {joins[0]} and {name}; {_TWO_COMPUTATIONS}",
+            )
+        if "output" not in fields:
+            reader.missing(node, "output", "nobody could see the results; write output: STREAM")
+    elif steps:
+        _check_steps(reader, node, fields, steps)
+    elif "window" not in fields and node.is_map:
+        if "aggregate" in fields:
+            reader.missing(
+                node, "window", "aggregates need one; write for example window: {tumbling: 1m}"
+            )
+        else:
+            reader.bad(
+                node,
+                "does nothing; write callback: module:Class, or window: {tumbling: 1m} and"
+                " aggregate: {hits: count}, or map, flat_map, filter, deduplicate, branch, join,"
+                " enrich, slices, dictionary or uv",
+            )
+
+
+def _check_callback(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
+    windowed = "window" in fields
+    for name in (*OTHER_FORMS, *(() if windowed else WINDOWED)):
+        if name in fields:
+            form = (
+                "with a window"
+                if name in WINDOWED
+                else "with steps"
+                if name in STEPS
+                else "without one"
+            )
+            reader.bad(
+                fields[name],
+                f"{name} is for computations {form}; a callback does this in its own code",
+            )
+    if not windowed:
+        return
+    if "aggregate" in fields:
+        reader.bad(
+            fields["aggregate"],
+            "a callback with a window gets the records themselves (process_window); leave out"
+            " aggregate or callback",
+        )
+    if "accumulation" in fields and fields["accumulation"].value == Accumulation.RETRACTING.value:
+        reader.bad(
+            fields["accumulation"],
+            "the productions of a callback cannot be taken back; write accumulating (every pane has"
+            " all records so far) or discarding",
+        )
+
+
+def _check_steps(
+    reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode], steps: list[str]
+) -> None:
+    for name in WINDOWED:
+        if name in fields:
+            fix = (
+                f"leave out {steps[0]} and write its condition as where"
+                if steps == ["filter"]
+                else _TWO_COMPUTATIONS
+            )
+            reader.bad(
+                fields[name],
+                f"{name} is for computations with a window, not for {', '.join(steps)}; {fix}",
+            )
+    kinds = [name for name in ("deduplicate", "branch") if name in fields]
+    others = [name for name in steps if name not in (*kinds, "match")]
+    if len(kinds) > 1 or (kinds and others):
+        first, second = [*kinds, *others][:2]
+        reader.bad(
+            fields[second], f"a computation does one of {first} and {second}; {_TWO_COMPUTATIONS}"
+        )
+    if "branch" in fields:
+        if "output" in fields:
+            reader.bad(fields["output"], "the streams of branch are the outputs; leave out output")
+    elif "output" not in fields:
+        reader.missing(node, "output", "nobody could see the results; write output: STREAM")
+
+
+# --- inputs and outputs ---------------------------------------------------------------------------
+
+
+def _inputs(
+    reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode]
+) -> tuple[InputSpec, ...]:
+    given = fields.get("input")
+    if given is None or not (given.value or given.is_scalar):
+        if node.is_map:
+            reader.missing(node, "input", f"write for example input: {INPUT}")
+        return ()
+    if isinstance(given.value, dict):
+        return tuple(
+            InputSpec(stream, _key_of(reader, child))
+            for stream, child in given.value.items()
+            if reader.check_name(child, stream, "stream")
+        )
+    names = [reader.name(item, "stream") for item in reader.items(given)]
+    return tuple(InputSpec(stream, _BY_RECORD) for stream in dict.fromkeys(names) if stream)
+
+
+def _key_of(reader: NodeReader, node: YamlNode) -> KeySpec:
+    if isinstance(node.value, str):
+        reader.bad(
+            node, f"must be a map; write {{key: {node.value[:60]}}} to take the key from there"
+        )
+        return _BY_RECORD
+    key = KEY.nodes(reader, node).get("key")
+    if key is None:
+        return _BY_RECORD
+    if isinstance(key.value, list):
+        names = tuple(reader.text(item, "path") for item in key.value)
+        if not names or "" in names:
+            reader.bad(key, "names no fields; write for example [country, path]")
+            return _BY_RECORD
+        return KeySpec(KeyKind.FIELDS if len(names) > 1 else KeyKind.FIELD, names)
+    text = reader.text(key, "path, [country, path] or keys:by_user")
+    if is_expression(text):
+        reader.bad(
+            key,
+            f"{text[:80]!r} is an expression, and keys are not computed here: name a field, add one"
+            " to the records in a computation before this one, or name a function of yours,"
+            " module:function",
+        )
+        return _BY_RECORD
+    if ":" not in text:
+        return KeySpec(KeyKind.FIELD, (text,)) if text else _BY_RECORD
+    if not OBJECT_NAME.fullmatch(text):
+        reader.bad(key, f"{text[:80]!r} is neither a field nor module:function")
+        return _BY_RECORD
+    return KeySpec(KeyKind.FUNCTION, (text,))
+
+
+def _outputs(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode]) -> tuple[str, ...]:
+    given = fields.get("output")
+    if given is None:
+        if "window" in fields and "callback" not in fields:
+            reader.missing(node, "output", "nobody could see the results; write output: STREAM")
+        return ()
+    if given.is_map:
+        reader.bad(given, "must be the name of a stream or a list of names, not a map")
+        return ()
+    names = []
+    for item in reader.items(given):
+        name = reader.name(item, "stream")
+        if name == DEAD_LETTERS:
+            reader.bad(
+                item,
+                f"{DEAD_LETTERS!r} is filled by the system (with records that fail); choose another"
+                " name",
+            )
+        elif name:
+            names.append(name)
+    if len(names) > 1 and "window" in fields and "callback" not in fields:
+        reader.bad(given, "a computation with a window has one output; its consumers may be many")
+    return tuple(dict.fromkeys(names))

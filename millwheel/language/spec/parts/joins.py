@@ -1,0 +1,200 @@
+"""``join:`` and ``enrich:`` of a computation.
+
+join: left
+enrich: {with: prices, missing: drop}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, PipelineSpec
+from millwheel.core.pipeline.work import EnrichSpec, JoinKind, JoinSpec, Missing
+from millwheel.language.spec.parts.aggregates import WINDOW_FIELDS, key_names
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.parts import Choice, Field, FilePart, NameText, Own, Text
+from millwheel.language.spec.reading.problems import unknown
+from millwheel.language.spec.reading.reader import NodeReader
+
+_TWO = "input: {orders: {key: product}, prices: {key: product}}"
+MISSING = Field(
+    "missing",
+    Choice(tuple(kind.value for kind in Missing), Missing),
+    "what becomes of a record that finds nothing",
+)
+ENRICH = FilePart(
+    "{with: prices}",
+    {
+        "with": Field(
+            "stream",
+            Own((NameText("stream"),), Text("prices").read),
+            "the input whose records are added",
+            "which input is added; write for example {with: prices}",
+        ),
+        "as": Field("name", Text("price"), "the field that gets them; the name of the stream"),
+        "missing": MISSING,
+        "as_of": Field(
+            "waits",
+            Choice(("timestamp", "arrival"), lambda word: word == "timestamp"),
+            "whether a record gets the version of its own time, or the latest that has arrived",
+        ),
+    },
+    EnrichSpec("", ""),
+)
+JOINS = {
+    "join": Field(
+        "kind",
+        Choice(tuple(kind.value for kind in JoinKind), JoinKind),
+        "pairs of the records of two inputs in a window: which come without a partner",
+    ),
+    "enrich": Field(
+        "", Own(("enrich",)), "what another stream or another system knows of a record's key"
+    ),
+}
+"""The fields of a computation that brings two things together."""
+_ANOTHER_AS = "choose another name, for example as: found"
+_NOT_FOR_JOIN = (
+    "aggregate",
+    "where",
+    "trigger",
+    "accumulation",
+    "allowed_lateness",
+    "output_time",
+    "queryable",
+)
+
+
+def read_join(
+    reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode], inputs: Sequence[InputSpec]
+) -> JoinKind | None:
+    """The kind of a windowed join; None if there is none."""
+    given = fields.get("join")
+    if given is None:
+        return None
+    _check_two(reader, given, inputs)
+    if "window" not in fields:
+        reader.missing(
+            node,
+            "window",
+            "a join pairs the records of a window; write for example window: {tumbling: 1m}",
+        )
+    for name in _NOT_FOR_JOIN:
+        if name in fields:
+            reader.bad(
+                fields[name],
+                f"a join emits its pairs once, when the window closes: leave out {name}, and filter"
+                " or aggregate in a computation before or behind it",
+            )
+    _check_window(reader, fields)
+    _check_names(reader, given, inputs)
+    kind: JoinKind = JOINS["join"].value(reader, given, JoinKind.INNER)
+    return kind
+
+
+def read_enrich(
+    reader: NodeReader, fields: Mapping[str, YamlNode], inputs: Sequence[InputSpec]
+) -> EnrichSpec | None:
+    """The enrichment of a stream; None if there is none, or it cannot be read."""
+    given = fields.get("enrich")
+    if given is None or is_lookup(given):
+        return None
+    if "window" in fields:
+        reader.bad(
+            fields["window"],
+            "enrich handles one record at a time and has no windows; leave out window",
+        )
+    if "order_by" in fields:
+        reader.bad(
+            fields["order_by"],
+            "as_of decides which version a record gets, and as_of: timestamp keeps their order;"
+            " leave out order_by",
+        )
+    parts = ENRICH.nodes(reader, given)
+    if "with" not in parts:
+        return None
+    _check_two(reader, given, inputs)
+    found = ENRICH.values(reader, parts)
+    stream, streams = found.get("stream"), [each.stream for each in inputs]
+    if stream is None or stream not in streams:
+        if stream is not None:
+            reader.bad(parts["with"], unknown("input", stream, streams, "Inputs"))
+        return None
+    name = found.setdefault("name", stream)
+    keys = [field for each in inputs if each.stream != stream for field in key_fields(each)]
+    if name in keys:
+        reader.bad(
+            parts.get("as", given), f"{name!r} would replace the key of the records; {_ANOTHER_AS}"
+        )
+    return EnrichSpec(**found)
+
+
+def is_lookup(given: YamlNode) -> bool:
+    """Whether ``enrich`` asks another system instead of a stream."""
+    return isinstance(given.value, dict) and "lookup" in given.value
+
+
+def key_fields(given: InputSpec) -> tuple[str, ...]:
+    """The fields of an input's key; none for a function or the producer's key."""
+    return given.key.names if given.key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ()
+
+
+def keyless(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
+    """The input of a join or enrichment whose records have their partition as key; empty if there
+    is none."""
+    if not isinstance(computation.work, JoinSpec | EnrichSpec):
+        return ""
+    own = {
+        stream.name
+        for stream in pipeline.streams
+        if stream.source is not None and stream.source.kind != "injection" and not stream.id
+    }
+    inputs = [given.stream for given in computation.inputs if given.key.kind is KeyKind.RECORD]
+    return next((stream for stream in inputs if stream in own), "")
+
+
+def _check_two(reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec]) -> None:
+    if len(inputs) != 2:
+        reader.bad(node, f"takes two inputs, not {len(inputs)}; write {_TWO}")
+        return
+    first, second = inputs
+    sizes = len(key_fields(first)), len(key_fields(second))
+    if 0 not in sizes and sizes[0] != sizes[1]:
+        reader.bad(
+            node,
+            f"matches records by equal keys, but {first.stream} has a key of {_count(sizes[0])},"
+            f" {second.stream} of {_count(sizes[1])}; give both keys the same number of fields, in"
+            " the same order",
+        )
+
+
+def _count(fields: int) -> str:
+    return "one field" if fields == 1 else f"{fields} fields"
+
+
+def _check_window(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
+    window = fields.get("window")
+    emit = None if window is None or not window.is_map else window.value.get("emit")
+    if emit is not None and emit.value == "changes":
+        reader.bad(
+            emit,
+            "a join needs the records of whole windows, and emit: changes keeps none; leave out"
+            " emit",
+        )
+    elif emit is not None and emit.value == "empty":
+        reader.bad(
+            emit,
+            "a join makes pairs of records, and a window without records has none; leave out emit",
+        )
+
+
+def _check_names(reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec]) -> None:
+    """A result has the key, the bounds of the window, and each record under the name of its
+    stream."""
+    taken = [*key_names(tuple(inputs)), *WINDOW_FIELDS]
+    for given in inputs:
+        if given.stream in taken:
+            reader.bad(
+                node,
+                f"a result has the fields {', '.join(taken)}, and each record under the name of its"
+                f" stream, but a stream is called {given.stream!r}; give the stream another name",
+            )

@@ -1,0 +1,108 @@
+"""``slices:``, aggregates per slice of time that are kept to be asked.
+
+slices: {every: 5m, keep: 30d, levels: [5m, 1h, 1d], time_zone: Europe/Paris, ttl: 7d}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from millwheel.core.model.times import duration_text
+from millwheel.core.pipeline.work import SlicesSpec
+from millwheel.core.slices.levels import MOST_SLICES, default_levels, slice_levels
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.parts import Duration, Field, FilePart, Items, Text
+from millwheel.language.spec.reading.reader import NodeReader
+
+ANSWER_FIELDS = ("covered_start", "covered_end", "watermark", "complete")
+"""The fields of every answer beside the aggregates."""
+_NEEDED = "write for example slices: {every: 5m, keep: 30d}"
+SLICES = FilePart(
+    "{every: 5m, keep: 30d}",
+    {
+        "every": Field("every_us", Duration(1), "the size of the finest slices", _NEEDED),
+        "keep": Field(
+            "keep_us", Duration(1), "how far behind the watermark a slice is kept", _NEEDED
+        ),
+        "levels": Field("levels_us", Items(Duration(1)), "the sizes of slices, finest first"),
+        "time_zone": Field("time_zone", Text("Europe/Paris"), "the clock that days follow"),
+        "ttl": Field("ttl_us", Duration(1), "a key without a record for so long loses its slices"),
+    },
+)
+_NOT_WITH = (
+    "window",
+    "trigger",
+    "accumulation",
+    "allowed_lateness",
+    "output_time",
+    "output",
+    "order_by",
+    "queryable",
+)
+_SECOND_US = 1_000_000  # Fixed: µs
+
+
+def read_slices(
+    reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode]
+) -> SlicesSpec | None:
+    """The slices of a computation, as far as they can be read; None where it has none."""
+    given = fields.get("slices")
+    if given is None:
+        return None
+    if "aggregate" not in fields:
+        reader.missing(
+            node, "aggregate", "slices keep aggregates; write for example aggregate: {n: count}"
+        )
+    nodes = SLICES.nodes(reader, given)
+    found = SLICES.values(reader, nodes)
+    every_us = found.pop("every_us", 60 * _SECOND_US)
+    keep_us = found.get("keep_us", every_us)
+    sizes = found.get("levels_us", default_levels(every_us, keep_us))
+    if sizes[:1] != (every_us,):
+        text = f"the first level is every: write levels: [{duration_text(every_us)}, …]"
+        reader.bad(nodes.get("levels", given), text)
+    _check(reader, given, nodes, found.get("ttl_us"), every_us, keep_us)
+    zone = found.get("time_zone", "")
+    reader.attempt(nodes.get("levels", given), lambda: slice_levels(sizes or (every_us,), zone))
+    return SlicesSpec(**{**found, "keep_us": keep_us, "levels_us": sizes or (every_us,)})
+
+
+def _check(
+    reader: NodeReader,
+    node: YamlNode,
+    fields: Mapping[str, YamlNode],
+    ttl_us: int | None,
+    every_us: int,
+    keep_us: int,
+) -> None:
+    if keep_us < every_us:
+        reader.bad(
+            fields.get("keep", node), "is shorter than one slice; keep at least as long as every"
+        )
+    if keep_us // every_us > MOST_SLICES:
+        reader.bad(
+            fields.get("every", node),
+            f"makes {keep_us // every_us} slices for a key, more than {MOST_SLICES}; write longer"
+            " slices, or keep them for a shorter time",
+        )
+    if ttl_us is not None and ttl_us < every_us:
+        reader.bad(fields["ttl"], "is shorter than one slice; write at least every")
+
+
+def check_slices(reader: NodeReader, fields: Mapping[str, YamlNode], others: Sequence[str]) -> None:
+    """Note fields that a computation with slices cannot have."""
+    for name in [*others, *_NOT_WITH]:
+        if name in fields and name != "slices":
+            why = (
+                "slices emit nothing: they are asked"
+                if name == "output"
+                else "make two computations of it"
+            )
+            reader.bad(fields[name], f"{name} is not for computations with slices; {why}")
+    if "productions" in fields and fields["productions"].value == "weak":
+        reader.bad(fields["productions"], "slices emit nothing that could be weak; leave it out")
+    if "late" in fields and fields["late"].value == "refire":
+        reader.bad(
+            fields["late"],
+            "slices emit nothing again; write drop, or side:STREAM for records older than keep",
+        )

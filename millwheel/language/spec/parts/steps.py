@@ -1,0 +1,126 @@
+"""``map:``, ``flat_map:`` and ``filter:`` of a computation. They run in the order in which they are
+written.
+
+    filter: "status < 500"
+    map: {path: path, kb: size / 1000}
+    flat_map: words:split
+
+Each is a function of a record's value (``module:function``) or an expression; ``map`` may also name
+the fields of the new value, each with an expression. To use one kind twice, ``steps:`` takes a
+list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from millwheel.connect.python_objects import OBJECT_NAME
+from millwheel.core.pipeline.work import StepKind, StepSpec
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.parts import (
+    Entries,
+    ExpressionText,
+    Field,
+    FilePart,
+    ObjectName,
+    Own,
+)
+from millwheel.language.spec.reading.reader import NodeReader
+
+_EXAMPLES = {
+    StepKind.MAP: "shapes:visit, or {path: path, kb: size / 1000}",
+    StepKind.FLAT_MAP: "words:split",
+    StepKind.FILTER: "status < 500",
+}
+_FUNCTION = (ObjectName("words:split"), ExpressionText("status < 500"))
+_NEW_FIELDS = Entries(ExpressionText("size / 1000"), "{kb: size / 1000}")
+STEP = FilePart(
+    "{filter: status < 500}",
+    {
+        "map": Field(
+            "",
+            Own((ExpressionText("size / 1000"), _NEW_FIELDS)),
+            "another value; a map gives the fields of the new one, each an expression",
+        ),
+        "flat_map": Field("", Own(_FUNCTION), "a list of values: none, one or several"),
+        "filter": Field("", Own(_FUNCTION), "the same value, or nothing"),
+    },
+)
+"""One step from a record's value to others."""
+KINDS = tuple(STEP.fields)
+STEPS = {**STEP.fields, "steps": Field("", Own(("steps",)), "several steps, in order")}
+"""The fields of a computation of steps."""
+
+
+def read_steps(reader: NodeReader, fields: Mapping[str, YamlNode]) -> tuple[StepSpec, ...]:
+    """The steps of a computation, in order."""
+    if "steps" in fields:
+        for name in (name for name in fields if name in KINDS):
+            reader.bad(
+                fields[name],
+                f"there are steps already; add this to them: steps: [{{{name}: …}}, …]",
+            )
+        found = [step for item in _items(reader, fields["steps"]) for step in _steps(reader, item)]
+    else:
+        found = [
+            _step(reader, StepKind(name), node) for name, node in fields.items() if name in KINDS
+        ]
+    return tuple(step for step in found if step is not None)
+
+
+def step_nodes(node: YamlNode) -> Iterator[YamlNode]:
+    """The nodes of a computation's steps, in order."""
+    fields = node.value if isinstance(node.value, dict) else {}
+    listed = fields["steps"].value if "steps" in fields else [node]
+    for item in listed if isinstance(listed, list) else []:
+        if isinstance(item.value, dict):
+            yield from (child for name, child in item.value.items() if name in KINDS)
+
+
+def _items(reader: NodeReader, node: YamlNode) -> list[YamlNode]:
+    if not node.is_list or not node.value:
+        text = f"must be a list of steps, not {'an empty one' if node.is_list else node.kind()}"
+        reader.bad(
+            node, f"{text}; write for example [{{filter: status < 500}}, {{map: shapes:visit}}]"
+        )
+        return []
+    return list(node.value)
+
+
+def _steps(reader: NodeReader, node: YamlNode) -> list[StepSpec | None]:
+    fields = STEP.nodes(reader, node)
+    if not fields and not reader.problems.concerns(node.path):
+        reader.bad(node, "names no step; write for example {filter: status < 500}")
+    return [_step(reader, StepKind(name), child) for name, child in fields.items()]
+
+
+def _step(reader: NodeReader, kind: StepKind, node: YamlNode) -> StepSpec | None:
+    if isinstance(node.value, dict):
+        return _fields(reader, kind, node)
+    if node.is_list:
+        reader.bad(
+            node,
+            f"must be a function or an expression, not a list; write for example {_EXAMPLES[kind]}",
+        )
+        return None
+    if OBJECT_NAME.fullmatch(node.text):
+        return StepSpec(kind, function=node.text)
+    expression = reader.expression(node, _EXAMPLES[kind])
+    return StepSpec(kind, expression=expression) if expression else None
+
+
+def _fields(reader: NodeReader, kind: StepKind, node: YamlNode) -> StepSpec | None:
+    if kind is not StepKind.MAP:
+        reader.bad(
+            node,
+            f"must be a function or an expression, not a map; write for example {_EXAMPLES[kind]}",
+        )
+        return None
+    if not node.value:
+        reader.bad(node, f"names no fields; write for example {_EXAMPLES[kind]}")
+        return None
+    for name, child in node.value.items():
+        if child.value is None:
+            reader.bad(child, f"has no value; write for example {{{name}: {name}}}")
+    texts = {name: reader.expression(child, "size / 1000") for name, child in node.value.items()}
+    return StepSpec(kind, fields=texts) if all(texts.values()) else None

@@ -1,0 +1,195 @@
+"""The ``streams:`` part: the sources of records, and the properties of each stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from millwheel.connect.built_in import SOURCES
+from millwheel.connect.python_objects import OBJECT_NAME
+from millwheel.core.pipeline.spec import DEAD_LETTERS, SourceSpec, StreamSpec
+from millwheel.language.spec.parts.on_error import ON_ERROR
+from millwheel.language.spec.reading.kinds import Kind, Kinds, read_kind
+from millwheel.language.spec.reading.nodes import YamlNode
+from millwheel.language.spec.reading.parts import (
+    MERGED,
+    Choice,
+    Duration,
+    Entries,
+    Field,
+    FilePart,
+    ObjectName,
+    Own,
+    Short,
+    Text,
+)
+from millwheel.language.spec.reading.reader import NodeReader, is_expression
+
+UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000}  # Fixed: units of timestamps
+TYPES = ("int", "float", "str", "bool")
+WATERMARK = FilePart(
+    "{max_delay: 10s}",
+    {
+        "max_delay": Field(
+            "max_delay_us",
+            Duration(),
+            "how far a record may lie behind the newest of its partition",
+        ),
+        "idle_after": Field(
+            "idle_after_us",
+            Duration(never=True),
+            "a partition that is silent for so long no longer holds the watermark; or never",
+        ),
+        "max_future": Field(
+            "max_future_us",
+            Duration(never=True),
+            "a record so far ahead of the wall clock goes to the dead letters; or never",
+        ),
+    },
+    StreamSpec(""),
+)
+_TIMESTAMP = FilePart(
+    "{field: ts, unit: ms}",
+    {
+        "field": Field(
+            "timestamp", Text("ts"), "its name", "write for example {field: ts, unit: ms}"
+        ),
+        "unit": Field(
+            "timestamp_unit_us",
+            Choice(tuple(UNITS), UNITS.__getitem__),
+            "what a number counts",
+        ),
+    },
+)
+_ID = FilePart(
+    "{field: event_id, horizon: 1h}",
+    {
+        "field": Field(
+            "id", Text("event_id"), "its name", "write for example {field: event_id, horizon: 1h}"
+        ),
+        "horizon": Field(
+            "id_horizon_us", Duration(1), "how much later, in event time, a copy may come"
+        ),
+    },
+    StreamSpec(""),
+)
+STREAM = FilePart(
+    "{source: {files: {path: …}}, timestamp: ts}",
+    {
+        "source": Field("", Own(("source",)), "where its records come from"),
+        "timestamp": Field("", Short("field", _TIMESTAMP), "the field with a record's event time"),
+        "id": Field(MERGED, Short("field", _ID), "the field that identifies copies"),
+        "watermark": Field(MERGED, WATERMARK, "how far out of order records may come"),
+        "schema": Field(
+            "schema", ObjectName("records:Click"), "the class that records are decoded into"
+        ),
+        "fields": Field(
+            "fields", Entries(Choice(TYPES), "{ad_id: int, cost: float}"), "types of fields"
+        ),
+        "on_error": ON_ERROR,
+    },
+    StreamSpec(""),
+)
+_ONLY_WITH_SOURCE = ("timestamp", "id", "watermark", "on_error")
+_NO_EXPRESSION = (
+    "name a field (with its unit: {field: ts, unit: ms}), or a function of yours, module:function"
+)
+_GENERATOR_TIMESTAMP = "ts"
+"""The built-in generator's timestamp field."""
+
+
+def read_stream(
+    reader: NodeReader, name: str, node: YamlNode, origin: str
+) -> tuple[StreamSpec, Kind | None]:
+    """A stream, and the kind of its source."""
+    fields = STREAM.nodes(reader, node)
+    _check_stream_name(reader, name, node)
+    kind = _source(reader, fields, origin)
+    if "source" not in fields:
+        _refuse_without_source(reader, fields)
+    spec = StreamSpec(
+        name=name,
+        source=SourceSpec(kind.name, kind.options) if kind else None,
+        where=reader.where(node),
+        **_timestamp(reader, node, fields, kind),
+        **STREAM.values(reader, fields),
+    )
+    return spec, kind
+
+
+def _check_stream_name(reader: NodeReader, name: str, node: YamlNode) -> None:
+    if name == DEAD_LETTERS:
+        reader.bad(
+            node,
+            f"{DEAD_LETTERS!r} exists in every pipeline; consume it or give it a sink, but do not"
+            " declare it",
+        )
+    else:
+        reader.check_name(node, name, "stream")
+
+
+def _source(reader: NodeReader, fields: Mapping[str, YamlNode], origin: str) -> Kind | None:
+    if "source" not in fields:
+        return None
+    from millwheel.connect.sources import known_sources
+
+    kind = read_kind(reader, fields["source"], Kinds("source", SOURCES, known_sources), origin)
+    if kind is not None and kind.name == "injection" and kind.options:
+        reader.bad(kind.node, "injection has no options; write source: {injection: {}}")
+    return _http(reader, kind) if kind is not None and kind.name == "http" else kind
+
+
+def _http(reader: NodeReader, kind: Kind) -> Kind:
+    """A stream with this source is an injected one, with an HTTP endpoint in front of it."""
+    from millwheel.connect.sources.http_options import read_http_options
+
+    try:
+        options = msgspec.to_builtins(read_http_options(kind.options))
+    except ValueError as error:
+        reader.bad(kind.node, str(error))
+        options = {}
+    return Kind("injection", options, kind.node)
+
+
+def _refuse_without_source(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
+    for name in _ONLY_WITH_SOURCE:
+        if name in fields:
+            reader.bad(
+                fields[name],
+                f"only a stream with a source has its own {name}; remove it, or add source:"
+                " {files: {path: …}}",
+            )
+
+
+def _timestamp(
+    reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode], kind: Kind | None
+) -> dict[str, Any]:
+    """The attributes of a stream's timestamp."""
+    given = fields.get("timestamp")
+    generated = kind is not None and kind.name == "generator"
+    if given is None and generated:
+        return {"timestamp": _GENERATOR_TIMESTAMP}
+    if given is None:
+        if "source" in fields:
+            text = "name the field with a record's event time: write timestamp: FIELD"
+            reader.missing(node, "timestamp", text)
+        return {"states_unit": False}
+    found = Short("field", _TIMESTAMP).read(reader, given)
+    text = found.get("timestamp", "")
+    field = given.value.get("field", given) if given.is_map else given
+    if ":" in text and not OBJECT_NAME.fullmatch(text):
+        reader.bad(field, f"{text[:80]!r} is neither a field nor module:function")
+    elif is_expression(text) and not _declares(fields, text):
+        reader.bad(
+            field,
+            f"{text[:80]!r} is an expression, and timestamps are not computed here:"
+            f" {_NO_EXPRESSION}",
+        )
+    return {**found, "states_unit": generated or "timestamp_unit_us" in found}
+
+
+def _declares(fields: Mapping[str, YamlNode], name: str) -> bool:
+    declared = fields.get("fields")
+    return declared is not None and isinstance(declared.value, dict) and name in declared.value

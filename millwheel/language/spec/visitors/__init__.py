@@ -1,0 +1,2 @@
+"""Dictionaries, and unique visitors: the parts of a computation that give values numbers and count
+them."""

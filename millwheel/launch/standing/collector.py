@@ -1,0 +1,221 @@
+"""Collects the state of a run from its processes: the coordinator, the leading injector, and each
+worker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from millwheel.adapters.grpc.certificates import warning_of
+from millwheel.adapters.grpc.master_client import MasterClient
+from millwheel.adapters.grpc.security import Security, load_security
+from millwheel.adapters.grpc.watermark_client import fetch_status
+from millwheel.adapters.metrics.fetching import STANDING, fetched
+from millwheel.adapters.pb.master_pb2 import DescribeReply, MemberState
+from millwheel.adapters.waits import Waiting
+from millwheel.control.roots.attaching import LiveMembers, connected
+from millwheel.control.roots.root import RunInfo
+from millwheel.control.roots.shipped import load_shipped
+from millwheel.core.grouping.observations import Division, InstanceLoads
+from millwheel.core.model.names import NodeName, WorkerName
+from millwheel.core.model.range_table import RangeTable
+from millwheel.core.pipeline.cluster_view import ClusterView
+from millwheel.core.pipeline.graph import Graph, NodeKind, build_graph
+from millwheel.errors import SetupError, UnavailableError
+from millwheel.launch.metrics import DRIVER, driver_address
+from millwheel.launch.progress.late_hour import LateStream, too_late
+from millwheel.launch.progress.polling import LEADER_ROLE, MASTER_ROLE, addresses, cluster_view
+from millwheel.launch.progress.summary import total
+from millwheel.launch.standing.divided_nodes import DividedStanding, divided_standings
+from millwheel.launch.standing.standing import (
+    ExposedHost,
+    NodeStanding,
+    RunStanding,
+    WorkerStanding,
+    exposed,
+    failing,
+    node_standings,
+    together,
+    troubles_of,
+)
+from millwheel.launch.stragglers import JoinedWorker, read_members
+
+
+@dataclass(slots=True)
+class KnownCluster:
+    """The data of a run in the coordinator: range tables by node, and the entries of workers,
+    leading injectors and leading masters."""
+
+    tables: Mapping[NodeName, RangeTable] = field(default_factory=dict)
+    workers: Mapping[str, bytes] = field(default_factory=dict)
+    leaders: Mapping[str, bytes] = field(default_factory=dict)
+    masters: Mapping[str, bytes] = field(default_factory=dict)
+
+    def joined(self) -> dict[str, JoinedWorker]:
+        """The workers by incarnation."""
+        return read_members(self.workers)
+
+
+def asked(root: Path, run: RunInfo) -> RunStanding:
+    """The present state of the run on a root. Raises UnavailableError when no injector leads."""
+    graph = build_graph(load_shipped(str(root)))
+    security = load_security(run.security, "client")
+    with connected(run) as coordination:
+        known = KnownCluster(
+            coordination.tables(),
+            LiveMembers(coordination, "workers").now(),
+            LiveMembers(coordination, LEADER_ROLE).some(),
+            LiveMembers(coordination, MASTER_ROLE).now(),
+        )
+        view = _view(known, security)
+    return standing_now(graph, run.pipeline, root, known, security, view)
+
+
+def ask(
+    graph: Graph, pipeline: str, root: Path, known: KnownCluster, security: Security | None
+) -> RunStanding:
+    """As :func:`asked`, for a caller that follows the coordinator."""
+    return standing_now(graph, pipeline, root, known, security, _view(known, security))
+
+
+def standing_now(
+    graph: Graph,
+    pipeline: str,
+    root: Path,
+    known: KnownCluster,
+    security: Security | None,
+    view: ClusterView,
+) -> RunStanding:
+    """The state from the answers of the injector and of each worker."""
+    nodes = node_standings(graph, view, known.tables, list(known.workers))
+    told, driver = _told(known, security), driver_address(root)
+    steps = _steps(known, driver, security)
+    workers = _workers(known, steps, told)
+    waits = together([wait for step in steps.values() for wait in step.waits])
+    exposures = tuple(
+        ExposedHost(e.host, e.serving, e.spares, e.serving - e.spares) for e in told.exposures
+    )
+    said = steps.get(DRIVER, _Step())
+    divided = divided_standings(
+        graph,
+        [each for step in steps.values() for each in step.divided.divisions],
+        [each for step in steps.values() for each in step.divided.loads],
+    )
+    facts = (graph, pipeline, str(root), view, nodes, workers, exposures, driver, waits)
+    return standing_of(*facts, said.deaths, ending(security), divided, said.late)
+
+
+def standing_of(
+    graph: Graph,
+    pipeline: str,
+    root: str,
+    view: ClusterView,
+    nodes: tuple[NodeStanding, ...],
+    workers: tuple[WorkerStanding, ...],
+    exposures: tuple[ExposedHost, ...],
+    metrics: str,
+    waits: tuple[Waiting, ...] = (),
+    deaths: tuple[str, ...] = (),
+    warnings: tuple[str, ...] = (),
+    divided: tuple[DividedStanding, ...] = (),
+    late: tuple[LateStream, ...] = (),
+) -> RunStanding:
+    """All of it together."""
+    counters = {name: node.counters for name, node in view.nodes.items()}
+    read = total(graph, counters, "records_in", NodeKind.SOURCE)
+    dead = sum(node.counters.get("dead_letters", 0) for node in nodes)
+    told = [wait.in_words() for wait in waits]
+    troubles = (
+        *warnings,
+        *told,
+        *deaths,
+        *troubles_of(nodes, workers),
+        *failing(view),
+        *exposed(exposures, workers),
+        *too_late(graph, late),
+    )
+    about = (pipeline, root, read, dead, nodes, workers, troubles, metrics)
+    return RunStanding(*about, exposures, waits, deaths, divided, late)
+
+
+def ending(security: Security | None) -> tuple[str, ...]:
+    """What is to be said of the run's certificates: that they end soon, or are over."""
+    if security is None or security.tls is None:
+        return ()
+    try:
+        warning = warning_of(security.tls.current().ends())
+    except SetupError as error:
+        return (str(error),)
+    return (warning,) if warning else ()
+
+
+def _view(known: KnownCluster, security: Security | None) -> ClusterView:
+    """The answer of the leading injector. Raises UnavailableError when there is none."""
+    for address in addresses(known.leaders).values():
+        return cluster_view(fetch_status(address, security=security))
+    raise UnavailableError("No injector leads at the moment; ask again in a second")
+
+
+class _Call(msgspec.Struct):
+    shard: str
+    what: str
+    key: str
+
+
+class _Divided(msgspec.Struct, frozen=True):
+    divisions: tuple[Division, ...] = ()
+    loads: tuple[InstanceLoads, ...] = ()
+
+
+class _Step(msgspec.Struct):
+    step_s: float = 0.0
+    where: str = ""
+    calls: tuple[_Call, ...] = ()
+    waits: tuple[Waiting, ...] = ()
+    deaths: tuple[str, ...] = ()
+    divided: _Divided = _Divided()
+    late: tuple[LateStream, ...] = ()
+
+
+def _told(known: KnownCluster, security: Security | None) -> DescribeReply:
+    """What the leading master knows of workers and hosts; nothing while none leads."""
+    for address in addresses(known.masters).values():
+        with suppress(UnavailableError):
+            return MasterClient(address, security).members()
+    return DescribeReply()
+
+
+def _steps(known: KnownCluster, driver: str, security: Security | None) -> dict[str, _Step]:
+    """What each worker says, and the driver: how its step stands, and what it waits for."""
+    served = {name: worker.metrics for name, worker in known.joined().items() if worker.metrics}
+    asked = served | ({DRIVER: driver} if driver else {})
+    return {
+        name: msgspec.json.decode(text, type=_Step)
+        for name, text in fetched(asked, STANDING, security).items()
+    }
+
+
+def _workers(
+    known: KnownCluster, steps: Mapping[str, _Step], told: DescribeReply
+) -> tuple[WorkerStanding, ...]:
+    joined, at = known.joined(), addresses(known.workers)
+    owned = Counter(entry.owner for table in known.tables.values() for entry in table.shards)
+    members: dict[str, MemberState] = {member.worker: member for member in told.members}
+    found = []
+    for name, worker in sorted(joined.items(), key=lambda each: each[1].slot):
+        step = steps.get(name, _Step())
+        calls = tuple(f"{call.what} of key {call.key} in {call.shard}" for call in step.calls)
+        member = members.get(name, MemberState(weight=worker.weight, slowness=1.0))
+        about = (step.step_s, step.where, calls, member.weight, member.slowness, member.memory)
+        where = (worker.host, worker.rack)
+        found.append(
+            WorkerStanding(
+                name, worker.slot, at[name], owned[WorkerName(name)], name in steps, *about, *where
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,208 @@
+"""A stream in windows, before its aggregation or callback is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
+
+from millwheel.api import Computation
+from millwheel.core.windows.triggers import Trigger
+from millwheel.python.fluent.agg import Aggregate
+from millwheel.python.fluent.code_lines import At, CodeKey, CodeLine, here
+from millwheel.python.fluent.draft import DialOptions, Draft, Input, given_dials
+from millwheel.python.fluent.windowing import trigger_tree, window_tree
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar, Unpack
+
+    from millwheel.python.fluent.streams import Row, Stream
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+Late = Literal["drop", "refire"] | str
+Accumulation = Literal["discarding", "accumulating", "retracting"]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The parts of the computation so far; ``stream(name)`` makes the stream of its results."""
+
+    draft: Draft
+    inputs: tuple[Input, ...]
+    window: Any
+    line: CodeLine
+    stream: Callable[[str], Stream]
+    fields: Mapping[str, Any]
+    trigger: Any = None
+    trigger_line: CodeLine | None = field(default=None)
+
+
+class WindowedStream(Generic[T]):
+    """Records in windows. :meth:`aggregate` or :meth:`process` makes the computation."""
+
+    def __init__(self, parts: Opened) -> None:
+        self._parts = parts
+
+    def trigger(
+        self, trigger: Trigger, *, accumulation: Accumulation | None = None
+    ) -> WindowedStream[T]:
+        """Choose when windows fire: ``AfterWatermark(early=AfterCount(100))``, ``Repeat(…)``, …. By
+        default they fire once, as the watermark passes their end. ``accumulation`` as in
+        ``window()``.
+        """
+        fields = dict(self._parts.fields)
+        if accumulation is not None:
+            fields["accumulation"] = accumulation
+        return WindowedStream(
+            replace(self._parts, trigger=trigger, trigger_line=here(), fields=fields)
+        )
+
+    def aggregate(
+        self,
+        aggregates: Mapping[str, Aggregate | str] | None = None,
+        *,
+        where: str = "",
+        name: str = "",
+        output: str = "",
+        **dials: Unpack[DialOptions],
+    ) -> Stream[Row]:
+        """One record per key and pane, with the fields of the key, ``window_start``, ``window_end``
+        (µs) and the aggregates.
+
+        ``aggregates`` maps names of fields to aggregates: ``agg.count()``, ``agg.sum("size")``, or
+        a function's name (``"count"``). Without them the field ``result`` is a list of the records.
+        Records that do not satisfy the expression ``where`` are left out.
+        """
+        parts = self._parts
+        found = parts.draft.name_for(name, output, f"{parts.inputs[0].stream}_windows")
+        fields = self._windowing(found)
+        if aggregates:
+            fields["aggregate"] = aggregates_tree(parts.draft, found, aggregates)
+        if where:
+            fields["where"] = where
+        fields["output"] = output or found
+        parts.draft.add_computation(found, parts.inputs, {**fields, **given_dials(dials)})
+        return parts.stream(output or found)
+
+    @overload
+    def process(
+        self,
+        callback: type[Computation] | str,
+        *,
+        output: str = "",
+        options: Mapping[str, Any] | None = None,
+        where: str = "",
+        name: str = "",
+        **dials: Unpack[DialOptions],
+    ) -> Stream: ...
+    @overload
+    def process(
+        self,
+        callback: type[Computation] | str,
+        *,
+        output: list[str] | tuple[str, ...],
+        options: Mapping[str, Any] | None = None,
+        where: str = "",
+        name: str = "",
+        **dials: Unpack[DialOptions],
+    ) -> tuple[Stream, ...]: ...
+    def process(
+        self,
+        callback: type[Computation] | str,
+        *,
+        output: str | list[str] | tuple[str, ...] = "",
+        options: Mapping[str, Any] | None = None,
+        where: str = "",
+        name: str = "",
+        **dials: Unpack[DialOptions],
+    ) -> Stream | tuple[Stream, ...]:
+        """Calls ``process_window`` of a class derived from :class:`millwheel.Computation` with the
+        records of a window, whenever it fires. ``output`` and ``options`` are those of
+        :meth:`KeyedStream.process`; records that do not satisfy the expression ``where`` are left
+        out.
+        """
+        parts = self._parts
+        outputs = ((output,) if output else ()) if isinstance(output, str) else tuple(output)
+        word = (
+            callback.rpartition(":")[2]
+            if isinstance(callback, str)
+            else getattr(callback, "__name__", "callback")
+        )
+        found = parts.draft.name_for(name, outputs[0] if outputs else "", word)
+        if isinstance(output, str):
+            outputs = outputs or (found,)
+        given = (
+            callback if isinstance(callback, str) else parts.draft.keep(callback, found, "callback")
+        )
+        fields: dict[str, Any] = {**self._windowing(found), "callback": given}
+        fields.update(
+            {"options": options} if options else {}, **({"where": where} if where else {})
+        )
+        if outputs:
+            fields["output"] = outputs[0] if len(outputs) == 1 else list(outputs)
+        parts.draft.add_computation(found, parts.inputs, {**fields, **given_dials(dials)})
+        streams = tuple(parts.stream(each) for each in outputs)
+        return streams[0] if isinstance(output, str) else streams
+
+    def _windowing(self, name: str) -> dict[str, Any]:
+        parts = self._parts
+        parts.draft.idle_windows.discard(parts.line)
+        fields = {"window": At(parts.line, self._window(name)), **parts.fields}
+        if parts.trigger is not None:
+            fields["trigger"] = At(parts.trigger_line or parts.line, self._trigger(name))
+        return fields
+
+    def _window(self, name: str) -> Any:
+        window = self._parts.window
+        if isinstance(window, (str, dict)) or not callable(getattr(window, "assign", None)):
+            text = f"must be a window such as Tumbling('1m') or Sessions('30m'), not {window!r:.60}"
+            self._parts.draft.problems.append(
+                (self._parts.line, f"computations.{name}.window", text)
+            )
+            return "global"
+        return window_tree(window, lambda thing, what: self._parts.draft.keep(thing, name, what))
+
+    def _trigger(self, name: str) -> Any:
+        trigger = self._parts.trigger
+        if not isinstance(trigger, Trigger):
+            line = self._parts.trigger_line or self._parts.line
+            text = (
+                "must be a trigger such as AfterWatermark() or Repeat(AfterCount(100)), not"
+                f" {trigger!r:.60}"
+            )
+            self._parts.draft.problems.append((line, f"computations.{name}.trigger", text))
+            return "default"
+        return trigger_tree(trigger, lambda thing, what: self._parts.draft.keep(thing, name, what))
+
+
+def aggregates_tree(
+    draft: Draft, name: str, aggregates: Mapping[str, Aggregate | str]
+) -> dict[str, Any]:
+    """The aggregates of the computation ``name``, as YAML has them."""
+    return {field: _aggregate(draft, name, field, each) for field, each in aggregates.items()}
+
+
+def _aggregate(draft: Draft, name: str, field: str, given: Aggregate | str) -> Any:
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, Aggregate):
+        path = f"computations.{name}.aggregate.{field}"
+        draft.note(path, f"must be such as agg.count() or agg.sum('size'), not {given!r:.60}")
+        return "count"
+    function = given.function
+    if not isinstance(function, str):
+        return _own(draft, name, field, given)
+    options = {**given.options, **({"where": given.where} if given.where else {})}
+    return {function: given.of or None, **options} if given.of or options else function
+
+
+def _own(draft: Draft, name: str, field: str, given: Aggregate) -> Any:
+    """An aggregator of the user's own."""
+    code = draft.keep(given.function, name, field)
+    options = {**given.options, **({"where": given.where} if given.where else {})}
+    return CodeKey(code, {"of": given.of or None, **options})

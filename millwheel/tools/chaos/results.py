@@ -1,0 +1,116 @@
+"""The contents of a run's file sinks, record by record, and how two runs differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from millwheel.connect.python_objects import load_object
+from millwheel.core.lazy_polars import pl
+from millwheel.core.order.arrival import by_arrival, reasons_of
+from millwheel.core.pipeline.graph import build_graph
+from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
+from millwheel.errors import SetupError
+from millwheel.language.spec.callback_code import LoadedCode
+
+_SHOWN = 3  # rows of a difference that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One sink of the two runs: rows in peace, and rows that are missing and extra under faults."""
+
+    stream: str
+    rows: int
+    missing: Counter[str]
+    extra: Counter[str]
+
+    @property
+    def lost(self) -> int:
+        """Rows of the run in peace that the other does not have."""
+        return sum(self.missing.values())
+
+    @property
+    def surplus(self) -> int:
+        """Rows that the run in peace does not have, or has less often."""
+        return sum(self.extra.values())
+
+    def examples(self) -> list[str]:
+        """A few of them, in words."""
+        said = [f"missing: {row}" for row in list(self.missing)[:_SHOWN]]
+        return said + [f"extra: {row}" for row in list(self.extra)[:_SHOWN]]
+
+
+def compared(calm: PipelineSpec, disturbed: PipelineSpec) -> list[Difference]:
+    """The file sinks of the same pipeline after two runs. SetupError when there is nothing that
+    could be compared, or both runs write to the same folder."""
+    pairs = [
+        (mine, other)
+        for mine, other in zip(calm.sinks, disturbed.sinks, strict=True)
+        if _in_folder(mine)
+    ]
+    if not pairs:
+        raise SetupError(
+            f"{calm.name} has no sink of kind `files`, so there are no results to compare; add one"
+        )
+    for mine, other in pairs:
+        if _folder(mine, calm) == _folder(other, disturbed):
+            raise SetupError(
+                f"{mine.where}: the sink of {mine.stream} is {_folder(mine, calm)} in both runs."
+                " Put {run} into its path, for example --set output=out/{run}: it becomes calm"
+                " and chaos"
+            )
+    return [
+        _difference(mine.stream, rows_of(mine, calm), rows_of(other, disturbed))
+        for mine, other in pairs
+    ]
+
+
+def free_sinks(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
+    """For each sink, by stream: where the order of arrival may decide its rows, and why."""
+    graph = build_graph(spec)
+    found = by_arrival(graph, LoadedCode(lambda name: load_object(name, spec.folder)))
+    return {sink.stream: reasons_of(f"sink.{sink.stream}", graph, found) for sink in spec.sinks}
+
+
+def _difference(stream: str, calm: Counter[str], disturbed: Counter[str]) -> Difference:
+    return Difference(stream, sum(calm.values()), calm - disturbed, disturbed - calm)
+
+
+def result_folders(spec: PipelineSpec) -> list[Path]:
+    """Where the file sinks write."""
+    return [_folder(sink, spec) for sink in spec.sinks if _in_folder(sink)]
+
+
+def rows_of(sink: SinkSpec, spec: PipelineSpec) -> Counter[str]:
+    """Each row as text, and how often it is there."""
+    form = str(sink.options.get("format", "jsonl"))
+    found: Counter[str] = Counter()
+    for path in sorted(_folder(sink, spec).glob(f"**/*.{form}")):
+        found.update(_rows(path, form))
+    return found
+
+
+def _rows(path: Path, form: str) -> list[str]:
+    if form == "jsonl":
+        return [_text(msgspec.json.decode(line)) for line in path.read_bytes().splitlines()]
+    if form == "parquet":
+        return [_text(row) for row in pl.read_parquet(path).to_dicts()]
+    return path.read_text().splitlines()[1:]
+
+
+def _text(row: Any) -> str:
+    return msgspec.json.encode(row, order="deterministic", enc_hook=str).decode()
+
+
+def _in_folder(sink: SinkSpec) -> bool:
+    """A sink whose results lie in files of this machine."""
+    return sink.kind == "files" and "://" not in str(sink.options["path"])
+
+
+def _folder(sink: SinkSpec, spec: PipelineSpec) -> Path:
+    return (Path(spec.folder) / str(sink.options["path"])).resolve()

@@ -1,0 +1,25 @@
+"""The ``millwheel`` command."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import sys
+
+from millwheel.adapters.processes.libraries import no_idle_threads
+from millwheel.adapters.processes.process_start import begin_process
+from millwheel.launch.launchers.head_start import head_start
+
+
+def main() -> None:
+    """Entry point: our own errors appear as sentences on standard error with exit code 1, never as
+    a stack trace."""
+    atexit.register(gc.freeze)  # the process ends: a last garbage collection would be wasted
+    no_idle_threads()
+    begin_process()
+    with head_start(sys.argv[1:]):
+        from millwheel.tools.cli.app import app  # meanwhile others load what they need
+        from millwheel.tools.cli.errors import sentences
+
+        with sentences():
+            app()

@@ -1,0 +1,1 @@
+"""Commands that change a run: ranges, workers, savepoints, injected records, dead letters."""

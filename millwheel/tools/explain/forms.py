@@ -1,0 +1,141 @@
+"""The form in which each node takes its records, and why, in a few words. The decisions are the
+workers' own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from typing import Any
+
+from millwheel.core.columns.forms import (
+    ComputationForm,
+    SourceForm,
+    computation_form,
+    joins_in_columns,
+    source_form,
+)
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.columns.state.inferred import PlansByType
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.pipeline.graph import Graph, Node
+from millwheel.core.pipeline.spec import DEAD_LETTERS, AggregationStage, PipelineSpec
+from millwheel.core.pipeline.work import DictionarySpec
+
+_BY_RECORD = "record by record"
+
+
+def forms_of(spec: PipelineSpec, graph: Graph, load: Callable[[str], Any]) -> dict[str, str]:
+    """A phrase for each node: ``read in columns``, ``taken record by record: its key is no field``.
+    ``load`` gives the object that ``module:name`` names. Raises PipelineError for code that cannot
+    be loaded."""
+    forms = {
+        each.name: computation_form(each, spec, load, compile_expression)
+        for each in spec.computations
+    }
+    plans = {name: form.plan for name, form in forms.items()}
+    joins = joins_in_columns(spec, graph, plans)
+    sources = {
+        s.name: source_form(s, graph, plans, joins) for s in spec.streams if s.source is not None
+    }
+    arriving = _Arriving(graph, forms, sources, joins)
+    return {name: _phrase(node, forms, sources, arriving) for name, node in graph.nodes.items()}
+
+
+def _phrase(
+    node: Node,
+    forms: Mapping[str, ComputationForm],
+    sources: Mapping[str, SourceForm],
+    arriving: _Arriving,
+) -> str:
+    if node.stream is not None:
+        return _source(sources[node.stream.name])
+    single = next(
+        (given.stream for given in node.inputs if not arriving.in_columns(given.stream, node.name)),
+        "",
+    )
+    if node.sink is not None:
+        return f"comes {_BY_RECORD}" if single else "comes in columns"
+    assert node.computation is not None
+    form = forms[node.name]
+    if node.name in arriving.joins:
+        return "taken in columns"
+    if form.plan is None and not isinstance(node.computation.work, DictionarySpec):
+        return f"taken {_BY_RECORD}: {form.why}"
+    if single:
+        kept = "; state in columns" if _holds(form) else ""
+        return f"taken {_BY_RECORD}, as {single} comes{kept}"
+    types = ", types inferred" if isinstance(form.plan, PlansByType) else ""
+    return f"taken in columns{types}" + (
+        f", state in rows: {form.why}" if form.why and form.plan is not None else ""
+    )
+
+
+def _source(form: SourceForm) -> str:
+    if not form.in_columns:
+        made = (
+            f"; columns are made for {', '.join(sorted(form.made.nodes))}"
+            if form.made is not None
+            else ""
+        )
+        return f"read {_BY_RECORD}: {form.why}{made}"
+    return (
+        "read in columns"
+        if form.inferred is None
+        else "read in columns, types inferred: no fields are declared"
+    )
+
+
+def _holds(form: ComputationForm) -> bool:
+    return isinstance(form.plan, ColumnPlan) and form.plan.fires_once
+
+
+class _Arriving:
+    """Which streams come in columns. Results of state in columns do, however the records came."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        forms: Mapping[str, ComputationForm],
+        sources: Mapping[str, SourceForm],
+        joins: Set[str],
+    ) -> None:
+        self.joins = joins
+        self._graph = graph
+        self._forms = forms
+        self._sources = sources
+        self._found: dict[str, bool] = {}
+
+    def in_columns(self, stream: str, consumer: str) -> bool:
+        """Whether a consumer of a stream gets columns."""
+        form = self._sources.get(stream)
+        made = form.made if form is not None else None
+        return (made is not None and consumer in made.nodes) or self._come_in_columns(stream)
+
+    def _come_in_columns(self, stream: str) -> bool:
+        if stream not in self._found:
+            self._found[stream] = False  # as far as a circle knows
+            makers = [node for node in self._graph.nodes.values() if stream in node.outputs]
+            self._found[stream] = bool(makers) and all(
+                self._makes_columns(node, stream) for node in makers
+            )
+        return self._found[stream]
+
+    def _makes_columns(self, node: Node, stream: str) -> bool:
+        if node.stream is not None:
+            return self._sources[node.stream.name].in_columns
+        if (
+            node.computation is None
+            or stream == node.computation.late_side
+            or stream == DEAD_LETTERS
+        ):
+            return False
+        if node.name in self.joins:
+            return True
+        if isinstance(node.computation.work, DictionarySpec):
+            return all(self._come_in_columns(given.stream) for given in node.inputs)
+        # what comes in rows may be of any types
+        if isinstance(plan := self._forms[node.name].plan, PlansByType):
+            return plan.held and all(self._come_in_columns(given.stream) for given in node.inputs)
+        return (
+            _holds(self._forms[node.name])
+            and node.computation.stage is not AggregationStage.PARTIAL
+        )

@@ -1,0 +1,268 @@
+"""Keys, windows, triggers, aggregates and guarantees in a few words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from millwheel.core.grouping.base import hot_share
+from millwheel.core.grouping.catalogue import COPIES, RULES
+from millwheel.core.grouping.distribution import DistributionKey
+from millwheel.core.model.times import duration_text
+from millwheel.core.pipeline.spec import (
+    AggregationStage,
+    ComputationSpec,
+    Delivery,
+    Divided,
+    KeyKind,
+    KeySpec,
+    StreamSpec,
+)
+from millwheel.core.pipeline.steps import step_text as _written
+from millwheel.core.pipeline.work import (
+    AggregateSpec,
+    BranchesSpec,
+    DeduplicateSpec,
+    DictionarySpec,
+    EnrichSpec,
+    LookupSpec,
+    SlicesSpec,
+    StepSpec,
+    StepsSpec,
+    TableSpec,
+    WindowSpec,
+    Work,
+)
+from millwheel.core.tables.changes import KEY_FIELD
+
+_MISSING = {"keep": "null", "drop": "dropped", "dead_letter": "a dead letter"}
+_SHELF = re.compile(r"[\w.]+:(?:\w+|held\.p\d+)\.code\.\w+")
+"""Code of a Python pipeline that has no name of its own: a lambda, a nested function, an object."""
+
+
+def code_text(name: str) -> str:
+    """``module:name``, or a phrase for code without a name."""
+    return "(own code)" if _SHELF.fullmatch(name) else name
+
+
+def key_text(key: KeySpec) -> str:
+    """``by path``, ``by path, over 4 instances``; "" for the key of the producer."""
+    hot = "hot keys " if key.divided is Divided.HOT else ""
+    rule = f", {key.divided.value}" if key.divided.by_slots else ""
+    over = f"{hot}over {key.instances} instances{rule}" if key.instances > 1 else ""
+    over = f"in {key.partitions} partitions" if key.partitions else over
+    if key.names == (KEY_FIELD,):
+        return "by primary key"
+    names = (
+        ""
+        if key.kind is KeyKind.RECORD
+        else f"by {', '.join(code_text(name) for name in key.names)}"
+    )
+    return ", ".join(filter(None, (names, over)))
+
+
+def slices_text(slices: SlicesSpec) -> str:
+    """The lengths of slices, and how long they are kept."""
+    levels = ", ".join(map(duration_text, slices.levels_us))
+    words = [f"slices of {levels}", f"kept {duration_text(slices.keep_us)}"]
+    if slices.time_zone:
+        words.append(f"days of {slices.time_zone}")
+    if slices.ttl_us is not None:
+        words.append(f"idle keys {duration_text(slices.ttl_us)}")
+    return ", ".join(words)
+
+
+def window_text(window: WindowSpec) -> str:
+    """``sliding 1h every 10ms, changes only``."""
+    options = window.options
+    if window.kind == "custom":
+        return f"custom {code_text(options['factory'])}"
+    if window.kind == "session":
+        return f"sessions, gap {duration_text(options['gap_us'])}"
+    if window.kind == "count":
+        return f"{options['count']} records"
+    words = [window.kind]
+    if "size_us" in options:
+        words.append(duration_text(options["size_us"]))
+    if "every_us" in options:
+        words.append(f"every {duration_text(options['every_us'])}")
+    more = [options.get("time_zone", ""), "changes only" if options.get("changes") else ""]
+    if options.get("empty"):
+        more.append("empty once a key is silent")
+    if options.get("offset_us"):
+        more.insert(0, f"offset {duration_text(options['offset_us'])}")
+    return ", ".join([" ".join(words), *(word for word in more if word)])
+
+
+def stage_text(stage: AggregationStage) -> str:
+    """The task of a stage of an aggregation with divided keys."""
+    return "emits accumulators" if stage is AggregationStage.PARTIAL else "merges accumulators"
+
+
+def division_text(key: KeySpec, read: bool) -> str:
+    """How many instances a divided key has, and who chooses them. ``read``: a source does, as it
+    reads."""
+    if not key.divided.by_tables:
+        return "every key has all instances, by the numbers or ids of its records"
+    rule = RULES[key.divided.value]
+    most = COPIES.get(rule.name, 1)
+    copies = "every key has all instances"
+    if most is not None:
+        copies = f"a key has {most} instances at most" if most > 1 else "a key has 1 instance"
+        if rule.counts_keys and rule is not DistributionKey:
+            copies += (
+                f", one with more than {100 * hot_share(key.instances):.2g} % of the records more"
+            )
+    by = (
+        "chosen by the source, for each epoch anew"
+        if read
+        else "chosen as records are produced, and stored with them"
+    )
+    return f"{copies}; {by}"
+
+
+def aggregate_text(aggregate: AggregateSpec) -> str:
+    """``p99 = quantile(latency_ms, q=0.99) where status < 500``."""
+    arguments = [aggregate.argument] if aggregate.argument else []
+    arguments += [f"{name}={value}" for name, value in aggregate.options.items()]
+    function = code_text(aggregate.function)
+    call = f"{function}({', '.join(arguments)})" if arguments else function
+    return f"{aggregate.name} = {call}" + (
+        f" where {aggregate.condition}" if aggregate.condition else ""
+    )
+
+
+def trigger_text(tree: Any) -> str:
+    """``after watermark (early: after count 2)``."""
+    if isinstance(tree, Mapping) and len(tree) == 1:
+        name, given = next(iter(tree.items()))
+        return f"{_plain(name)} {_inner(given)}".strip()
+    return _inner(tree)
+
+
+def _inner(given: Any) -> str:
+    if given is None:
+        return ""
+    if isinstance(given, list):
+        return f"({', '.join(trigger_text(part) for part in given)})"
+    if isinstance(given, Mapping):
+        parts = [f"{_plain(name)}: {trigger_text(value)}" for name, value in given.items()]
+        return trigger_text(given) if _is_trigger(given) else f"({', '.join(parts)})"
+    return _plain(given) if isinstance(given, str) else str(given)
+
+
+def _is_trigger(given: Mapping[str, Any]) -> bool:
+    from millwheel.core.windows.trees import NAMES
+
+    return len(given) == 1 and next(iter(given)) in NAMES
+
+
+def _plain(word: str) -> str:
+    return code_text(word) if ":" in word else word.replace("_", " ")
+
+
+def step_text(step: StepSpec) -> str:
+    """``filter status < 500``."""
+    return _written(replace(step, function=code_text(step.function)))
+
+
+def late_text(computation: ComputationSpec) -> str:
+    """How late records are treated; "" when they are dropped at once."""
+    side, lateness = computation.late_side, computation.firing.allowed_lateness_us
+    after = (
+        f"to {side}"
+        if side
+        else {"drop": "dropped", "refire": "fired on their own"}[computation.late]
+    )
+    if lateness:
+        return f"late records taken for {duration_text(lateness)}, then {after}"
+    if isinstance(computation.work, SlicesSpec):
+        return f"records older than that {after}"
+    return f"late records {after}" if computation.takes_late else ""
+
+
+def guarantee_text(computation: ComputationSpec) -> str:
+    """``exactly once, strong · 8 shards, 1 standby``."""
+    delivery = "exactly once" if computation.delivery is Delivery.EXACTLY_ONCE else "at least once"
+    shards = "2 shards per worker" if computation.shards is None else f"{computation.shards} shards"
+    standby = f", {computation.standby} standby" if computation.standby else ""
+    return f"{delivery}, {computation.productions.value} · {shards}{standby}"
+
+
+def watermark_text(stream: StreamSpec) -> str:
+    """``watermark 2m behind the newest``, and all settings that differ from the defaults."""
+    behind = (
+        f"{duration_text(stream.max_delay_us)} behind the newest"
+        if stream.max_delay_us
+        else "in order"
+    )
+    default = StreamSpec("")
+    if stream.idle_after_us == default.idle_after_us:
+        return f"watermark {behind}"
+    idle = (
+        "never idle"
+        if stream.idle_after_us is None
+        else f"idle after {duration_text(stream.idle_after_us)}"
+    )
+    return f"watermark {behind}, {idle}"
+
+
+def types_texts(stream: StreamSpec) -> Iterator[str]:
+    """The origin of undeclared field types, if messages carry them."""
+    assert stream.source is not None
+    options = stream.source.options
+    form = options.get("format")
+    named = (
+        form if isinstance(form, str) else next(iter(form), "") if isinstance(form, Mapping) else ""
+    )
+    beside = any(options.get(name) for name in ("key_field", "timestamp_field", "headers_field"))
+    if (
+        stream.source.kind == "kafka"
+        and named == "avro"
+        and not (stream.fields or stream.schema or beside)
+    ):
+        yield "fields of the Avro schema, in columns where all consumers take them"
+
+
+def lookup_text(lookup: LookupSpec) -> str:
+    """``info looked up in redis, cached: 10000 for 5m; without: null``."""
+    added = lookup.name or ", ".join(lookup.fields)
+    by = f" by {', '.join(lookup.by)}" if lookup.by else ""
+    kept = (
+        f", cached: {lookup.cache_size} for {duration_text(lookup.cache_ttl_us)}"
+        if lookup.cache_size
+        else ""
+    )
+    return (
+        f"{added} looked up in {lookup.kind}{by}{kept}; without: {_MISSING[lookup.missing.value]}"
+    )
+
+
+def work_texts(work: Work) -> Iterator[str]:
+    """The parts of a computation without window and callback, one line each."""
+    match work:
+        case StepsSpec():
+            yield from (step_text(step) for step in work.steps)
+        case DeduplicateSpec():
+            by = ", ".join(work.fields) or "value"
+            yield f"deduplicate by {by} within {duration_text(work.within_us)}"
+        case BranchesSpec():
+            for branch in work.branches:
+                yield f"{branch.stream}: {branch.condition or 'what no other takes'}"
+            if work.match_all:
+                yield "to every branch that fits"
+        case EnrichSpec():
+            when = "as of its time" if work.waits else "as of now"
+            yield f"{work.name} from {work.stream} {when}; without: {_MISSING[work.missing.value]}"
+        case LookupSpec():
+            yield lookup_text(work)
+        case DictionarySpec():
+            forgets = (
+                f", forgotten after {duration_text(work.ttl_us)}" if work.ttl_us is not None else ""
+            )
+            yield f"{work.name}: a number for each {work.of}{forgets}"
+        case TableSpec():
+            by = ", ".join(work.key) or "the key of the message"
+            yield f"rows by {by}; events that repeat or are older change nothing"

@@ -1,0 +1,111 @@
+"""``python -m millwheel.tools.http_source``: the endpoint of one stream over HTTP. The driver keeps
+it alive."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from socket import socket
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from millwheel.adapters.front import limits
+from millwheel.adapters.front.listening import listening
+from millwheel.adapters.grpc.certificates import renewing
+from millwheel.adapters.grpc.injection_client import InjectionResult
+from millwheel.adapters.grpc.security import Security, check_listen, load_security
+from millwheel.adapters.processes.exits import Exit
+from millwheel.adapters.processes.lifeline import die_with_parent
+from millwheel.adapters.processes.process_start import begin_process
+from millwheel.connect.sources.http_options import HttpOptions
+from millwheel.control.roots.shipped import load_shipped
+from millwheel.errors import MillwheelError, SetupError
+from millwheel.tools.client.injector import Injector
+
+_PATIENCE_S = 20.0  # for workers to accept the records of a request; after that the answer is 503
+_ROLE = "worker"
+
+
+def main(
+    root: Annotated[str, typer.Option(help="root of the pipeline, on this machine")],
+    stream: Annotated[str, typer.Option(help="the stream that gets the records")],
+    security: Annotated[
+        str, typer.Option(help='folder with certificates and token; "": none')
+    ] = "",
+) -> None:
+    """Accept records over HTTP until stopped."""
+    die_with_parent()
+    begin_process(root)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+    )
+    try:
+        _serve(root, stream, security)
+    except MillwheelError as error:
+        typer.echo(f"http: {error}", err=True)
+        raise typer.Exit(Exit.BAD_CONFIG if isinstance(error, SetupError) else 1) from error
+
+
+def _serve(root: str, stream: str, security: str) -> None:
+    from millwheel.adapters.front.http_server import FrontedServer
+    from millwheel.connect.connectors.http.endpoint import HEALTH, HttpEndpoint, aside
+
+    given = next(spec.source for spec in load_shipped(root).streams if spec.name == stream)
+    assert given is not None
+    options = msgspec.convert(dict(given.options), HttpOptions)
+    known = load_security(security, _ROLE)
+    check_listen(f"{options.host}:{options.port}", known)
+    with (
+        _bound(options) as listener,
+        Injector(root, stream, security=security, patience_s=_PATIENCE_S) as injector,
+    ):
+
+        def inject(
+            lines: Sequence[bytes], ids: Sequence[str], traces: Sequence[str]
+        ) -> InjectionResult:
+            own = injector.records(lines)
+            named = [name or record.id for name, record in zip(ids, own, strict=True)]
+            return injector.send_records(injector.records(lines, named, traces))
+
+        # else its port is open to this machine, as the file says
+        token = known.token if known and known.tls else ""
+        endpoint = HttpEndpoint(options, token, lambda *posted: aside(lambda: inject(*posted)))
+        tls = _tls(options, security, known)
+        server = FrontedServer(
+            endpoint.app(),
+            listener,
+            limits.http_source(),
+            [HEALTH],
+            renewing(known.tls if known else None),
+            **tls,
+        )
+        server.serve_on_this_thread()
+
+
+def _bound(options: HttpOptions) -> socket:
+    return listening(
+        f"{options.host}:{options.port}",
+        "the source 'http' cannot listen on",
+        "; choose another port",
+    )
+
+
+def _tls(options: HttpOptions, folder: str, known: Security | None) -> dict[str, Any]:
+    if known is None or known.tls is None:
+        return {}
+    own = _ROLE if (Path(folder) / f"{_ROLE}.pem").exists() else "process"
+    asks = ssl.CERT_REQUIRED if options.client_certificates else ssl.CERT_NONE
+    names = {"ssl_certfile": f"{own}.pem", "ssl_keyfile": f"{own}.key", "ssl_ca_certs": "ca.pem"}
+    return {
+        "ssl_cert_reqs": asks,
+        **{name: str(Path(folder) / file) for name, file in names.items()},
+    }
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,63 @@
+"""A shard's state of a key, read from its store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from millwheel.adapters.ports import StateStore
+from millwheel.core.columns.batch import key_list
+from millwheel.core.columns.plan import END, KEY, START
+from millwheel.core.formats.store_layout import STATE, TIMER, WINDOW, WINDOW_SET, key_prefix, unpack
+from millwheel.core.model.keys import Key, KeyHash, key_hash
+from millwheel.core.model.records import Domain
+from millwheel.core.model.timers import TimerQueue
+from millwheel.engine.workers.bundle.record_order import ASIDE_TAG
+from millwheel.engine.workers.operators.window_callback import CALLBACK_TAG
+from millwheel.engine.workers.shard.opening import read_timers
+from millwheel.engine.workers.state.cells import TTL_TAG
+from millwheel.engine.workers.state.column_segments import segments_of
+from millwheel.engine.workers.state.window_sets import read_window
+
+
+def window_state(store: StateStore, key: Key, hashed: KeyHash = key_hash) -> dict[Any, Any]:
+    """The state of an aggregation for a key, by slot; empty once all windows of the key are
+    collected."""
+    prefix = key_prefix(WINDOW, key, hashed(key))
+    slots = {
+        _slot(store_key[len(prefix) :]): read_window(store.get, store_key)
+        for store_key, _ in store.scan(prefix)
+    }
+    for groups in segments_of(store):
+        for owner, row in zip(key_list(groups[KEY]), groups.rows(named=True), strict=True):
+            if owner == key:
+                slots[row[START], row[END]] = row
+    return slots
+
+
+def _slot(store_key: bytes) -> Any:
+    slot = unpack(store_key)
+    return tuple(slot) if isinstance(slot, list) else slot
+
+
+def timers_of(store: StateStore, key: Key) -> list[tuple[Domain, str, int]]:
+    """(domain, tag, at) of the timers of a key, in the order of their times, without those of the
+    system."""
+    queues: dict[Domain, TimerQueue] = read_timers(store)
+    found = [
+        (domain, tag.removeprefix(CALLBACK_TAG), at)
+        for domain, queue in queues.items()
+        for owner, tag, at in queue.items()
+        if owner == key and not tag.removeprefix(CALLBACK_TAG).startswith((TTL_TAG, ASIDE_TAG))
+    ]
+    return sorted(found, key=lambda timer: (timer[2], timer[1]))
+
+
+def remembered(stores: Iterable[StateStore]) -> dict[bytes, bytes]:
+    """All state of the keys in the shards of a node, as it is stored."""
+    return {
+        store_key: data
+        for store in stores
+        for family in (STATE, WINDOW, WINDOW_SET, TIMER)
+        for store_key, data in store.scan(family)
+    }

@@ -1,0 +1,127 @@
+"""Prepares a pipeline for the harness: replaces sources by pushed ones, and adds a tap to every
+stream."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from millwheel.core.pipeline.spec import (
+    DEAD_LETTERS,
+    ComputationSpec,
+    Divided,
+    InputSpec,
+    PipelineSpec,
+    SinkSpec,
+    SourceSpec,
+    StreamSpec,
+)
+from millwheel.core.tables.planning import untabled
+from millwheel.errors import PipelineError
+from millwheel.language.spec import load_pipeline
+from millwheel.language.spec.parameters import stand_ins
+from millwheel.language.spec.pipelines import read_document
+from millwheel.language.spec.python_files import Documented, PipelineFile
+from millwheel.tools.testing import pushed, taps
+
+_UNSET = "not-set-in-this-test"
+
+
+def spec_of(pipeline: Any, params: Mapping[str, Any] | None) -> PipelineSpec:
+    """The pipeline of a file, of a spec, or of the fluent API. Raises PipelineError when it cannot
+    run."""
+    if isinstance(pipeline, PipelineSpec):
+        return pipeline
+    if isinstance(pipeline, str | os.PathLike):
+        return _loaded(
+            os.fspath(pipeline), {name: str(value) for name, value in (params or {}).items()}
+        )
+    if not isinstance(pipeline, Documented):
+        raise PipelineError(
+            f"{type(pipeline).__name__} is no pipeline; give the path of a YAML or Python file, a"
+            " Pipeline or a PipelineSpec"
+        )
+    document, given = (
+        pipeline.millwheel_document(__file__, ""),
+        {k: str(v) for k, v in (params or {}).items()},
+    )
+    return pipeline.spec({**stand_ins(document.top, _unset), **given})
+
+
+def _loaded(path: str, params: Mapping[str, str]) -> PipelineSpec:
+    file = PipelineFile.of(path).file
+    if not Path(file).is_file():
+        raise PipelineError(
+            f"there is no pipeline file {file}; give the path of a YAML or Python file"
+        )
+    return load_pipeline(path, {**stand_ins(read_document(path).top, _unset), **params})
+
+
+def _unset(name: str) -> str:
+    return _UNSET
+
+
+def rewired(spec: PipelineSpec, *, run_sources: bool, check_future: bool) -> PipelineSpec:
+    """The pipeline with pushed sources (unless they are to run) and a tap on every stream. The
+    stream of a running source has a tap only if it has a sink: a tap needs single records, and
+    would prevent reading in columns. Behind pushed sources there are no tables: rows, and
+    retractions of rows, are pushed to a stream of change events."""
+    if not run_sources:
+        spec = untabled(spec)
+    streams = (
+        spec.streams
+        if check_future
+        else tuple(replace(stream, max_future_us=None) for stream in spec.streams)
+    )
+    streams = streams if run_sources else tuple(_pushed(stream) for stream in streams)
+    given = {sink.stream for sink in spec.sinks}
+    sinks = tuple(
+        SinkSpec(
+            name, taps.KIND, takes_late=name not in given and spec.stream(name).source is not None
+        )
+        for name in streams_of(spec)
+        if name in given or not run_sources or spec.stream(name).source is None
+    )
+    computations = (
+        spec.computations if run_sources else tuple(map(_by_ids(spec), spec.computations))
+    )
+    return replace(spec, streams=streams, sinks=sinks, computations=computations)
+
+
+def _by_ids(spec: PipelineSpec) -> Callable[[ComputationSpec], ComputationSpec]:
+    """Divided keys of injected records with ids, by the ids. A client's copies are dropped before
+    keys are divided, but those that a test pushes are not, and must reach the instance that knows
+    the id. Results are those of every grouping."""
+    identified = {stream.name for stream in spec.streams if stream.id}
+
+    def rewire(computation: ComputationSpec) -> ComputationSpec:
+        if not any(
+            given.stream in identified and given.key.divided.by_tables
+            for given in computation.inputs
+        ):
+            return computation
+        (given,) = computation.inputs
+        key = replace(given.key, divided=Divided.ALL)
+        return replace(computation, inputs=(InputSpec(given.stream, key),))
+
+    return rewire
+
+
+def _pushed(stream: StreamSpec) -> StreamSpec:
+    if stream.source is None:
+        return stream
+    return replace(
+        stream, source=SourceSpec(pushed.KIND, {"stream": stream.name}), idle_after_us=None
+    )
+
+
+def streams_of(spec: PipelineSpec) -> list[str]:
+    """Every stream that has a source or a producer, the dead letters last."""
+    names = [stream.name for stream in spec.streams if stream.source is not None]
+    for computation in spec.computations:
+        names += computation.outputs
+        names += [computation.late_side] if computation.late_side else []
+    return list(dict.fromkeys([*(name for name in names if name != DEAD_LETTERS), DEAD_LETTERS]))

@@ -1,0 +1,109 @@
+"""The events of a run's workers, derived from the coordinator's data. Pure: the time is an
+argument."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+KEPT = 200
+"""Events that are kept: the newest."""
+_TOGETHER_MS = 5_000  # between moves that are told as one
+
+
+class Happening(msgspec.Struct, frozen=True):
+    """One event. ``at_ms`` is the wall clock (ms since 1970). ``kind`` is run, joined, gone, moved
+    or recovered."""
+
+    at_ms: int
+    kind: str
+    words: str
+
+
+class Timeline:
+    """Compares each state with the one before. The first state is only the start of the comparison
+    and gives no events."""
+
+    def __init__(self) -> None:
+        self.events: list[Happening] = []
+        self._slots: Mapping[str, int] | None = None
+        self._owners: dict[str, str] = {}
+        self._lost: dict[str, tuple[str, int]] = {}
+        """Shards without a living owner: the former owner, and the time of its loss."""
+        self._moving: tuple[tuple[Happening, str, str] | None, int, int] = None, 0, 0
+        """The last event, if it is a move, with its source and target; when, and of how many
+        shards."""
+
+    def say(self, kind: str, words: str, at_ms: int) -> None:
+        """Add an event that was observed elsewhere."""
+        self.events = [*self.events[1 - KEPT :], Happening(at_ms, kind, words)]
+
+    def workers(self, slots: Mapping[str, int], at_ms: int) -> None:
+        """The workers that are members now, with their slots, by incarnation."""
+        before, self._slots = self._slots, dict(slots)
+        if before is None:
+            return
+        for name in sorted(before.keys() - slots.keys()):
+            mine = [shard for shard, owner in self._owners.items() if owner == name]
+            self._lost.update(dict.fromkeys(mine, (name, at_ms)))
+            left = f"; {_shards(len(mine))} wait for another owner" if mine else ""
+            self.say("gone", f"worker {before[name]} is gone ({name}){left}", at_ms)
+        for name in sorted(slots.keys() - before.keys()):
+            self.say("joined", f"worker {slots[name]} has joined ({name})", at_ms)
+        self._settle(at_ms)
+
+    def table(self, owners: Mapping[str, str], gone: Collection[str], at_ms: int) -> None:
+        """The owners of the shards of one node now; ``gone`` are shards that were split or merged
+        away."""
+        moves: Counter[tuple[str, str]] = Counter()
+        for shard, owner in owners.items():
+            before = self._owners.get(shard, "")
+            if before and owner and before != owner and shard not in self._lost:
+                moves[before, owner] += 1
+        for (source, target), count in sorted(moves.items()):
+            self._move(source, target, count, at_ms)
+        self._owners.update(owners)
+        for shard in gone:
+            self._owners.pop(shard, None)
+            self._lost.pop(shard, None)
+        self._settle(at_ms)
+
+    def _move(self, source: str, target: str, count: int, at_ms: int) -> None:
+        """Add the move of a shard. Shards move one by one; moves in close succession are one
+        event."""
+        before, since_ms, so_far = self._moving
+        if (
+            self.events
+            and before == (self.events[-1], source, target)
+            and at_ms - since_ms <= _TOGETHER_MS
+        ):
+            self.events = self.events[:-1]
+            count += so_far
+        self.say("moved", f"{_shards(count)} moved from {source} to {target}", at_ms)
+        self._moving = (self.events[-1], source, target), at_ms, count
+
+    def _settle(self, at_ms: int) -> None:
+        """Add an event for each lost worker whose shards all have living owners again."""
+        alive = self._slots or {}
+        back = {shard for shard in self._lost if self._owners.get(shard) in alive}
+        for name in sorted({self._lost[shard][0] for shard in back}):
+            if any(
+                worker == name for shard, (worker, _) in self._lost.items() if shard not in back
+            ):
+                continue
+            mine = {shard: since for shard, (worker, since) in self._lost.items() if worker == name}
+            took_s = (at_ms - min(mine.values())) / 1000
+            owners = ", ".join(sorted({self._owners[shard] for shard in mine}))
+            self.say(
+                "recovered",
+                f"{_shards(len(mine))} of {name} went to {owners} within {took_s:.1f} s",
+                at_ms,
+            )
+            for shard in mine:
+                del self._lost[shard]
+
+
+def _shards(count: int) -> str:
+    return f"{count} shard" if count == 1 else f"{count} shards"

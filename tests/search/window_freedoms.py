@@ -1,0 +1,172 @@
+"""What the documents leave free of windows: the part of :mod:`.freedoms` that is about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, Productions
+from millwheel.core.pipeline.work import JoinSpec
+from tests.search.facts import NOTHING, Facts, Free, Level, Made, Order, Placed
+
+_ARRIVAL = frozenset({"collect", "first", "last"})
+"""Aggregates that see the order of arrival (pipeline.md, Aggregates); ``first`` and ``last`` among
+equal times."""
+
+
+def windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool, free: Free) -> Made:
+    wants_late = c.firing.allowed_lateness_us > 0 or c.late != "drop"
+    unpaced = free.racing is not None or free.deaf or (not stated and not _upstream(c, spec))
+    racing = wants_late and unpaced
+    if racing or not (base.paced or base.timely) or not base.timed:
+        # pipeline.md, Late records: "late for a window when the computation's watermark has passed
+        # the window's end"
+        return Made(NOTHING)
+    level = (
+        min(base.level, _fired(base, c, spec, free)) if _order_suffices(base, c) else Level.NOTHING
+    )
+    retracting = c.firing.accumulation == "retracting"
+    if base.level is Level.STANDING and not (base.retracts and retracting):
+        level = Level.NOTHING
+    # What is emitted when windows are collected stands between the panes of others as the steps of
+    # the watermark have it. A crash may come when one of several streams has ended, and the others
+    # have not. The watermark of a side of late records moves as the windows before it fire, of
+    # which a bundle fires some.
+    stepping = any(
+        given.stream == each.late_side for each in spec.computations for given in c.inputs
+    )
+    collected = (
+        bool(c.firing.allowed_lateness_us)
+        and c.firing.trigger is not None
+        and (free.crashing or stepping or not base.paced)
+    )
+    free_order = (
+        isinstance(c.work, JoinSpec)
+        or collected
+        or (_at_one_moment(c) and (free.bundling or free.crashing))
+    )
+    order = Order.NONE if free_order else Order.KEY
+    base = replace(base, keyed=None if c.called else base.keyed)
+    # What a window has taken late and emits when it is collected is behind the watermark, which
+    # moves just then.
+    plain = c.firing.output_time == "end_of_window"
+    timely = (
+        base.timely
+        and (plain or c.firing.trigger is None)
+        and (not c.firing.allowed_lateness_us or (plain and c.firing.trigger is None))
+    )
+    # windows.md, Timestamps: "that of the records that are new in the pane", which depends on how
+    # panes were cut.
+    timed = plain or level is not Level.STANDING
+    facts = Facts(
+        level, order, base.keyed, False, timely, False, timed, retracting, doubled=base.doubled
+    )
+    if not c.late_side:
+        return Made(facts)
+    # Which records are late is free only where windows close by their triggers.
+    known = base.level is Level.ALL and (level is Level.ALL or not _closes(c.firing.trigger))
+    # windows.md, Late records: they go aside at the watermark, which may move while they come.
+    aside = replace(base, single=False, timed=base.timed and base.paced, placed=Placed.BY_ARRIVAL)
+    return Made(facts, {c.late_side: aside if known else NOTHING})
+
+
+def _upstream(c: ComputationSpec, spec: PipelineSpec) -> bool:
+    """Whether all of its input comes from computations."""
+    return all(spec.stream(given.stream).source is None for given in c.inputs)
+
+
+def _at_one_moment(c: ComputationSpec) -> bool:
+    """Whether its windows may wait for one time of the clock and fire in the order in which they
+    were made. windows.md, Triggers, 1: "Among windows that waited for the same time, the order is
+    undefined"."""
+    assert c.windowed is not None
+    return c.windowed.window.kind in ("session", "custom") and "after_processing_time" in _words(
+        c.firing.trigger or "default"
+    )
+
+
+def _order_suffices(base: Facts, c: ComputationSpec) -> bool:
+    assert c.windowed is not None
+    sees = c.windowed.window.kind == "count" or any(
+        each.function in _ARRIVAL for each in c.aggregates
+    )
+    sees = sees or (not c.aggregates and not isinstance(c.work, JoinSpec) and not c.called)
+    sees = sees or (c.called is not None and not c.called.options.get("sort"))
+    # windows.md, Cumulative windows: their records come by steps, and so do those of emit: changes.
+    stepwise = c.windowed.window.kind == "cumulative" or bool(
+        c.windowed.window.options.get("changes")
+    )
+    return not sees or (base.order is not Order.NONE and not stepwise)
+
+
+def _fired(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> Level:
+    """windows.md, Triggers, 1: "After each bundle of records of a key … the trigger of each window
+    concerned is evaluated once". So triggers that count records, or fire for late ones, depend on
+    bundles; testing.md, Crashes: "a crash may cut bundles differently"."""
+    assert c.windowed is not None
+    words = (
+        frozenset(_words(c.firing.trigger))
+        if c.firing.trigger is not None
+        else frozenset({"default"})
+    )
+    loose = bool(words & {"after_count", "after_bytes", "after_percentile_watermark", "custom"})
+    # A timer of a callback may be due at the same time of the clock; whether what it produces comes
+    # before the window fires depends on how far it is from shard to shard.
+    called = {stream for each in spec.computations if each.called for stream in each.outputs}
+    timed = free.racing is not None or any(given.stream in called for given in c.inputs)
+    loose = loose or (timed and "after_processing_time" in words)
+    changes = bool(c.windowed.window.options.get("changes"))
+    loose = loose or ("default" in words and c.firing.allowed_lateness_us > 0) or c.late == "refire"
+    loose = loose or (changes and c.firing.allowed_lateness_us > 0)
+    # Behind its end a window that waits for it fires for the first bundle and closes: the next
+    # record is late.
+    loose = loose or (
+        "after_watermark" in words
+        and _closes(c.firing.trigger)
+        and c.firing.allowed_lateness_us > 0
+    )
+    if not loose:
+        return Level.ALL
+    percentile = "after_percentile_watermark" in words
+    if not free.bundling and free.racing is None and base.single and base.paced and not percentile:
+        return Level.ALL
+    if (
+        not free.ended
+        or _closes(c.firing.trigger)
+        or changes
+        or c.called
+        or c.firing.accumulation == "discarding"
+    ):
+        return Level.NOTHING
+    if c.firing.accumulation == "accumulating" and c.windowed.window.kind in ("session", "custom"):
+        return Level.NOTHING
+    # Weak productions: "A bundle that was lost in a crash runs again, and may produce something
+    # else, although a consumer has perhaps applied the first version already": a pane that nobody
+    # knows to take back.
+    if free.crashing and c.productions is Productions.WEAK:
+        return Level.NOTHING
+    return Level.STANDING
+
+
+def _words(tree: Any) -> Iterable[str]:
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, Mapping):
+        for name, inner in tree.items():
+            yield str(name)
+            yield from _words(inner)
+    elif isinstance(tree, list | tuple):
+        for inner in tree:
+            yield from _words(inner)
+
+
+def _closes(tree: Any) -> bool:
+    """Whether a trigger may finish before the window is collected, so that what comes afterwards is
+    late (windows.md, Triggers, 3): when that is, depends on how its records were bundled if it
+    counts."""
+    if tree is None:
+        return False
+    if isinstance(tree, str):
+        return tree not in ("default", "never", "after_watermark")
+    return not tree.keys() <= {"default", "never", "repeat", "after_watermark"}

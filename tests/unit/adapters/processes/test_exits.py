@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from millwheel.adapters.processes.exits import telling_line
+
+
+def test_a_process_that_leaves_has_written_all_and_ends_at_once_with_its_code() -> None:
+    code = (
+        "import atexit, sys, threading; from millwheel.adapters.processes.exits import leave; "
+        "atexit.register(print, 'took itself apart'); "
+        "threading.Thread(target=threading.Event().wait).start(); "
+        "print('out'); sys.stderr.write('err'); leave(64)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (64, "out\n", "err")
+
+
+TRACEBACK = """2026-11-27 01:00:00,000 ERROR worker of slot 0 ends
+Traceback (most recent call last):
+  File "/p/millwheel/engine/workers/__main__.py", line 100, in _run
+    process.run()
+OSError: [Errno 28] No space left on device
+"""
+CRASH = """2026-11-27 01:00:00,000 INFO joined
+Fatal Python error: Segmentation fault
+
+Current thread 0x00007f1 (most recent call first):
+  File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at
+  File "/p/bad.py", line 7 in process_record
+
+Extension modules: numpy.core._multiarray_umath, msgspec._core (total: 2)
+"""
+
+
+def test_the_exception_of_python_is_told() -> None:
+    assert telling_line(TRACEBACK) == "OSError: [Errno 28] No space left on device"
+
+
+def test_a_native_crash_is_told_with_the_innermost_line() -> None:
+    assert telling_line(CRASH) == "Segmentation fault at bad.py:7 in process_record"
+
+
+def test_otherwise_the_last_line_is_told_and_nothing_of_an_empty_log() -> None:
+    assert telling_line("worker: fenced\nworker: the root is gone\n") == "worker: the root is gone"
+    assert telling_line("") == ""

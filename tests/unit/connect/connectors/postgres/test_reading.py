@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from millwheel.connect.connectors.postgres.pages import Page
+from millwheel.connect.connectors.postgres.reading import PostgresReader, RowDecoder
+from millwheel.connect.sources.base import Chunk
+from millwheel.errors import SetupError, UnavailableError
+
+
+class ListPages:
+    """Keys of a list, in pages of two."""
+
+    where = "the list"
+
+    def __init__(self, keys: list[int], *trouble: Exception) -> None:
+        self._keys, self._trouble = keys, list(trouble)
+        self.closed = threading.Event()
+
+    def page(self, after: int, until: int) -> Page:
+        if self._trouble:
+            raise self._trouble.pop()
+        found = [key for key in self._keys if after < key <= until][:2]
+        return Page(
+            [(key, b'{"n": %d}' % key if key != 13 else b"{") for key in found], len(found) < 2
+        )
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def drained(reader: PostgresReader, position: int = 0) -> list[Chunk]:
+    until, chunks = time.monotonic() + 30, []
+    while not chunks or not chunks[-1].finished:
+        assert time.monotonic() < until
+        chunks.append(reader.read(position, 3))
+        position = chunks[-1].next_position
+    return chunks
+
+
+def reader_of(pages: Any, low: int, high: int) -> PostgresReader:
+    return PostgresReader(lambda: pages, RowDecoder(None, {}), low, high)
+
+
+def test_positions_are_keys_counted_from_the_first_one() -> None:
+    pages = ListPages([-5, 0, 7, 13, 20])
+    reader = reader_of(pages, -5, 18)
+    chunks = drained(reader)
+    assert [position for chunk in chunks for position in chunk.positions] == [1, 6, 13]
+    assert [value["n"] for chunk in chunks for value in chunk.values] == [-5, 0, 7]
+    assert [reject.position for chunk in chunks for reject in chunk.rejects] == [19]
+    assert chunks[-1].next_position == 24
+    assert [value["n"] for chunk in drained(reader, 6) for value in chunk.values] == [7]
+    reader.close()
+    assert pages.closed.wait(10)
+
+
+def test_a_server_that_is_away_is_waited_for() -> None:
+    reader = reader_of(ListPages([1, 2, 3], UnavailableError("away")), 1, 3)
+    assert [value["n"] for chunk in drained(reader) for value in chunk.values] == [1, 2, 3]
+    reader.close()
+
+
+def test_what_cannot_be_read_is_told_to_whoever_reads() -> None:
+    reader = reader_of(ListPages([1], SetupError("the table is gone")), 1, 1)
+    with pytest.raises(SetupError, match="the table is gone"):
+        drained(reader)
+    reader.close()

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from millwheel.connect.connectors.postgres.sink import build_postgres_sink
+
+GIVEN = {"dsn": "postgresql://u:hush-hush@db/results", "table": "ctr"}
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"mode": "upsert"}, "needs the option 'by'"),
+        ({"by": "ad"}, "remove it, or set the mode"),
+        ({"mode": "upsrt"}, "did you mean 'upsert'?"),
+        ({"table": "a.b.c"}, "option 'table' is 'a.b.c'"),
+        ({"tabel": "x"}, "has no option 'tabel'; did you mean 'table'?"),
+        ({"columns": {"n": "1 +"}}, "option 'columns': n: "),
+        (
+            {"mode": "upsert", "by": "ad", "columns": {"n": "n"}},
+            "'ad', which is no column of option 'columns'",
+        ),
+        (
+            {"mode": "upsert", "by": "ad", "create": {"n": "int"}},
+            "'ad', which is no column of option 'create'",
+        ),
+        ({"create": {"n": "int; drop table x"}}, "write a type of PostgreSQL, such as bigint"),
+        ({"flush": "soon"}, "option 'flush'"),
+        ({"cut_records": 0}, "option 'cut_records'"),
+        ({"dsn": "postgresql//u:hush-hush@db"}, "option 'dsn' is no connection string"),
+    ],
+)
+def test_options_that_cannot_work_are_sentences_without_the_password(
+    more: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        build_postgres_sink(GIVEN | more)
+    assert told in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_types_of_columns_may_have_sizes_and_several_words() -> None:
+    types = [
+        "numeric(10, 2)",
+        "timestamp with time zone",
+        "text[]",
+        "double precision",
+        "varchar(3)",
+        "app.kind",
+    ]
+    build_postgres_sink(
+        GIVEN | {"create": {f"c{number}": kind for number, kind in enumerate(types)}}
+    )
+
+
+def test_a_secret_that_is_not_known_yet_is_a_connection_string() -> None:
+    assert build_postgres_sink(GIVEN | {"dsn": "${secret:PG}"}).where == "PostgreSQL"

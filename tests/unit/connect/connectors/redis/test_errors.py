@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+from redis import exceptions
+
+from millwheel.connect.connectors.external.meanings import Meaning, RowToBlameError, UnknownError
+from millwheel.connect.connectors.redis import errors
+from millwheel.errors import SetupError, UnavailableError
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (exceptions.ResponseError("MISCONF disk"), Meaning.ABSENT),
+        (exceptions.ResponseError("CROSSSLOT keys"), Meaning.MEND),
+        (exceptions.ResponseError("WRONGTYPE value"), Meaning.ROWS),
+        (exceptions.ResponseError("ERR who knows"), Meaning.UNKNOWN),
+        (exceptions.ResponseError("it is not LOADING"), Meaning.UNKNOWN),
+    ],
+)
+def test_a_reply_means_what_its_first_word_says(error: Exception, meaning: Meaning) -> None:
+    assert errors.meaning_of(error) is meaning
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (exceptions.AuthenticationError("no"), Meaning.MEND),
+        (exceptions.MaxConnectionsError("no"), Meaning.ABSENT),
+        (exceptions.TimeoutError("no"), Meaning.ABSENT),
+        (exceptions.DataError("no"), Meaning.ROWS),
+        (ConnectionResetError("no"), Meaning.ABSENT),
+        (UnicodeError("no"), Meaning.ROWS),
+        (RuntimeError("no"), Meaning.UNKNOWN),
+    ],
+)
+def test_without_such_a_word_the_nearest_class_decides(error: Exception, meaning: Meaning) -> None:
+    assert errors.meaning_of(error) is meaning
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (exceptions.ResponseError("OOM no memory"), UnavailableError, "OOM no memory"),
+        (exceptions.ResponseError("WRONGTYPE value"), RowToBlameError, "WRONGTYPE value"),
+        (exceptions.AuthenticationError(), SetupError, "AuthenticationError"),
+        (exceptions.ResponseError("ERR odd"), UnknownError, "ERR odd"),
+    ],
+)
+def test_it_is_told_with_the_server_and_the_words_of_the_client(
+    error: Exception, kind: type, words: str
+) -> None:
+    told = errors.in_words(error, "Redis at h")
+    assert type(told) is kind
+    assert str(told).startswith(f"Redis at h: {words}")
+
+
+def test_an_error_of_ours_stays_as_it_is() -> None:
+    ours = SetupError("LOADING is no option")
+    assert errors.in_words(ours, "Redis at h") is ours

@@ -1,0 +1,62 @@
+"""Every format is there both ways."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millwheel.connect.formats.choice import build_decoder, build_encoder
+from millwheel.connect.formats.options import read_format
+from millwheel.core.tables.changes import split
+from tests.fakes.protobuf import write_descriptors
+
+SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "value", "type": "string"}]}
+PROTOBUF = {"protobuf": {"message": "shop.Click.Tag", "descriptor": "shop.desc"}}
+BOTH_WAYS: list[tuple[Any, dict[str, Any]]] = [
+    ("json", {"value": "x"}),
+    ("text", {"value": "x"}),
+    ("raw", {"value": b"x"}),
+    ({"csv": {"columns": ["value"]}}, {"value": "x"}),
+    ({"avro": {"schema": SCHEMA}}, {"value": "x"}),
+    (PROTOBUF, {"text": "x", "within": None}),
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "row"), BOTH_WAYS, ids=lambda part: next(iter(part)) if type(part) is dict else part
+)
+def test_what_a_format_writes_it_reads(given: Any, row: dict[str, Any], tmp_path: Path) -> None:
+    write_descriptors(tmp_path)
+    form = read_format(given, [given] if isinstance(given, str) else list(given))
+    encoder = build_encoder(form, str(tmp_path), "t-value")
+    encoder.check()
+    assert encoder.header() == b""
+    assert build_decoder(form, str(tmp_path), {}).decode([encoder.encode(row)]).records == [row]
+
+
+def test_change_events_may_be_avro() -> None:
+    row: dict[str, Any] = {
+        "type": "record",
+        "name": "Row",
+        "fields": [{"name": "id", "type": "long"}],
+    }
+    fields = [{"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "Row"]}]
+    envelope = {
+        "type": "record",
+        "name": "E",
+        "fields": [*fields, {"name": "op", "type": "string"}],
+    }
+    avro = {"avro": {"schema": envelope}}
+    event = build_encoder(read_format(avro, ("avro",)), "", "").encode(
+        {"before": None, "after": {"id": 1}, "op": "c"}
+    )
+    decoder = build_decoder(read_format({"debezium": {"encoding": avro}}, ("debezium",)), "", {})
+    assert decoder.changes
+    assert [split(change)[1] for change in decoder.decode([event]).records[0]] == [{"id": 1}]
+
+
+def test_avro_needs_a_schema_to_write() -> None:
+    with pytest.raises(ValueError, match="avro needs 'schema' to write"):
+        build_encoder(read_format("avro", ("avro",)), "", "")

@@ -1,0 +1,60 @@
+"""What result files hold, and which rows they cannot hold."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import numpy as np
+import polars as pl
+import pytest
+
+from millwheel.connect.sinks.base import SinkBatch, SinkRecord
+from millwheel.connect.sinks.files.content import Content, Shape
+from millwheel.connect.sinks.files.sink import build_files
+from millwheel.connect.sinks.rows import records_of
+from millwheel.core.columns.batch import ColumnBatch, key_column
+
+SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}
+AVRO = {"avro": {"schema": SCHEMA}}
+RECORDS = [
+    SinkRecord("k", {"n": 1}, 5),
+    SinkRecord("k", {"n": "x"}, 6),
+    SinkRecord("k", {"n": 2}, 7),
+]
+
+
+@pytest.mark.parametrize("layout", [{}, {"roll": {"size": "1MB"}}])
+def test_rows_that_do_not_fit_are_refused_and_the_others_are_a_file(
+    tmp_path: Path, layout: dict[str, Any]
+) -> None:
+    sink = build_files({"path": "out", "format": AVRO, **layout}, str(tmp_path))
+    sink.check("root")
+    writer = sink.open("s-0", 1)
+    for number in range(2):
+        writer.publish(writer.prepare(SinkBatch(number, f"1-{number}", RECORDS)))
+        assert [(each.record, each.reason) for each in writer.take_refused()] == [
+            (RECORDS[1], "field 'n' is str 'x', but the Avro schema wants a long")
+        ]
+    files = sorted((tmp_path / "out").glob("*.avro"))
+    assert len(files) == (1 if layout else 2)
+    found = [row for path in files for row in fastavro.reader(io.BytesIO(path.read_bytes()))]
+    assert found == [{"n": 1}, {"n": 2}] * 2
+
+
+def test_keys_of_several_fields_in_columns_are_lists_as_they_are_in_rows() -> None:
+    frame = pl.DataFrame({"a": ["x", "y"], "n": [1, 2]})
+    order = np.arange(2)
+    batch = ColumnBatch("s", order, order, key_column([frame["a"], frame["n"]]), frame)
+    content = Content(Shape("jsonl", True, True, {}, None))
+    in_columns = content.of(SinkBatch(1, "1-1", [], [batch]))
+    assert in_columns == content.encode(records_of(batch))
+    assert json.loads(in_columns.splitlines()[1]) == {
+        "key": ["y", 2],
+        "timestamp": 1,
+        "a": "y",
+        "n": 2,
+    }

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from millwheel.connect.sinks.files.parquet_rows import ParquetRows
+
+
+def read(data: bytes) -> pa.Table:
+    return pq.read_table(pa.BufferReader(data))
+
+
+def encoded(fields: Mapping[str, str], *rows: Mapping[Any, Any]) -> pa.Table:
+    return read(ParquetRows(fields).encode(rows))
+
+
+def test_rows_come_back_and_a_missing_value_is_null() -> None:
+    assert encoded({}, {"a": 1, "b": "x"}, {"a": 2}).to_pylist() == [
+        {"a": 1, "b": "x"},
+        {"a": 2, "b": None},
+    ]
+
+
+def test_declared_fields_fix_the_columns_and_their_types() -> None:
+    table = encoded({"a": "float", "b": "str"}, {"a": 1, "c": 5}, {"a": 2.5, "b": [1]})
+    assert table.schema == pa.schema([("a", pa.float64()), ("b", pa.string())])
+    assert table.to_pylist() == [{"a": 1.0, "b": None}, {"a": 2.5, "b": "[1]"}]
+
+
+def test_a_value_that_does_not_fit_a_declared_column_is_null() -> None:
+    assert encoded({"a": "int"}, {"a": "many"}, {"a": 3}).to_pylist() == [{"a": None}, {"a": 3}]
+
+
+def test_a_column_keeps_its_type_from_file_to_file_or_becomes_wider() -> None:
+    rows = ParquetRows({})
+    assert read(rows.encode([{"a": 1}])).schema.field("a").type == pa.int64()
+    assert read(rows.encode([{"a": 1.5}])).schema.field("a").type == pa.float64()
+    assert read(rows.encode([{"a": 2}])).to_pylist() == [{"a": 2.0}]
+
+
+def test_a_column_of_mixed_types_is_json_text() -> None:
+    assert encoded({}, {"a": 1}, {"a": "x"}, {"a": {"b": 2}}).to_pylist() == [
+        {"a": "1"},
+        {"a": "x"},
+        {"a": '{"b":2}'},
+    ]
+
+
+def test_what_parquet_has_no_columns_for_is_text() -> None:
+    assert encoded({}, {"a": {}}).to_pylist() == [{"a": "{}"}]
+    assert encoded({}, {1: "x"}).to_pylist() == [{"1": "x"}]
+
+
+@pytest.mark.parametrize("empty", [None, {"x": None}, [None], [], {"x": [None]}])
+def test_a_column_of_nulls_alone_has_a_type_that_later_files_keep(empty: Any) -> None:
+    rows = ParquetRows({})
+    first = read(rows.encode([{"a": empty, "b": 1}]))
+    later = read(
+        rows.encode([{"a": None if empty is None else empty, "b": 2}, {"a": None, "b": 3}])
+    )
+    assert first.schema == later.schema
+    assert "null" not in str(first.schema.field("a").type)
+
+
+def test_text_comes_after_nulls_in_the_same_type() -> None:
+    rows = ParquetRows({})
+    tables = [read(rows.encode([{"e": value}])) for value in (None, "e", None, 5)]
+    assert {str(table.schema.field("e").type) for table in tables} == {"string"}
+    assert [table.to_pylist()[0]["e"] for table in tables] == [None, "e", None, "5"]
+
+
+def test_times_of_all_zones_are_in_utc() -> None:
+    rows, zone = ParquetRows({}), timezone(timedelta(hours=2))
+    moment = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+    tables = [
+        read(rows.encode([{"at": at}]))
+        for at in (moment.astimezone(zone), moment, moment.replace(tzinfo=None))
+    ]
+    assert len({str(table.schema) for table in tables}) == 1
+    assert [table.to_pylist() for table in tables] == [[{"at": moment}]] * 3
+    declared = encoded(
+        {"at": "timestamp"}, {"at": moment.astimezone(zone)}, {"at": "2026-01-01T14:00:00+0200"}
+    )
+    assert declared.to_pylist() == [{"at": moment}] * 2

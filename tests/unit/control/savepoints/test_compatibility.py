@@ -1,0 +1,539 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from millwheel.api import Computation, ListState, MapState, ValueState
+from millwheel.control.savepoints import blueprint
+from millwheel.control.savepoints.blueprint import Blueprint, blueprint_of
+from millwheel.control.savepoints.compatibility import Compatibility, compare, worst
+from millwheel.core.pipeline.skew import planned
+from millwheel.core.pipeline.spec import (
+    Divided,
+    InputSpec,
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    Productions,
+    SinkSpec,
+    SourceSpec,
+    StreamSpec,
+)
+from millwheel.core.pipeline.work import (
+    AggregateSpec,
+    BranchSpec,
+    DeduplicateSpec,
+    DictionarySpec,
+    SlicesSpec,
+    StepKind,
+    StepSpec,
+    WindowSpec,
+)
+from tests.computations import changed, computation_spec
+
+FREE, SAVEPOINT, REFUSED = Compatibility.FREE, Compatibility.SAVEPOINT, Compatibility.REFUSED
+
+
+class Seen(msgspec.Struct):
+    count: int = 0
+
+
+class SeenMore(msgspec.Struct):
+    count: int = 0
+    last: str | None = None
+
+
+class SeenOtherwise(msgspec.Struct):
+    count: str = ""
+
+
+class Kept(Computation):
+    seen = ValueState(Seen)
+    names = ListState(str, ttl="1h")
+
+
+class More(Kept):
+    seen = ValueState(SeenMore)
+    extra = MapState(int)
+
+
+class Fewer(Computation):
+    seen = ValueState(Seen)
+
+
+class Otherwise(Kept):
+    seen = ValueState(SeenOtherwise)
+
+
+class Listed(Kept):
+    seen = ListState(Seen)
+
+
+class Forgetting(Kept):
+    seen = ValueState(Seen, ttl="1h")
+
+
+class Longer(Kept):
+    names = ListState(str, ttl="2h")
+
+
+CLASSES = {
+    f"code:{kind.__name__}": kind
+    for kind in (Kept, More, Fewer, Otherwise, Listed, Forgetting, Longer)
+}
+
+
+def by(*names: str) -> KeySpec:
+    return KeySpec(KeyKind.FIELD, names)
+
+
+SPEC = PipelineSpec(
+    "visits",
+    (
+        StreamSpec(
+            "visits",
+            SourceSpec("files", {"path": "in", "format": "jsonl"}),
+            "time",
+            fields={"n": "int"},
+        ),
+    ),
+    (
+        computation_spec(
+            "returns", (InputSpec("visits", by("user")),), ("returned",), callback="code:Kept"
+        ),
+        computation_spec(
+            "pages",
+            (InputSpec("visits", by("page")),),
+            ("minutes",),
+            window=WindowSpec("tumbling", {"size_us": 60_000_000}),
+            aggregates=(AggregateSpec("count", "count"),),
+        ),
+        computation_spec(
+            "short",
+            (InputSpec("visits", by("page")),),
+            ("shorter",),
+            steps=(StepSpec(StepKind.MAP, "code:f"),),
+        ),
+    ),
+    (
+        SinkSpec("returned", "files", {"path": "out"}),
+        SinkSpec("minutes", "files", {"path": "m", "mode": "upsert"}),
+    ),
+    "/nowhere",
+)
+
+
+@pytest.fixture(autouse=True)
+def code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blueprint, "load_object", lambda name, folder: CLASSES[name])
+
+
+def stream(**changes: Any) -> PipelineSpec:
+    return replace(SPEC, streams=(replace(SPEC.streams[0], **changes),))
+
+
+def source(kind: str = "files", **options: Any) -> PipelineSpec:
+    return stream(source=SourceSpec(kind, {"path": "in", "format": "jsonl", **options}))
+
+
+def computation(name: str, **changes: Any) -> PipelineSpec:
+    others = tuple(
+        changed(each, **changes) if each.name == name else each for each in SPEC.computations
+    )
+    return replace(SPEC, computations=others)
+
+
+def callback(name: str) -> PipelineSpec:
+    return computation("returns", callback=f"code:{name}")
+
+
+def sink(index: int, **changes: Any) -> PipelineSpec:
+    sinks = list(SPEC.sinks)
+    sinks[index] = replace(sinks[index], **changes)
+    return replace(SPEC, sinks=tuple(sinks))
+
+
+MORE = computation_spec(
+    "more", (InputSpec("visits", by("user")),), ("x",), steps=(StepSpec(StepKind.MAP, "code:f"),)
+)
+
+CHANGES: dict[str, tuple[Callable[[], PipelineSpec], str, Compatibility, str]] = {
+    "name": (
+        lambda: replace(SPEC, name="hits"),
+        "",
+        REFUSED,
+        "the pipeline's name was 'visits' and is 'hits'",
+    ),
+    "added": (
+        lambda: replace(SPEC, computations=(*SPEC.computations, MORE)),
+        "more",
+        SAVEPOINT,
+        "starts empty, with records after the savepoint",
+    ),
+    "removed": (
+        lambda: replace(SPEC, computations=SPEC.computations[1:]),
+        "returns",
+        SAVEPOINT,
+        "state, timers and open windows are left behind",
+    ),
+    "another stream": (
+        lambda: replace(SPEC, streams=(*SPEC.streams, StreamSpec("b", SourceSpec("generator")))),
+        "source.b",
+        SAVEPOINT,
+        "read from its beginning",
+    ),
+    "no sink": (
+        lambda: replace(SPEC, sinks=SPEC.sinks[:1]),
+        "sink.minutes",
+        SAVEPOINT,
+        "it is removed",
+    ),
+    "source kind": (
+        lambda: source("generator"),
+        "source.visits",
+        REFUSED,
+        "of kind 'files' and is 'generator'",
+    ),
+    "source path": (
+        lambda: source(path="other"),
+        "source.visits",
+        FREE,
+        "reading continues in files of the same name",
+    ),
+    "source format": (
+        lambda: source(format="csv"),
+        "source.visits",
+        REFUSED,
+        "changes the meaning of its positions",
+    ),
+    "source follow": (
+        lambda: source(follow=True),
+        "source.visits",
+        REFUSED,
+        "changes the meaning of its positions",
+    ),
+    "max_delay": (lambda: stream(max_delay_us=5), "source.visits", FREE, "watermark settings"),
+    "timestamp": (
+        lambda: stream(timestamp="at"),
+        "source.visits",
+        FREE,
+        "timestamps are read differently",
+    ),
+    "callback options": (
+        lambda: computation("returns", options={"x": 1}),
+        "returns",
+        FREE,
+        "callback or its options",
+    ),
+    "callback key": (
+        lambda: computation("returns", inputs=(InputSpec("visits", by("name")),)),
+        "returns",
+        REFUSED,
+        "was field user and is field name: its state is stored under the old keys",
+    ),
+    "key of steps": (
+        lambda: computation("short", inputs=(InputSpec("visits", by("name")),)),
+        "short",
+        SAVEPOINT,
+        "it keeps no state by key",
+    ),
+    "one more input": (
+        lambda: computation(
+            "short", inputs=(*SPEC.computations[2].inputs, InputSpec("minutes", by("page")))
+        ),
+        "short",
+        SAVEPOINT,
+        "also consumes the stream 'minutes'",
+    ),
+    "steps": (
+        lambda: computation("short", steps=(StepSpec(StepKind.MAP, "code:g"),)),
+        "short",
+        FREE,
+        "its steps",
+    ),
+    "form": (
+        lambda: computation("short", steps=(), branches=(BranchSpec("shorter"),)),
+        "short",
+        REFUSED,
+        "'steps' and is 'branches'",
+    ),
+    "outputs": (
+        lambda: computation("short", outputs=("shorter", "y")),
+        "short",
+        SAVEPOINT,
+        "its outputs were shorter",
+    ),
+    "window": (
+        lambda: computation("pages", window=WindowSpec("tumbling", {"size_us": 5})),
+        "pages",
+        REFUSED,
+        "its window changed (size_us)",
+    ),
+    "aggregate": (
+        lambda: computation("pages", aggregates=(AggregateSpec("users", "count"),)),
+        "pages",
+        REFUSED,
+        "its aggregates changed (count, users)",
+    ),
+    "trigger": (
+        lambda: computation("pages", trigger={"after_count": 3}),
+        "pages",
+        REFUSED,
+        "when it fires, or on which records, changed (trigger)",
+    ),
+    "weak": (
+        lambda: computation("returns", productions=Productions.WEAK),
+        "returns",
+        SAVEPOINT,
+        "strong and are weak",
+    ),
+    "weak window": (
+        lambda: computation("pages", productions=Productions.WEAK),
+        "pages",
+        REFUSED,
+        "open windows",
+    ),
+    "columns": (
+        lambda: stream(fields={"n": "float"}),
+        "pages",
+        REFUSED,
+        "the declared fields of its input",
+    ),
+    "shards": (
+        lambda: computation("returns", shards=9),
+        "returns",
+        FREE,
+        "another number of shards",
+    ),
+    "pairing": (
+        lambda: computation("short", deduplicate=DeduplicateSpec(5), steps=()),
+        "short",
+        REFUSED,
+        "is 'deduplicate'",
+    ),
+    "dictionary": (
+        lambda: computation("short", dictionary=DictionarySpec("n", "id", 8), steps=()),
+        "short",
+        REFUSED,
+        "is 'dictionary'",
+    ),
+    "state added": (
+        lambda: callback("More"),
+        "returns",
+        FREE,
+        "state 'extra' is new and empty for every key",
+    ),
+    "state grown": (
+        lambda: callback("More"),
+        "returns",
+        FREE,
+        "state 'seen' has changed and reads the old values",
+    ),
+    "state gone": (lambda: callback("Fewer"), "returns", FREE, "state 'names' is removed"),
+    "state type": (
+        lambda: callback("Otherwise"),
+        "returns",
+        REFUSED,
+        "its field 'count' was integer and becomes text",
+    ),
+    "state kind": (
+        lambda: callback("Listed"),
+        "returns",
+        REFUSED,
+        "state 'seen' was a value and is a list",
+    ),
+    "state ttl": (
+        lambda: callback("Forgetting"),
+        "returns",
+        REFUSED,
+        "state 'seen' got its time to live",
+    ),
+    "longer ttl": (lambda: callback("Longer"), "returns", FREE, "another time to live"),
+    "sink path": (
+        lambda: sink(0, options={"path": "b"}),
+        "sink.returned",
+        SAVEPOINT,
+        "after the savepoint",
+    ),
+    "sink flush": (
+        lambda: sink(0, options={"path": "out", "flush": "5s"}),
+        "sink.returned",
+        FREE,
+        "at once",
+    ),
+    "sink kind": (
+        lambda: sink(0, kind="stdout"),
+        "sink.returned",
+        SAVEPOINT,
+        "its kind was 'files' and is 'stdout'",
+    ),
+    "sink mode": (
+        lambda: sink(1, options={"path": "m"}),
+        "sink.minutes",
+        REFUSED,
+        "the current rows are not known",
+    ),
+    "sink key": (
+        lambda: sink(0, key=by("user")),
+        "sink.returned",
+        SAVEPOINT,
+        "its key was the record's own key",
+    ),
+    "upsert key": (
+        lambda: sink(1, key=by("user")),
+        "sink.minutes",
+        REFUSED,
+        "the current rows are identified by",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_each_change_has_its_verdict_and_says_why(name: str) -> None:
+    changed, node, verdict, words = CHANGES[name]
+    changes = compare(blueprint_of(SPEC), blueprint_of(changed()))
+    found = [change for change in changes if change.node == node and words in change.sentence]
+    assert [change.verdict for change in found] == [verdict], [str(change) for change in changes]
+
+
+def test_the_same_pipeline_has_no_changes_and_the_worst_change_decides() -> None:
+    assert compare(blueprint_of(SPEC), blueprint_of(SPEC)) == []
+    assert worst([]) is FREE
+    both = compare(
+        blueprint_of(SPEC), blueprint_of(replace(sink(0, options={"path": "b"}), name="other"))
+    )
+    assert worst(both[1:]) is SAVEPOINT
+    assert worst(both) is REFUSED
+
+
+def test_changed_slices_are_refused_and_another_keep_is_not() -> None:
+    def worst_of(**changes: Any) -> Compatibility | None:
+        made = []
+        for more in ({}, changes):
+            given: dict[str, Any] = {
+                "slices": SlicesSpec((5, 10), 20),
+                "aggregates": (AggregateSpec("n", "count"),),
+            }
+            spec = computation_spec(
+                "c", (InputSpec("s", KeySpec(KeyKind.FIELD, ("k",))),), **{**given, **more}
+            )
+            made.append(
+                blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (spec,), (), "/"))
+            )
+        changed = compare(*made)
+        return worst(changed) if changed else None
+
+    assert worst_of() is None
+    spec = computation_spec(
+        "c", (InputSpec("s", KeySpec(KeyKind.FIELD, ("k",))),), slices=SlicesSpec((5, 10), 20)
+    )
+    made = blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (spec,), (), "/"))
+    # as a root keeps it
+    assert not compare(msgspec.json.decode(msgspec.json.encode(made), type=Blueprint), made)
+    assert worst_of(slices=SlicesSpec((5, 10), 40)) is FREE
+    assert worst_of(late="side:x") is FREE
+    for refused in (
+        {"slices": SlicesSpec((5,), 20)},
+        {"slices": SlicesSpec((5, 10), 20, "", 7)},
+        {"condition": "n > 1"},
+    ):
+        assert worst_of(**refused) is REFUSED
+
+
+def test_a_dictionary_cannot_get_or_lose_its_time_to_live() -> None:
+    def made(**changes: Any) -> Any:
+        spec = computation_spec(
+            "ids", (InputSpec("s", KeySpec(KeyKind.FIELD, ("n",), partitions=8)),), ("o",),
+            dictionary=DictionarySpec("n", "id", 8, **changes),
+        )  # fmt: skip
+        return blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (spec,), (), "/"))
+
+    before = made()
+    del before.nodes["ids"].facets["dictionary"]["ttl_us"]  # as earlier versions wrote it
+    assert compare(before, made()) == []
+    assert worst(compare(before, made(ttl_us=60))) is REFUSED
+    assert worst(compare(made(ttl_us=60), made())) is REFUSED
+    [longer] = compare(made(ttl_us=60), made(ttl_us=90))
+    assert (longer.verdict, longer.sentence) == (
+        FREE,
+        "its dictionary has another time to live, from the next record on",
+    )
+    [kept] = compare(made(), made(keep=("a",)))
+    assert (kept.verdict, "the fields of its output" in kept.sentence) == (FREE, True)
+
+
+def test_results_that_are_kept_from_now_on_change_the_form_of_open_windows() -> None:
+    def made(queryable: str) -> Any:
+        inputs = (InputSpec("s", KeySpec(KeyKind.FIELD, ("k",))),)
+        window, aggregates = WindowSpec("tumbling", {"size_us": 10}), (AggregateSpec("n", "count"),)
+        spec = computation_spec(
+            "c", inputs, ("o",), window=window, aggregates=aggregates, queryable=queryable
+        )
+        return blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (spec,), (), "/"))
+
+    assert worst(compare(made(""), made("latest"))) is REFUSED
+    assert "queryable" not in repr(made(""))
+
+
+def divided(how: Divided, instances: int = 4) -> Blueprint:
+    return blueprint_of(planned(computation("pages", scatter=instances, divided=how)))
+
+
+@pytest.mark.parametrize("after", [how for how in Divided if how is not Divided.ALL])
+def test_keys_that_are_divided_otherwise_are_refused(after: Divided) -> None:
+    for pair in ((Divided.ALL, after), (after, Divided.ALL)):
+        changes = compare(*map(divided, pair))
+        assert {(change.node, change.verdict) for change in changes} == {
+            ("partial.pages", REFUSED)
+        }, changes
+    assert compare(divided(after), divided(after)) == []
+
+
+def test_the_refusal_of_another_skew_says_both_and_what_to_do() -> None:
+    [change] = compare(divided(Divided.ALL), divided(Divided.HOT))
+    assert "divided by skew: scatter and are by skew: auto" in change.sentence
+    assert "keep skew as it was, or give the computation another name" in change.sentence
+
+
+def test_whole_keys_cannot_become_divided_ones_nor_back() -> None:
+    for how in Divided:
+        assert worst(compare(blueprint_of(SPEC), divided(how))) is REFUSED
+        assert worst(compare(divided(how), blueprint_of(SPEC))) is REFUSED
+        assert worst(compare(divided(how), divided(how, 5))) is REFUSED
+
+
+def test_a_root_of_a_version_that_did_not_note_how_keys_are_divided_goes_on() -> None:
+    for how in (Divided.ALL, Divided.HOT):
+        before = divided(how)
+        del before.nodes["partial.pages"].facets["divided"]
+        assert compare(before, divided(how)) == []
+
+
+def test_blueprints_name_settings_and_not_the_classes_that_hold_them() -> None:
+    """A savepoint stays readable while those change."""
+    pages = blueprint_of(SPEC).nodes["pages"]
+    assert (pages.form, pages.facets["window"]) == (
+        "aggregation",
+        {"kind": "tumbling", "size_us": 60_000_000},
+    )
+    assert pages.facets["speaking"] == {
+        "trigger": None,
+        "accumulation": "discarding",
+        "allowed_lateness_us": 0,
+        "output_time": "end_of_window",
+        "late": "drop",
+        "where": "",
+    }
+    assert pages.facets["settings"] == ["", {}, 3]
+    slices = SlicesSpec((5, 10), 20, aggregates=(AggregateSpec("n", "count"),), condition="n > 1")
+    spec = computation_spec("c", (InputSpec("s", by("k")),), work=slices)
+    made = blueprint_of(PipelineSpec("p", (StreamSpec("s", timestamp="t"),), (spec,), (), "/"))
+    assert made.nodes["c"].facets["slices"] == [
+        {"levels_us": [5, 10], "keep_us": 20, "time_zone": "", "ttl_us": None},
+        "n > 1",
+        "drop",
+    ]

@@ -1,0 +1,50 @@
+"""Named queries are followed, whatever the root does."""
+
+from __future__ import annotations
+
+import threading
+
+from millwheel.core.pipeline.query_changes import QueryChanges, QueryRow
+from millwheel.engine.queries.following import NamedFollower
+from millwheel.engine.queries.named_queries import NamedQueries
+from millwheel.errors import UnavailableError
+
+
+class Changes:
+    def __init__(self) -> None:
+        self.rows: list[QueryRow] = []
+        self.away = False
+        self.looked = threading.Semaphore(0)
+
+    def read(self, known: QueryChanges | None = None) -> QueryChanges:
+        try:
+            if self.away:
+                raise UnavailableError("the root is away")
+            found = QueryChanges(len(self.rows), list(self.rows))
+            return known if known is not None and known.number == found.number else found
+        finally:
+            self.looked.release()
+
+
+def test_a_change_is_known_after_the_news_and_a_root_that_is_away_takes_nothing_back() -> None:
+    named, changes = NamedQueries(), Changes()
+    changes.rows.append(QueryRow("a", "x.n"))
+    follower = NamedFollower(named, changes)
+    follower.begin()
+    assert set(named.formulas) == {"a"}
+    changes.away = True
+    _look(follower, changes)
+    assert set(named.formulas) == {"a"}
+    changes.away = False
+    changes.rows.append(QueryRow("b", "x.n"))
+    _look(follower, changes)
+    _look(follower, changes)
+    assert set(named.formulas) == {"a", "b"}
+    follower.end()
+
+
+def _look(follower: NamedFollower, changes: Changes) -> None:
+    while changes.looked.acquire(blocking=False):
+        continue
+    follower.changed()
+    assert changes.looked.acquire(timeout=20)

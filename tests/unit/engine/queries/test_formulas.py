@@ -1,0 +1,110 @@
+"""Formulas over what several computations keep, through the harness; null rules; mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millwheel.core.pipeline.spec import QuerySpec
+from millwheel.engine.queries.formulas import NamedFormula
+from millwheel.engine.queries.model import Query, QueryError
+from millwheel.testing import PipelineHarness
+
+S = 1_000_000
+VALUES: dict[str, dict[str, object]] = {
+    "clicks": {"n": 3, "spend": 12},
+    "shown": {"n": 4},
+    "none": {"n": 0, "m": None},
+}
+
+
+def pipeline(folder: Path) -> str:
+    path = folder / "queries.yaml"
+    path.write_text(
+        """
+pipeline: asked
+streams:
+  clicked: {source: {injection: {}}, timestamp: at}
+  seen: {source: {injection: {}}, timestamp: at}
+computations:
+  clicks: {input: {clicked: {key: ad}}, slices: {every: 10s, keep: 1h}, aggregate: {n: count,
+    spend: {sum: cost}}}
+  views: {input: {seen: {key: ad}}, slices: {every: 10s, keep: 1h}, aggregate: {n: count}}
+  site: {input: {seen: {key: [site, ad]}}, slices: {every: 1m, keep: 1h}, aggregate: {n: count}}
+queries:
+  ctr: {formula: clicks.n / views, window: 1m}
+  cpc: {formula: clicks.spend / clicks.n, window: 1h}
+  share: {formula: site / views.n, window: 1m, key: [site, ad], keys: {views: ad}}
+"""
+    )
+    return str(path)
+
+
+def test_a_named_query_asks_several_computations_and_has_a_window_of_its_own(
+    tmp_path: Path,
+) -> None:
+    with PipelineHarness(pipeline(tmp_path)) as harness:
+        for at in (5, 65, 70):
+            harness.push("clicked", {"at": at * S, "ad": 1, "cost": 3})
+        for at in (61, 62, 63, 64):
+            harness.push("seen", {"at": at * S, "ad": 1, "site": "x" if at < 63 else "y"})
+        assert harness.ask("ctr", 1, until=120 * S).values == {"ctr": 0.5}
+        assert harness.ask("ctr", 1, "2m", until=120 * S).values == {"ctr": 0.75}
+        assert harness.ask("cpc", 1, until=120 * S).values == {"cpc": 3}
+        assert harness.ask("share", ("x", 1), until=120 * S).values == {"share": 0.5}
+        with pytest.raises(QueryError, match="2 parts"):
+            harness.ask("share", "x", until=120 * S)
+
+
+def test_an_answer_covers_what_its_parts_cover_and_is_complete_when_they_agree(
+    tmp_path: Path,
+) -> None:
+    with PipelineHarness(pipeline(tmp_path)) as harness:
+        harness.advance_watermark(200 * S)
+        answer = harness.ask("ctr", 1, until=120 * S)
+        assert (answer.covered_start_us, answer.covered_end_us, answer.complete) == (
+            60 * S,
+            120 * S,
+            True,
+        )
+        other = harness.ask("share", ("x", 1), until=115 * S)
+        assert (other.covered_start_us, other.covered_end_us, other.complete) == (0, 115 * S, False)
+
+
+def value(formula: str) -> Any:
+    return NamedFormula.of(QuerySpec("q", formula)).value(VALUES)
+
+
+@pytest.mark.parametrize(
+    ("formula", "said"),
+    [
+        ("clicks.spend / clicks.n", 4),
+        ("clicks.n / shown", 0.75),
+        ("clicks.n / none.n", None),
+        ("clicks.n // none.n", None),
+        ("clicks.n % none.n", None),
+        ("none.m * 2", None),
+        ("none.m + clicks.n", None),
+        ("round(clicks.n / shown.n, 1)", 0.8),
+        ("clicks.n > 2 and shown.n > 2", True),
+        ("clicks.n / none.n if none.n else 0", 0),
+    ],
+)
+def test_values_and_null_rules(formula: str, said: Any) -> None:
+    assert value(formula) == said
+
+
+def test_what_is_no_number_for_another_reason_is_an_error_with_a_sentence() -> None:
+    with pytest.raises(QueryError) as caught:
+        value("lower(clicks.n)")
+    assert caught.value.code == "bad_value"
+
+
+def test_each_computation_is_asked_once() -> None:
+    formula = NamedFormula.of(QuerySpec("q", "a.x / a.y + b", 60 * S))
+    assert [(each.indicator, each.window_us) for each in formula.questions(Query("q", 1))] == [
+        ("a", 60 * S),
+        ("b", 60 * S),
+    ]

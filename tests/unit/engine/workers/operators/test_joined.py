@@ -1,0 +1,279 @@
+"""join and enrich in the real runtime, against plain Python, and through crashes at every place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millwheel.testing import PipelineHarness, assert_survives_crashes
+
+HEAD = """
+pipeline: joins
+streams:
+  shown: {source: {files: {path: a.jsonl, format: jsonl}}, timestamp: {field: at, unit: us}}
+  clicked: {source: {files: {path: b.jsonl, format: jsonl}}, timestamp: {field: at, unit: us}}
+computations:
+  matched:
+    input: {shown: {key: ad}, clicked: {key: ad}}
+    output: matched
+"""
+WINDOWS = {
+    "tumbling": "{tumbling: 10us}",
+    "sliding": "{sliding: 10us, every: 5us}",
+    "session": "{session: 4us}",
+}
+Row = dict[str, Any]
+
+
+def written(folder: Path, more: str) -> str:
+    folder.mkdir(exist_ok=True)
+    path = folder / "pipeline.yaml"
+    path.write_text(HEAD + f"    {more}\n")
+    return str(path)
+
+
+def row(at: int, ad: int = 1, what: str = "x") -> Row:
+    return {"at": at, "ad": ad, "what": what}
+
+
+rows = st.lists(
+    st.builds(row, st.integers(0, 40), st.integers(1, 2), st.sampled_from("xyz")), max_size=7
+)
+
+
+def text(values: list[Any]) -> list[str]:
+    return sorted(json.dumps(value, sort_keys=True) for value in values)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("joins")
+
+
+# --- join
+
+
+def windows_of(kind: str, stamps: list[int]) -> list[tuple[int, int]]:
+    if kind == "tumbling":
+        return sorted({(at - at % 10, at - at % 10 + 10) for at in stamps})
+    if kind == "sliding":
+        return sorted(
+            {(start, start + 10) for at in stamps for start in (at - at % 5, at - at % 5 - 5)}
+        )
+    found: list[tuple[int, int]] = []
+    for at in sorted(stamps):
+        if found and at < found[-1][1]:
+            found[-1] = (found[-1][0], at + 4)
+        else:
+            found.append((at, at + 4))
+    return found
+
+
+def joined(shown: list[Row], clicked: list[Row], kind: str, how: str) -> list[Row]:
+    made = []
+    for ad in (1, 2):
+        left, right = [r for r in shown if r["ad"] == ad], [r for r in clicked if r["ad"] == ad]
+        for start, end in windows_of(kind, [r["at"] for r in (*left, *right)]):
+            lefts: list[Any] = [r for r in left if start <= r["at"] < end]
+            rights: list[Any] = [r for r in right if start <= r["at"] < end]
+            if not rights and how != "inner":
+                rights = [None]
+            if not lefts and how == "outer":
+                lefts = [None]
+            head = {"ad": ad, "window_start": start, "window_end": end}
+            made += [{**head, "shown": one, "clicked": other} for one in lefts for other in rights]
+    return made
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("how", ["inner", "left", "outer"])
+@given(shown=rows, clicked=rows, mixed=st.booleans())
+@settings(max_examples=8, deadline=None)
+def test_a_join_says_the_pairs_of_each_window(
+    folder: Path, kind: str, how: str, shown: list[Row], clicked: list[Row], mixed: bool
+) -> None:
+    pipeline = written(folder / f"{kind}-{how}", f"window: {WINDOWS[kind]}\n    join: {how}")
+    with PipelineHarness(pipeline) as harness:
+        for stream, values in (("clicked", clicked), ("shown", shown)):
+            for value in values if mixed else []:
+                harness.push(stream, value)
+            harness.push(stream, [] if mixed else values)
+        assert harness.read("matched") == []
+        harness.finish()
+        assert text(harness.read("matched")) == text(joined(shown, clicked, kind, how))
+
+
+def test_a_join_speaks_when_both_watermarks_have_passed_the_window(folder: Path) -> None:
+    with PipelineHarness(
+        written(folder / "speaks", "window: {tumbling: 10us}\n    join: left")
+    ) as harness:
+        harness.push("shown", [row(3), row(4, ad=2)])
+        harness.push("clicked", row(5))
+        harness.advance_watermark(10, "shown")
+        assert harness.read("matched") == []
+        harness.crash()
+        harness.advance_watermark(10, "clicked")
+        assert len(harness.take("matched")) == 2
+        harness.push("clicked", row(6))
+        harness.finish()
+        assert harness.take("matched") == []
+        assert harness.counters["late"] == 1
+        assert harness.state("matched", 1) == {}
+
+
+def test_late_records_of_a_join_go_to_their_own_stream(folder: Path) -> None:
+    more = "window: {tumbling: 10us}\n    join: left\n    late: {side: behind}"
+    with PipelineHarness(written(folder / "side", more)) as harness:
+        harness.push("shown", row(3))
+        harness.advance_watermark(20)
+        harness.push("clicked", row(4))
+        harness.finish()
+        assert [found["clicked"] for found in harness.read("matched")] == [None]
+        assert harness.read("behind") == [row(4)]
+        assert harness.counters["late"] == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(2, [(1, None), (2, None), (3, 4)]), (3, [(1, None), (2, None), (3, None), (None, 4)])],
+)
+def test_a_count_window_counts_the_records_of_both_streams(
+    folder: Path, count: int, expected: list[Any]
+) -> None:
+    with PipelineHarness(
+        written(folder / f"count-{count}", f"window: {{count: {count}}}\n    join: outer")
+    ) as harness:
+        for at in (1, 2, 3):
+            harness.push("shown", row(at))
+        harness.push("clicked", row(4))
+        harness.finish()
+        found = [
+            (r["shown"] and r["shown"]["at"], r["clicked"] and r["clicked"]["at"])
+            for r in harness.read("matched")
+        ]
+        assert found == expected
+
+
+@pytest.mark.parametrize("kind", ["tumbling", "session"])
+def test_a_join_survives_crashes(folder: Path, kind: str) -> None:
+    pipeline = written(folder / f"crash-{kind}", f"window: {WINDOWS[kind]}\n    join: outer")
+    records = {"shown": [row(1), row(12), row(3, ad=2)], "clicked": [row(2), row(25), row(14)]}
+    assert assert_survives_crashes(pipeline, records, every=13) > 4
+
+
+# --- enrich
+
+
+def enriched(shown: list[Row], clicked: list[Row], missing: str) -> list[Row]:
+    made = []
+    for record in shown:
+        known = [r for r in clicked if r["ad"] == record["ad"] and r["at"] <= record["at"]]
+        latest = max(known, key=lambda r: r["at"], default=None)
+        if latest is not None or missing == "keep":
+            made.append({**record, "last": latest})
+    return made
+
+
+@pytest.mark.parametrize("missing", ["keep", "drop", "dead_letter"])
+@given(shown=rows, clicked=rows)
+@settings(max_examples=12, deadline=None)
+def test_a_record_is_enriched_as_of_its_own_time(
+    folder: Path, missing: str, shown: list[Row], clicked: list[Row]
+) -> None:
+    clicked = list({(r["ad"], r["at"]): r for r in clicked}.values())
+    pipeline = written(folder / missing, f"enrich: {{with: clicked, as: last, missing: {missing}}}")
+    expected = enriched(shown, clicked, missing)
+    with PipelineHarness(pipeline) as harness:
+        harness.push("shown", shown)
+        assert harness.read("matched") == []
+        harness.push("clicked", clicked)
+        harness.finish()
+        assert text(harness.read("matched")) == text(expected)
+        lost = len(shown) - len(expected)
+        assert harness.counters.get("unmatched", 0) == (lost if missing == "drop" else 0)
+        assert len(harness.read("dead_letters")) == (lost if missing == "dead_letter" else 0)
+
+
+def test_a_record_waits_for_the_watermark_of_the_other_stream(folder: Path) -> None:
+    with PipelineHarness(written(folder / "waits", "enrich: {with: clicked}")) as harness:
+        harness.push("clicked", row(3, what="old"))
+        harness.push("shown", row(5))
+        harness.advance_watermark(20, "shown")
+        assert harness.read("matched") == []
+        harness.push("clicked", row(5, what="new"))
+        harness.crash()
+        harness.advance_watermark(6, "clicked")
+        [found] = harness.read("matched")
+        assert found["clicked"]["what"] == "new"
+
+
+def test_as_of_arrival_nothing_waits(folder: Path) -> None:
+    with PipelineHarness(
+        written(folder / "arrival", "enrich: {with: clicked, as_of: arrival}")
+    ) as harness:
+        harness.push("shown", row(5))
+        harness.push("clicked", row(9, what="new"))
+        harness.push("shown", row(5))
+        assert [
+            found["clicked"] and found["clicked"]["what"] for found in harness.read("matched")
+        ] == [None, "new"]
+
+
+def test_as_of_arrival_the_newest_version_counts_in_whatever_order_they_come(folder: Path) -> None:
+    with PipelineHarness(
+        written(folder / "newest", "enrich: {with: clicked, as_of: arrival}")
+    ) as harness:
+        for at in (20, 10):
+            harness.push("clicked", row(at))
+        harness.crash()
+        harness.push("shown", row(5))
+        assert [found["clicked"]["at"] for found in harness.read("matched")] == [20]
+
+
+@given(shown=rows, clicked=rows, mixed=st.permutations(range(14)))
+@settings(max_examples=20, deadline=None)
+def test_a_version_does_not_depend_on_the_order_of_arrival(
+    folder: Path, shown: list[Row], clicked: list[Row], mixed: list[int]
+) -> None:
+    clicked = list({(r["ad"], r["at"]): r for r in clicked}.values())
+    records = [*(("shown", r) for r in shown), *(("clicked", r) for r in clicked)]
+    with PipelineHarness(written(folder / "mixed", "enrich: {with: clicked, as: last}")) as harness:
+        for index in mixed:
+            if index < len(records):
+                harness.push(*records[index])
+        harness.finish()
+        assert text(harness.read("matched")) == text(enriched(shown, clicked, "keep"))
+
+
+def test_records_of_a_schema_are_enriched_with_records_of_a_schema(folder: Path) -> None:
+    pipeline = Path(written(folder / "typed", "enrich: {with: clicked}"))
+    fields = (
+        "import msgspec\n\n\nclass Row(msgspec.Struct):\n    at: int\n    ad: int\n    what: str\n"
+    )
+    (pipeline.parent / "join_rows.py").write_text(fields)
+    pipeline.write_text(
+        pipeline.read_text().replace("timestamp:", 'schema: "join_rows:Row", timestamp:')
+    )
+    with PipelineHarness(str(pipeline)) as harness:
+        harness.push("clicked", row(3))
+        harness.push("shown", row(5))
+        harness.finish()
+        assert harness.read("matched") == [{**row(5), "clicked": row(3)}]
+
+
+def test_enrichment_survives_crashes(folder: Path) -> None:
+    records = {
+        "shown": [row(4), row(9), row(2, ad=2)],
+        "clicked": [row(3), row(8, what="y"), row(1)],
+    }
+    assert (
+        assert_survives_crashes(
+            written(folder / "crash", "enrich: {with: clicked}"), records, every=13
+        )
+        > 3
+    )

@@ -1,0 +1,227 @@
+"""Records that clients inject into a cluster in memory, while answers get lost and everything
+crashes."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millwheel.adapters.grpc.injection_client import InjectionResult, OutsideRecord
+from millwheel.core.formats.id_runs import marks_from
+from millwheel.core.formats.store_layout import RUNS
+from millwheel.core.model.range_table import RangeTable
+from millwheel.core.model.times import MAX_TIME, MIN_TIME, SECOND
+from millwheel.engine.workers import events as ev
+from millwheel.engine.workers.shard.seen_ids import SeenIds
+from millwheel.engine.workers.shard.shard import Shard
+from millwheel.errors import UnavailableError
+from millwheel.testing import PipelineHarness
+from millwheel.tools.client import injecting
+from millwheel.tools.client.injecting import Identified, Injecting
+from tests.sim.mistakes import replaced
+
+PIPELINE = """
+pipeline: p
+streams:
+  given:
+    source: {injection: {}}
+    timestamp: {field: t, unit: us}
+    watermark: {max_future: never, max_delay: 3650d, idle_after: IDLE}
+ID
+computations:
+  count: {input: {given: {key: k}}, map: {k: k}, output: out}
+sinks:
+  out: {stdout: {}}
+"""
+HOUR = 3600 * SECOND
+
+
+class World:
+    """A cluster as clients see it: each call that is not answered was taken or not, and whoever
+    took it may be dead."""
+
+    def __init__(self, folder: Path, fields: str = "", idle_after: str = "5s") -> None:
+        (folder / "p.yaml").write_text(
+            PIPELINE.replace("IDLE", idle_after).replace("ID", f"    {fields}".rstrip(", "))
+        )
+        self.harness = PipelineHarness(folder / "p.yaml", run_sources=True, now=1_000 * HOUR)
+        self.cluster = self.harness._cluster
+        self.trouble: Callable[[], str] = str
+        self.lock = threading.Lock()
+
+    def look(self) -> tuple[RangeTable | None, Mapping[str, str]]:
+        return self.cluster._tables["source.given"], {name: name for name in self.cluster._workers}
+
+    def inject(
+        self, address: str, stream: str, shard: str, records: Sequence[OutsideRecord]
+    ) -> InjectionResult:
+        with self.lock:
+            trouble = self.trouble()
+            if trouble == "lost":
+                raise UnavailableError("lost on the way")
+            answers: list[InjectionResult] = []
+
+            def answer(*figures: Any) -> None:
+                answers.append(InjectionResult(*figures))
+
+            values, ids = [record.value for record in records], [record.id for record in records]
+            if address not in self.cluster._workers:
+                raise UnavailableError("dead")
+            self.cluster.worker(address).post(ev.Injected(stream, shard, values, ids, answer))
+            self.cluster.settle()
+            if "crash" in trouble:
+                self.harness.crash()
+            if trouble or not answers:
+                raise UnavailableError("no answer")
+            return answers[0]
+
+    def send(self, lines: Sequence[bytes], identified: Identified) -> InjectionResult:
+        sending = Injecting("given", self, self.look)
+        try:
+            return sending.send(identified.records(lines))
+        finally:
+            sending.close()
+
+    def pass_time(self, by_us: int) -> None:
+        self.harness.advance_processing_time(self.cluster.clock.now + by_us)
+
+    def counted(self) -> Counter[str]:
+        return Counter(row["k"] for row in self.harness.read("out"))
+
+    def remembered(self) -> int:
+        shards = self.cluster.shards_of("source.given")
+        return sum(len(marks_from(run)) for shard in shards for _, run in shard.store.scan(RUNS))
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(injecting, "_RETRY_S", 0.0)
+
+
+def story(folder: Path, seed: int, fields: str, field: str) -> None:
+    """Some clients, some of whose lines are alike; whatever happens, each record counts once."""
+    rng, world, wanted = random.Random(seed), World(folder, fields), Counter[str]()
+    world.trouble = lambda: rng.choice(["", "", "", "lost", "unanswered", "crash"])
+    number = 0
+    with world.harness:
+        for _ in range(6):
+            lines = []
+            for _ in range(rng.randint(1, 8)):
+                key, number = rng.choice("abc"), number + 1
+                again = rng.choice([1, 1, 2])
+                at = rng.choice([0, world.cluster.clock.now, 10 * world.cluster.clock.now])
+                lines += [
+                    f'{{"k": "{key}", "t": {at}, "id": "{number if field else ""}"}}'.encode()
+                ] * again
+                wanted[key] += 1 if field else again
+            world.send(lines, Identified(field))
+            world.pass_time(rng.randint(0, 10) * SECOND)
+        assert world.counted() == wanted
+
+
+@pytest.mark.parametrize(("fields", "field"), [("", ""), ("id: id", "id")])
+@pytest.mark.parametrize("seed", range(6))
+def test_each_injected_record_counts_once_whatever_gets_lost(
+    tmp_path: Path, seed: int, fields: str, field: str
+) -> None:
+    story(tmp_path, seed, fields, field)
+
+
+def ids_by_line() -> AbstractContextManager[None]:
+    """Lines that are alike are one record."""
+    return replaced(Identified, "_next_id", lambda self, line: line.decode())
+
+
+def new_ids_for_each_try() -> AbstractContextManager[None]:
+    """What is sent again has another number than before."""
+    send = Injecting._send_part
+
+    def again(self: Injecting, part: Any) -> Any:
+        done, left = send(self, part)
+        return done, [OutsideRecord(f"{record.id}'", record.value) for record in left]
+
+    return replaced(Injecting, "_send_part", again)
+
+
+def ids_forgotten_by_the_watermark() -> AbstractContextManager[None]:
+    """A source, which has no watermark before it, forgets all ids when it first hears of one."""
+
+    def forget(self: Shard) -> None:
+        if self.seen_ids is not None and self.watermark.input > MIN_TIME:
+            self.seen_ids.forget_before(min(self.watermark.input, MAX_TIME - 1))
+
+    return replaced(Shard, "forget_old_ids", forget)
+
+
+def ids_never_forgotten() -> AbstractContextManager[None]:
+    """What a source has seen stays for ever."""
+    return replaced(SeenIds, "forget_before", lambda self, at: None)
+
+
+def stories(folder: Path) -> None:
+    for seed in range(6):
+        story(folder, seed, "", "")
+
+
+def first_watermark(folder: Path) -> None:
+    """Records come before anything is known of watermarks, and are sent again afterwards."""
+    world = World(folder)
+    with world.harness:
+        sources = world.cluster.shards_of("source.given")
+        for shard in sources:
+            shard.watermark.input = MIN_TIME
+        for _ in range(2):
+            world.send([b'{"k": "a", "t": 1}'], Identified("", "monday"))
+            for shard in sources:
+                shard.watermark.input = MAX_TIME
+                shard.forget_old_ids()
+        assert world.counted() == {"a": 1}
+
+
+def horizon(folder: Path) -> None:
+    """An id is remembered for its horizon after it came, by the clock, and not for ever. Silence is
+    not measured: to look for it four times a second for a day would take half a minute, and no id
+    depends on it."""
+    world = World(folder, "id: {field: id, horizon: 1h},", idle_after="never")
+    with world.harness:
+        for _ in range(3):
+            world.send([b'{"k": "a", "t": 1, "id": "x"}'], Identified("id"))
+            world.pass_time(HOUR // 3 - SECOND)
+            world.harness.crash()
+        assert world.counted() == {"a": 1}
+        for number in range(20):
+            world.send([b'{"k": "b", "t": 1, "id": "%d"}' % number], Identified("id"))
+            world.pass_time(HOUR)
+        assert world.remembered() <= 4
+
+
+@pytest.mark.parametrize("promise", [first_watermark, horizon])
+def test_ids_are_remembered_as_long_as_a_client_may_repeat_them(
+    tmp_path: Path, promise: Callable[[Path], None]
+) -> None:
+    promise(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "promise"),
+    [
+        (ids_by_line, stories),
+        (new_ids_for_each_try, stories),
+        (ids_forgotten_by_the_watermark, first_watermark),
+        (ids_never_forgotten, horizon),
+    ],
+)
+def test_the_mistakes_that_lost_or_doubled_records_are_caught(
+    tmp_path: Path,
+    mistake: Callable[[], AbstractContextManager[None]],
+    promise: Callable[[Path], None],
+) -> None:
+    with mistake(), pytest.raises(AssertionError):
+        promise(tmp_path)

@@ -1,0 +1,139 @@
+"""Names of fields in keys, aggregates and sinks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millwheel.errors import PipelineError
+from millwheel.language.spec.pipelines import check_pipeline
+
+CODE = """
+import msgspec
+
+class Click(msgspec.Struct):
+    at: int
+    page: str
+    user: str
+    size: int = 0
+"""
+TEXT = """
+pipeline: p
+streams:
+  clicks: {{source: {{injection: {{}}}}, timestamp: at, {declared}}}
+computations:
+  c:
+    input: {{clicks: {{key: {key}}}}}
+    window: {{tumbling: 1m}}
+    aggregate: {{total: {{sum: {field}}}}}
+    output: out
+sinks:
+  out: {{stdout: {{}}}}
+"""
+
+
+@pytest.fixture
+def checked(folder: Path) -> Any:
+    def run(declared: str, key: str = "page", field: str = "size") -> list[str]:
+        (folder / "named_fields.py").write_text(CODE)
+        (folder / "p.yaml").write_text(TEXT.format(declared=declared, key=key, field=field))
+        return check_pipeline(folder / "p.yaml")[1]
+
+    return run
+
+
+CLASS = "schema: 'named_fields:Click'"
+SOME = "fields: {at: int, page: str, size: int}"
+
+
+def test_names_that_are_there_are_right(checked: Any) -> None:
+    assert checked(CLASS) == checked(SOME) == []
+    assert checked(CLASS, key="[page, user]", field="size + 1") == []
+
+
+def test_a_class_has_no_other_fields(checked: Any) -> None:
+    with pytest.raises(
+        Exception,
+        match=r"input.clicks.key: the stream 'clicks' has no field 'pgae'; did you mean 'page'\?",
+    ):
+        checked(CLASS, key="pgae")
+    with pytest.raises(
+        PipelineError, match=r"'sizes'; did you mean 'size'\?; known: at, page, size, user"
+    ):
+        checked(CLASS, field="sizes")
+    with pytest.raises(PipelineError, match="has no field 'zzz'; known"):
+        checked(CLASS, key="[page, zzz]")
+
+
+def test_declared_fields_are_some_of_all_so_a_name_that_nearly_is_one_is_a_warning(
+    checked: Any,
+) -> None:
+    [warning] = checked(SOME, key="paje")
+    assert "the stream 'clicks' has no declared field 'paje'; did you mean 'page'?" in warning
+    assert checked(SOME, key="country") == []
+
+
+MORE = """
+pipeline: p
+streams:
+  clicks: {source: {injection: {}}, timestamp: at, schema: "named_fields:Click"}
+  others: {source: {injection: {}}, timestamp: at, schema: "named_fields:Click"}
+computations:
+  big: {input: clicks, filter: size > 10, output: big}
+  once: {input: {big: {key: page}}, deduplicate: {by: [user], within: 1m}, output: once}
+  sums: {input: {once: {key: page}}, window: {tumbling: 1m}, aggregate: {total: {sum: size}},
+    output: sums}
+  pairs: {input: {big: {key: page}, others: {key: page}}, window: {tumbling: 1m}, join: inner,
+    output: pairs}
+  rich: {input: {big: {key: page}, others: {key: page}}, enrich: {with: others, as: other},
+    output: rich}
+sinks:
+  sums: {files: {path: out, format: csv, mode: upsert, by: page, fields: {page: str, total: int}}}
+  rich: {files: {path: rich, partition_by: [page]}}
+  pairs: {files: {path: pairs, partition_by: [page], with_key: true}}
+"""
+
+
+def more(folder: Path, right: str, wrong: str) -> str:
+    """What is said of the pipeline with a mistake, errors and warnings alike."""
+    assert right in MORE
+    (folder / "named_fields.py").write_text(CODE)
+    (folder / "p.yaml").write_text(MORE.replace(right, wrong))
+    try:
+        return "\n".join(check_pipeline(folder / "p.yaml")[1])
+    except PipelineError as error:
+        return f"error {error}"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("size > 10", "sise > 10",
+        "computations.big.filter: the stream 'clicks' has no field 'sise'"),
+        ("by: [user]", "by: [usr]", "error .*deduplicate: the stream 'big' has no field 'usr'"),
+        ("once: {key: page}", "once: {key: pge}",
+        "error .*input.once.key: the stream 'once' has no field 'pge'"),
+        ("sum: size", "sum: sizes",
+        "error .*aggregate.total: the stream 'once' has no field 'sizes'"),
+        ("by: page, fields", "by: pag, fields",
+        "error .*sinks.sums.files.by: the stream 'sums' has no field 'pag'"),
+        ("total: int", "totl: int",
+        "sinks.sums.files.fields: the stream 'sums' has no field 'totl'"),
+        ("rich, partition_by: [page]", "rich, partition_by: [othr]",
+        "the stream 'rich' has no field 'othr'"),
+        ("pairs, partition_by: [page]", "pairs, partition_by: [pge]",
+        "the stream 'pairs' has no field 'pge'"),
+        ("others: {key: page}}, window", "others: {key: paeg}}, window",
+        "error .*pairs.input.others.key: .*'paeg'"),
+        ("others: {key: page}}, enrich", "others: {key: paeg}}, enrich",
+        "error .*rich.input.others.key: .*'paeg'"),
+    ],
+)  # fmt: skip
+def test_names_are_checked_down_the_graph(folder: Path, right: str, wrong: str, said: str) -> None:
+    assert more(folder, right, right) == ""
+    assert re.search(f"{said}; did you mean", more(folder, right, wrong)), more(
+        folder, right, wrong
+    )

@@ -1,0 +1,85 @@
+"""Aggregates over fields of declared types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.language.spec.test_refusals import HEAD
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "functions"),
+    [
+        ("v", "str", ["sum", "mean", "variance", "stddev", "quantile", "quantiles"]),
+        (
+            "yes",
+            "bool",
+            [
+                "sum",
+                "mean",
+                "variance",
+                "stddev",
+                "quantile",
+                "quantiles",
+                "min",
+                "max",
+                "top_k",
+                "count_distinct",
+            ],
+        ),
+    ],
+)
+def test_a_field_of_the_wrong_type_is_refused(
+    problems: Any, field: str, kind: str, functions: list[str]
+) -> None:
+    options = {"quantile": ", q: 0.5", "quantiles": ", q: [0.5]", "top_k": ", k: 3"}
+    aggregates = ", ".join(
+        f"{name}: {{{name}: {field}{options.get(name, '')}}}" for name in functions
+    )
+    found = problems(
+        f"{HEAD}  c: {{input: s, window: {{tumbling: 1m}}, aggregate: {{{aggregates}}}, output:"
+        " o}\n"
+    )
+    assert len(found) == len(functions)
+    for name, problem in zip(functions, found, strict=True):
+        assert f"computations.c.aggregate.{name}: {name} cannot use the field {field!r}" in problem
+        assert f"which the stream 's' declares as {kind}; declare it as int or float" in problem
+        assert f"{{{name}: int({field})}}" in problem
+
+
+def test_fields_of_right_types_and_expressions_are_right(problems: Any) -> None:
+    aggregates = (
+        "a: {sum: n}, b: {sum: x}, c: {max: v}, d: {count: yes}, e: {first: yes}, f: {collect:"
+        " yes}, g: {sum: int(v)}, h: {count_distinct: v}, i: {sum: other}, j:"
+        " {'detectors:Plain': v}"
+    )
+    found = problems(
+        f"{HEAD}  c: {{input: s, window: {{tumbling: 1m}}, aggregate: {{{aggregates}}}, output:"
+        " o}\n"
+    )
+    assert len(found) == 1
+    assert "Plain" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "field", "kind"), [("yes", "yes", "bool"), ("[v, x]", "x", "float")]
+)
+def test_a_key_of_a_declared_type_that_no_key_has_is_refused(
+    problems: Any, key: str, field: str, kind: str
+) -> None:
+    found = problems(
+        f"{HEAD}  c: {{input: {{s: {{key: {key}}}}}, callback: 'detectors:Plain', output: o}}\n"
+    )
+    [problem] = [each for each in found if "key" in each]
+    assert f"computations.c.input.s.key: a key cannot be {kind}" in problem
+    assert f"declares the field {field!r}" in problem
+
+
+@pytest.mark.parametrize("key", ["n", "[n, v]", "other"])
+def test_keys_of_other_types_are_right(problems: Any, key: str) -> None:
+    found = problems(
+        f"{HEAD}  c: {{input: {{s: {{key: {key}}}}}, callback: 'detectors:Plain', output: o}}\n"
+    )
+    assert not [each for each in found if "a key cannot be" in each]

@@ -1,0 +1,120 @@
+"""Who feeds whom: circles, streams that nobody fills or consumes."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millwheel.language.spec import check_pipeline, load_pipeline
+from tests.unit.language.spec.test_pipelines import MINIMAL
+
+
+def test_a_stream_that_is_declared_but_never_filled_cannot_be_consumed(problems: Any) -> None:
+    found = problems(
+        MINIMAL.replace("streams:\n", "streams:\n  later: {schema: 'detectors:Plain'}\n").replace(
+            "input: hits", "input: later"
+        )
+    )
+    assert any("nobody produces the stream 'later'" in problem for problem in found)
+
+
+def test_without_any_source_nothing_would_happen(problems: Any) -> None:
+    (found,) = problems("pipeline: p\nstreams: {a: {fields: {x: int}}}\n")
+    assert "no stream has a source" in found
+
+
+def test_a_cycle_needs_a_callback_with_timers(check: Any, problems: Any) -> None:
+    text = MINIMAL.replace("input: hits", "input: [hits, out]")
+    (found,) = problems(text)
+    assert found.startswith("pipeline.yaml:5: computations.c.output: the cycle c -> c has no timer")
+    assert (
+        check(text.replace("SpikeDetector", "Ticker")).computations[0].called.callback
+        == "detectors:Ticker"
+    )
+
+
+def test_a_longer_cycle_is_shown_once(problems: Any) -> None:
+    more = "  d: {input: out, callback: detectors:SpikeDetector, output: back}\nsinks:"
+    (found,) = problems(
+        MINIMAL.replace("input: hits", "input: [hits, back]").replace("sinks:", more)
+    )
+    assert "the cycle c -> d -> c has no timer" in found
+
+
+def test_a_longer_cycle_is_warned_about_and_one_of_a_single_computation_is_not(
+    folder: Path,
+) -> None:
+    more = "  d: {input: out, callback: detectors:Ticker, output: back}\nsinks:"
+    text = MINIMAL.replace("SpikeDetector", "Ticker")
+    (folder / "long.yaml").write_text(
+        text.replace("input: hits", "input: [hits, back]").replace("sinks:", more)
+    )
+    _, warnings = check_pipeline(folder / "long.yaml", {}, {})
+    assert any(
+        "event time stands still in the cycle c -> d -> c" in warning for warning in warnings
+    )
+    (folder / "short.yaml").write_text(text.replace("input: hits", "input: [hits, out]"))
+    _, warnings = check_pipeline(folder / "short.yaml", {}, {})
+    assert not any("stands still" in warning for warning in warnings)
+
+
+def test_dead_letters_may_be_consumed_and_written_but_not_declared(
+    check: Any, problems: Any
+) -> None:
+    assert check(MINIMAL.replace("input: hits", "input: [hits, dead_letters]"))
+    assert check(MINIMAL.replace("{out:", "{dead_letters: {stdout: {}}, out:"))
+    (found,) = problems(
+        MINIMAL.replace("streams:\n", "streams:\n  dead_letters: {fields: {a: int}}\n")
+    )
+    assert "exists in every pipeline" in found
+
+
+def test_two_producers_of_a_stream_are_merged(check: Any) -> None:
+    more = "  d: {input: hits, callback: detectors:SpikeDetector, output: out}\nsinks:"
+    assert len(check(MINIMAL.replace("sinks:", more)).computations) == 2
+
+
+def test_what_nobody_consumes_is_a_warning(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = folder / "pipeline.yaml"
+    file.write_text(MINIMAL.replace("sinks: {out: {stdout: {}}}", ""))
+    with caplog.at_level(logging.WARNING):
+        load_pipeline(file)
+    assert "computations.c.output: nobody consumes the stream 'out'" in caplog.text
+
+
+_FILES = 'files: {path: "in/*.jsonl", format: jsonl, follow: %s}'
+_KAFKA = 'kafka: {brokers: "b:1", topics: [hits]%s}'
+
+
+@pytest.mark.parametrize(
+    ("source", "warns"),
+    [
+        (_FILES % "true", True),
+        (_FILES % "false", False),
+        (_KAFKA % "", True),
+        (_KAFKA % ", until: latest", False),
+        ("generator: {rate: 1}", True),
+        ("generator: {rate: 1, count: 5}", False),
+    ],
+)
+def test_a_global_window_of_input_without_end_is_worth_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, source: str, warns: bool
+) -> None:
+    text = f"""
+pipeline: p
+streams:
+  h: {{source: {{{source}}}, timestamp: timestamp}}
+computations:
+  c: {{input: {{h: {{key: k}}}}, window: global, aggregate: {{n: count}}, output: out}}
+sinks: {{out: {{stdout: {{}}}}}}
+"""
+    (tmp_path / "p.yaml").write_text(text)
+    with caplog.at_level(logging.WARNING):
+        load_pipeline(tmp_path / "p.yaml")
+    assert (
+        any("a global window fires at the end of its input" in line for line in caplog.messages)
+        == warns
+    )

@@ -1,0 +1,38 @@
+"""The tables of options in docs/ say what the declarations say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from millwheel.connect.built_in import LOOKUPS, SINKS, SOURCES
+from tests.option_tables import pages, table, with_tables
+
+PAGES = list(pages())
+
+
+@pytest.mark.parametrize(("path", "text"), PAGES, ids=[path.name for path, _ in PAGES])
+def test_a_table_is_as_the_declarations_make_it(path: Path, text: str) -> None:
+    assert path.read_text(encoding="utf-8") == text, "run: python -m tests.option_tables --write"
+
+
+def test_every_kind_with_options_has_a_table_of_them() -> None:
+    written = "".join(text for _, text in PAGES)
+    rows = [row for known in (SOURCES, SINKS, LOOKUPS) for row in known.values()]
+    forms = {form.__name__ for row in rows if (form := row.form()) is not None}
+    assert {name for name in forms if name not in written} == {"StdoutOptions"}, "it has a sentence"
+
+
+def test_structs_share_the_rows_that_are_equal() -> None:
+    lines = table(["DeltaSinkOptions", "IcebergSinkOptions"]).splitlines()
+    assert sum(line.startswith("| `flush` |") for line in lines) == 1
+    assert any(line.startswith("| `path` (`delta`) | required |") for line in lines)
+    assert any(line.startswith("| `catalog` (`iceberg`) | required |") for line in lines)
+
+
+def test_a_page_links_to_itself_in_short() -> None:
+    page = "<!-- options: CsvOptions -->\nold\n<!-- end of options -->\n"
+    assert "old" not in with_tables(page, "x.md")
+    assert "(formats.md#csv" in with_tables(page, "x.md")
+    assert "(#csv" in with_tables(page, "formats.md")

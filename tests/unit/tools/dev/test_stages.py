@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from typing import Any
+
+from millwheel import InjectionSource, Pipeline, Tumbling, agg
+from millwheel.tools.dev.sampling import Sample
+from millwheel.tools.dev.stages import tried
+
+
+def test_each_stage_has_its_rows_and_failures_are_sentences_with_a_line() -> None:
+    def picky(value: Any) -> Any:
+        return {"user": value["user"], "third": 3 // value["n"]}
+
+    p = Pipeline("p")
+    hits = p.read("hits", InjectionSource(), timestamp="time")
+    thirds = hits.map(picky, output="thirds")
+    thirds.key_by("user").window(Tumbling("1m")).aggregate({"n": agg.sum("third")}, output="sums")
+    records = [{"user": "ann", "time": number, "n": number % 3} for number in range(9)]
+    trial = tried(p.spec(), [Sample("hits", "made up", {"a": records}, ["no JSON", "no JSON"])], 2)
+    assert [
+        (stage.stream, stage.made_by, stage.count, len(stage.rows)) for stage in trial.stages
+    ] == [
+        ("hits", "made up", 9, 2),
+        ("thirds", "thirds", 6, 2),
+        ("sums", "sums", 1, 1),
+    ]
+    rejected, failed = trial.failures
+    assert rejected == "hits: 2 x no JSON"
+    assert "thirds: 3 x " in failed
+    assert "ZeroDivisionError" in failed
+    assert "test_stages.py:" in failed
+    assert "'n': 0" in failed
+
+
+def test_lookups_are_not_asked() -> None:
+    p = Pipeline("p")
+    hits = p.read("hits", InjectionSource(), timestamp="time").key_by("user")
+    hits.look_up(
+        {"redis": {"url": "redis://localhost:1", "key": "u:{user}"}}, field="info", output="known"
+    )
+    trial = tried(p.spec(), [Sample("hits", "x", {"a": [{"user": "ann", "time": 0}]})], 5)
+    assert trial.stages[-1].rows == [{"user": "ann", "time": 0, "info": None}]
+    assert "known asks another system" in trial.failures[-1]

@@ -1,0 +1,46 @@
+"""Keys, windows, triggers and aggregates in a few words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from millwheel.core.pipeline.spec import SourceSpec, StreamSpec
+from millwheel.language.spec import load_pipeline
+from millwheel.tools.explain.picture import Arrow, picture_of
+from millwheel.tools.explain.words import types_texts
+
+
+def test_code_without_a_name_is_said_to_be_ones_own(tmp_path: Path) -> None:
+    text = (
+        "from millwheel import *\np = Pipeline('p')\nhits = p.read('hits', InjectionSource(),"
+        " timestamp='t')\n"
+    )
+    text += "hits.key_by(lambda v: v['a']).map(lambda v: v, name='same')\n"
+    (tmp_path / "own.py").write_text(text)
+    picture = picture_of(load_pipeline(tmp_path / "own.py"))
+    assert picture.box("same").lines == (
+        "map (own code)",
+        "taken record by record: steps take each record",
+    )
+    assert picture.arrows == (Arrow("source.hits", "same", "hits", "by (own code)"),)
+
+
+@pytest.mark.parametrize(
+    ("form", "beside", "fields", "said"),
+    [
+        ("{avro: {schema: a.avsc}}", "", {}, True),
+        ("{avro: {registry: {url: 'http://r'}}}", "", {}, True),
+        ("json", "", {}, False),
+        ("{avro: {schema: a.avsc}}", ", key_field: k", {}, False),
+        ("{avro: {schema: a.avsc}}", "", {"a": "str"}, False),
+    ],
+)
+def test_a_source_of_avro_messages_tells_where_types_come_from(
+    form: str, beside: str, fields: dict[str, str], said: bool
+) -> None:
+    options = yaml.safe_load(f"{{topics: [t], format: {form}{beside}}}")
+    stream = StreamSpec("s", SourceSpec("kafka", options), fields=fields)
+    assert bool(list(types_texts(stream))) is said

@@ -1,0 +1,169 @@
+"""Runs tests/transcripts/pipelines/*.yaml: whole pipelines step by step, as data, through
+PipelineHarness.
+
+A document names computations, and lists steps; what every stream says after a step must be in the
+``say`` that follows. Each runs as it is, and again with a crash after every step. ``pytest
+--rewrite`` puts in what did happen. The format is described in tests/transcripts/README.md.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+from millwheel.testing import PipelineHarness
+
+FOLDER = Path(__file__).parents[3] / "transcripts" / "pipelines"
+CODE = (Path(__file__).parent / "transcript_code.py").read_text()
+
+_yaml = YAML()
+_yaml.width = 160
+_yaml.indent(mapping=2, sequence=4, offset=2)
+_yaml.explicit_start = True
+_FILES = {path: list(_yaml.load_all(path.read_text())) for path in sorted(FOLDER.glob("*.yaml"))}
+_CASES = [
+    pytest.param(document, id=f"{path.stem}-{document['name'].replace(' ', '_')}")
+    for path, documents in _FILES.items()
+    for document in documents
+]
+
+
+@pytest.mark.parametrize("path", _FILES, ids=lambda path: path.stem)
+def test_rewrite(path: Path, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """First in the file, so that the transcripts below run as they were rewritten."""
+    if not request.config.getoption("--rewrite"):
+        pytest.skip("only with --rewrite")
+    for document in _FILES[path]:
+        document["steps"] = _rewritten(document, tmp_path)
+    out = io.StringIO()
+    _yaml.dump_all(_FILES[path], out)
+    path.write_text(out.getvalue())
+
+
+@pytest.mark.parametrize("crashing", [False, True], ids=["calm", "crashing"])
+@pytest.mark.parametrize("document", _CASES)
+def test_transcript(document: Any, crashing: bool, tmp_path: Path) -> None:
+    with _harness(document, tmp_path) as harness:
+        said: dict[str, Any] = {}
+        for number, step in enumerate(document["steps"]):
+            [(action, given)] = step.items()
+            where = f"step {number} ({action})"
+            if action == "say":
+                assert said == _plain(given), where
+                said = {}
+                continue
+            assert not said, f"{where}: not expected before it: {said}"
+            _ACTIONS[action](harness, _plain(given))
+            if crashing:
+                harness.crash()
+            said = _said(harness, document)
+        assert not said, f"not expected at the end: {said}"
+        for name, expected in document.get("counters", {}).items():
+            assert harness.counters.get(name, 0) == expected, name
+
+
+def _rewritten(document: Any, folder: Path) -> CommentedSeq:
+    steps = CommentedSeq()
+    with _harness(document, folder) as harness:
+        for step in document["steps"]:
+            [(action, given)] = step.items()
+            if action == "say":
+                continue
+            steps.append(step)
+            _ACTIONS[action](harness, _plain(given))
+            if said := _said(harness, document):
+                steps.append(CommentedMap({"say": _block(said)}))
+        for name in document.get("counters", {}):
+            document["counters"][name] = harness.counters.get(name, 0)
+    return steps
+
+
+# --- the pipeline ---------------------------------------------------------------------------------
+
+
+def _harness(document: Any, folder: Path) -> PipelineHarness:
+    streams = {
+        name: {"source": "injection", "timestamp": {"field": "t", "unit": "us"}}
+        for name in document["streams"]
+    }
+    spec = {
+        "pipeline": "transcript",
+        "streams": streams,
+        "computations": _plain(document["computations"]),
+    }
+    path = folder / "pipeline.yaml"
+    path.write_text(json.dumps(spec).replace('"code:', '"transcript_code:'))
+    (folder / "transcript_code.py").write_text(CODE)
+    return PipelineHarness(path)
+
+
+def _said(harness: PipelineHarness, document: Any) -> dict[str, Any]:
+    """What each stream said, those of sources left out. Records of different keys have no order."""
+    found = {}
+    for stream in [sink.stream for sink in harness.spec.sinks]:
+        if stream in document["streams"]:
+            continue
+        values = harness.take(stream)
+        if stream == "dead_letters":
+            values = [f"{letter['computation']}: {letter['reason']}" for letter in values]
+        if values:
+            ordered = (
+                values
+                if document.get("ordered")
+                else sorted(values, key=lambda value: json.dumps(value))
+            )
+            found[stream] = ordered
+    return found
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+def _push(harness: PipelineHarness, given: Any) -> None:
+    for stream, values in given.items():
+        harness.push(stream, values)
+
+
+def _watermark(harness: PipelineHarness, given: Any) -> None:
+    for stream, at in given.items() if isinstance(given, dict) else [(None, given)]:
+        harness.advance_watermark(at, stream)
+
+
+def _crash(harness: PipelineHarness, given: Any) -> None:
+    harness.crash()
+
+
+_ACTIONS: dict[str, Callable[[PipelineHarness, Any], None]] = {
+    "push": _push,
+    "watermark": _watermark,
+    "clock": lambda harness, given: harness.advance_processing_time(given),
+    "crash": _crash,
+    "finish": lambda harness, given: harness.finish(),
+}
+
+
+def _plain(given: Any) -> Any:
+    """Without what ruamel.yaml remembers of the text."""
+    return json.loads(json.dumps(given))
+
+
+def _block(said: dict[str, Any]) -> CommentedMap:
+    block = CommentedMap()
+    for stream, values in said.items():
+        block[stream] = CommentedSeq(_flow(value) for value in values)
+    return block
+
+
+def _flow(value: Any) -> Any:
+    if not isinstance(value, (dict, list)):
+        return value
+    made: Any = CommentedMap(value) if isinstance(value, dict) else CommentedSeq(value)
+    made.fa.set_flow_style()
+    return made
