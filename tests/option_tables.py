@@ -1,6 +1,6 @@
 """The tables of options in docs/, generated from the declarations: what stands between the markers
 ``<!-- options: NAMES -->`` and ``<!-- end of options -->``. NAMES are structs of options, such as
-KafkaSourceOptions; several share a table.
+KafkaSourceOptions, of which several share a table, or one of the PARTS of the file.
 
 python -m tests.option_tables           # print them
 python -m tests.option_tables --write   # write them into the pages
@@ -10,15 +10,43 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from millwheel.connect.options import Option, options_of
+from millwheel.core.model.times import duration_text
+from millwheel.language.spec.parts.computation_fields import (
+    CALLBACK,
+    COMPUTATION,
+    DIALS,
+    ENDS,
+    FIRING,
+    OTHER_FORMS,
+    WINDOWED,
+)
+from millwheel.language.spec.parts.joins import ENRICH
+from millwheel.language.spec.parts.streams import STREAM, WATERMARK
+from millwheel.language.spec.reading.parts import Choice, Duration, Field, FilePart
 from tests import kinds
 
+
+def _without(fields: Mapping[str, Field], name: str) -> dict[str, Field]:
+    return {each: field for each, field in fields.items() if each != name}
+
+
+PARTS: Mapping[str, FilePart] = {
+    "STREAM": STREAM,
+    "WATERMARK": WATERMARK,
+    "ALL": FilePart("", {**ENDS, **_without(DIALS.fields, "skew")}, DIALS.defaults),
+    "CALLBACK": FilePart("", {**CALLBACK, "order_by": COMPUTATION.fields["order_by"]}),
+    "WINDOWED": FilePart("", {**WINDOWED, "skew": DIALS.fields["skew"]}, FIRING.defaults),
+    "OTHERS": FilePart("", OTHER_FORMS),
+    "ENRICH": ENRICH,
+}
 DOCS = Path(__file__).parents[1] / "docs"
 _HEAD = "| option | default | meaning |\n|---|---|---|\n"
 _TABLE = re.compile(r"(<!-- options: ([\w ]+) -->\n).*?(<!-- end of options -->)", re.DOTALL)
@@ -36,8 +64,40 @@ def with_tables(page: str, name: str) -> str:
     """A page with its tables as the declarations make them. Links to itself are short."""
     own = f"({name}#"
     return _TABLE.sub(
-        lambda found: found[1] + table(found[2].split()).replace(own, "(#") + found[3], page
+        lambda found: found[1] + _written(found[2].split()).replace(own, "(#") + found[3], page
     )
+
+
+def _written(names: list[str]) -> str:
+    if names[0] in PARTS:
+        return fields_table(PARTS[names[0]])
+    return table(names)
+
+
+def fields_table(part: FilePart) -> str:
+    """The table of a part of the file."""
+    rows = (
+        f"| `{name}` | {_of_field(each, part.defaults)} | {_sentence(each)} |\n"
+        for name, each in part.fields.items()
+    )
+    return _HEAD.replace("option", "field") + "".join(rows)
+
+
+def _sentence(each: Field) -> str:
+    return _with_choices(each.text, each.kind.words if isinstance(each.kind, Choice) else ())
+
+
+def _of_field(each: Field, defaults: Any) -> str:
+    """Words for the default of a field."""
+    if each.default or each.needed:
+        return each.default or "required"
+    value = getattr(defaults, each.attribute, None)
+    if isinstance(each.kind, Duration):
+        return f"`{duration_text(value)}`"
+    if isinstance(each.kind, Choice):
+        words = [word for word in each.kind.words if each.kind.made(word) == value]
+        return f"`{words[0]}`" if words else "none"
+    return "none" if value is None else f"`{value.value if isinstance(value, Enum) else value}`"
 
 
 def table(names: list[str]) -> str:
@@ -78,11 +138,15 @@ def _rows(form: type[msgspec.Struct]) -> Iterator[Row]:
 
 
 def _meaning(option: Option) -> str:
+    return _with_choices(option.text, option.choices)
+
+
+def _with_choices(text: str, choices: Sequence[str]) -> str:
     """The sentence, and the choices unless it names all that are not the default."""
-    named = [word for word in option.choices if re.search(rf"`{re.escape(word)}\b", option.text)]
-    if len(named) >= len(option.choices) - 1:
-        return option.text
-    return f"{option.text}: {', '.join(f'`{word}`' for word in option.choices)}"
+    named = [word for word in choices if re.search(rf"`{re.escape(word)}\b", text)]
+    if len(named) >= len(choices) - 1:
+        return text
+    return f"{text}: {', '.join(f'`{word}`' for word in choices)}"
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:

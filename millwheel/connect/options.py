@@ -43,7 +43,12 @@ class Option:
 
     def plain(self) -> str:
         """The sentence without links."""
-        return _LINK.sub(r"\1", self.text)
+        return plain(self.text)
+
+
+def plain(text: str) -> str:
+    """A sentence of Markdown without its links."""
+    return _LINK.sub(r"\1", text)
 
 
 T = TypeVar("T", bound=msgspec.Struct)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from millwheel.connect.built_in import LOOKUPS, SINKS, SOURCES
-from tests.option_tables import pages, table, with_tables
+from millwheel.language.spec.parts.computation_fields import COMPUTATION
+from tests.option_tables import PARTS, pages, table, with_tables
 
 PAGES = list(pages())
 
@@ -22,6 +23,21 @@ def test_every_kind_with_options_has_a_table_of_them() -> None:
     rows = [row for known in (SOURCES, SINKS, LOOKUPS) for row in known.values()]
     forms = {form.__name__ for row in rows if (form := row.form()) is not None}
     assert {name for name in forms if name not in written} == {"StdoutOptions"}, "it has a sentence"
+
+
+def test_every_field_of_a_computation_has_a_row() -> None:
+    parts = [PARTS[name] for name in ("ALL", "CALLBACK", "WINDOWED", "OTHERS")]
+    assert sorted(name for part in parts for name in part.fields) == sorted(COMPUTATION.fields)
+    written = "".join(text for _, text in PAGES)
+    assert all(f"<!-- options: {name} -->" in written for name in PARTS)
+
+
+def test_a_field_has_its_default_and_its_choices() -> None:
+    written = with_tables("<!-- options: ALL -->\n<!-- end of options -->\n", "pipeline.md")
+    assert "| `delivery` | `exactly_once` | " in written
+    assert ": `exactly_once`, `at_least_once` |" in written
+    assert "| `input` | required | [streams, each with its key](#input) |" in written
+    assert "| `shards` | two per worker | " in written
 
 
 def test_structs_share_the_rows_that_are_equal() -> None:

@@ -11,7 +11,14 @@ import msgspec
 
 from millwheel.connect.built_in import Connector
 from millwheel.connect.options import Option, options_of
-from millwheel.language.schema.words import PARAMETER, Schema, choice, either, exactly_one
+from millwheel.language.schema.words import (
+    PARAMETER,
+    Schema,
+    choice,
+    either,
+    exactly_one,
+    sentence,
+)
 
 
 def end(
@@ -63,7 +70,7 @@ def _declared(schema: Schema, option: Option, found: dict[str, Schema]) -> Schem
         schema = {**schema, "anyOf": [exactly_one(inner)]}
     if option.choices:
         schema = _chosen(schema, option.choices)
-    return {**schema, "description": option.plain().replace("`", "")}
+    return {**schema, "description": sentence(option.text)}
 
 
 def _chosen(schema: Schema, choices: Sequence[str]) -> Schema:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from millwheel.connect.options import plain
 from millwheel.language.spec.reading.parts import (
     Anything,
     ByteSize,
@@ -120,9 +121,17 @@ def part(declared: FilePart) -> Schema:
 def fields_of(declared: FilePart) -> dict[str, Schema]:
     """The schemas of a part's fields, each with its sentence."""
     return {
-        name: {**_schema_of(each.kind), **({"description": each.text} if each.text else {})}
+        name: {
+            **_schema_of(each.kind),
+            **({"description": sentence(each.text)} if each.text else {}),
+        }
         for name, each in declared.fields.items()
     }
+
+
+def sentence(text: str) -> str:
+    """A sentence of a declaration, as an editor shows it."""
+    return plain(text).replace("`", "")
 
 
 def _schema_of(kind: Kind) -> Schema:

@@ -37,14 +37,20 @@ they lie evenly."""
 AGGREGATE = Field(
     "",
     Own((Entries(Own(("aggregate",)), _EXAMPLE),)),
-    "fields of the results, each with its function",
+    "[what is computed](pipeline.md#aggregates) from the records: fields of the results, each with"
+    " its function",
+    default="a list of the records",
 )
 _WAYS = "|".join(each.value for each in Divided if each.by_tables)
+_NAMES = ", ".join(f"`{each.value}`" for each in Divided if each not in (Divided.ALL, Divided.HOT))
 SKEW = Field(
     "",
     Own((Text("scatter(4)", rf"^(hash|scatter\([0-9]+\)|({_WAYS})(\([0-9]+\))?)$"),)),
-    f"hash, scatter(4), or one of {_WAYS.replace('|', ', ')}, with or without a number of"
-    " instances",
+    "`scatter(4)`: each key is [divided over 4"
+    " instances](skew.md#one-key-with-most-of-the-records). `auto`: only [hot"
+    f" keys](skew.md#only-hot-keys) are. {_NAMES}, with or without a number as in `tag(12)`: a"
+    " [grouping](skew.md#groupings) chooses the instance",
+    default="`hash`",
 )
 _NEEDS_ORDER = ("collect", "first", "last")
 _WHOLE_KEYS = ("output_time", "late")

@@ -43,23 +43,26 @@ _DEDUPLICATE = FilePart(
     DeduplicateSpec(0),
 )
 SORTING = {
-    "deduplicate": Field("", _DEDUPLICATE, "which records are copies"),
+    "deduplicate": Field("", _DEDUPLICATE, "[which records are copies](pipeline.md#deduplicate)"),
     "branch": Field(
         "",
         Own((Entries(ExpressionText("status >= 500"), _BRANCH, named=True),)),
-        "streams with conditions; otherwise takes the rest",
+        "[which stream a record goes to](pipeline.md#branch): streams with conditions; `otherwise`"
+        " takes the rest",
     ),
     "match": Field(
         "match_all",
         Choice(("first", "all"), lambda word: word == "all"),
-        "whether a record takes the first branch whose condition holds, or all",
+        "whether a record takes the `first` branch whose condition holds, or `all` of them",
+        default="`first`",
     ),
 }
 """The fields of a computation that sorts records out."""
 ORDER = Field(
     "ordered",
     Choice(("timestamp",), lambda word: True),
-    "timestamp: the records of a key come in the order of their times",
+    "`timestamp`: the records of a key come [in the order of their times](pipeline.md#order_by)",
+    default="as they come",
 )
 
 

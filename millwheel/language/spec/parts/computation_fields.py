@@ -36,7 +36,7 @@ FIRING = FilePart(
         "accumulation": Field(
             "accumulation",
             Choice(tuple(kind.value for kind in Accumulation)),
-            "what a window emits when it fires again",
+            "[what a window emits when it fires again](pipeline.md#triggers)",
         ),
         "allowed_lateness": Field(
             "allowed_lateness_us", Duration(), "how long a window stays open for late records"
@@ -56,21 +56,28 @@ DIALS = FilePart(
         "delivery": Field(
             "delivery",
             Choice(tuple(kind.value for kind in Delivery), Delivery),
-            "how often a record changes state",
+            "[how often a record changes state](pipeline.md#guarantees)",
         ),
         "productions": Field(
             "productions",
             Choice(tuple(kind.value for kind in Productions), Productions),
-            "whether results are durable before they are sent",
+            "[whether results are durable](pipeline.md#guarantees) before they are sent",
         ),
         "max_attempts": Field(
             "max_attempts", Number(1, 1_000), "how often a record whose callback raises is tried"
         ),
         "shards": Field(
-            "shards", Number(1, 4_096), "the number of pieces that the key space is cut into"
+            "shards",
+            Number(1, 4_096),
+            "the number of pieces that the key space is cut into, also for a sink that only this"
+            " computation feeds",
+            default="two per worker",
         ),
         "standby": Field(
-            "standby", Number(0, 1), "1: a second worker follows each shard, to take it over"
+            "standby",
+            Number(0, 1),
+            "`1`: a second worker [follows each shard](scaling.md#standbys) and takes it over"
+            " without replay",
         ),
         "on_error": ON_ERROR,
         "skew": SKEW,
@@ -87,46 +94,62 @@ ENDS = {
     "input": Field(
         "",
         Own((Entries(Own((KEY, None)), INPUT, named=True), Items(NameText("stream")))),
-        "streams, each with its key",
+        "[streams, each with its key](pipeline.md#input)",
         f"write for example input: {INPUT}",
     ),
     "output": Field(
-        "", Own((Items(NameText("stream")),)), "the stream, or streams, of its results"
+        "",
+        Own((Items(NameText("stream")),)),
+        "the stream of its results; a callback may have a list of them, or none",
+        default="required but for callbacks",
     ),
 }
 CALLBACK = {
     "callback": Field(
         "",
         ObjectName("callbacks:Detector"),
-        "module:Class, derived from millwheel.Computation",
+        "`module:Class`, derived from `millwheel.Computation`; with a `window` it gets [the records"
+        " of a window](pipeline.md#callbacks-with-a-window)",
     ),
     "options": Field(
         "",
         Entries(Anything(), "{threshold: 4}"),
         "arguments of the callback's constructor",
+        default="none",
     ),
 }
 WINDOWED = {
     "window": WINDOW,
     "aggregate": AGGREGATE,
     "where": Field(
-        "", ExpressionText("type == 'click'"), "records that do not satisfy it are left out"
+        "",
+        ExpressionText("type == 'click'"),
+        "an [expression](pipeline.md#expressions); records that do not satisfy it are left out",
+        default="all",
     ),
     "trigger": TRIGGER,
     **FIRING.fields,
     "queryable": Field(
         "",
         Choice(("latest",)),
-        "latest: the newest result of each key is kept to be asked",
+        "`latest`: the newest result of each key is kept to be [asked](queries.md#windows) (only"
+        " with `aggregate`)",
+        default="not kept",
     ),
 }
 OTHER_FORMS = {
     **STEPS,
     **SORTING,
     **JOINS,
-    "slices": Field("", SLICES, "aggregates per slice of time, kept to be asked"),
-    "dictionary": Field("", DICTIONARY, "a whole number for each value of a field"),
-    "uv": Field("", UV, "unique visitors of the day so far, exactly"),
+    "slices": Field(
+        "",
+        SLICES,
+        "[aggregates per slice of time](queries.md#slices), kept to be asked for any window",
+    ),
+    "dictionary": Field(
+        "", DICTIONARY, "[a whole number for each value of a field](pipeline.md#dictionary)"
+    ),
+    "uv": Field("", UV, "[unique visitors](unique-visitors.md) of the day so far, exactly"),
 }
 COMPUTATION = FilePart(
     "{input: {hits: {key: path}}, callback: callbacks:Detector, output: alerts}",

@@ -20,7 +20,8 @@ _TWO = "input: {orders: {key: product}, prices: {key: product}}"
 MISSING = Field(
     "missing",
     Choice(tuple(kind.value for kind in Missing), Missing),
-    "what becomes of a record that finds nothing",
+    "what becomes of a record that finds nothing: `keep` (`null` in its place), `drop` (counted as"
+    " `unmatched`) or `dead_letter`",
 )
 ENRICH = FilePart(
     "{with: prices}",
@@ -28,15 +29,23 @@ ENRICH = FilePart(
         "with": Field(
             "stream",
             Own((NameText("stream"),), Text("prices").read),
-            "the input whose records are added",
+            "the input whose records are added; each of them is a *version* for its key",
             "which input is added; write for example {with: prices}",
         ),
-        "as": Field("name", Text("price"), "the field that gets them; the name of the stream"),
+        "as": Field(
+            "name",
+            Text("price"),
+            "the name of the field that gets them",
+            default="that of the stream",
+        ),
         "missing": MISSING,
         "as_of": Field(
             "waits",
             Choice(("timestamp", "arrival"), lambda word: word == "timestamp"),
-            "whether a record gets the version of its own time, or the latest that has arrived",
+            "`timestamp`: the latest version as of the record's own time. The record waits until"
+            " the watermark has passed that, so results do not depend on what arrived first. A"
+            " version counts for records of its own time. `arrival`: the arrived version with the"
+            " latest time; nothing waits",
         ),
     },
     EnrichSpec("", ""),
@@ -45,10 +54,14 @@ JOINS = {
     "join": Field(
         "kind",
         Choice(tuple(kind.value for kind in JoinKind), JoinKind),
-        "pairs of the records of two inputs in a window: which come without a partner",
+        "[pairs](pipeline.md#join) of the records of two inputs in a window: which come without a"
+        " partner",
     ),
     "enrich": Field(
-        "", Own(("enrich",)), "what another stream or another system knows of a record's key"
+        "",
+        Own(("enrich",)),
+        "[the latest record of the key in another stream](pipeline.md#enrich), or what [another"
+        " system](lookups.md) knows of it",
     ),
 }
 """The fields of a computation that brings two things together."""

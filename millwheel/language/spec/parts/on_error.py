@@ -37,5 +37,8 @@ def _read(reader: NodeReader, node: YamlNode) -> OnError:
 
 
 ON_ERROR = Field(
-    "on_error", Own((Choice(tuple(_WORDS)), _SHARE), _read), "when failures stop the run"
+    "on_error",
+    Own((Choice(tuple(_WORDS)), _SHARE), _read),
+    "[when failures stop the run](pipeline.md#on_error)",
+    default="more than 10% of at least 100",
 )

@@ -40,7 +40,8 @@ STEP = FilePart(
         "map": Field(
             "",
             Own((ExpressionText("size / 1000"), _NEW_FIELDS)),
-            "another value; a map gives the fields of the new one, each an expression",
+            "another value; a map gives the [fields of the new one](pipeline.md#steps), each an"
+            " expression",
         ),
         "flat_map": Field("", Own(_FUNCTION), "a list of values: none, one or several"),
         "filter": Field("", Own(_FUNCTION), "the same value, or nothing"),
@@ -48,7 +49,10 @@ STEP = FilePart(
 )
 """One step from a record's value to others."""
 KINDS = tuple(STEP.fields)
-STEPS = {**STEP.fields, "steps": Field("", Own(("steps",)), "several steps, in order")}
+STEPS = {
+    **STEP.fields,
+    "steps": Field("", Own(("steps",)), "[several steps](pipeline.md#steps), in order"),
+}
 """The fields of a computation of steps."""
 
 

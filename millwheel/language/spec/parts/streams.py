@@ -35,17 +35,24 @@ WATERMARK = FilePart(
         "max_delay": Field(
             "max_delay_us",
             Duration(),
-            "how far a record may lie behind the newest of its partition",
+            "how far a record may lie behind the newest of its partition. A record further behind"
+            " is late: counted and dropped",
         ),
         "idle_after": Field(
             "idle_after_us",
             Duration(never=True),
-            "a partition that is silent for so long no longer holds the watermark; or never",
+            "(not with [`--until-caught-up`](caught-up.md)) a partition that is silent for this"
+            " long no longer holds the watermark. The watermark then follows the wall clock in"
+            " steps of 250 ms, after 20 s in steps of a second. A stream that is silent as a whole,"
+            " or has never had a record, is taken to be as far as the furthest stream that some"
+            " computation takes together with it, so it holds no union, join or enrichment."
+            " `never`: a silent partition holds the watermark for ever",
         ),
         "max_future": Field(
             "max_future_us",
             Duration(never=True),
-            "a record so far ahead of the wall clock goes to the dead letters; or never",
+            "a record this far ahead of the wall clock goes to the dead letters, because one wrong"
+            " clock would close every window. `never` turns this off",
         ),
     },
     StreamSpec(""),
@@ -78,15 +85,41 @@ _ID = FilePart(
 STREAM = FilePart(
     "{source: {files: {path: …}}, timestamp: ts}",
     {
-        "source": Field("", Own(("source",)), "where its records come from"),
-        "timestamp": Field("", Short("field", _TIMESTAMP), "the field with a record's event time"),
-        "id": Field(MERGED, Short("field", _ID), "the field that identifies copies"),
-        "watermark": Field(MERGED, WATERMARK, "how far out of order records may come"),
+        "source": Field(
+            "",
+            Own(("source",)),
+            "[where the records come from](pipeline.md#files): one kind, with its options",
+            default="none: a computation produces the stream",
+        ),
+        "timestamp": Field(
+            "",
+            Short("field", _TIMESTAMP),
+            "the field with [the time when a record happened](pipeline.md#timestamp)",
+            default="required with a source (`ts` for the generator)",
+        ),
+        "id": Field(
+            MERGED,
+            Short("field", _ID),
+            "the field that tells [which records are duplicates](pipeline.md#id)",
+            default="none: all are different",
+        ),
+        "watermark": Field(
+            MERGED,
+            WATERMARK,
+            "[how far out of order records may come](pipeline.md#watermark)",
+            default="in order",
+        ),
         "schema": Field(
-            "schema", ObjectName("records:Click"), "the class that records are decoded into"
+            "schema",
+            ObjectName("records:Click"),
+            "[the class that records are decoded into](pipeline.md#schema-and-fields)",
+            default="dicts",
         ),
         "fields": Field(
-            "fields", Entries(Choice(TYPES), "{ad_id: int, cost: float}"), "types of fields"
+            "fields",
+            Entries(Choice(TYPES), "{ad_id: int, cost: float}"),
+            "[types of fields](pipeline.md#schema-and-fields)",
+            default="not checked",
         ),
         "on_error": ON_ERROR,
     },

@@ -186,7 +186,16 @@ def _late(reader: NodeReader, node: YamlNode) -> str:
 LATE = Field(
     "late",
     Own((Choice(_WORDS), Text("side:late_hits", "^side:"), _SIDE), _late),
-    "what happens to records that are later than allowed",
+    "[what happens to records](pipeline.md#late-records) that are later than allowed",
 )
-TRIGGER = Field("", Own(("trigger",)), "when the window fires")
-WINDOW = Field("", Own((Choice(("global",)), *KINDS.values())), "which records belong together")
+TRIGGER = Field(
+    "",
+    Own(("trigger",)),
+    "[when the window fires](pipeline.md#triggers)",
+    default="once, as the watermark passes the end",
+)
+WINDOW = Field(
+    "",
+    Own((Choice(("global",)), *KINDS.values())),
+    "[which records belong together](pipeline.md#windows)",
+)

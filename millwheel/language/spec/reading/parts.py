@@ -246,14 +246,18 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of the file, with one sentence (``text``). Its value becomes the ``attribute`` of the
-    part's value; several of them if it is MERGED. Without one the part's reader reads it itself.
-    ``needed`` ends the sentence about a map without the field; "": it may be absent."""
+    """A field of the file. Its value becomes the ``attribute`` of the part's value; several of them
+    if it is MERGED. Without one the part's reader reads it itself. ``needed`` ends the sentence
+    about a map without the field; "": it may be absent.
+
+    ``text`` is one sentence, as Markdown of a page below docs/; tables there and the JSON Schema
+    show it. ``default`` are words for the default, where no value of ``defaults`` says it."""
 
     attribute: str
     kind: Kind
     text: str = ""
     needed: str = ""
+    default: str = ""
 
     def value(self, reader: NodeReader, node: YamlNode | None, default: Any) -> Any:
         """The value alone; ``default`` if there is none, or it cannot be read."""
