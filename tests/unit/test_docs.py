@@ -14,7 +14,7 @@ import typer.main
 
 from millwheel.language.spec import load_pipeline
 from millwheel.tools.cli.app import app
-from tests import aggregate_table, rooms, tuning
+from tests import aggregate_table, function_tables, rooms, tuning
 from tests.sim.faults import ALL_FAULTS
 from tests.unit.python.fluent.twins import without_lines
 
@@ -234,6 +234,13 @@ def test_the_page_lists_the_aggregates_as_they_say_of_themselves() -> None:
     page = aggregate_table.PAGE.read_text(encoding="utf-8")
     assert page == aggregate_table.page_with(aggregate_table.table()), (
         "run `python -m tests.aggregate_table --write`"
+    )
+
+
+def test_the_page_lists_the_functions_as_they_say_of_themselves() -> None:
+    page = function_tables.PAGE.read_text(encoding="utf-8")
+    assert page == function_tables.page_with(function_tables.tables()), (
+        "run `python -m tests.function_tables --write`"
     )
 
 

@@ -16,7 +16,8 @@ from millwheel.core.aggregates.families import (
     variance,
 )
 from millwheel.core.aggregates.own import OwnAggregator
-from millwheel.core.expressions.columns import NoColumns, condition_over_columns
+from millwheel.core.expressions.columns import condition_over_columns
+from millwheel.core.expressions.terms import NoColumns
 from millwheel.core.lazy_polars import pl
 from millwheel.core.pipeline.work import AggregateSpec
 

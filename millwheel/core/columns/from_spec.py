@@ -9,7 +9,8 @@ from millwheel.core.aggregates.columns import ColumnAggregate
 from millwheel.core.aggregates.functions import column_aggregate
 from millwheel.core.columns.clean import is_pattern
 from millwheel.core.columns.plan import ColumnPlan
-from millwheel.core.expressions.columns import NoColumns, condition_over_columns, kind_of_number
+from millwheel.core.expressions.columns import condition_over_columns, kind_of_number
+from millwheel.core.expressions.terms import NoColumns
 from millwheel.core.lazy_polars import dtype, pl
 from millwheel.core.pipeline.spec import INSTANCE, AggregationStage, ComputationSpec
 from millwheel.core.pipeline.work import AggregateSpec

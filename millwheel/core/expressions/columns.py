@@ -4,21 +4,25 @@ as row by row."""
 from __future__ import annotations
 
 import ast
-import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
+from millwheel.core.expressions.functions import FUNCTIONS
 from millwheel.core.expressions.nodes import CONSTANTS
+from millwheel.core.expressions.terms import (
+    EXACT_INT,
+    SAFE_INT,
+    NoColumns,
+    Term,
+    by_numpy,
+    exact_of,
+    number_term,
+)
 from millwheel.core.lazy_polars import pl
 
-_EXACT_INT = 2**53  # Fixed: a double holds every integer up to here
 _INT64 = 2**63  # Fixed: integers from here on are no int64
-# Fixed: a whole result whose float is smaller fits 64 bits, however the float was rounded
-_SAFE_INT = 2.0**62
 _COMPARE: dict[type[ast.cmpop], Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -35,38 +39,16 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-
-
-class NoColumns(Exception):
-    """This cannot be expressed over columns; it is worked out record by record."""
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """A translated expression: its kind ("int", "float", "str", "bool"), and the constant if it is
-    one.
-
-    ``exact`` are expressions that are True for the records for which the column has the value of
-    the row form. All others (an overflow, a division by zero) need the row form.
-    """
-
-    column: pl.Expr
-    kind: str
-    constant: Any = None
-    exact: tuple[pl.Expr, ...] = ()
+_FLOORED = {ast.FloorDiv: "floor_divide", ast.Mod: "mod"}
 
 
 def number_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> Term:
-    """An expression of + - * / over declared fields that hold no nulls and no NaN, and numbers.
+    """A calculation over declared fields that hold no nulls and no NaN, and numbers.
     Raises NoColumns."""
     term = _calculated(tree, fields)
     if term.constant is not None:
         raise NoColumns
-    return (
-        replace(term, exact=(*term.exact, term.column.is_finite()))
-        if term.kind == "float"
-        else term
-    )
+    return _finite(term)
 
 
 def kind_of_number(
@@ -86,7 +68,7 @@ def condition_over_columns(tree: ast.expr, fields: Mapping[str, str]) -> pl.Expr
     """A Boolean expression over declared fields that hold no nulls and no NaN. Raises NoColumns."""
     term = _translate(tree, fields)
     # a constant would be one value, and not one for each record
-    if term.kind != "bool" or term.constant is not None:
+    if term.kind != "bool" or term.constant is not None or term.exact:
         raise NoColumns
     return term.column
 
@@ -106,7 +88,30 @@ def _translate(tree: ast.expr, fields: Mapping[str, str]) -> Term:
             _translate(tree.left, fields),
             _translate(tree.comparators[0], fields),
         )
+    if isinstance(tree, ast.Call):
+        return _called(tree, fields)
+    if isinstance(tree, (ast.BinOp, ast.UnaryOp)):
+        return _finite(_calculated(tree, fields))
     raise NoColumns
+
+
+def _called(tree: ast.Call, fields: Mapping[str, str]) -> Term:
+    function = FUNCTIONS.get(tree.func.id) if isinstance(tree.func, ast.Name) else None
+    if function is None or function.columns is None:
+        raise NoColumns
+    return function.columns([_argument(part, fields) for part in tree.args])
+
+
+def _argument(tree: ast.expr, fields: Mapping[str, str]) -> Term:
+    number = isinstance(tree, ast.Constant) and type(tree.value) in (int, float)
+    return _calculated(tree, fields) if number else _translate(tree, fields)
+
+
+def _finite(term: Term) -> Term:
+    """Of a sum or a product: columns have another order for NaN."""
+    if term.kind != "float" or term.constant is not None:
+        return term
+    return replace(term, exact=(*term.exact, term.column.is_finite()))
 
 
 def _combined(tree: ast.BoolOp, fields: Mapping[str, str]) -> Term:
@@ -127,7 +132,7 @@ def _compared(op: type[ast.cmpop], left: Term, right: Term) -> Term:
         for term in (left, right)
     ):
         raise NoColumns
-    return Term(_COMPARE[op](left.column, right.column), "bool")
+    return Term(_COMPARE[op](left.column, right.column), "bool", exact=exact_of([left, right]))
 
 
 def zero_without_sign(column: pl.Expr) -> pl.Expr:
@@ -139,7 +144,7 @@ def zero_without_sign(column: pl.Expr) -> pl.Expr:
 def _widens(number: Term, other: Term) -> bool:
     """A small whole constant beside a float is the same number as a float."""
     small = (
-        number.kind == "int" and number.constant is not None and abs(number.constant) <= _EXACT_INT
+        number.kind == "int" and number.constant is not None and abs(number.constant) <= EXACT_INT
     )
     return small and other.kind == "float"
 
@@ -148,38 +153,47 @@ def _calculated(tree: ast.expr, fields: Mapping[str, str]) -> Term:
     if isinstance(tree, ast.BinOp) and type(tree.op) in _ARITHMETIC:
         left, right = _calculated(tree.left, fields), _calculated(tree.right, fields)
         if left.constant is not None and right.constant is not None:
-            return _number(_ARITHMETIC[type(tree.op)](left.constant, right.constant))
+            return number_term(_ARITHMETIC[type(tree.op)](left.constant, right.constant))
         if isinstance(tree.op, ast.Div):
             return _divided(left, right)
         return _joined(_ARITHMETIC[type(tree.op)], left, right)
+    if isinstance(tree, ast.BinOp) and type(tree.op) in _FLOORED:
+        return _floored(_FLOORED[type(tree.op)], tree, fields)
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         term = _calculated(tree.operand, fields)
         return (
-            _number(-term.constant)
+            number_term(-term.constant)
             if term.constant is not None
-            else _joined(operator.mul, _number(-1), term)
+            else _joined(operator.mul, number_term(-1), term)
         )
     if isinstance(tree, ast.Constant) and type(tree.value) in (int, float):
-        return _number(tree.value)
-    if isinstance(tree, ast.Name) and fields.get(tree.id) in _NUMBERS:
-        return _translate(tree, fields)
+        return number_term(tree.value)
+    if isinstance(tree, (ast.Name, ast.Call)):
+        term = _translate(tree, fields)
+        if term.kind in _NUMBERS and term.constant is None:
+            return term
     raise NoColumns
 
 
-def _number(value: Any) -> Term:
-    if type(value) is int and abs(value) <= _EXACT_INT:
-        return Term(pl.lit(value, pl.Int64), "int", value)
-    if type(value) is float and math.isfinite(value):
-        return Term(pl.lit(value, pl.Float64), "float", value)
-    raise NoColumns
+def _floored(name: str, tree: ast.BinOp, fields: Mapping[str, str]) -> Term:
+    """``//`` or ``%`` of a whole number and a constant one."""
+    import numpy as np
+
+    left, right = _calculated(tree.left, fields), _calculated(tree.right, fields)
+    if not left.kind == right.kind == "int" or left.constant is not None:
+        raise NoColumns
+    if right.constant in (None, 0, -1):
+        raise NoColumns
+    column = by_numpy(getattr(np, name), [left.column, right.column], "int")
+    return Term(column, "int", exact=left.exact)
 
 
 def _joined(act: Callable[[Any, Any], Any], left: Term, right: Term) -> Term:
     exact = (*left.exact, *right.exact)
     if "float" in (left.kind, right.kind):
         return Term(_of_floats(act, left, right), "float", exact=exact)
-    size = act(_float(left), _float(right)).abs()
-    return Term(act(left.column, right.column), "int", exact=(*exact, size < _SAFE_INT))
+    size = act(left.double, right.double).abs()
+    return Term(act(left.column, right.column), "int", exact=(*exact, size < SAFE_INT))
 
 
 def _divided(left: Term, right: Term) -> Term:
@@ -192,21 +206,10 @@ def _divided(left: Term, right: Term) -> Term:
         exact = (*exact, right.column != 0)
     if left.kind == right.kind == "int":
         exact += tuple(
-            _float(term).abs() < _EXACT_INT for term in (left, right) if term.constant is None
+            term.double.abs() < EXACT_INT for term in (left, right) if term.constant is None
         )
     return Term(_of_floats(operator.truediv, left, right), "float", exact=exact)
 
 
 def _of_floats(act: Callable[[Any, Any], Any], left: Term, right: Term) -> pl.Expr:
-    """An operation on doubles as processors do it. Polars divides by a constant by multiplying by
-    its reciprocal, which rounds twice, and 0.0 - 0.0 is -0.0 to it."""
-
-    def run(pair: Sequence[pl.Series]) -> pl.Series:
-        with np.errstate(all="ignore"):
-            return pl.Series(pair[0].name, act(pair[0].to_numpy(), pair[1].to_numpy()), pl.Float64)
-
-    return pl.map_batches([_float(left), _float(right)], run, pl.Float64)
-
-
-def _float(term: Term) -> pl.Expr:
-    return term.column.cast(pl.Float64)
+    return by_numpy(act, [left.double, right.double], "float")

@@ -7,12 +7,15 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from simpleeval import DEFAULT_OPERATORS, InvalidExpression
 
+from millwheel.core.expressions.declared import Function
 from millwheel.core.expressions.fields import field_or_none, field_reader
-from millwheel.core.expressions.functions import FUNCTIONS, modulo, power, product
+from millwheel.core.expressions.functions import FUNCTIONS
+from millwheel.core.expressions.operators import modulo, power, product
 
 Evaluate = Callable[[Any], Any]
 """A record's value -> the value of an expression."""
@@ -214,9 +217,23 @@ def _inner_field(compiler: Compiler, node: Any) -> Evaluate:
 
 def _item(compiler: Compiler, node: Any) -> Evaluate:
     if isinstance(node.slice, ast.Slice):
-        raise compiler.error(node, "slices cannot be used here; write one index, such as tags[0]")
+        return _part(compiler, node)
     outer, index = compiler.compile(node.value), compiler.compile(node.slice)
     return lambda value: outer(value)[index(value)]
+
+
+def _part(compiler: Compiler, node: Any) -> Evaluate:
+    """``text[1:3]``: a slice of a text or a list."""
+    if node.slice.step is not None:
+        raise compiler.error(node, "a slice has no step here; write text[1:3]")
+    outer = compiler.compile(node.value)
+    ends = (node.slice.lower, node.slice.upper)
+    low, high = (_absent if end is None else compiler.compile(end) for end in ends)
+    return lambda value: outer(value)[low(value) : high(value)]
+
+
+def _absent(value: Any) -> None:
+    """An end of a slice that is not written."""
 
 
 def _call(compiler: Compiler, node: Any) -> Evaluate:
@@ -233,11 +250,27 @@ def _call(compiler: Compiler, node: Any) -> Evaluate:
         )
     if not function.least <= len(node.args) <= function.most:
         raise compiler.error(node, f"{name}() takes {function.arity}, not {len(node.args)}")
-    act, parts = function.act, [compiler.compile(part) for part in node.args]
+    act = function.act
+    parts = [_argument(compiler, function, index, part) for index, part in enumerate(node.args)]
+    if function.lazy:
+        return lambda value: act(*[partial(part, value) for part in parts])
     if len(parts) == 1:
         only = parts[0]
         return lambda value: act(only(value))
     return lambda value: act(*[part(value) for part in parts])
+
+
+def _argument(compiler: Compiler, function: Function, index: int, node: ast.expr) -> Evaluate:
+    """The closure of an argument; a constant must fit the signature."""
+    before = len(compiler.fields)
+    run = compiler.compile(node)
+    if len(compiler.fields) == before:
+        complaint = function.complaint(index, run(None))
+        if complaint:
+            raise compiler.error(
+                node, f"{function.name}() {complaint}; its signature: {function.signature}"
+            )
+    return run
 
 
 def _called(compiler: Compiler, node: Any) -> str:

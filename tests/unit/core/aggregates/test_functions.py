@@ -13,8 +13,8 @@ from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.aggregates.functions import column_aggregate, make_aggregator
 from millwheel.core.aggregates.own import OwnAggregator
 from millwheel.core.aggregates.specs import compile_aggregation
-from millwheel.core.expressions.columns import NoColumns
 from millwheel.core.expressions.language import compile_expression
+from millwheel.core.expressions.terms import NoColumns
 from millwheel.core.pipeline.work import AggregateSpec
 
 

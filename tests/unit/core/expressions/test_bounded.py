@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from multiprocessing.connection import Connection
 from time import process_time
@@ -13,10 +14,12 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.expressions.functions import FUNCTIONS, MAX_TEXT
+from millwheel.core.expressions.functions import FUNCTIONS
 from millwheel.core.expressions.language import MAX_LENGTH, compile_expression, compile_foreign
 from millwheel.core.expressions.nodes import _ARITHMETIC, _UNARY, COMPARISONS, RUNTIME_ERRORS
+from millwheel.core.expressions.operators import MAX_TEXT
 from millwheel.errors import RecordError
+from tests.unit.core.expressions.test_functions import call
 
 LIMIT_S = 0.1
 """Of one call: a bounded one takes a millisecond or two."""
@@ -34,14 +37,23 @@ EXTREME = (
     [LONG] * 5_000,
     list(range(MAX_TEXT)), {"a": LONG}, tuple("ab" * 5_000),
 )  # fmt: skip
+OF_THREE = (
+    None, 0, -1, 10**9, -(2**63), 2**14_000 - 1, 1e308, float("nan"), "", "a", LONG, LONG + "b",
+    "%" + "a" * 98 + "_" + "a" * 99, "1h", "Europe/Paris", [LONG] * 5_000,
+)  # fmt: skip
+"""Three arguments are taken from fewer values, so that the test ends in time."""
 Call = tuple[str, Callable[..., Any], tuple[Any, ...]]
 
 
 def calls() -> Iterator[Call]:
     for name, function in FUNCTIONS.items():
         if function.bounded:
-            for count in {function.least, min(function.most, 2)}:
-                yield from ((name, function.act, given) for given in product(EXTREME, repeat=count))
+            for count in {function.least, min(function.most, 2), min(function.most, 3)}:
+                values = EXTREME if count < 3 else OF_THREE
+                yield from (
+                    (name, partial(call, function), (given,))
+                    for given in product(values, repeat=count)
+                )
     for kind, act in {**_ARITHMETIC, **COMPARISONS}.items():
         yield from ((kind.__name__, act, given) for given in product(EXTREME, repeat=2))
     for kind, only in _UNARY.items():
@@ -49,14 +61,16 @@ def calls() -> Iterator[Call]:
     yield from ((name, FUNCTIONS[name].act, (NESTED,)) for name in ("str", "len", "int", "float"))
 
 
+def _place(value: Any) -> int:
+    return next((at for at, known in enumerate(EXTREME + OF_THREE) if known is value), -1)
+
+
 def _sweep(told: Connection) -> None:
     slow = []
     for name, act, given in calls():
         # By their numbers in the table: some of them cannot be shown.
-        places = [
-            next((at for at, known in enumerate(EXTREME) if known is each), -1) for each in given
-        ]
-        shown = f"{name}{places}"
+        values = given[0] if isinstance(given[0], tuple) and name in FUNCTIONS else given
+        shown = f"{name}{[_place(each) for each in values]}"
         told.send(shown)
         began_s = process_time()
         with contextlib.suppress(RUNTIME_ERRORS):

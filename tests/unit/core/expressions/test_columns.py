@@ -11,12 +11,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.expressions.columns import (
-    NoColumns,
     condition_over_columns,
     kind_of_number,
     number_over_columns,
 )
 from millwheel.core.expressions.language import compile_expression
+from millwheel.core.expressions.terms import NoColumns
 
 FIELDS = {"i": "int", "f": "float", "s": "str", "b": "bool"}
 ROWS = st.fixed_dictionaries(
@@ -34,6 +34,10 @@ LEAVES = st.one_of(
     st.builds("s {} '{}'".format, OPS, st.sampled_from(["", "a", "b"])),
     st.just("b"),
     st.just("s == s"),
+    st.builds("mod(i, {0}) {1} 1".format, st.sampled_from([3, -3, -1, 2**40]), OPS),
+    st.builds("quotient(i, 3) {} i // -3".format, OPS),
+    st.builds("min(f, 0.0, 2.5) {} -0.0".format, OPS),
+    st.builds("i {} -2".format, OPS),
 )
 TREES = st.recursive(
     LEAVES,
@@ -68,7 +72,15 @@ def test_columns_say_what_rows_say(text: str, rows: list[dict[str, object]]) -> 
         "i",
         "1 < i < 3",
         "other == 1",
-        "lower(s) == 'a'",
+        "str(f) == '1.0'",  # another text
+        "lower(b) == 'a'",
+        "find(s, 'a') == 0",
+        "mod(i, j) == 0",  # may be divided by zero
+        "abs(i) > 1",  # may not fit 64 bits
+        "f * f > 1.0",  # may be no number
+        "substr(s, i) == 'a'",
+        "startswith('a', 'b')",
+        "min(i, f) == 1",
         "i == null",
         "i in [1, 2]",
     ],
@@ -94,6 +106,18 @@ CALCULATIONS = st.recursive(
     lambda inner: st.one_of(
         st.builds("({} {} {})".format, inner, st.sampled_from("+-*/"), inner),
         st.builds("(-{})".format, inner),
+        st.builds("({} {})".format, inner, st.sampled_from(["// 7", "% 7", "% -3", "// 1"])),
+        st.builds(
+            "{}({})".format,
+            st.sampled_from(["abs", "floor", "ceil", "round", "sqrt", "float"]),
+            inner,
+        ),
+        st.builds(
+            "{}({}, {})".format,
+            st.sampled_from(["mod", "quotient", "min", "max"]),
+            inner,
+            inner | st.sampled_from(["3", "-1", "2.5"]),
+        ),
     ),
     max_leaves=6,
 )
@@ -132,7 +156,27 @@ def test_ordinary_numbers_need_no_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["i % 2", "i // 2", "i ** 2", "i / 0", "1 + 2", "i + true", "abs(i)", "i + other"]
+    "text",
+    [
+        "i % j",
+        "i // 0",
+        "i // -1",
+        "f % 2",
+        "f // 2.0",
+        "i % 2.0",
+        "i ** 2",
+        "i / 0",
+        "1 + 2",
+        "i + true",
+        "i + other",
+        "round(f, 1)",
+        "log(f)",
+        "min(i, 1, f)",
+        "quotient(f, g)",
+        "mod(5, i)",
+        "lower(i)",
+        "substr(i, 1)",
+    ],
 )
 def test_other_calculations_have_no_column_form(text: str) -> None:
     with pytest.raises(NoColumns):

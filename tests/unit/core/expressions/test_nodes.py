@@ -33,7 +33,7 @@ from millwheel.errors import RecordError
         ("a | b", "bit operators"),
         ("~a", "write `not`"),
         ("a is 5", "write == or !="),
-        ("a[1:2]", "slices"),
+        ("a[1:2:3]", "no step"),
         ("lambda: 1", "a lambda cannot be used"),
         ("[x for x in y]", "a comprehension cannot be used"),
         ("f'{a}'", "an f-string cannot be used"),

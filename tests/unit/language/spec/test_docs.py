@@ -10,7 +10,6 @@ import pytest
 
 from millwheel.connect.sources.generator import GeneratorOptions
 from millwheel.core.aggregates.functions import FUNCTIONS
-from millwheel.core.expressions.functions import FUNCTIONS as EXPRESSION_FUNCTIONS
 from millwheel.core.windows.trees import NAMES as TRIGGERS
 from millwheel.language.spec.parts import streams, windows
 from millwheel.language.spec.parts.computation_fields import COMPUTATION
@@ -50,7 +49,6 @@ def test_every_example_is_a_right_pipeline(check: Any, folder: Path, example: st
         *streams.STREAM.fields,
         *(word for kind in windows.KINDS.values() for word in kind.fields),
         *FUNCTIONS,
-        *EXPRESSION_FUNCTIONS,
         *TRIGGERS,
     ],
 )

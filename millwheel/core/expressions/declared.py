@@ -1,0 +1,144 @@
+"""What a function of expressions says of itself: its signature, its rule for nulls, one line and
+examples, which the docs repeat and tests run; its row form and perhaps a column form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from millwheel.core.expressions.terms import Term
+
+MOST_ARGUMENTS = 100
+"""Of a function that takes any number."""
+TYPES: Mapping[str, tuple[type, ...]] = {
+    "text": (str,),
+    "int": (int,),
+    "number": (int, float),
+    "float": (float,),
+    "bool": (bool,),
+    "time": (int, str),
+    "list": (list, tuple),
+    "any": (object,),
+}
+"""The types of signatures, with the classes of their values. A time is a whole number of µs since
+1970 UTC, or ISO 8601 text."""
+_SIGNATURE = re.compile(r"(\w+)\((.*)\) -> (\w+)")
+_PARAMETER = re.compile(r"(\w+)(\?|\.\.\.)?: (\w+)")
+
+
+class Nulls(Enum):
+    """What a function does with an argument that is null."""
+
+    REFUSED = "error"
+    """The record goes to the dead letters, as with operators."""
+    TAKEN = "a value"
+    """Null is an argument like others, as its line says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One argument of a signature. ``takes`` is a key of :data:`TYPES`."""
+
+    name: str
+    takes: str
+    optional: bool = False
+    repeated: bool = False
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the language: ``act`` is its row form.
+
+    ``signature`` reads ``find(text: text, part: text) -> int``; a parameter ``name?`` can be left
+    out, and the last, ``name...``, be given any number of times. ``examples`` are expressions with
+    their values. ``checks`` judge constant arguments when an expression is compiled, by the name
+    of the parameter; they raise ValueError. ``bounded``: its cost is at most in proportion to the
+    size of its arguments, so that clients may call it. ``lazy``: ``act`` gets functions without
+    arguments, which compute the arguments. ``columns`` is the column form: it gives the bits of
+    the row form for columns without nulls and NaN, or raises NoColumns.
+    """
+
+    signature: str
+    act: Callable[..., Any]
+    says: str
+    examples: tuple[tuple[str, Any], ...]
+    nulls: Nulls = Nulls.REFUSED
+    checks: Mapping[str, Callable[[Any], object]] = field(default_factory=dict)
+    bounded: bool = True
+    lazy: bool = False
+    columns: Callable[[Sequence[Term]], Term] | None = None
+
+    @cached_property
+    def name(self) -> str:
+        return self._parts[0]
+
+    @cached_property
+    def gives(self) -> str:
+        """The type of the result."""
+        return self._parts[2]
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return tuple(
+            Parameter(name, takes, mark == "?", mark == "...")
+            for name, mark, takes in _PARAMETER.findall(self._parts[1])
+        )
+
+    @cached_property
+    def least(self) -> int:
+        """The fewest arguments."""
+        return sum(not each.optional and not each.repeated for each in self.parameters)
+
+    @cached_property
+    def most(self) -> int:
+        """The most arguments."""
+        return MOST_ARGUMENTS if self.parameters[-1].repeated else len(self.parameters)
+
+    @property
+    def arity(self) -> str:
+        """How many arguments, in words."""
+        plural = "s" if self.least > 1 else ""
+        if self.least == self.most:
+            return f"{self.least} argument{plural}"
+        return (
+            f"{self.least} to {self.most} arguments"
+            if self.most < MOST_ARGUMENTS
+            else f"at least {self.least} argument{plural}"
+        )
+
+    def parameter(self, index: int) -> Parameter:
+        """That of the argument with this index."""
+        return self.parameters[min(index, len(self.parameters) - 1)]
+
+    def complaint(self, index: int, constant: Any) -> str:
+        """Why the argument cannot be this constant; "" if it can."""
+        wanted = self.parameter(index)
+        if constant is None:
+            return "" if self.nulls is Nulls.TAKEN else f"takes no null as {wanted.name}"
+        if not isinstance(constant, TYPES[wanted.takes]):
+            return f"takes {wanted.takes} as {wanted.name}, not {constant!r:.60}"
+        check = self.checks.get(wanted.name)
+        try:
+            if check is not None:
+                check(constant)
+        except ValueError as ex:
+            return f"does not take {constant!r:.60} as {wanted.name}: {ex}"
+        return ""
+
+    @cached_property
+    def _parts(self) -> tuple[str, str, str]:
+        found = _SIGNATURE.fullmatch(self.signature)
+        if found is None:
+            raise ValueError(f"{self.signature!r} is no signature")
+        name, parameters, gives = found.groups()
+        return name, parameters, gives
+
+
+def table(*functions: Function) -> Mapping[str, Function]:
+    """Functions by their names."""
+    return {function.name: function for function in functions}

@@ -1,0 +1,1 @@
+"""The functions of expressions, a file for each family: text, patterns, numbers, nulls, times."""

@@ -1,0 +1,280 @@
+"""Functions that take nulls, choose, change types, and look into values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from millwheel.core.expressions.declared import Function, Nulls, table
+from millwheel.core.expressions.fields import field_or_none
+from millwheel.core.expressions.operators import MAX_TEXT
+from millwheel.core.expressions.terms import NoColumns, Term, exact_of, kinds
+from millwheel.core.lazy_polars import pl
+
+MAX_WHOLE_DIGITS = 4_300
+"""The longest text that ``int`` reads, as in Python."""
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_BOOLS = {"true": True, "false": False, "1": True, "0": False}
+Thunk = Callable[[], Any]
+
+
+def _coalesce(*parts: Thunk) -> Any:
+    for part in parts:
+        found = part()
+        if found is not None:
+            return found
+    return None
+
+
+def _nullif(value: Any, other: Any) -> Any:
+    return None if value is not None and value == other else value
+
+
+def _case(*parts: Thunk) -> Any:
+    """The value behind the first test that holds; the last part alone is the default."""
+    for index in range(0, len(parts) - 1, 2):
+        if parts[index]():
+            return parts[index + 1]()
+    return parts[-1]() if len(parts) % 2 else None
+
+
+def _between(value: Any, low: Any, high: Any) -> bool:
+    return bool(low <= value <= high)
+
+
+def _cast(value: Any, to: Any, *otherwise: Any) -> Any:
+    """Null stays null. With ``otherwise``, that is what a value becomes that cannot be cast."""
+    make = _cast_to(to)
+    if value is None:
+        return None
+    try:
+        return make(value)
+    except (ValueError, OverflowError):
+        if otherwise:
+            return otherwise[0]
+        raise ValueError(f"{value!r:.80} cannot be cast to {to}") from None
+
+
+def _cast_to(to: Any) -> Callable[[Any], Any]:
+    make = _CASTS.get(to) if isinstance(to, str) else None
+    if make is None:
+        raise ValueError(f"a type is one of {', '.join(_CASTS)}")
+    return make
+
+
+def _to_int(value: Any) -> int:
+    if isinstance(value, str):
+        text = value.strip()
+        if len(text) > MAX_WHOLE_DIGITS or not _WHOLE.fullmatch(text):
+            raise ValueError
+        return int(text)
+    return int(_plain(value))
+
+
+def _to_float(value: Any) -> float:
+    if isinstance(value, str):
+        text = value.strip()
+        if len(text) > MAX_WHOLE_DIGITS or not _NUMBER.fullmatch(text):
+            raise ValueError
+        return float(text)
+    return float(_plain(value))
+
+
+def _to_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(_plain(value))
+
+
+def _to_bool(value: Any) -> bool:
+    if isinstance(value, str):
+        found = _BOOLS.get(value.strip().lower()) if len(value) < MAX_TEXT else None
+        if found is None:
+            raise ValueError
+        return found
+    if isinstance(_plain(value), float) and math.isnan(value):
+        raise ValueError
+    return value != 0
+
+
+def _plain(value: Any) -> int | float:
+    if isinstance(value, (int, float)):
+        return value
+    raise ValueError
+
+
+_CASTS: Mapping[str, Callable[[Any], Any]] = {
+    "int": _to_int,
+    "float": _to_float,
+    "text": _to_text,
+    "bool": _to_bool,
+}
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, (str, bytes)) and len(value) > MAX_WHOLE_DIGITS:
+        raise ValueError(f"int() reads up to {MAX_WHOLE_DIGITS} digits")
+    return int(value)
+
+
+def _shown(value: Any) -> str:
+    """``str``: a list within a list within a list would be twice as long with each ``str``, by its
+    quotes."""
+    if not isinstance(value, str) and _size(value, MAX_TEXT) > MAX_TEXT:
+        raise ValueError(f"str() makes texts of up to about {MAX_TEXT:,} characters")
+    return str(value)
+
+
+def _size(value: Any, most: int) -> int:
+    """About the characters of ``repr(value)``; counted no further than ``most``."""
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    if isinstance(value, int):
+        return value.bit_length() // 3
+    size = 1
+    if isinstance(value, Mapping):
+        value = (part for pair in value.items() for part in pair)
+    elif not isinstance(value, (list, tuple, set, frozenset)):
+        return size
+    for part in value:
+        size += 1 + _size(part, most - size)
+        if size > most:
+            break
+    return size
+
+
+def _json(value: Any, *steps: Any) -> Any:
+    """Text is parsed first; each step goes one deeper. Null for what is not there."""
+    if isinstance(value, (str, bytes)):
+        try:
+            value = msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as ex:
+            raise ValueError(f"{value!r:.80} is no JSON: {ex}") from None
+    for step in steps:
+        value = _inner(value, step)
+        if value is None:
+            break
+    return value
+
+
+def _inner(value: Any, step: Any) -> Any:
+    if isinstance(step, str):
+        return None if isinstance(value, (list, tuple, str)) else field_or_none(step, value)
+    if not isinstance(step, int):
+        raise TypeError(f"a step is a name or a position, not {type(step).__name__}")
+    there = isinstance(value, (list, tuple)) and -len(value) <= step < len(value)
+    return value[step] if there else None
+
+
+def _float_columns(terms: Sequence[Term]) -> Term:
+    [term] = terms
+    if term.constant is not None or term.kind not in ("int", "float"):
+        raise NoColumns
+    return Term(term.double, "float", exact=term.exact)
+
+
+def _text_columns(terms: Sequence[Term]) -> Term:
+    [term] = terms
+    if term.constant is not None or term.kind not in ("int", "str"):
+        raise NoColumns
+    return Term(term.column.cast(pl.String), "str", exact=term.exact)
+
+
+def _between_columns(terms: Sequence[Term]) -> Term:
+    kind = terms[0].kind
+    kinds(terms, kind, kind, kind)
+    value, low, high = (term.column for term in terms)
+    return Term((low <= value) & (value <= high), "bool", exact=exact_of(terms))
+
+
+def _kind(value: Any) -> None:
+    _cast_to(value)
+
+
+FUNCTIONS = table(
+    Function(
+        "coalesce(value: any, more...: any) -> any",
+        _coalesce,
+        "the first argument that is not null, else null; those behind it are not computed",
+        (("coalesce(null, 0, 1)", 0), ("coalesce(null, null)", None)),
+        nulls=Nulls.TAKEN,
+        lazy=True,
+    ),
+    Function(
+        "nullif(value: any, other: any) -> any",
+        _nullif,
+        "null if both are equal, else the first",
+        (("nullif('-', '-')", None), ("nullif('a', '-')", "a")),
+        nulls=Nulls.TAKEN,
+    ),
+    Function(
+        "case(test: any, value: any, more...: any) -> any",
+        _case,
+        "the value behind the first test that holds: `case(a > 9, 'high', a > 5, 'middle', 'low')`;"
+        " the last one alone is for all others, which are null without it",
+        (("case(1 > 2, 'a', 2 > 1, 'b', 'c')", "b"), ("case(1 > 2, 'a')", None)),
+        nulls=Nulls.TAKEN,
+        lazy=True,
+    ),
+    Function(
+        "between(value: any, low: any, high: any) -> bool",
+        _between,
+        "whether it lies between both, or is one of them; as `low <= value <= high`",
+        (("between(5, 1, 5)", True), ("between('b', 'c', 'd')", False)),
+        columns=_between_columns,
+    ),
+    Function(
+        "cast(value: any, to: text, otherwise?: any) -> any",
+        _cast,
+        "as `'int'` (cut towards 0), `'float'`, `'text'` or `'bool'`. What cannot be cast is an"
+        " error, or `otherwise` if it is given; null stays null",
+        (
+            ("cast(' 7 ', 'int')", 7),
+            ("cast('x', 'int', null)", None),
+            ("cast(true, 'text')", "true"),
+            ("cast('1e3', 'float')", 1000.0),
+        ),
+        nulls=Nulls.TAKEN,
+        checks={"to": _kind},
+    ),
+    Function(
+        "int(value: any) -> int",
+        _whole,
+        "the whole number of a text or a number, cut towards 0, as in Python",
+        (("int('7')", 7), ("int(-2.9)", -2)),
+    ),
+    Function(
+        "float(value: any) -> float",
+        float,
+        "the number as a float, also of a text, as in Python",
+        (("float('0.5')", 0.5),),
+        columns=_float_columns,
+    ),
+    Function(
+        "str(value: any) -> text",
+        _shown,
+        "the text of a value, as in Python",
+        (("str(7)", "7"), ("str(0.5)", "0.5")),
+        nulls=Nulls.TAKEN,
+        columns=_text_columns,
+    ),
+    Function(
+        "json(value: any, step...: any) -> any",
+        _json,
+        "what a JSON text, a map or a list has under names and positions, from 0, one step after"
+        " another; null where it has nothing. A text that is no JSON is an error",
+        (
+            ("""json('{"a": [{"b": 7}]}', 'a', 0, 'b')""", 7),
+            ("""json('{"a": 1}', 'x', 'y')""", None),
+            ("json('[1, 2]')", [1, 2]),
+        ),
+        nulls=Nulls.TAKEN,
+    ),
+)

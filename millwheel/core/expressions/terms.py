@@ -1,0 +1,81 @@
+"""Translated expressions: a column, its kind, and for which records it has the value of the row
+form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millwheel.core.lazy_polars import dtype, pl
+
+EXACT_INT = 2**53  # Fixed: a double holds every integer up to here
+SAFE_INT = 2.0**62
+"""A whole result whose float is smaller fits 64 bits, however the float was rounded."""
+
+
+class NoColumns(Exception):
+    """This cannot be expressed over columns; it is worked out record by record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A translated expression: its kind ("int", "float", "str", "bool"), and the constant if it is
+    one.
+
+    ``exact`` are expressions that are True for the records for which the column has the value of
+    the row form. All others (an overflow, a division by zero) need the row form.
+    """
+
+    column: pl.Expr
+    kind: str
+    constant: Any = None
+    exact: tuple[pl.Expr, ...] = ()
+
+    @property
+    def double(self) -> pl.Expr:
+        """The column as doubles."""
+        return self.column.cast(pl.Float64)
+
+
+def number_term(value: Any) -> Term:
+    """The term of a constant number. Raises NoColumns for one that a column cannot hold exactly."""
+    if type(value) is int and abs(value) <= EXACT_INT:
+        return Term(pl.lit(value, pl.Int64), "int", value)
+    if type(value) is float and math.isfinite(value):
+        return Term(pl.lit(value, pl.Float64), "float", value)
+    raise NoColumns
+
+
+def kinds(terms: Sequence[Term], *wanted: str) -> None:
+    """Raises NoColumns unless the terms have these kinds, and one of them is no constant."""
+    if tuple(term.kind for term in terms) != wanted:
+        raise NoColumns
+    if all(term.constant is not None for term in terms):
+        raise NoColumns
+
+
+def constant_of(term: Term) -> Any:
+    """The constant of a term. Raises NoColumns if it is none."""
+    if term.constant is None:
+        raise NoColumns
+    return term.constant
+
+
+def exact_of(terms: Sequence[Term]) -> tuple[pl.Expr, ...]:
+    """For which records all terms have the values of the row form."""
+    return tuple(each for term in terms for each in term.exact)
+
+
+def by_numpy(act: Callable[..., Any], columns: Sequence[pl.Expr], kind: str) -> pl.Expr:
+    """An operation of numpy on columns without nulls, as processors do it: Polars divides by a
+    constant by multiplying by its reciprocal, which rounds twice, and 0.0 - 0.0 is -0.0 to it."""
+    import numpy as np
+
+    def run(given: Sequence[pl.Series]) -> pl.Series:
+        with np.errstate(all="ignore"):
+            found = act(*[each.to_numpy() for each in given])
+        return pl.Series(given[0].name, found, dtype(kind))
+
+    return pl.map_batches(list(columns), run, dtype(kind))

@@ -1,0 +1,65 @@
+"""The functions of expressions, as docs/expressions.md lists them: each says of itself what it
+gives.
+
+python -m tests.function_tables           # print them
+python -m tests.function_tables --write   # write them into docs/expressions.md
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from millwheel.core.expressions.declared import Function, Nulls
+from millwheel.core.expressions.functions import FAMILIES
+
+PAGE = Path(__file__).parents[1] / "docs" / "expressions.md"
+_BEGIN, _END = "<!-- functions -->", "<!-- end of functions -->"
+_HEAD = "| function | result | examples | null | columns | clients |\n|---|---|---|---|---|---|\n"
+
+
+def tables() -> str:
+    """A table for each family."""
+    return "\n\n".join(
+        f"### {family}\n\n{_HEAD}" + "\n".join(map(_row, functions.values()))
+        for family, functions in FAMILIES.items()
+    )
+
+
+def page_with(text: str) -> str:
+    """The page with ``text`` as its tables."""
+    page = PAGE.read_text(encoding="utf-8")
+    return re.sub(
+        f"{_BEGIN}.*?{_END}", lambda _: f"{_BEGIN}\n\n{text}\n\n{_END}", page, flags=re.DOTALL
+    )
+
+
+def _row(function: Function) -> str:
+    cells = (
+        f"`{function.signature}`",
+        function.says,
+        "<br>".join(f"`{text}` = `{_shown(value)}`" for text, value in function.examples),
+        "a value" if function.nulls is Nulls.TAKEN else "an error",
+        "yes" if function.columns else "",
+        "yes" if function.bounded else "no",
+    )
+    return "| " + " | ".join(each.replace("|", "\\|") for each in cells) + " |"
+
+
+def _shown(value: Any) -> str:
+    """A value as an expression has it."""
+    constants = {None: "null", True: "true", False: "false"}
+    return constants[value] if value is None or isinstance(value, bool) else repr(value)
+
+
+def main() -> None:
+    if "--write" in sys.argv:
+        PAGE.write_text(page_with(tables()), encoding="utf-8")
+    else:
+        print(tables())
+
+
+if __name__ == "__main__":
+    main()
