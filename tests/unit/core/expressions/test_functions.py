@@ -127,9 +127,14 @@ OF_TYPE = {
 IN_COLUMNS = sorted(name for name, function in FUNCTIONS.items() if function.columns)
 
 
-def _constant(kind: str, data: Any) -> str:
+UNITS = ["1h", "90s", "1d", "week", "month", "quarter", "year"]
+
+
+def _constant(kind: str, parameter: str, data: Any) -> str:
+    if parameter == "unit":
+        return repr(data.draw(st.sampled_from(UNITS)))
     if kind == "s":
-        words = TEXTS | st.sampled_from(["a%", "%a", "%a%", "%", "a%b", "_", "1h", "1d", "ms"])
+        words = TEXTS | st.sampled_from(["a%", "%a", "%a%", "%", "a%b", "_"])
         return repr(data.draw(words))
     value = data.draw(st.integers(-3, 12) if kind == "i" else DRAWN[kind])
     assume(value == value and abs(value) != float("inf"))
@@ -144,13 +149,13 @@ def _drawn_call(name: str, data: Any) -> str:
     )
     wanted = [OF_TYPE[function.parameter(index).takes] for index in range(count)]
     same = data.draw(st.sampled_from("sifb"))
-    parts = []
-    for kinds in wanted:
+    parts: list[str] = []
+    for index, kinds in enumerate(wanted):
         kind = same if same in kinds else data.draw(st.sampled_from(kinds))
         parts.append(
             f"{kind}{data.draw(st.integers(0, 1))}"
             if not parts or data.draw(st.booleans())
-            else _constant(kind, data)
+            else _constant(kind, function.parameter(index).name, data)
         )
     return f"{name}({', '.join(parts)})"
 
@@ -191,6 +196,7 @@ def test_each_column_form_is_one(name: str) -> None:
         "substr": "substr(s0, 1)",
         "replace": "replace(s0, 'a', 'b')",
         "like": "like(s0, 'a%')",
+        "trunc": "trunc(i0, 'month')",
     }
     kinds = (name_of for name_of in ("s0", "i0", "f0"))
     calls = [texts[name]] if name in texts else [

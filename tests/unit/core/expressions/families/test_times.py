@@ -1,0 +1,114 @@
+"""Times: beside Python's datetimes, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millwheel.core.expressions.families.times import FUNCTIONS, time_of
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.instants.texts import text_us
+from millwheel.core.windows.zones import Days
+
+ACTS = {name: function.act for name, function in FUNCTIONS.items()}
+ZONES = st.sampled_from(
+    ["Europe/Berlin", "America/New_York", "Asia/Kathmandu", "America/Sao_Paulo"]
+)
+TIMES = st.integers(text_us("0002-01-01"), text_us("9998-12-31"))
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_FIELDS: dict[str, Any] = {
+    "year": lambda at: at.year,
+    "quarter": lambda at: (at.month - 1) // 3 + 1,
+    "month": lambda at: at.month,
+    "week": lambda at: at.isocalendar()[1],
+    "day": lambda at: at.day,
+    "day_of_year": lambda at: at.timetuple().tm_yday,
+    "day_of_week": lambda at: at.isoweekday(),
+    "hour": lambda at: at.hour,
+    "minute": lambda at: at.minute,
+    "second": lambda at: at.second,
+    "millisecond": lambda at: at.microsecond // 1_000,
+}
+
+
+@given(TIMES, ZONES)
+def test_fields_are_those_of_a_datetime(time: int, zone: str) -> None:
+    moment = _EPOCH + timedelta(microseconds=time)
+    for name, of in _FIELDS.items():
+        assert ACTS[name](time) == of(moment)
+        assert ACTS[name](time, zone) == of(moment.astimezone(ZoneInfo(zone)))
+
+
+@given(TIMES, ZONES, st.sampled_from(["1d", "7d", "week"]))
+def test_days_and_weeks_of_a_zone_begin_where_windows_do(time: int, zone: str, unit: str) -> None:
+    days = Days(zone, 1 if unit == "1d" else 7, 4 * 86_400_000_000 if unit == "week" else 0)
+    start = ACTS["trunc"](time, unit, zone)
+    assert start == days.bounds(time)[0]
+    if unit == "week":
+        assert ACTS["day_of_week"](start, zone) == 1
+
+
+@given(TIMES, st.sampled_from(["90s", "1h", "1d", "week", "month", "quarter", "year"]))
+def test_periods_of_utc_are_those_of_the_zone_utc(time: int, unit: str) -> None:
+    start = ACTS["trunc"](time, unit)
+    assert start == ACTS["trunc"](time, unit, "UTC")
+    assert start <= time
+    assert ACTS["trunc"](start, unit) == start
+
+
+def test_hours_of_an_autumn_night_are_told_apart() -> None:
+    found = [
+        ACTS["trunc"](text_us(text), "1h", "Europe/Berlin")
+        for text in ("2026-10-25T00:30Z", "2026-10-25T01:30Z")
+    ]
+    assert found == [text_us("2026-10-25T00:00Z"), text_us("2026-10-25T01:00Z")]
+
+
+@given(st.integers(-(2**62), 2**62), st.integers(-(2**62), 2**62))
+def test_a_difference_is_cut_towards_zero(start: int, end: int) -> None:
+    assert ACTS["time_diff"](start, end, "1h") == -ACTS["time_diff"](end, start, "1h")
+    assert abs(ACTS["time_diff"](start, end, "1h")) == abs(end - start) // 3_600_000_000
+
+
+@given(TIMES, ZONES)
+def test_what_a_format_says_is_read_again(time: int, zone: str) -> None:
+    form = "%Y-%m-%d %H:%M:%S.%f %z"
+    text = ACTS["date_format"](time, form, zone)
+    if len(text.rpartition(" ")[2]) == 5:  # clocks of long ago were ahead by seconds, too
+        assert ACTS["parse_time"](text, form, "Asia/Tokyo") == time
+    assert ACTS["parse_time"](ACTS["date_format"](time, "%Y-%m-%dT%H:%M:%S.%f")) == time
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("hour(t, 'Europe/Pariss')", r"column 9: hour\(\) does not take .* as zone: unknown time"),
+        ("trunc(t, '1 fortnight')", "column 10: .* is no duration; write"),
+        ("trunc(t, '0s')", "no duration such as 15m"),
+        ("trunc(t, 'decade')", "'decade' is no duration"),
+        ("date_format(t, '%Q')", "%Q is no code"),
+        ("parse_time(t, '%j')", "%j cannot be read"),
+        ("time_of(t, 'ns')", "a unit is one of s, ms, us"),
+        ("year('12 May') == t", "neither a number nor ISO 8601 text"),
+        ("time_diff(t, t, 'month')", "'month' is no duration"),
+    ],
+)
+def test_constants_that_are_no_times_zones_or_formats_are_refused(text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        compile_expression(text)
+
+
+def test_a_time_is_a_whole_number_or_iso_text() -> None:
+    assert time_of("1970-01-01T00:00:01Z") == time_of(1_000_000) == 1_000_000
+    for wrong in (None, 1.5, True, []):
+        with pytest.raises(TypeError, match="needs a time"):
+            time_of(wrong)
+    assert ACTS["year"](2**62) == 148_108
+    for name, given_ in (("year", (2**62, "UTC")), ("trunc", (2**62, "1d", "UTC"))):
+        with pytest.raises(ValueError, match="outside of"):
+            ACTS[name](*given_)
