@@ -182,7 +182,7 @@ _READ: dict[str, Callable[[_Read], int]] = {
     "S": _number(1, 2),
     "f": lambda read: int(read.digits(1, 9)[:6].ljust(6, "0")),
     "z": _offset,
-    "%": lambda read: read.literal("%") or 0,
+    "%": lambda read: read.one_of(("%",)),
 }
 
 

@@ -101,7 +101,7 @@ def _to_bool(value: Any) -> bool:
         return found
     if isinstance(_plain(value), float) and math.isnan(value):
         raise ValueError
-    return value != 0
+    return bool(value != 0)
 
 
 def _plain(value: Any) -> int | float:

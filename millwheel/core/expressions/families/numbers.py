@@ -58,7 +58,7 @@ def _quotient(left: Any, right: Any) -> int:
     """The quotient of whole numbers, cut towards 0."""
     if not (isinstance(left, int) and isinstance(right, int)):
         raise TypeError("quotient() is of whole numbers")
-    found = abs(left) // abs(right)
+    found: int = abs(left) // abs(right)
     return found if (left < 0) == (right < 0) else -found
 
 
@@ -72,7 +72,7 @@ def _log(value: Any, base: Any = None) -> float:
 
 
 def _sign(value: Any) -> int:
-    return (number_of(value) > 0) - (value < 0)
+    return int(number_of(value) > 0) - int(value < 0)
 
 
 def _abs_columns(terms: Sequence[Term]) -> Term:

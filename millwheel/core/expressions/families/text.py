@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -11,6 +10,8 @@ from millwheel.core.expressions.declared import Function, table
 from millwheel.core.expressions.operators import MAX_TEXT
 from millwheel.core.expressions.terms import NoColumns, Term, constant_of, exact_of, kinds
 from millwheel.core.lazy_polars import pl
+
+_CODE_POINTS = 0x110000  # Fixed: of Unicode
 
 
 def text_of(value: Any) -> str:
@@ -30,23 +31,23 @@ def whole_of(value: Any) -> int:
 def substring(text: Any, start: Any, count: Any = None) -> str:
     """From a position on, ``count`` characters. A negative start counts from the end, as in
     ``text[-3:]``."""
-    text, start = text_of(text), whole_of(start)
-    if start < 0:
-        start = max(len(text) + start, 0)
+    whole, begin = text_of(text), whole_of(start)
+    if begin < 0:
+        begin = max(len(whole) + begin, 0)
     if count is None:
-        return text[start:]
+        return whole[begin:]
     if whole_of(count) < 0:
         raise ValueError("substr() takes no negative count")
-    return text[start : start + count]
+    return whole[begin : begin + whole_of(count)]
 
 
 def _replace(text: Any, old: Any, new: Any) -> str:
-    text, old, new = text_of(text), text_of(old), text_of(new)
-    if not old:
+    whole, before, after = text_of(text), text_of(old), text_of(new)
+    if not before:
         raise ValueError("replace() takes no empty text as old")
-    if len(new) > len(old):
-        _fits(len(text) + text.count(old) * (len(new) - len(old)), len(text))
-    return text.replace(old, new)
+    if len(after) > len(before):
+        _fits(len(whole) + whole.count(before) * (len(after) - len(before)), len(whole))
+    return whole.replace(before, after)
 
 
 def _fits(length: int, before: int) -> None:
@@ -82,13 +83,13 @@ def _pad(text: Any, length: Any, fill: Any) -> tuple[str, str]:
 
 
 def _lpad(text: Any, length: Any, fill: Any = " ") -> str:
-    text, missing = _pad(text, length, fill)
-    return missing + text
+    kept, missing = _pad(text, length, fill)
+    return missing + kept
 
 
 def _rpad(text: Any, length: Any, fill: Any = " ") -> str:
-    text, missing = _pad(text, length, fill)
-    return text + missing
+    kept, missing = _pad(text, length, fill)
+    return kept + missing
 
 
 def _concat(*parts: Any) -> str:
@@ -112,7 +113,7 @@ def _cased(polars: str, python: Callable[[str], str]) -> Callable[[Sequence[Term
     Unicode."""
 
     def run(texts: pl.Series) -> pl.Series:
-        found = getattr(texts.str, polars)()
+        found: pl.Series = getattr(texts.str, polars)()
         other = (texts.str.len_bytes() != texts.str.len_chars()).arg_true()
         if not len(other):
             return found
@@ -133,7 +134,7 @@ def _cased(polars: str, python: Callable[[str], str]) -> Callable[[Sequence[Term
 @cache
 def _blanks() -> str:
     """What ``str.strip`` removes: more than Unicode's property of white space."""
-    return "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1))))
+    return "".join(filter(str.isspace, map(chr, range(_CODE_POINTS))))
 
 
 def _strip_columns(terms: Sequence[Term]) -> Term:

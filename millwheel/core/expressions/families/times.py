@@ -26,7 +26,7 @@ from millwheel.core.model.times import SECOND, duration_us
 from millwheel.core.windows.zones import Days
 from millwheel.errors import RecordError
 
-_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}  # Fixed: months of a unit
 _MONDAY_US = 4 * DAY_US  # Fixed: the first Monday after 1970 began
 _WEEK_DAYS = 7  # Fixed
 _UNITS_US = {"s": SECOND, "ms": 1_000, "us": 1}  # Fixed: µs of a unit

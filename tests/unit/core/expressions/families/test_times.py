@@ -105,7 +105,8 @@ def test_constants_that_are_no_times_zones_or_formats_are_refused(text: str, sen
 
 def test_a_time_is_a_whole_number_or_iso_text() -> None:
     assert time_of("1970-01-01T00:00:01Z") == time_of(1_000_000) == 1_000_000
-    for wrong in (None, 1.5, True, []):
+    wrongs: tuple[Any, ...] = (None, 1.5, True, [])
+    for wrong in wrongs:
         with pytest.raises(TypeError, match="needs a time"):
             time_of(wrong)
     assert ACTS["year"](2**62) == 148_108
